@@ -1,6 +1,6 @@
-//! How long the outline of a large workflow takes: `cargo run --release -p windlass-core --example outline -- JOBS`.
+//! Measures the outline of a large workflow: `cargo run --release -p windlass-core --example outline -- JOBS`.
 //!
-//! Half of the jobs wait for all of the other half, through one gate.
+//! Half of the jobs wait for all of the other half, through one dependency group.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};

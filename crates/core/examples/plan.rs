@@ -1,8 +1,8 @@
-//! How long it takes to plan a large dataset, and how much memory: `cargo xtask bench plan` runs it once for each line.
+//! Measures time and memory of planning a large dataset: `cargo xtask bench plan` runs it once for each line.
 //!
-//! `plan ALGORITHM FILES LUMIS blocks|scattered` prints one line of JSON. Files come in no particular order; the last
-//! lumi of a file is spread over two; runs are looked up in a list. With `blocks`, a hundred neighbours are at the same
-//! three sites of forty; with `scattered`, each file has sites of its own.
+//! `plan ALGORITHM FILES LUMIS blocks|scattered` prints one line of JSON. Files are in random order; the last
+//! lumi of a file is spread over two; run lookups use a list. With `blocks`, a hundred adjacent files are at
+//! the same three sites of forty; with `scattered`, each file has its own sites.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, Write as _};
@@ -60,7 +60,7 @@ fn main() -> std::io::Result<()> {
 }
 
 fn dataset(files: u32, lumis_per_file: u32, is_scattered: bool) -> Vec<CatalogFile> {
-    // A step that has no factor in common with the number of files mixes them, always alike.
+    // A step coprime to the number of files shuffles them deterministically.
     let step = (7919..10_000).find(|step| gcd(*step, u64::from(files)) == 1).unwrap_or(1);
     let mixed = (0..u64::from(files)).map(|n| (n * step % u64::from(files.max(1))) as u32);
     mixed.map(|number| one_file(number, lumis_per_file, is_scattered)).collect()
@@ -77,7 +77,7 @@ fn one_file(number: u32, lumis_per_file: u32, is_scattered: bool) -> CatalogFile
         lumis.push(lumi(first + lumis_per_file));
     }
     let group = u64::from(if is_scattered { number } else { number / 100 });
-    // All have the first site: lumis that are spread over two files can be read there.
+    // All have the first site: lumis in two files can be read there.
     let places = [0, 1 + group * 7 % (SITES - 1), 1 + group * 11 % (SITES - 1)];
     CatalogFile {
         size: 2_000_000_000,

@@ -1,27 +1,28 @@
-//! Workflow actions: what sets them off, which of them are due, and when they are armed again.
+//! Workflow actions: what triggers them, which are due, and when they are rearmed.
 //!
-//! An action waits for jobs or for a moment in the life of a workflow or a worker. When enough of that has happened it is
-//! due: once, or, if it is persistent, once for each worker. That an execution begins is on disk before it does, so one
-//! that was under way when its process died is known; it may have done its work, and is not repeated by itself.
+//! An action waits for jobs or for an event in the life of a workflow or worker. When the trigger has fired
+//! often enough the action is due: once, or, if it is persistent, once for each worker. The start of an
+//! execution is committed before the command runs, so an execution that was in progress when its process died
+//! is known. It may have done its work and is not repeated automatically.
 
 use crate::change::{ActionChange, WorkflowChange};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use windlass_types::settings::ActionTrigger;
 use windlass_types::{Attempt, JobId, JobStatus, Timestamp, WorkerId};
 
-/// An action as the books have it.
+/// An action as stored in the database.
 #[derive(Clone, Debug)]
 pub struct ActionRecord {
     pub id: i64,
     pub trigger: ActionTrigger,
     pub persistent: bool,
-    /// Our own workers can carry it out.
+    /// Whether Windlass workers can execute it.
     pub runs_on_workers: bool,
-    /// It asks for nodes.
+    /// Whether it requests nodes.
     pub requests_nodes: bool,
     pub jobs: Vec<JobId>,
     pub trigger_count: u32,
-    /// Executions up to this one do not count any more.
+    /// Attempts up to this number belong to earlier armings and do not count.
     pub armed_after: u32,
     pub runs: Vec<ActionRun>,
 }
@@ -34,24 +35,24 @@ pub struct ActionRun {
     pub has_ended: bool,
 }
 
-/// Which execution of which action.
+/// Action id and attempt of an execution.
 pub type ActionRunKey = (i64, Attempt);
 
-/// How far a worker is with a workflow.
+/// How far a worker has got with a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerStage {
     Working,
-    /// There is nothing left for it to do here.
+    /// The worker has no more jobs to run here.
     Leaving,
 }
 
-/// How often what an action waits for must happen.
+/// Returns how many times the trigger must fire before the action is due.
 pub fn required_triggers(trigger: ActionTrigger, jobs: usize) -> u32 {
     if trigger.is_about_jobs() { u32::try_from(jobs).unwrap_or(u32::MAX).max(1) } else { 1 }
 }
 
-/// Whether an action begins anew with a new run. `everything`: no job keeps what it did. `gates_settled`: all the jobs that
-/// it waits for do.
+/// Whether an action is rearmed for a new run. `everything`: all jobs start over. `gates_settled`: all jobs
+/// that it waits for keep their results.
 pub const fn is_rearmed(trigger: ActionTrigger, everything: bool, gates_settled: bool) -> bool {
     match trigger {
         _ if everything => true,
@@ -63,8 +64,8 @@ pub const fn is_rearmed(trigger: ActionTrigger, everything: bool, gates_settled:
     }
 }
 
-/// Whether a job in this state is one that the trigger has waited for. A job that was canceled before it was its turn was
-/// never ready; but whoever asks for nodes need not wait for it any longer.
+/// Whether a job in this state counts toward the trigger. A job that was canceled before it became ready never
+/// counts, except for actions that request nodes: they need not wait for it any longer.
 const fn counts_toward_trigger(trigger: ActionTrigger, is_for_nodes: bool, status: JobStatus) -> bool {
     match trigger {
         ActionTrigger::OnJobsReady if is_for_nodes && status.is_settled() => true,
@@ -81,7 +82,7 @@ const fn counts_toward_trigger(trigger: ActionTrigger, is_for_nodes: bool, statu
 #[derive(Clone, Debug, Default)]
 pub struct WorkflowActions {
     actions: Vec<ActionState>,
-    /// Which of them wait for a job.
+    /// Indices of the actions that wait for each job.
     actions_by_job: HashMap<JobId, Vec<usize>>,
 }
 
@@ -95,12 +96,12 @@ struct ActionState {
     required: u32,
     count: u32,
     waits_for: HashSet<JobId>,
-    /// Those of its jobs that are ready and not over.
+    /// Those of its jobs that are ready and have not ended.
     ready: HashSet<JobId>,
-    /// For whom it was carried out since it was armed.
+    /// Workers for which it was executed since it was armed.
     executed_for: HashSet<Option<WorkerId>>,
     last_attempt: u32,
-    /// Who is at it.
+    /// Executions in progress and their workers.
     running: BTreeMap<Attempt, Option<WorkerId>>,
 }
 
@@ -121,7 +122,7 @@ impl ActionState {
         self.running.values().any(|at| *at == worker)
     }
 
-    /// Whether the first job of this worker has to wait for it.
+    /// Whether the first job of this worker has to wait for this action.
     fn blocks_jobs(&self, worker: Option<WorkerId>) -> bool {
         match self.trigger {
             ActionTrigger::OnWorkflowStart => self.is_due(worker) || !self.running.is_empty(),
@@ -130,7 +131,7 @@ impl ActionState {
         }
     }
 
-    /// It has happened so often by now.
+    /// Sets the trigger count.
     fn update_count(&mut self, reached: u32, out: &mut Vec<WorkflowChange>) {
         let (from, was_set_off) = (self.count, self.is_triggered());
         if reached <= from {
@@ -146,7 +147,7 @@ impl ActionState {
         }));
     }
 
-    /// One of its jobs is in this state by now. Whether that says something.
+    /// Records the state of one of its jobs. Returns whether that may change the count.
     fn update_job_status(&mut self, job: JobId, status: JobStatus) -> bool {
         let is_counted = counts_toward_trigger(self.trigger, self.requests_nodes, status);
         if !(self.requests_nodes && self.trigger == ActionTrigger::OnJobsReady) {
@@ -157,8 +158,9 @@ impl ActionState {
         (is_counted && self.waits_for.remove(&job)) || has_changed
     }
 
-    /// What it waits for is told by the jobs themselves, so nothing is ever counted twice. Nodes for jobs that are all over, because
-    /// others have failed, are not asked for: the last of them counts when there is one to be run.
+    /// Counts from the state of the jobs, so that no job is counted twice. An action that requests nodes is not
+    /// due while all its jobs have ended because others failed: the last job counts only when there is a job to
+    /// run.
     fn count_jobs(&mut self, out: &mut Vec<WorkflowChange>) {
         if self.trigger.is_about_jobs() {
             let is_for_nobody =
@@ -179,7 +181,7 @@ impl ActionState {
 impl WorkflowActions {
     pub fn new(known: Vec<ActionRecord>) -> Self {
         let mut actions: Vec<ActionState> = known.into_iter().map(build_action_state).collect();
-        // Those that come earlier in the life of a workflow go first.
+        // Actions with earlier triggers go first.
         actions.sort_by_key(|one| (one.trigger as u8, one.id));
         let mut actions_by_job: HashMap<JobId, Vec<usize>> = HashMap::new();
         for (number, one) in actions.iter().enumerate() {
@@ -194,12 +196,13 @@ impl WorkflowActions {
         self.actions.is_empty()
     }
 
-    /// Whether any of them waits for this.
+    /// Whether any action has this trigger.
     pub fn has_trigger(&self, trigger: ActionTrigger) -> bool {
         self.actions.iter().any(|one| one.trigger == trigger)
     }
 
-    /// Counts how the jobs stand, for those that wait for jobs: whatever became of them while nobody looked.
+    /// Counts the current states of all jobs, for the actions that wait for jobs. Covers changes made while no
+    /// process ran the workflow.
     pub fn count_job_statuses(
         &mut self,
         status: impl Fn(JobId) -> Option<JobStatus>,
@@ -216,7 +219,7 @@ impl WorkflowActions {
         }
     }
 
-    /// Counts what changes mean for those that wait for jobs, and adds that to them.
+    /// Applies changes to the actions that wait for jobs, and appends the resulting action changes.
     pub fn count_changes(&mut self, changes: &mut Vec<WorkflowChange>) {
         if self.actions_by_job.is_empty() {
             return;
@@ -236,19 +239,20 @@ impl WorkflowActions {
         }
     }
 
-    /// A moment that is not about jobs has come.
+    /// Counts a trigger that does not concern jobs.
     pub fn on_trigger(&mut self, moment: ActionTrigger, out: &mut Vec<WorkflowChange>) {
         for one in self.actions.iter_mut().filter(|one| one.trigger == moment) {
             one.update_count(one.required, out);
         }
     }
 
-    /// The next one that this worker is to carry out: one at a time. What is for the end of a worker waits until it leaves.
+    /// Returns the next action that this worker has to execute, one at a time. Worker-end actions wait until
+    /// the worker leaves.
     pub fn next_due(&self, worker: Option<WorkerId>, stage: WorkerStage) -> Option<i64> {
         self.due_actions(worker, stage).next().map(|one| one.id)
     }
 
-    /// Something is due now that nobody has carried out since it was armed: somebody has to come for it.
+    /// Whether an action is due that was not executed since it was armed, so that a worker is needed.
     pub fn needs_worker(&self, worker: WorkerId, stage: WorkerStage) -> bool {
         self.due_actions(Some(worker), stage).any(|one| one.executed_for.is_empty())
     }
@@ -271,20 +275,20 @@ impl WorkflowActions {
         self.actions.iter().filter(move |_| is_free).filter(is_its_time).filter(move |one| one.is_due(worker))
     }
 
-    /// Something is due that nobody at all has carried out.
+    /// Whether an action is due that was executed for no worker.
     pub fn has_unexecuted_action(&self) -> bool {
         self.actions
             .iter()
             .any(|one| one.runs_on_workers && one.is_triggered() && one.executed_for.is_empty())
     }
 
-    /// Something is due, be it for one who has not had it.
+    /// Whether an action is due for any worker that has not executed it.
     pub fn has_due_action(&self) -> bool {
         let is_open = |one: &ActionState| one.persistent || one.executed_for.is_empty();
         self.actions.iter().any(|one| one.runs_on_workers && one.is_triggered() && is_open(one))
     }
 
-    /// Nothing is left to do but what is for the end of workers.
+    /// Whether only worker-end actions are left.
     pub fn has_only_worker_end_actions(&self) -> bool {
         let is_left = |one: &ActionState| {
             !one.running.is_empty()
@@ -293,12 +297,12 @@ impl WorkflowActions {
         !self.actions.iter().any(|one| one.trigger != ActionTrigger::OnWorkerComplete && is_left(one))
     }
 
-    /// Those who have carried out something since it was armed.
+    /// Returns the workers that executed an action since it was armed.
     pub fn executing_workers(&self) -> impl Iterator<Item = WorkerId> {
         self.actions.iter().flat_map(|one| one.executed_for.iter().copied().flatten())
     }
 
-    /// Somebody carries it out from here on, for the so-manieth time.
+    /// Records the start of an execution with this attempt number.
     pub fn start_run(
         &mut self,
         action: i64,
@@ -314,7 +318,7 @@ impl WorkflowActions {
         Some(attempt)
     }
 
-    /// It is over; told twice, or of one that nobody knows, it changes nothing.
+    /// Records the end of an execution. Idempotent; unknown executions are ignored.
     pub fn end_run(
         &mut self,
         (action, attempt): ActionRunKey,
@@ -335,7 +339,7 @@ impl WorkflowActions {
         }
     }
 
-    /// Whoever was to carry it out never heard of it: it is as if it had not been given to anybody.
+    /// Withdraws an execution that never reached its worker, as if it had not been assigned.
     pub fn withdraw_run(&mut self, (action, attempt): ActionRunKey, out: &mut Vec<WorkflowChange>) {
         let Some(one) = self.find_action(action) else { return };
         if let Some(worker) = one.running.remove(&attempt) {
@@ -344,7 +348,8 @@ impl WorkflowActions {
         }
     }
 
-    /// Whoever carried out what is under way is dead, if `is_dead` says so: nobody knows how far it came. How many.
+    /// Ends the executions whose worker is dead according to `is_dead`; how far they came is unknown. Returns
+    /// their number.
     pub fn interrupt_runs(
         &mut self,
         is_dead: impl Fn(Option<WorkerId>) -> bool,
@@ -360,11 +365,11 @@ impl WorkflowActions {
     }
 
     pub fn interrupt_run(&mut self, key: ActionRunKey, at: Timestamp, out: &mut Vec<WorkflowChange>) {
-        let message = "interrupted: whoever carried it out died; it may have done its work".to_owned();
+        let message = "interrupted: its worker died; the action may have done its work".to_owned();
         self.end_run(key, at, None, Some(message), out);
     }
 
-    /// What is carried out now, and by whom.
+    /// Returns the executions in progress with their workers.
     pub fn running_actions(&self) -> impl Iterator<Item = (ActionRunKey, Option<WorkerId>)> {
         let each = |one: &ActionState| {
             let id = one.id;
@@ -377,12 +382,13 @@ impl WorkflowActions {
         self.actions.iter().any(|one| !one.running.is_empty())
     }
 
-    /// Something that comes before the worker's first job is not done yet.
+    /// Whether an action that must precede the worker's first job has not ended.
     pub fn blocks_jobs(&self, worker: Option<WorkerId>) -> bool {
         self.actions.iter().any(|one| one.blocks_jobs(worker))
     }
 
-    /// Those that a client which carries out actions itself may have: what is about workers it decides on its own.
+    /// Returns the actions that a client which executes actions itself may claim. Worker actions are excluded:
+    /// such a client decides these on its own.
     pub fn claimable_actions(&self) -> impl Iterator<Item = i64> {
         let is_open = |one: &&ActionState| {
             (one.is_triggered() || one.trigger.is_about_workers())
@@ -391,7 +397,8 @@ impl WorkflowActions {
         self.actions.iter().filter(is_open).map(|one| one.id)
     }
 
-    /// A client carries it out and will not say how that went. `false`: it is not to be had.
+    /// Claims an action for a client that executes it without reporting the result. Returns `false` if it
+    /// cannot be claimed.
     pub fn claim_action(
         &mut self,
         action: i64,
@@ -447,7 +454,7 @@ fn build_action_state(known: ActionRecord) -> ActionState {
     }
 }
 
-/// The state that a change brings a job to.
+/// Returns the job and the state that a change leads to.
 fn resulting_status(change: &WorkflowChange) -> Option<(JobId, JobStatus)> {
     match *change {
         WorkflowChange::Status { job, to, .. } => Some((job, to)),
@@ -560,7 +567,7 @@ mod tests {
                 requests_nodes: true,
                 ..known(1, OnJobsReady, &[0, 1, 2])
             };
-            // From how they stand, and from how they came there.
+            // Once from the current states, once from the changes that led there.
             let (at_once, _) = actions(vec![nodes.clone()], &statuses);
             let (mut one_by_one, _) = actions(vec![nodes], &[Blocked; 3]);
             let mut changes: Vec<WorkflowChange> = (0..)
@@ -597,7 +604,7 @@ mod tests {
         assert_eq!(actions.next_due(FIRST, Leaving), None);
         let mut again = vec![moved(0, JobStatus::Ready)];
         actions.count_changes(&mut again);
-        assert_eq!(again.len(), 1, "a second attempt is no second job");
+        assert_eq!(again.len(), 1, "a second attempt is not a second job");
         let mut last = vec![moved(1, JobStatus::Ready)];
         actions.count_changes(&mut last);
         assert_eq!(last[1..], [triggered(1, (1, 2), true)]);
@@ -605,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_while_nobody_looked_is_counted_from_how_the_jobs_stand() {
+    fn triggers_are_counted_from_job_states() {
         let statuses = [JobStatus::Completed, JobStatus::Failed, JobStatus::Ready];
         let both = known(1, OnJobsComplete, &[0, 1]);
         let counted = ActionRecord { trigger_count: 2, ..known(2, OnJobsComplete, &[0, 1]) };
@@ -628,7 +635,7 @@ mod tests {
             let next = actions.next_due(FIRST, Working).unwrap();
             assert_eq!(next, expected);
             let attempt = actions.start_run(next, FIRST, NOW, &mut out).unwrap();
-            assert!(actions.blocks_jobs(FIRST), "it is under way");
+            assert!(actions.blocks_jobs(FIRST), "it is in progress");
             actions.end_run((next, attempt), NOW, Some(0), None, &mut out);
         }
         assert!(!actions.blocks_jobs(FIRST));
@@ -671,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_here_can_do_is_counted_and_left() {
+    fn unexecutable_action_is_counted_and_skipped() {
         let theirs = ActionRecord { runs_on_workers: false, ..known(1, OnWorkflowStart, &[]) };
         let (mut actions, _) = actions(vec![theirs], &[]);
         let mut out = Vec::new();
@@ -681,7 +688,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_a_workflow_holds_everybody_and_what_begins_a_worker_only_that_one() {
+    fn workflow_start_action_blocks_all_workers_and_worker_start_action_only_one() {
         let first = ActionRecord { trigger_count: 1, ..known(1, OnWorkflowStart, &[]) };
         let every = ActionRecord { persistent: true, trigger_count: 1, ..known(2, OnWorkerStart, &[]) };
         let (mut actions, mut out) = actions(vec![first, every], &[]);
@@ -689,7 +696,7 @@ mod tests {
         assert_eq!((actions.next_due(SECOND, Working), actions.blocks_jobs(SECOND)), (None, true));
         actions.end_run((1, attempt), NOW, Some(1), None, &mut out);
         for worker in [FIRST, SECOND] {
-            assert_eq!(actions.next_due(worker, Working), Some(2), "one that failed holds nobody");
+            assert_eq!(actions.next_due(worker, Working), Some(2), "a failed action blocks no worker");
             let attempt = actions.start_run(2, worker, NOW, &mut out).unwrap();
             assert!(actions.blocks_jobs(worker));
             if worker == FIRST {
@@ -715,7 +722,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_new_is_wanted_for_what_nobody_has_done() {
+    fn unexecuted_action_needs_a_worker() {
         let run = ActionRun { attempt: Attempt(1), worker: FIRST, has_ended: true };
         let every = ActionRecord {
             persistent: true,
@@ -724,7 +731,7 @@ mod tests {
             ..known(1, OnWorkerStart, &[])
         };
         let (actions_now, _) = actions(vec![every.clone()], &[]);
-        assert_eq!(actions_now.next_due(SECOND, Working), Some(1), "as soon as it works here");
+        assert_eq!(actions_now.next_due(SECOND, Working), Some(1), "as soon as it has work here");
         assert!(!actions_now.needs_worker(WorkerId(2), Working));
         let last = ActionRecord { trigger_count: 1, ..known(2, OnWorkflowComplete, &[]) };
         let (actions_now, _) = actions(vec![every, last], &[]);
@@ -737,7 +744,11 @@ mod tests {
             actions(vec![ActionRecord { trigger_count: 1, ..known(1, OnWorkflowStart, &[]) }], &[]);
         let attempt = actions.start_run(1, FIRST, NOW, &mut out).unwrap();
         assert_eq!(actions.running_actions().collect::<Vec<_>>(), [((1, attempt), FIRST)]);
-        assert_eq!(actions.interrupt_runs(|worker| worker == SECOND, NOW, &mut out), 0, "its worker lives");
+        assert_eq!(
+            actions.interrupt_runs(|worker| worker == SECOND, NOW, &mut out),
+            0,
+            "its worker is alive"
+        );
         out.clear();
         actions.withdraw_run((1, attempt), &mut out);
         actions.withdraw_run((1, attempt), &mut out);
@@ -755,13 +766,13 @@ mod tests {
         assert_eq!(
             actions.claimable_actions().collect::<Vec<_>>(),
             [3, 2],
-            "what is about workers is theirs to judge"
+            "the client decides worker actions itself"
         );
-        assert!(!actions.claim_action(1, FIRST, NOW, &mut out), "its time has not come");
+        assert!(!actions.claim_action(1, FIRST, NOW, &mut out), "not due yet");
         assert!(actions.claim_action(3, FIRST, NOW, &mut out));
         assert!(!actions.claim_action(3, SECOND, NOW, &mut out));
         assert!(actions.claim_action(2, FIRST, NOW, &mut out));
-        assert!(!actions.claim_action(2, FIRST, NOW, &mut out), "once each");
+        assert!(!actions.claim_action(2, FIRST, NOW, &mut out), "once for each worker");
         assert!(
             actions.claim_action(2, SECOND, NOW, &mut out) && actions.claim_action(2, None, NOW, &mut out)
         );

@@ -1,4 +1,4 @@
-//! What a decision changes, as values. The store applies a list of changes in one transaction, in order.
+//! Changes as values. The store applies a list of changes in one transaction, in order.
 
 use crate::workflow_state::{AttemptFailure, NextAttempt};
 use windlass_types::settings::ActionTrigger;
@@ -7,20 +7,20 @@ use windlass_types::worker_messages::{
 };
 use windlass_types::{Attempt, JobId, JobStatus, Timestamp, WorkUnitStatus, WorkerId};
 
-/// One change to the rows of one job, of one action or of one unit; or a word about the workflow.
+/// One change to the rows of a job, an action or a work unit; or an alarm of the workflow.
 ///
-/// Every variant names the state it starts from, so that the store can refuse a change that does not fit what is
-/// on disk: memory and database then disagree, which is a bug and never papered over.
+/// Every variant names the state that it starts from, so that the store can reject a change that does not fit
+/// the database: memory and database then disagree, which is a bug and never ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WorkflowChange {
-    /// A transition that leaves no other trace: unblocked, canceled by a failed dependency, reset.
+    /// A transition without other effects: unblocked, canceled by a failed dependency, reset.
     Status { job: JobId, from: JobStatus, to: JobStatus },
-    /// `ready` → `pending`: from here on it may have started.
+    /// `ready` → `pending`: the job may have started from now on.
     Claim { job: JobId, attempt: Attempt, worker: WorkerId },
-    /// `pending` → `running`, for jobs that run long enough for somebody to look.
+    /// `pending` → `running`, for jobs that run long enough to be seen running.
     Start { job: JobId, attempt: Attempt, worker: WorkerId, at: Timestamp, pid: u32 },
-    /// An attempt is over: `pending` or `running` → `to`, and a result row; with `failure`, if it failed. If it leads to
-    /// `ready`, `carried` is all that the next attempt inherits; nothing, where it is absent.
+    /// An attempt ended: `pending` or `running` → `to`, with a result row, and with `failure` if it failed. If
+    /// `to` is `ready`, `carried` is what the next attempt inherits (`None`: nothing).
     End {
         from: JobStatus,
         to: JobStatus,
@@ -32,26 +32,26 @@ pub enum WorkflowChange {
     },
     /// A claim that certainly never started: `pending` → `ready` with the same attempt number.
     ReturnClaim { job: JobId, worker: WorkerId },
-    /// A claim that one worker made for another: `pending` stays `pending`, and the other one holds it.
+    /// A claim moves to another worker: the job stays `pending`.
     ReassignClaim { job: JobId, from: WorkerId, to: WorkerId },
-    /// An attempt that had ended is followed by another: `from` → `ready` at `attempt` + 1.
+    /// An ended attempt is retried: `from` → `ready` at `attempt` + 1.
     Retry { job: JobId, from: JobStatus, attempt: Attempt },
-    /// Nobody holds it and it is to begin anew: `from` → `uninitialized`, with this attempt next.
+    /// The job is reset and no worker holds it: `from` → `uninitialized`, with this attempt next.
     Reset { job: JobId, from: JobStatus, attempt: Attempt },
-    /// Something about an action, in the same commit as what set it off.
+    /// A change of an action, in the same commit as its trigger.
     Action(ActionChange),
-    /// Those that wait for the job go on as if this attempt had not failed.
+    /// Dependents of the job continue as if this attempt had not failed.
     Ignore { job: JobId, attempt: Attempt },
-    /// What follows for a unit, in the same commit as what decides it.
+    /// A change of a work unit, in the same commit as its cause.
     Unit(WorkUnitChange),
-    /// So many of the attempts that end in this commit were at a site, of jobs whose failures this handler sees to (none:
-    /// an empty name); for workflows with units.
+    /// Number of attempts ending in this commit at a site, of jobs with this failure handler (empty name:
+    /// none). For workflows with work units.
     CountSiteAttempts { site: String, handler: String, attempts: u32 },
-    /// Somebody has to know of it, in the same commit as what led to it.
+    /// An alarm, in the same commit as its cause.
     RaiseAlarm(Box<WorkflowAlarm>),
 }
 
-/// An event that tells of something which only a person can put right.
+/// An event about a problem that only an operator can solve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkflowAlarm {
     pub category: String,
@@ -59,28 +59,28 @@ pub struct WorkflowAlarm {
     pub data: serde_json::Value,
 }
 
-/// One change to the row of one unit.
+/// One change to the row of a work unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkUnitChange {
     pub number: u32,
     pub from: WorkUnitStatus,
     pub to: WorkUnitStatus,
-    /// Where it is from now on; `None`: nobody knows (any more).
+    /// The site of the unit from now on; `None`: unknown.
     pub site: Option<String>,
 }
 
 /// One change to the rows of one action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActionChange {
-    /// What it waits for has happened `to` times by now; with that it is due, or was so before or is not yet.
+    /// The trigger has fired `to` times; `is_due` says whether the action is due now.
     Triggered { action: i64, from: u32, to: u32, is_due: bool },
-    /// Somebody carries it out: from here on it may have begun.
+    /// The action may have begun from now on.
     Started { action: i64, attempt: Attempt, worker: Option<WorkerId>, trigger: ActionTrigger, at: Timestamp },
-    /// It is over; without a return code where nobody knows how it went.
+    /// The action ended; without a return code if the result is unknown.
     Ended { action: i64, attempt: Attempt, at: Timestamp, return_code: Option<i32>, message: Option<String> },
-    /// Whoever was to carry it out never heard of it.
+    /// The action never reached its worker.
     Withdrawn { action: i64, attempt: Attempt },
-    /// A client has it that carries out actions by itself and does not say how that went.
+    /// Claimed by a client that executes actions itself and does not report the result.
     Claimed { action: i64, attempt: Attempt, worker: Option<WorkerId>, at: Timestamp },
 }
 
@@ -89,20 +89,20 @@ pub enum ActionChange {
 pub struct AttemptResult {
     pub key: AttemptKey,
     pub worker: WorkerId,
-    /// How the *attempt* ended. Not always what the job becomes: an interrupted attempt is `terminated` while its
-    /// job goes back to `ready`.
+    /// How the *attempt* ended. May differ from the state of the job: an interrupted attempt is `terminated`
+    /// while its job returns to `ready`.
     pub status: JobStatus,
     pub return_code: i32,
     pub exit: Option<ProcessExit>,
     pub out_of_memory: bool,
-    /// Why it ended and what happens next, in words, where that is not plain from the code.
+    /// Why it ended and what happens next, in words, where the exit code does not show it.
     pub reason: Option<String>,
     pub started_at: Option<Timestamp>,
     pub ended_at: Timestamp,
     pub wall: std::time::Duration,
     pub usage: AttemptUsage,
-    /// Its files, as it found and left them; `None` where it has none.
+    /// Its input and output files; `None` if it has none.
     pub files: Option<Box<AttemptFiles>>,
-    /// How the script went that an earlier failure owed; `None` where none did.
+    /// The result of the recovery script of an earlier failure; `None` if there was none.
     pub recovered: Option<Box<RecoveryScriptResult>>,
 }

@@ -1,54 +1,55 @@
-//! Jobs that were there when workers died: which of them run again, which alone, and which is given up.
+//! Crash suspects: jobs that ran when workers died; which of them run again, which run alone, and which fail.
 //!
-//! To have been there is little evidence. The process that runs jobs may have died of one of them, and the agent that
-//! started it lives to tell; then each job that ran counts as a *witnessed* death. A worker that alone among others is not
-//! heard of any more may have been taken down as a whole, or have lost its network: that is *silence*, and is taken back
-//! if it speaks again. When several fall silent at once the network is likelier than a job, and that somebody says so of a
-//! worker proves little too: that is *hearsay*.
+//! Running at that time is weak evidence. If the agent of the worker process saw it die, each job that ran
+//! counts an *observed* death. A single worker that loses contact may have crashed as a whole or lost its
+//! network: that is *lost contact*, and is withdrawn if it reports again. If several workers lose contact at
+//! once, the network is a likelier cause than a job, and a report by others that a worker is dead proves little
+//! too: that is *unconfirmed*.
 //!
-//! A job with enough against it is tried alone, so that others suffer no longer and the next death says something: the
-//! workers that die then have nothing in common but this job, and their silence counts as much as a death that was seen.
-//! After three such deaths it is given up.
+//! A job with enough evidence against it runs alone, so that it affects no others and the next death is
+//! conclusive: the workers that die then have only this job in common, and lost contact counts as much as an
+//! observed death. After three such deaths the job fails.
 
 use crate::workflow_state::OrphanDecision;
 use rustc_hash::FxHashMap;
 use windlass_types::{JobId, WorkerId};
 
-/// How much a death says against a job that ran there.
+/// How strongly a death speaks against a job that ran there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashEvidence {
-    /// Others fell silent with it, or somebody else says that it is dead: hardly because of a job.
+    /// Other workers lost contact too, or a third party reports the death: hardly because of a job.
     Unconfirmed,
-    /// This worker alone was not heard of any more.
+    /// This worker alone lost contact.
     LostContact,
-    /// The process that ran the job died, and whoever started that process saw it.
+    /// The worker process died, as observed by the process that started it.
     Observed,
 }
 
-/// Tried alone from here on: after two deaths that were witnessed, three silences, or much hearsay.
+/// The job runs alone from here on: after two observed deaths, three lost contacts, or many unconfirmed deaths.
 const ISOLATE_THRESHOLD: u32 = 6;
-/// Given up if also tried alone: after three more deaths that were witnessed or silent.
+/// The job fails if it also ran alone: after three more observed deaths or lost contacts.
 const FAIL_THRESHOLD: u32 = 15;
 
 impl CrashEvidence {
     const ALL: [Self; 3] = [Self::Unconfirmed, Self::LostContact, Self::Observed];
 
-    /// What it adds to what spoke against the job before.
+    /// Returns what it adds to the earlier evidence.
     const fn weight(self, before: u32) -> u32 {
         match self {
             Self::Unconfirmed => 1,
-            // Others were there too.
+            // Other jobs ran there too.
             Self::LostContact if before < ISOLATE_THRESHOLD => 2,
             Self::LostContact | Self::Observed => 3,
         }
     }
 
-    /// Says nothing any more if the worker speaks again.
+    /// Whether the evidence is withdrawn if the worker reports again.
     const fn is_from_lost_contact(self) -> bool {
         matches!(self, Self::Unconfirmed | Self::LostContact)
     }
 
-    /// Ends the reason in the result of an attempt; by these words it is known again when the books are read.
+    /// The end of the reason in the result of an attempt. Stored in the database and matched when it is read,
+    /// so it must not change.
     const fn reason_text(self) -> &'static str {
         match self {
             Self::Unconfirmed => "was lost while it ran",
@@ -57,7 +58,7 @@ impl CrashEvidence {
         }
     }
 
-    /// What the reason in a result says against its job.
+    /// Parses the evidence from the reason in a result.
     #[must_use]
     pub fn from_reason(reason: &str) -> Option<Self> {
         let says =
@@ -66,33 +67,33 @@ impl CrashEvidence {
     }
 }
 
-/// Begins the reason of an attempt that was lost with its worker, before anybody knew why that was.
+/// Prefix of the reason of an attempt that was lost with its worker. Older results have nothing after it.
 pub const ORPHAN_REASON_PREFIX: &str = "orphaned: worker ";
 
-/// Why an attempt is an orphan. `None`: its worker ended, and the job has nothing to do with it.
+/// Returns why an attempt is an orphan. `None`: its worker ended for a reason unrelated to the job.
 pub(crate) fn orphan_reason(worker: WorkerId, evidence: Option<CrashEvidence>) -> String {
     let what = evidence.map_or("ended while it ran", CrashEvidence::reason_text);
     format!("{ORPHAN_REASON_PREFIX}{worker} {what}")
 }
 
-/// What speaks against each job: the deaths that it was involved in since it last ended by itself.
+/// Evidence against each job: the deaths of its workers since it last ended by itself.
 #[derive(Clone, Debug, Default)]
 pub struct CrashSuspects(FxHashMap<JobId, Vec<(WorkerId, CrashEvidence)>>);
 
-/// Where a job was when its worker died.
+/// Position of a job when its worker died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashPosition {
     /// The worker had certainly not started it.
     NotStarted,
-    /// It may have started, but others were before it: it is hardly what killed the worker.
+    /// It may have started, but others were ahead of it: it hardly caused the death.
     Waiting,
     Running,
-    /// Running, with nothing beside it.
+    /// Running, with no other job.
     Isolated,
 }
 
 impl CrashSuspects {
-    /// What becomes of a job whose worker died.
+    /// Decides what happens to a job whose worker died.
     pub fn on_worker_death(
         &mut self,
         job: JobId,
@@ -112,17 +113,17 @@ impl CrashSuspects {
         }
     }
 
-    /// Holds a death against a job, now or when the books are read: in the order in which they happened.
+    /// Records a death against a job, at runtime or when the database is read: in the order of occurrence.
     pub fn record_death(&mut self, job: JobId, worker: WorkerId, evidence: CrashEvidence) {
         self.0.entry(job).or_default().push((worker, evidence));
     }
 
-    /// It ended by itself, so it kills nobody.
+    /// The job ended by itself, so it does not kill workers.
     pub fn on_attempt_ended(&mut self, job: JobId) {
         self.0.remove(&job);
     }
 
-    /// The worker speaks again, so nothing has killed it. Returns the jobs that this concerns.
+    /// Withdraws evidence because the worker reports again. Returns the affected jobs.
     pub fn withdraw_evidence(&mut self, worker: WorkerId) -> Vec<JobId> {
         let mut concerned = Vec::new();
         self.0.retain(|job, charges| {
@@ -137,12 +138,12 @@ impl CrashSuspects {
         concerned
     }
 
-    /// Enough speaks against it to try it alone.
+    /// Whether the evidence suffices to run the job alone.
     pub fn is_suspicious(&self, job: JobId) -> bool {
         self.weight(job) >= ISOLATE_THRESHOLD
     }
 
-    /// All jobs that are to be tried alone, ascending.
+    /// Returns all jobs that are to run alone, ascending.
     pub fn suspicious_jobs(&self) -> Vec<JobId> {
         let mut jobs: Vec<JobId> = self.0.keys().copied().filter(|job| self.is_suspicious(*job)).collect();
         jobs.sort_unstable();
@@ -167,14 +168,14 @@ mod tests {
     type Deaths = &'static [(CrashPosition, CrashEvidence)];
     type Kind = fn(u32) -> CrashEvidence;
 
-    /// Lets a job go through deaths, each of another worker, and says what becomes of it each time.
+    /// Applies deaths of different workers to a job, and returns the decision for each.
     fn fates(deaths: &[(CrashPosition, CrashEvidence)]) -> Vec<OrphanDecision> {
         let mut suspects = CrashSuspects::default();
         let fate = |(worker, (at, evidence))| suspects.on_worker_death(JOB, WorkerId(worker), at, evidence);
         (1..).zip(deaths.iter().copied()).map(fate).collect()
     }
 
-    /// As an engine does it: beside others, until it is to be tried alone.
+    /// Follows the scheduler: together with others, until the job is to run alone.
     fn deaths_until_given_up(mut evidence: impl FnMut(u32) -> CrashEvidence) -> (u32, u32) {
         let (mut suspects, mut at, mut beside) = (CrashSuspects::default(), Running, 0);
         for death in 1..100 {
@@ -185,7 +186,7 @@ mod tests {
                 _ => {}
             }
         }
-        panic!("it is never given up");
+        panic!("it never fails");
     }
 
     #[test]
@@ -208,7 +209,7 @@ mod tests {
                     OrphanDecision::RunIsolated(Observed),
                     OrphanDecision::RunIsolated(Observed),
                     OrphanDecision::RunIsolated(Observed),
-                    // Others were there too: whatever speaks against it, it may have been one of them.
+                    // Others ran there too: one of them may have been the cause.
                     OrphanDecision::RunIsolated(Observed),
                     OrphanDecision::RunIsolated(Observed),
                 ],
@@ -258,7 +259,11 @@ mod tests {
         assert_eq!((suspects.suspicious_jobs(), suspects.weight(JOB)), (vec![JOB], 3 + 2 + 2 + 3 + 1));
         assert_eq!(suspects.withdraw_evidence(WorkerId(3)), [JOB, JobId(2)]);
         assert_eq!(suspects.weight(JOB), 3 + 2 + 2);
-        assert_eq!(suspects.withdraw_evidence(WorkerId(1)), [JOB], "its silence, not the death that it saw");
+        assert_eq!(
+            suspects.withdraw_evidence(WorkerId(1)),
+            [JOB],
+            "its lost contact, not the death that it reported"
+        );
         assert!(!suspects.is_suspicious(JOB) && suspects.weight(JOB) == 3 + 2);
         assert!(suspects.withdraw_evidence(WorkerId(3)).is_empty(), "once");
     }
@@ -271,20 +276,20 @@ mod tests {
         assert_eq!(
             CrashEvidence::from_reason("worker 7 died while it ran, perhaps of it"),
             None,
-            "not our words"
+            "not a stored reason"
         );
     }
 
-    /// Deaths of one job after another, each of another worker: what they prove, and whether the worker speaks again
-    /// before the next.
+    /// Deaths of one job, each of another worker: the evidence, and whether the worker reports again before the
+    /// next.
     fn histories() -> impl Strategy<Value = Vec<(CrashEvidence, bool)>> {
         let evidence = prop_oneof![Just(Unconfirmed), Just(LostContact), Just(Observed)];
         proptest::collection::vec((evidence, any::<bool>()), 0..40)
     }
 
     proptest! {
-        /// Whatever was taken back might as well never have been; and nobody is given up before he was tried alone
-        /// several times, in workers of which nothing was heard again.
+        /// Withdrawn evidence has no effect; and no job fails before it ran alone several times, in workers
+        /// that did not report again.
         #[test]
         fn only_workers_that_stay_away_count(history in histories()) {
             let (mut suspects, mut spared) = (CrashSuspects::default(), CrashSuspects::default());

@@ -1,4 +1,5 @@
-//! Dependencies as they are written, stored and counted: single edges, and gates for "all of these before all of those".
+//! Dependencies as written, stored and counted: single edges, and dependency groups for "all of these before
+//! all of those".
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -6,31 +7,32 @@ use std::marker::PhantomData;
 
 /// The dependencies of a workflow between jobs numbered `0..n` in creation order.
 ///
-/// A list of two or more jobs that several jobs wait for is kept once, as a *gate*: its members on one side, its
-/// waiters on the other. A thousand jobs that each wait for the same thousand cost two thousand entries, not a million.
+/// A list of two or more jobs that several jobs wait for is kept once, as a *dependency group* with members and
+/// waiters. A thousand jobs that each wait for the same thousand cost two thousand entries, not a million.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DependencyEdges {
-    /// `(job, the one it waits for)`.
+    /// `(job, dependency)`.
     pub direct: Vec<(u32, u32)>,
-    /// The jobs that each gate waits for; sorted, without repetition, at least two.
+    /// Members of each dependency group; sorted, without duplicates, at least two.
     pub gates: Vec<Vec<u32>>,
-    /// `(job, gate)`.
+    /// `(job, dependency group)`.
     pub waits: Vec<(u32, u32)>,
 }
 
-/// Collects dependencies job by job and keeps equal lists once.
+/// Collects dependencies job by job and stores equal lists once.
 #[derive(Debug, Default)]
 pub struct DependencyEdgesBuilder<'a> {
     edges: DependencyEdges,
     known_groups: FxHashMap<Vec<u32>, u32>,
-    /// The gates of lists that were seen at their place in memory, which they keep as long as this borrows them.
+    /// Groups of lists by address, which is stable while this borrows them.
     seen_slices: FxHashMap<(*const u32, usize), u32>,
     lists: PhantomData<&'a [u32]>,
     scratch: Vec<u32>,
 }
 
 impl<'a> DependencyEdgesBuilder<'a> {
-    /// As [`Self::depend`], for a list that several jobs may share as one slice: it is read once, not once for each.
+    /// Like [`Self::add_dependencies`], for a list that several jobs may share as one slice: it is read only
+    /// once.
     pub fn add_shared_dependencies(&mut self, job: u32, on: &'a [u32]) {
         if on.len() < 2 {
             return self.add_dependencies(job, on);
@@ -47,7 +49,7 @@ impl<'a> DependencyEdgesBuilder<'a> {
         }
     }
 
-    /// Adds that `job` waits for all of `on`. Repetitions in `on` count once.
+    /// Adds that `job` waits for all of `on`. Duplicates in `on` count once.
     pub fn add_dependencies(&mut self, job: u32, on: &[u32]) {
         if let &[only] = on {
             self.edges.direct.push((job, only));
@@ -67,7 +69,7 @@ impl<'a> DependencyEdgesBuilder<'a> {
         }
     }
 
-    /// The gate for the list in `scratch`, made if there is none yet.
+    /// Returns the dependency group of the list in `scratch`; adds it if there is none.
     fn find_or_add_group(&mut self) -> u32 {
         if let Some(&gate) = self.known_groups.get(&self.scratch) {
             return gate;
@@ -78,7 +80,7 @@ impl<'a> DependencyEdgesBuilder<'a> {
         gate
     }
 
-    /// The edges; each pair once even if it was named twice.
+    /// Returns the edges without duplicates.
     pub fn finish(self) -> DependencyEdges {
         let mut edges = self.edges;
         edges.direct.sort_unstable();

@@ -1,5 +1,5 @@
-//! Orders about jobs that have failed or wait: which are carried out, which wait for a person, which are refused; and where
-//! all jobs stand afterwards.
+//! Failure commands for failed or waiting jobs: which are applied, which need the approval of a person, which
+//! are refused; and the resulting state of all jobs.
 
 mod agent_policy;
 mod held_dependents;
@@ -25,7 +25,7 @@ use windlass_types::{
     Attempt, JobId, JobStatus, RequirementsId, Resources, RunId, WorkflowId, format_duration,
 };
 
-/// What of a job somebody can change while it waits; only what changes.
+/// The properties of a waiting job that can be changed; only those that change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobPatch {
@@ -39,7 +39,7 @@ pub struct JobPatch {
     pub place: Option<SchedulerTarget>,
 }
 
-/// What a job asks for, and where it says so.
+/// The resources of a job and where they are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestedResources {
     #[serde(flatten)]
@@ -50,33 +50,33 @@ pub struct RequestedResources {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResourceSource {
-    /// It names nothing.
+    /// The job requests nothing.
     Nothing,
-    /// A set that it may share with others.
+    /// A row that it may share with other jobs.
     Row(RequirementsId),
-    /// The job alone.
+    /// A row of its own.
     Itself,
 }
 
-/// What is known of the job of an order.
+/// The job of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandTarget<'a> {
     pub status: JobStatus,
     pub asked: RequestedResources,
     pub command: &'a str,
     pub priority: i32,
-    /// The Slurm scheduler that it names.
+    /// The Slurm scheduler of the job.
     pub scheduler: Option<&'a SlurmScheduler>,
-    /// How often agents had it tried again in this run.
+    /// Number of retries by agents in this run.
     pub agent_retries: u32,
-    /// The end of what it said when it failed; `None`: whoever gives the order has looked its quotes up in all of it.
+    /// The end of its log when it failed; `None`: the caller has checked quotes against the whole log.
     pub log_tail: Option<&'a str>,
 }
 
-/// What the workflow says about orders.
+/// Settings of the workflow for commands.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct House<'a> {
-    /// Failures that nobody foresaw wait for a decision.
+    /// Unhandled failures wait for a decision.
     pub uses_pending_failed: bool,
     pub policy: TriagePolicy,
     /// The Slurm schedulers of the workflow.
@@ -85,17 +85,17 @@ pub struct House<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandDecision {
-    /// It is carried out; with what of the job changes, if anything does.
+    /// The command is applied, with the changes of the job, if any.
     Accepted {
         message: String,
         patch: Option<Box<(JobPatch, JobPatch)>>,
     },
-    /// It is carried out once a person agrees.
+    /// The command is applied once a person approves.
     Proposed(String),
     Refused(String),
 }
 
-/// Whether an order can be carried out, for an agent or a person.
+/// Decides whether a command is applied, for an agent or a person.
 pub fn decide_command(
     order: &FailureCommand,
     is_agent: bool,
@@ -127,7 +127,7 @@ pub fn decide_command(
     }
 }
 
-/// Whether it can be decided so about a job that stands like this, if nothing else speaks against it.
+/// Returns why the command does not fit the state of the job, if so.
 pub fn is_applicable(verdict: FailureCommandKind, status: JobStatus) -> bool {
     wrong_status_reason(verdict, status).is_none()
 }
@@ -136,48 +136,48 @@ fn wrong_status_reason(verdict: FailureCommandKind, status: JobStatus) -> Option
     use JobStatus::{Completed, Disabled, Failed, PendingFailed, Terminated};
     let (fits, remedy) = match verdict {
         FailureCommandKind::Retry => {
-            (matches!(status, PendingFailed | Failed | Terminated), "only what has failed can be tried again")
+            (matches!(status, PendingFailed | Failed | Terminated), "only failed jobs can be retried")
         }
         FailureCommandKind::Fail => {
-            (status == PendingFailed, "only what waits for a decision can be made to fail")
+            (status == PendingFailed, "only jobs that wait for a decision can be failed")
         }
         FailureCommandKind::Ignore => {
-            (matches!(status, PendingFailed | Failed | Terminated), "only a failure can be ignored")
+            (matches!(status, PendingFailed | Failed | Terminated), "only failures can be ignored")
         }
         FailureCommandKind::Change => (
             !(status.is_active() || matches!(status, Completed | Disabled)),
-            "only what waits or has failed can be changed",
+            "only waiting or failed jobs can be changed",
         ),
     };
-    (!fits).then(|| format!("it is `{status}`: {remedy}"))
+    (!fits).then(|| format!("the job is `{status}`: {remedy}"))
 }
 
-/// Whatever job it is about.
+/// Returns why a command is invalid for any job.
 pub fn invalid_command_reason(order: &FailureCommand) -> Option<String> {
     let changes = &order.changes;
     let no = |what: &str| Some(what.to_owned());
     if order.confidence.is_some_and(|sure| !(0.0..=1.0).contains(&sure)) {
-        return no("confidence goes from 0 to 1");
+        return no("confidence must be between 0 and 1");
     }
     if matches!(order.verdict, FailureCommandKind::Fail | FailureCommandKind::Ignore) && !changes.is_empty() {
-        return no("what does not run again cannot be changed; retry or change it");
+        return no("a job that does not run again cannot be changed; use retry or change");
     }
     if changes.runtime_seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e10)) {
-        return no("a runtime is more than nothing");
+        return no("the runtime must be greater than zero");
     }
     if changes.memory_bytes.is_some_and(|memory| memory.0 == 0) || changes.cpus == Some(0) {
-        return no("a job cannot do without memory or without a CPU");
+        return no("a job needs memory and at least one CPU");
     }
     if changes.nodes == Some(0) {
-        return no("a job cannot do without a node");
+        return no("a job needs at least one node");
     }
     if changes.command.as_deref().is_some_and(|command| command.trim().is_empty()) {
-        return no("the command would be empty");
+        return no("the command is empty");
     }
     None
 }
 
-/// What changes: how it was, and how it will be.
+/// Returns the properties that change: before and after.
 fn plan_patch(
     order: &FailureCommand,
     case: &CommandTarget<'_>,
@@ -257,12 +257,12 @@ fn describe_resource_change(old: &Resources, new: &Resources) -> Vec<String> {
 pub enum CommandPlanError {
     #[error(transparent)]
     Cycle(#[from] DependencyCycle),
-    #[error("job number {0}, which would have to go back, is held by a worker")]
+    #[error("job number {0} would have to be reset, but a worker holds it")]
     Held(u32),
 }
 
-/// Where jobs stand once the verdicts are carried out, as changes: `chosen` are jobs by number. `done`: the newest attempt
-/// of each job that left a result in this run.
+/// Returns the changes of all jobs after these commands: `chosen` are jobs by number, `done` the newest attempt
+/// with a result in this run, by job.
 pub fn plan_commands(
     workflow: WorkflowId,
     run: RunId,
@@ -276,39 +276,39 @@ pub fn plan_commands(
     if chosen.iter().all(|(_, verdict)| *verdict == FailureCommandKind::Change) {
         return Ok(Vec::new());
     }
-    let mut board = WorkflowState::new(workflow, run, table.clone())?;
+    let mut state = WorkflowState::new(workflow, run, table.clone())?;
     let (mut changes, mut after) = (Vec::new(), table.clone());
     for job in of(FailureCommandKind::Fail) {
-        board.on_failure_decision(job, JobStatus::Failed, &mut changes);
+        state.on_failure_decision(job, JobStatus::Failed, &mut changes);
     }
-    let is_canceled = |job: &u32| board.status(*job) == JobStatus::Canceled;
+    let is_canceled = |job: &u32| state.status(*job) == JobStatus::Canceled;
     let freed: Vec<u32> =
-        of(FailureCommandKind::Ignore).flat_map(|job| board.dependents(job)).filter(is_canceled).collect();
+        of(FailureCommandKind::Ignore).flat_map(|job| state.dependents(job)).filter(is_canceled).collect();
     let retried: Vec<u32> = of(FailureCommandKind::Retry).collect();
-    let again = board.plan_rerun(&retried, true, true, done).map_err(CommandPlanError::Held)?;
-    let back = board.plan_rerun(&freed, false, true, done).map_err(CommandPlanError::Held)?;
+    let again = state.plan_rerun(&retried, true, true, done).map_err(CommandPlanError::Held)?;
+    let back = state.plan_rerun(&freed, false, true, done).map_err(CommandPlanError::Held)?;
     let mut known = FxHashSet::default();
     for RerunPlan { changes: more, .. } in [again, back] {
         changes.extend(more.into_iter().filter(|change| known.insert(changed_job(change))));
     }
     for job in of(FailureCommandKind::Ignore) {
-        let key = board.attempt_key(job);
-        // It was built on something that runs again, and so does it.
+        let key = state.attempt_key(job);
+        // A dependent of a job that runs again also runs again.
         if known.contains(&Some(key.job)) {
             continue;
         }
-        if board.status(job) == JobStatus::PendingFailed {
+        if state.status(job) == JobStatus::PendingFailed {
             let (from, to) = (JobStatus::PendingFailed, JobStatus::Failed);
             changes.push(WorkflowChange::Status { job: key.job, from, to });
         }
         changes.push(WorkflowChange::Ignore { job: key.job, attempt: key.attempt });
         after.ignored.push(job);
     }
-    apply_to_table(&mut after, &board, &changes);
-    let mut board = WorkflowState::new(workflow, run, after)?;
-    board.on_resume(&mut changes);
-    board.on_initialize_rest(&mut changes);
-    board.reconcile_units(&mut changes);
+    apply_to_table(&mut after, &state, &changes);
+    let mut state = WorkflowState::new(workflow, run, after)?;
+    state.on_resume(&mut changes);
+    state.on_initialize_rest(&mut changes);
+    state.reconcile_units(&mut changes);
     Ok(changes)
 }
 
@@ -321,8 +321,8 @@ const fn changed_job(change: &WorkflowChange) -> Option<JobId> {
     }
 }
 
-/// The table as it will be.
-fn apply_to_table(table: &mut JobTable, board: &WorkflowState, changes: &[WorkflowChange]) {
+/// Applies the changes to the table.
+fn apply_to_table(table: &mut JobTable, state: &WorkflowState, changes: &[WorkflowChange]) {
     for change in changes {
         let (job, status, attempt) = match change {
             WorkflowChange::Status { job, to, .. } => (*job, *to, None),
@@ -334,7 +334,7 @@ fn apply_to_table(table: &mut JobTable, board: &WorkflowState, changes: &[Workfl
             }
             _ => continue,
         };
-        let Some(index) = board.job_index(job) else { continue };
+        let Some(index) = state.job_index(job) else { continue };
         table.status[index as usize] = status;
         if let Some(attempt) = attempt {
             table.attempt[index as usize] = attempt;

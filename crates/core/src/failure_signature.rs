@@ -1,7 +1,7 @@
-//! The same failure of many jobs has one signature: what it said without the ids, numbers and paths that differ.
+//! Failure signatures: equal for the same failure of many jobs, without ids, numbers and paths that differ.
 //!
-//! `#` stands for numbers, hexadecimal numbers, ids, dates and names of temporary files; a path keeps `…/` and its last
-//! part. Normalising what is normal already changes nothing.
+//! `#` stands for numbers, hexadecimal numbers, ids, dates and names of temporary files; a path keeps `…/` and
+//! its last part. Normalization is idempotent.
 
 use crate::classify::{FailureClassification, FailureEvidence, TerminationCause};
 use crate::log_lines;
@@ -15,19 +15,19 @@ use windlass_types::{FailureClass, digest_bytes, signal_name};
 pub struct FailureSignature {
     /// 16 hexadecimal digits, the same on every machine.
     pub key: String,
-    /// For people: the normalised line, or how it ended where nothing was said.
+    /// For people: the normalized line, or how the attempt ended if there is no output.
     pub message: String,
 }
 
 impl FailureSignature {
-    /// Of a failure that was classified.
+    /// Returns the signature of a classified failure.
     pub fn from_classification(evidence: &FailureEvidence<'_>, found: &FailureClassification) -> Self {
-        // Whatever it said when its time or its memory was up: that is not why.
+        // After a timeout or out-of-memory failure the output is not the cause.
         let line = found.line.as_deref().filter(|_| !evidence.cause.is_certain());
         Self::new(found.class, &describe_end(evidence), line)
     }
 
-    /// `ending` says how it ended, `line` is the most telling one of what it said.
+    /// `ending` says how it ended, `line` is the most relevant line of the output.
     pub fn new(class: FailureClass, ending: &str, line: Option<&str>) -> Self {
         let said = line.map(normalise_line).unwrap_or_default();
         let whole = format!("{class}\0{ending}\0{said}");
@@ -37,7 +37,7 @@ impl FailureSignature {
     }
 }
 
-/// How it ended, in words that all failures of the kind share.
+/// Describes how it ended, in words common to all failures of the kind.
 fn describe_end(evidence: &FailureEvidence<'_>) -> String {
     match (evidence.cause, evidence.effective_signal()) {
         (TerminationCause::Itself, Some(signal)) => {
@@ -52,7 +52,7 @@ fn describe_end(evidence: &FailureEvidence<'_>) -> String {
 const MAX_MESSAGE: usize = 200;
 const MAX_PASSES: usize = 8;
 
-/// What differs between failures of the same kind, in order of preference.
+/// Parts that differ between failures of the same kind, in order of preference.
 static VARIABLE_PATTERN: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = r"(?x)
         (?P<date> \d{4}-\d\d-\d\d (?:[T\ ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?)? (?:Z|[+-]\d\d:?\d\d)?
@@ -65,18 +65,18 @@ static VARIABLE_PATTERN: LazyLock<Regex> = LazyLock::new(|| {
       | (?P<temp> \btmp[a-z0-9_]{8}\b | \btmp\.[A-Za-z0-9]{6,12}\b )
       | (?P<real> \b\d+(?:[.,]\d+)*[eE][+-]?\d+\b )
       | (?P<word> [A-Za-z0-9]*[0-9](?:[A-Za-z0-9]|[.,][0-9])* )";
-    Regex::new(pattern).expect("the pattern is a constant that tests use")
+    Regex::new(pattern).expect("the pattern is a constant covered by tests")
 });
 
-/// Several numbers in a row are as good as one; a sign before a number is part of it.
+/// Several numbers in a row become one; a sign before a number is part of it.
 static NUMBER_RUN_PATTERN: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"#(?:(?:,\ ?|\ |\.|-|:)[+-]?#)+").expect("the pattern is a constant that tests use")
+    Regex::new(r"#(?:(?:,\ ?|\ |\.|-|:)[+-]?#)+").expect("the pattern is a constant covered by tests")
 });
 static SIGN_PATTERN: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(^|[\s=(\[{,:<>])[+-]+#").expect("the pattern is a constant that tests use")
+    Regex::new(r"(^|[\s=(\[{,:<>])[+-]+#").expect("the pattern is a constant covered by tests")
 });
 
-/// The line without what differs from job to job.
+/// Replaces the parts of a line that differ from job to job.
 pub fn normalise_line(line: &str) -> String {
     let blanks_once: String =
         log_lines::strip_formatting(line).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -87,7 +87,8 @@ pub fn normalise_line(line: &str) -> String {
     }
 }
 
-/// What one pass leaves may be one thing to the next. Few texts need a second one; the limit is for odd ones.
+/// Repeats the normalization until nothing changes. Few texts need a second pass; the limit is for unusual
+/// ones.
 fn normalise_fully(mut text: String) -> String {
     for _ in 0..MAX_PASSES {
         let next = normalise_once(&text);
@@ -119,7 +120,7 @@ fn replace_match(found: &Captures<'_>) -> String {
     "#".to_owned()
 }
 
-/// The scheme and the host stay: they tell who did not answer.
+/// Keeps the scheme and the host: they identify the server that failed.
 fn normalise_url(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").unwrap_or((text, ""));
     let host = rest.split(['/', '?']).next().unwrap_or_default();
@@ -128,7 +129,7 @@ fn normalise_url(text: &str) -> String {
     format!("{scheme}://{}{tail}", normalise_words(host))
 }
 
-/// `…/ref.fa`. What has a slash and is no path (`and/or`) stays, but for its numbers.
+/// `…/ref.fa`. Text with a slash that is not a path (`and/or`) stays, except for its numbers.
 fn normalise_path(text: &str) -> String {
     let trimmed = text.trim_end_matches('/');
     let (folders, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
@@ -141,11 +142,11 @@ fn normalise_path(text: &str) -> String {
     }
 }
 
-/// A text without slashes, word by word.
+/// Normalizes a text without slashes, word by word.
 fn normalise_words(text: &str) -> String {
     static PARTS: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"(?P<temp>\btmp[a-z0-9_]{8}\b|\btmp\.[A-Za-z0-9]{6,12}\b)|[A-Za-z0-9]*[0-9](?:[A-Za-z0-9]|[.,][0-9])*")
-            .expect("the pattern is a constant that tests use")
+            .expect("the pattern is a constant covered by tests")
     });
     let replace = |found: &Captures<'_>| {
         if found.name("temp").is_some() { "#".to_owned() } else { normalise_word(&found[0]) }
@@ -153,7 +154,7 @@ fn normalise_words(text: &str) -> String {
     PARTS.replace_all(text, replace).into_owned()
 }
 
-/// A word with a digit in it: a number, an id, or a name with a number.
+/// Normalizes a word that contains a digit: a number, an id, or a name with a number.
 fn normalise_word(text: &str) -> String {
     let is_hex = |digits: &str| digits.len() >= 8 && digits.chars().all(|c| c.is_ascii_hexdigit());
     let kinds: Vec<bool> = text.chars().map(|c| c.is_ascii_alphabetic()).collect();
@@ -172,8 +173,8 @@ fn normalise_word(text: &str) -> String {
     result
 }
 
-/// The beginning of a text that is too long, up to the end of a word if it has several. Leaves room for ` …`, and for
-/// the `…/` of a path that is only half there.
+/// Returns the beginning of a text that is too long, cut at a word boundary if possible. Leaves room for ` …`,
+/// and for the `…/` of a path that is cut.
 fn truncate_message(text: &str) -> Option<String> {
     text.char_indices().nth(MAX_MESSAGE)?;
     let end = text.char_indices().nth(MAX_MESSAGE - 4).map_or(text.len(), |(end, _)| end);
@@ -242,7 +243,7 @@ mod tests {
             "cp: cannot stat '/data/7/ref.fa': No such file or directory",
         );
         assert_eq!(found.message, "cp: cannot stat '…/ref.fa': No such file or directory");
-        // Kept in databases: a change of this key is a change of all.
+        // Stored in databases: changing the key would change all stored ones.
         assert_eq!(found.key, "c7ec78903f0fe58b");
         assert_ne!(
             found.key,

@@ -1,38 +1,38 @@
-//! Who waits for whom, as counts: a million jobs, and a gate for "all of these before all of those".
+//! Dependency counts: scales to a million jobs, with groups for "all of these before all of those".
 
 use crate::edges::DependencyEdges;
 use rustc_hash::FxHashMap;
 
 /// The dependency graph of one workflow over jobs `0..n`.
 ///
-/// Gates are nodes of the same graph: they hold a count like a job does, and pass on what reached them the moment it drops
-/// to zero. Finishing a job costs its own out-edges, never a scan. The nodes are the jobs that the graph was made with,
-/// then the gates, then the jobs that were added later.
+/// Dependency groups are nodes of the same graph: they have a count like jobs and release their waiters when it
+/// drops to zero. Finishing a job visits its own out-edges, never scans. The nodes are the initial jobs, then
+/// the groups, then the jobs that were added later.
 #[derive(Clone, Debug)]
 pub struct JobDependencyGraph {
-    /// That the graph was made with.
+    /// Number of initial jobs.
     jobs: u32,
     groups: u32,
-    /// CSR: successors of node `i`, if it is not a later one, are `targets[starts[i]..starts[i + 1]]`.
+    /// CSR: the successors of initial node `i` are `targets[starts[i]..starts[i + 1]]`.
     starts: Vec<u32>,
     targets: Vec<u32>,
-    /// Later jobs, by the node that they wait for.
+    /// Jobs added later, by the node that they wait for.
     added_successors: FxHashMap<u32, Vec<u32>>,
-    /// How many predecessors of each node are not over yet.
+    /// Number of predecessors of each node that have not ended.
     pending_dependencies: Vec<u32>,
-    /// Something it depends on, directly or through a gate, did not end well.
+    /// Whether a dependency, direct or through a group, did not complete.
     failed_upstream: Vec<bool>,
-    /// Scratch for [`Graph::settle`], kept to save the allocation.
+    /// Scratch space for [`JobDependencyGraph::finish_job`], kept to avoid the allocation.
     stack: Vec<u32>,
 }
 
 /// Jobs that wait for each other, in order; the last waits for the first.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} jobs wait for each other in a circle", .0.len())]
+#[error("{} jobs depend on each other in a cycle", .0.len())]
 pub struct DependencyCycle(pub Vec<u32>);
 
 impl JobDependencyGraph {
-    /// Builds the graph with nothing finished.
+    /// Builds the graph with no job finished.
     pub fn new(jobs: u32, edges: &DependencyEdges) -> Result<Self, DependencyCycle> {
         let nodes = jobs as usize + edges.gates.len();
         let pairs = || {
@@ -76,7 +76,7 @@ impl JobDependencyGraph {
         }
     }
 
-    /// One more job, which waits for nothing yet. Returns its number.
+    /// Adds a job without dependencies. Returns its number.
     pub fn add_job(&mut self) -> u32 {
         let node = self.pending_dependencies.len() as u32;
         self.pending_dependencies.push(0);
@@ -84,7 +84,7 @@ impl JobDependencyGraph {
         node - self.groups
     }
 
-    /// A job that was added waits for another one, too. `over`: whether that one ended well, if it is over already.
+    /// Adds a dependency of a job added later. `over`: whether the dependency completed, if it has ended.
     pub fn add_dependency(&mut self, job: u32, on: u32, over: Option<bool>) {
         let (node, on) = (self.node_of_job(job), self.node_of_job(on));
         match over {
@@ -94,12 +94,12 @@ impl JobDependencyGraph {
         self.added_successors.entry(on).or_default().push(node);
     }
 
-    /// All that `job` waited for is over.
+    /// Whether all dependencies of `job` have ended.
     pub fn is_unblocked(&self, job: u32) -> bool {
         self.pending_dependencies[self.node_of_job(job) as usize] == 0
     }
 
-    /// Something that `job` waited for is over and did not end well.
+    /// Whether a dependency of `job` has ended without completing.
     pub fn has_failed_dependency(&self, job: u32) -> bool {
         self.failed_upstream[self.node_of_job(job) as usize]
     }
@@ -108,7 +108,7 @@ impl JobDependencyGraph {
         if job < self.jobs { job } else { job + self.groups }
     }
 
-    /// `None` for a gate.
+    /// Returns `None` for a dependency group.
     const fn job_of_node(&self, node: u32) -> Option<u32> {
         match node {
             _ if node < self.jobs => Some(node),
@@ -117,13 +117,14 @@ impl JobDependencyGraph {
         }
     }
 
-    /// `job` is over. Calls `freed(dependent, tainted)` for each job that waits for nothing more because of it.
+    /// Records that `job` ended. Calls `freed(dependent, tainted)` for each job that waits for nothing more
+    /// because of it.
     pub fn finish_job(&mut self, job: u32, well: bool, mut freed: impl FnMut(u32, bool)) {
         let ended = self.node_of_job(job);
         if !well {
             self.failed_upstream[ended as usize] = true;
         }
-        // What a job is tainted by matters to itself; what it passes on is how it ended. A gate passes its taint on.
+        // A job passes on only how it ended; a dependency group passes on failures of its members.
         debug_assert!(self.stack.is_empty());
         self.stack.push(ended);
         while let Some(node) = self.stack.pop() {
@@ -140,7 +141,7 @@ impl JobDependencyGraph {
         }
     }
 
-    /// One thing fewer that `next` waits for.
+    /// Decrements the dependency count of `next`.
     fn release_node(&mut self, next: u32, ill: bool, freed: &mut impl FnMut(u32, bool)) {
         self.failed_upstream[next as usize] |= ill;
         self.pending_dependencies[next as usize] -= 1;
@@ -152,7 +153,7 @@ impl JobDependencyGraph {
         }
     }
 
-    /// The jobs that wait for `job`, directly or through one gate.
+    /// Returns the jobs that wait for `job`, directly or through one dependency group.
     pub fn dependents(&self, job: u32) -> impl Iterator<Item = u32> + '_ {
         let node = self.node_of_job(job);
         let later = self.added_successors.get(&node).map_or(&[][..], Vec::as_slice);
@@ -162,12 +163,12 @@ impl JobDependencyGraph {
         })
     }
 
-    /// Of those that the graph was made with.
+    /// Returns successors among the initial nodes.
     fn successors(&self, node: u32) -> &[u32] {
         &self.targets[self.target_range(node)]
     }
 
-    /// Where its successors are in `targets`.
+    /// Returns the range of its successors in `targets`.
     fn target_range(&self, node: u32) -> std::ops::Range<usize> {
         match self.starts.get(node as usize..node as usize + 2) {
             Some(&[start, end]) => start as usize..end as usize,
@@ -175,7 +176,7 @@ impl JobDependencyGraph {
         }
     }
 
-    /// Peels off what is free, as a run would; what is left holds a cycle, which is then walked.
+    /// Removes unblocked nodes as a run would; the remaining nodes contain a cycle, which is then followed.
     fn find_cycle(&self) -> Option<Vec<u32>> {
         let mut waiting = self.pending_dependencies.clone();
         let mut free: Vec<u32> = (0..waiting.len() as u32).filter(|&n| waiting[n as usize] == 0).collect();
@@ -192,7 +193,7 @@ impl JobDependencyGraph {
         if peeled == waiting.len() {
             return None;
         }
-        // Every node that is left has a predecessor that is left: walking backwards must meet itself.
+        // Every remaining node has a remaining predecessor, so going backwards must reach a node again.
         let mut predecessor = vec![u32::MAX; waiting.len()];
         for node in (0..waiting.len() as u32).filter(|&n| waiting[n as usize] > 0) {
             for &next in self.successors(node) {
@@ -268,7 +269,7 @@ mod tests {
 
     #[test]
     fn jobs_that_come_later_wait_for_what_is_not_over_and_know_how_the_rest_ended() {
-        // 2 and 3 wait for 0 and 1 through a gate, which stands between them and later ones in the list of nodes.
+        // 2 and 3 wait for 0 and 1 through a group, whose node lies between them and later nodes.
         let mut g = graph(4, &[(2, &[0, 1]), (3, &[0, 1])]).unwrap();
         settle(&mut g, 0, false);
         let (a, b) = (g.add_job(), g.add_job());

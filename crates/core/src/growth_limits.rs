@@ -1,22 +1,22 @@
-//! How far what a job asks for can grow: no worker gives more than it has.
+//! Limits of the growth of a request: no worker gives more than it has.
 
 use windlass_types::{Bytes, Capacity, Resources};
 
-/// What the workers that may take a job have for it.
+/// The capacity of the workers that may run a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkerHeadroom<'a> {
-    /// Empty where nobody knows.
+    /// Empty if unknown.
     pub(crate) workers: &'a [Capacity],
     pub(crate) asked: Resources,
 }
 
 impl WorkerHeadroom<'_> {
-    /// The most memory that it can have together with its CPUs; `None` where nobody knows.
+    /// Returns the maximum memory available together with the job's CPUs; `None` if unknown.
     pub(crate) fn max_memory(&self) -> Option<Bytes> {
         self.fitting_workers(Bytes(0)).map(|worker| worker.memory).max()
     }
 
-    /// The most CPUs that it can have together with so much memory.
+    /// Returns the maximum number of CPUs available together with this memory.
     pub(crate) fn max_cpus(&self, memory: Bytes) -> Option<u32> {
         self.fitting_workers(memory).map(|worker| worker.cpus).max()
     }

@@ -1,4 +1,4 @@
-//! The life of a job: one table of transitions.
+//! Job states: one table of transitions.
 //!
 //! ```text
 //!                 ┌────────────┐ unblock   ┌───────┐ claim  ┌─────────┐ start  ┌─────────┐
@@ -11,32 +11,32 @@
 
 use windlass_types::JobStatus;
 
-/// What can happen to a job.
+/// An event that changes the state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JobStateEvent {
-    /// It has a dependency that is not over.
+    /// It has a dependency that has not ended.
     Block,
-    /// All it waited for is over, and well enough for it to run.
+    /// All dependencies have ended, with results that let it run.
     Unblock,
-    /// A worker takes it.
+    /// A worker claims it.
     Claim,
-    /// The worker saw it start.
+    /// The worker started it.
     Start,
-    /// Exit code 0 and all outputs there.
+    /// Exit code 0 and all outputs present.
     Complete,
-    /// Any other end of its own, or the verdict on a pending failure.
+    /// Any other end by itself, or the decision to fail a pending failure.
     Fail,
-    /// Ended because its time was up.
+    /// Ended by its time limit.
     Terminate,
-    /// A person, or the failure of something it depends on.
+    /// Canceled by a user, or because a dependency failed.
     Cancel,
-    /// It failed and somebody is to decide.
+    /// It failed and waits for a decision.
     AwaitDecision,
-    /// To run again, or for the first time after a claim that came to nothing.
+    /// To run again, or for the first time after a claim that never started.
     Requeue,
-    /// Forget that it ran; initialization decides anew.
+    /// Discards its results; initialization starts over.
     Reset,
-    /// Leave it out.
+    /// Excludes it from the workflow.
     Disable,
 }
 
@@ -57,13 +57,13 @@ impl JobStateEvent {
     ];
 }
 
-/// The state that follows, or `None` where the event means nothing in that state (a stale or duplicate report).
+/// Returns the next state, or `None` if the event does not apply in this state (a stale or duplicate report).
 pub fn next_status(from: JobStatus, event: JobStateEvent) -> Option<JobStatus> {
     let (sources, to) = transition_table(event);
     sources.contains(&from).then_some(to)
 }
 
-/// The table: from which states an event leads on, and where to.
+/// Returns the states in which an event applies, and the state that follows.
 const fn transition_table(event: JobStateEvent) -> (&'static [JobStatus], JobStatus) {
     use JobStatus::{
         Blocked, Canceled, Completed, Disabled, Failed, Pending, PendingFailed, Ready, Running, Terminated,
@@ -95,9 +95,9 @@ mod tests {
     use super::*;
     use JobStatus as S;
 
-    /// The whole table, written a second time by hand: a row per state, a column per event, `-` where nothing follows.
-    /// The letters are the states: Uninitialized Blocked Ready Pending (R)unning→`N` Completed Failed c`X`anceled
-    /// Terminated Disabled pendin`G`_failed.
+    /// The whole table, written independently by hand: a row per state, a column per event, `-` where the event
+    /// does not apply. The letters are the states: Uninitialized Blocked Ready Pending (R)unning→`N` Completed
+    /// Failed c`X`anceled Terminated Disabled pendin`G`_failed.
     const TABLE: [(S, &str); 11] = [
         //                    Block Unblock Claim Start Complete Fail Terminate Cancel AwaitVerdict Requeue Reset Disable
         (S::Uninitialized, "BR-----X---D"),
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(
             next_status(S::Completed, JobStateEvent::Requeue),
             None,
-            "completed work is never done twice"
+            "a completed job never runs again"
         );
     }
 }

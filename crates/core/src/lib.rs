@@ -1,8 +1,8 @@
-//! The decisions of Windlass, as pure functions: job states, the dependency graph, readiness, dispatch; and what is
-//! decided before and after a run: plans, what may be reused, what goes back, why something is as it is.
+//! The decisions of Windlass as pure functions: job states, the dependency graph, dispatch and retries; and
+//! decisions before and after a run: plans, reuse of results, resets, explanations.
 //!
-//! No I/O, no clock, no randomness, no threads. `(state, event)` goes in, [`change::Change`]s come out; the store
-//! commits them and only then does anybody act on them.
+//! No I/O, no clock, no randomness, no threads. `(state, event)` goes in, [`change::WorkflowChange`]s come out;
+//! the store commits them, and only then are they acted on.
 
 pub mod actions;
 pub mod adaptive;

@@ -1,8 +1,8 @@
-//! The lines of a log that tell what went wrong.
+//! Log lines that show what went wrong.
 //!
-//! Shared by `why` and by the analysis of whole logs. What names a cause is known to the rules of [`crate::classify`];
-//! here are the signs that are too vague for a rule: they are worth showing and prove nothing. Plain words in a
-//! lower-case line: quick on a large log, and a new sign is one line.
+//! Shared by `why` and by the analysis of whole logs. Specific causes are covered by the rules of
+//! [`crate::classify`]; the patterns here are too vague for a rule: worth showing, but no proof. They are plain
+//! words in a lower-case line: fast on large logs and easy to extend.
 
 use crate::classify::FailureClassifier;
 use crate::log_lines::{is_harmless, last_exception};
@@ -11,7 +11,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use serde::Serialize;
 use std::sync::LazyLock;
 
-/// What gives trouble away.
+/// A pattern of a line worth showing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LogPattern {
     /// The words, in lower case, or the name of the rule.
@@ -20,13 +20,13 @@ pub struct LogPattern {
     pub weight: LogSeverity,
 }
 
-/// How much a line says. Where there is room for few lines, the heavier ones are shown.
+/// Relevance of a line. If there is room for few lines, the most relevant ones are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogSeverity {
-    /// Sounds like trouble; often only an echo of it.
+    /// May be an error; often only a consequence of one.
     Hint,
-    /// An error that the program noticed.
+    /// An error that the program detected.
     Error,
     /// Names the cause.
     Cause,
@@ -38,24 +38,25 @@ const fn log_pattern(name: &'static str, means: &'static str, weight: LogSeverit
     LogPattern { name, means, weight }
 }
 
-/// What `Killed` in a log means where nothing else is known about the end.
-pub(crate) const KILLED_MEANING: &str = "somebody ended it by force";
+/// Meaning of `Killed` in a log when nothing else is known about the end.
+pub(crate) const KILLED_MEANING: &str = "it was killed";
 
-/// In order of preference: a line that no rule knows means what the first sign of the greatest weight says.
+/// In order of preference: a line that no rule matches gets the meaning of the first pattern of the highest
+/// severity.
 const LOG_PATTERNS: &[LogPattern] = &[
     log_pattern(
         ": not found",
-        "the shell does not know the program: is it installed, and on the PATH of the job?",
+        "the shell cannot find the program: is it installed, and on the PATH of the job?",
         Cause,
     ),
     log_pattern("core dumped", "the program crashed", Error),
-    log_pattern("assertion", "the program found itself in a state that must not be", Error),
+    log_pattern("assertion", "an assertion of the program failed", Error),
     log_pattern("error in ", "R stopped with an error", Error),
     log_pattern("execution halted", "R stopped with an error", Hint),
     log_pattern("loaderror", "Julia or Ruby could not load a file", Cause),
-    log_pattern("exception in thread", "a Java program gave up", Error),
+    log_pattern("exception in thread", "a Java program failed", Error),
     log_pattern("matlab:", "MATLAB stopped with an error", Error),
-    log_pattern("mpi_abort", "a process of the MPI job gave up; the others were ended with it", Error),
+    log_pattern("mpi_abort", "a process of the MPI job aborted; the others were ended with it", Error),
     log_pattern(
         "mpirun noticed that process",
         "a process of the MPI job died; the others were ended with it",
@@ -63,33 +64,33 @@ const LOG_PATTERNS: &[LogPattern] = &[
     ),
     log_pattern("oversubscribe", "more processes than CPUs", Hint),
     log_pattern("slurmstepd: error", "Slurm ended the step", Error),
-    log_pattern("fatal error:", "the compiler gave up", Error),
+    log_pattern("fatal error:", "the compiler failed", Error),
     log_pattern("make: ***", "make stopped", Hint),
-    log_pattern("usage:", "the program was called in another way than it wants", Hint),
-    log_pattern("traceback (most recent call last)", "a Python program gave up", Hint),
+    log_pattern("usage:", "the program was called with wrong arguments", Hint),
+    log_pattern("traceback (most recent call last)", "a Python program failed", Hint),
     log_pattern("killed", KILLED_MEANING, Error),
-    log_pattern("fatal", "the program gave up", Error),
-    log_pattern("error", "the program noticed an error", Error),
-    log_pattern("exception", "the program noticed an error", Error),
-    log_pattern("failed", "something did not work", Hint),
-    log_pattern("failure", "something did not work", Hint),
-    log_pattern("abort", "the program gave up", Hint),
+    log_pattern("fatal", "the program failed", Error),
+    log_pattern("error", "the program reported an error", Error),
+    log_pattern("exception", "the program reported an error", Error),
+    log_pattern("failed", "an operation failed", Hint),
+    log_pattern("failure", "an operation failed", Hint),
+    log_pattern("abort", "the program aborted", Hint),
 ];
 
-/// A line worth reading.
+/// A relevant line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LogFinding {
-    /// Within the text, from 1.
+    /// Line number within the text, from 1.
     pub line: usize,
     pub text: String,
     pub means: &'static str,
     pub weight: LogSeverity,
 }
 
-/// Longer lines are cut: a progress bar without line ends is no evidence.
+/// Longer lines are cut, for example progress bars without line ends.
 const MAX_LINE: usize = 300;
 
-/// What the line means, if it means anything.
+/// Returns the pattern that a line matches, if any.
 pub fn match_line(line: &str) -> Option<LogPattern> {
     let lower = line.to_lowercase();
     if is_harmless(&lower) {
@@ -99,13 +100,13 @@ pub fn match_line(line: &str) -> Option<LogPattern> {
         return Some(LogPattern { name: &rule.name, means: &rule.means, weight: Cause });
     }
     let found = LOG_PATTERNS.iter().filter(|sign| lower.contains(sign.name));
-    // The first of the heaviest: `max_by_key` alone would take the last.
+    // The first one with the highest severity: `max_by_key` alone would return the last.
     found.rev().max_by_key(|sign| sign.weight).copied()
 }
 
-/// Where in a text the first words are that could be part of a sign, for [`sign_of`] and for
-/// [`crate::slurm::signs::explain`]. A line without such words is none: in a large log nearly all are passed over at the
-/// speed at which it is read.
+/// Returns the position of the first word that may be part of a pattern, for [`match_line`] and for
+/// [`crate::slurm::log_meanings`]. Lines without such words match nothing: in a large log nearly all lines are
+/// skipped at reading speed.
 pub fn find_possible_pattern(text: &[u8]) -> Option<usize> {
     static NEEDLES: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
         let rules = FailureClassifier::standard().required_words()?;
@@ -123,8 +124,8 @@ pub fn find_possible_pattern(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// The lines of `text` that matter most, at most `limit`, in their order. The exception under the last Python
-/// traceback is always among them; of lines that weigh the same, the later ones.
+/// Returns the most relevant lines of `text`, at most `limit`, in their order. Always includes the exception of
+/// the last Python traceback; among lines of equal severity the later ones.
 pub fn excerpt_lines(text: &str, limit: usize) -> Vec<LogFinding> {
     let lines: Vec<&str> = text.lines().collect();
     let exception = last_exception(&lines);
@@ -172,10 +173,7 @@ mod tests {
     #[test]
     fn no_line_with_a_sign_is_passed_over() {
         let standard = FailureClassifier::standard();
-        assert!(
-            standard.required_words().is_some(),
-            "every default rule has words that it cannot do without"
-        );
+        assert!(standard.required_words().is_some(), "every default rule has required words");
         let examples = standard.rules().flat_map(|(rule, _)| &rule.examples).flat_map(|text| text.lines());
         let of_slurm = log_meanings::example_lines();
         let mut known = 0;
@@ -215,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exception_under_the_last_traceback_is_found_whatever_it_is_called() {
+    fn exception_of_last_traceback_is_found_by_any_name() {
         let text = "starting\nTraceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 'first'\n\
                     During handling\nTraceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    \
                     boom()\nmy.Boom: it went off\nbye\n";

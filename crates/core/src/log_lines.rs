@@ -1,19 +1,19 @@
-//! The end of a log as it is judged: few enough lines, without colours, the last word first.
+//! The end of a log for classification: a limited number of lines without colors, the last line first.
 
 use std::borrow::Cow;
 
-/// So much of the end of a log is kept and looked at, however long it is: bytes, and lines.
+/// The part at the end of a log that is kept and examined: bytes, and lines.
 pub const LOG_TAIL_BYTES: usize = 8 * 1024;
 pub const LOG_TAIL_LINES: usize = 40;
 
-/// Said about trouble that the program got over.
+/// Phrases about errors that the program recovered from.
 const RECOVERED_PHRASES: &[&str] =
     &["retrying", "will retry", "will be retried", "trying again", "(ignored)"];
 
-/// A line that says no more than this is an opinion, not what ended the program, unless nothing else speaks.
+/// Words of warnings: such a line counts only if no other line matches.
 const WARNING_PHRASES: &[&str] = &["warn", "deprecat"];
 
-/// What sounds like trouble and is none.
+/// Phrases that look like errors but are not.
 const HARMLESS_PHRASES: &[&str] = &[
     "0 errors",
     "no error",
@@ -25,15 +25,15 @@ const HARMLESS_PHRASES: &[&str] = &[
     "error_rate",
 ];
 
-/// The exception that follows was raised because of the one above, or while it was handled.
+/// The exception below was caused by the one above, or raised while it was handled.
 const CHAINED_EXCEPTION_PHRASES: &[&str] =
     &["The above exception was the direct cause", "During handling of the above exception"];
 
 const TRACEBACK: &str = "Traceback (most recent call last)";
 
-/// Whether a line, in lower case, sounds worse than it is.
+/// Whether a line, in lower case, looks worse than it is.
 pub(crate) fn is_harmless(lower: &str) -> bool {
-    // `10 errors` are some.
+    // `10 errors` are errors.
     let stands_alone = |at: usize| !lower[..at].ends_with(|c: char| c.is_ascii_digit() || c == '.');
     HARMLESS_PHRASES.iter().any(|words| {
         let mut found = lower.match_indices(words).map(|(at, _)| at);
@@ -41,7 +41,7 @@ pub(crate) fn is_harmless(lower: &str) -> bool {
     })
 }
 
-/// The end of a text, from the start of a line. A text that is `torn` begins in the middle of one.
+/// Returns the end of a text, from the start of a line. A text that is `torn` begins in the middle of a line.
 pub fn log_tail(text: &str, torn: bool) -> &str {
     let text = text.trim_end();
     let cut = text.ceil_char_boundary(text.len().saturating_sub(LOG_TAIL_BYTES));
@@ -53,8 +53,8 @@ pub fn log_tail(text: &str, torn: bool) -> &str {
     whole.rmatch_indices('\n').nth(LOG_TAIL_LINES - 1).map_or(whole, |(at, _)| &whole[at + 1..])
 }
 
-/// What may tell why a program ended, the most telling first: later lines before earlier ones, warnings after all
-/// others. What was said before the last Python exception had no consequences, and trouble that was survived is none.
+/// Returns lines that may explain why a program ended, the most relevant first: later lines before earlier
+/// ones, warnings last. Lines before the last Python exception and errors that were survived are excluded.
 pub(crate) fn relevant_lines(text: &str) -> Vec<Cow<'_, str>> {
     let lines: Vec<&str> = log_tail(text, false).split(['\n', '\r']).collect();
     let lines = &lines[last_exception_chain(&lines).unwrap_or(0)..];
@@ -71,7 +71,7 @@ pub(crate) fn relevant_lines(text: &str) -> Vec<Cow<'_, str>> {
     firm
 }
 
-/// Where the traceback begins whose exception was the last, with those that led to it.
+/// Returns the first line of the traceback of the last exception, including the exceptions that led to it.
 fn last_exception_chain(lines: &[&str]) -> Option<usize> {
     let mut start = lines.iter().rposition(|line| line.contains(TRACEBACK))?;
     while let Some(earlier) = lines[..start].iter().rposition(|line| line.contains(TRACEBACK)) {
@@ -84,7 +84,8 @@ fn last_exception_chain(lines: &[&str]) -> Option<usize> {
     Some(start)
 }
 
-/// The number of the line that names the exception of the last traceback: the first one after it that is not indented.
+/// Returns the number of the line with the exception of the last traceback: the first line after it that is not
+/// indented.
 pub(crate) fn last_exception(lines: &[&str]) -> Option<usize> {
     let start = lines.iter().rposition(|line| line.starts_with(TRACEBACK))?;
     let after = lines.iter().enumerate().skip(start + 1);
@@ -94,7 +95,7 @@ pub(crate) fn last_exception(lines: &[&str]) -> Option<usize> {
         .map(|(n, _)| n)
 }
 
-/// Without blanks around it and without the sequences that colour a terminal.
+/// Removes surrounding whitespace and terminal color sequences.
 pub(crate) fn strip_formatting(line: &str) -> Cow<'_, str> {
     let line = line.trim();
     if !line.contains('\x1b') {
@@ -103,7 +104,7 @@ pub(crate) fn strip_formatting(line: &str) -> Cow<'_, str> {
     let mut parts = line.split('\x1b');
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        // `[`, parameters, and a letter that ends it; anything else is only an escape without a meaning here.
+        // `[`, parameters, and a final letter; otherwise the escape is removed alone.
         let rest =
             part.strip_prefix('[').map(|rest| rest.trim_start_matches(|c: char| !c.is_ascii_alphabetic()));
         text.push_str(rest.map_or(part, |rest| rest.get(1..).unwrap_or_default()));

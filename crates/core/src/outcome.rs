@@ -1,4 +1,4 @@
-//! What the end of an attempt means: for the attempt, for its job, and in words.
+//! Outcomes of attempts: for the attempt, for its job, and in words.
 
 use crate::job_state::JobStateEvent;
 use windlass_types::worker_messages::{AttemptEndCause, AttemptEndReport, StopReason, return_code};
@@ -6,10 +6,10 @@ use windlass_types::{JobStatus, Resources, format_duration};
 
 const SIGKILL: i32 = 9;
 
-/// What is said of an attempt that was stopped because its worker had to go, until it is known why that had to.
+/// Reason of an attempt that was stopped because its worker had to stop, until the cause is known.
 pub const INTERRUPTED: &str = "interrupted";
 
-/// The return codes of attempts that Windlass ended, which a workflow may choose.
+/// The return codes of attempts that Windlass ended; a workflow may choose them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReturnCodes {
     pub timeout: i32,
@@ -29,8 +29,8 @@ pub(crate) struct AttemptEndDecision {
     pub(crate) reason: Option<String>,
 }
 
-/// What an end means. An attempt that was interrupted counts as not done whatever it returned: a program that answers
-/// SIGTERM with exit code 0 has said goodbye, not that its work is finished.
+/// Decides the outcome. An interrupted attempt counts as not completed even if it returned 0: a program that
+/// exits with 0 on SIGTERM has not finished its work.
 pub(crate) fn decide_outcome(
     ended: &AttemptEndReport,
     asked: &Resources,

@@ -1,6 +1,6 @@
-//! Which jobs go back to the start: those that were chosen, and what was built on them.
+//! Selection of jobs to reset: the chosen jobs and their dependents.
 //!
-//! Nothing is forgotten by a reset: results of earlier runs stay. The jobs found here run again in the next run
+//! A reset keeps the results of earlier runs. The jobs found here run again in the next run
 //! (`Store::begin_next_run`).
 
 use crate::edges::DependencyEdges;
@@ -9,49 +9,49 @@ use crate::topological_order::TopologicalOrder;
 use serde::Serialize;
 use windlass_types::{JobStatus, StatusCounts};
 
-/// Where a job stands, as far as a reset asks.
+/// The state of a job that matters for a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobResetState {
     pub status: JobStatus,
-    /// Of its newest attempt.
+    /// Return code of its newest attempt.
     pub return_code: Option<i32>,
 }
 
-/// Which jobs are meant. Several values of one kind widen the choice, several kinds narrow it; nothing at all means
+/// Selects jobs. Several values of one kind widen the selection, several kinds narrow it; an empty one selects
 /// all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResetSelection {
-    /// Numbers of jobs.
+    /// Job numbers.
     pub jobs: Vec<u32>,
     pub statuses: Vec<JobStatus>,
     pub return_codes: Vec<i32>,
-    /// What did not end well: failed, canceled, terminated, pending_failed.
+    /// Jobs that did not complete: failed, canceled, terminated, pending_failed.
     pub failed_only: bool,
 }
 
 impl ResetSelection {
-    /// Whether nothing narrows it, so that it means every job.
+    /// Whether there are no criteria, so that it selects every job.
     pub fn selects_all(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What a reset would do.
+/// The effect of a reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ResetPlan {
-    /// Chosen jobs that go back, ascending.
+    /// Selected jobs that are reset, ascending.
     pub chosen: Vec<u32>,
-    /// Others that go back because they depend on those, ascending.
+    /// Other jobs that are reset because they depend on those, ascending.
     pub downstream: Vec<u32>,
-    /// Chosen jobs that have not run since they last went back: nothing to do for them.
+    /// Selected jobs that have not run since their last reset: nothing to do.
     pub untouched: Vec<u32>,
-    /// Where those that go back stand now.
+    /// Current states of the jobs to be reset.
     #[serde(skip)]
     pub from: StatusCounts,
 }
 
 impl ResetPlan {
-    /// All that goes back, ascending.
+    /// Returns all jobs that are reset, ascending.
     pub fn all_jobs(&self) -> Vec<u32> {
         let mut all = [self.chosen.as_slice(), self.downstream.as_slice()].concat();
         all.sort_unstable();
@@ -65,14 +65,14 @@ impl ResetPlan {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResetError {
-    /// Jobs that would go back are being worked on.
-    #[error("{} of the jobs that would go back are running; cancel the workflow or wait for them", .0.len())]
+    /// Jobs that would be reset are held by workers.
+    #[error("{} of the jobs to reset are running; cancel the workflow or wait for them", .0.len())]
     Active(Vec<u32>),
     #[error(transparent)]
     Cycle(#[from] DependencyCycle),
 }
 
-/// Decides what goes back. `standings` are all jobs of the workflow, by number.
+/// Decides what is reset. `standings` are all jobs of the workflow, by number.
 pub fn plan_reset(
     standings: &[JobResetState],
     edges: &DependencyEdges,
@@ -84,7 +84,7 @@ pub fn plan_reset(
     let is_chosen = |job: usize| is_named[job] && is_selected(choice, &standings[job]);
     let mut reset = ResetPlan::default();
     let mut active = Vec::new();
-    // Whether something before a node goes back.
+    // Whether a dependency of each node is reset.
     let mut reached = vec![false; order.len()];
     for &node in order.sorted() {
         let behind = order.predecessors(node).iter().any(|&before| reached[before as usize]);
@@ -100,7 +100,7 @@ pub fn plan_reset(
             () if status.is_active() => active.push(node),
             () if chosen && needs_reset(status) => reset.chosen.push(node),
             () if chosen => reset.untouched.push(node),
-            // Left out on purpose, and nobody asked for it by name.
+            // Disabled, and not selected by name.
             () if status == JobStatus::Disabled => {}
             () if needs_reset(status) => reset.downstream.push(node),
             () => {}
@@ -128,7 +128,7 @@ fn is_selected(choice: &ResetSelection, standing: &JobResetState) -> bool {
         && (!choice.failed_only || unsuccessful)
 }
 
-/// Something happened to it that a reset undoes.
+/// Whether a reset would change its state.
 fn needs_reset(status: JobStatus) -> bool {
     status.is_settled() || status == JobStatus::PendingFailed
 }
@@ -140,7 +140,7 @@ mod tests {
     use JobStatus as S;
     use proptest::prelude::*;
 
-    /// 0 ─▶ 1 ─▶ 2, and 3 on its own.
+    /// 0 ─▶ 1 ─▶ 2, and 3 without dependencies.
     fn plan(statuses: [S; 4], choice: &ResetSelection) -> Result<ResetPlan, ResetError> {
         let mut builder = DependencyEdgesBuilder::default();
         builder.add_dependencies(1, &[0]);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever goes back takes everything that ended behind it along, and nothing else.
+        /// A reset job resets all of its dependents that have ended, and nothing else.
         #[test]
         fn downstream_is_closed(
             ended in proptest::collection::vec(0usize..4, 1..25),

@@ -1,14 +1,14 @@
-//! Jobs that a running job adds to its own workflow: whether the batch makes sense, and in which shape it is stored.
+//! Jobs that a running job adds to its own workflow: validation of the batch, and its stored form.
 //!
-//! Only what the batch itself says is checked here. Whether a name is taken in the workflow, whether the caller still
-//! runs and how often it may do this, the store knows when it writes.
+//! Checks only the batch itself. The store checks on writing whether names are taken, whether the caller still
+//! runs, and how often it may add jobs.
 
 use crate::edges::DependencyEdgesBuilder;
 use crate::graph::JobDependencyGraph;
 use rustc_hash::FxHashMap;
 use windlass_types::worker_messages::is_reserved_variable;
 
-/// One job of the batch, as far as it matters here.
+/// One job of the batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpawnedJob<'a> {
     pub name: &'a str,
@@ -20,14 +20,14 @@ pub struct SpawnedJob<'a> {
     pub depends_on: &'a [&'a str],
 }
 
-/// A batch that makes sense. Every job of it also waits for the job that spawned it.
+/// A valid batch. Every job of it also waits for the job that spawned it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpawnBatch {
-    /// Per job of the batch, in its order: the jobs of the batch that it waits for, ascending and without repetition.
+    /// For each job of the batch: the jobs of the batch that it waits for, ascending, without duplicates.
     pub depends_on: Vec<Vec<u32>>,
 }
 
-/// One thing that is wrong with a batch.
+/// A problem of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpawnProblem {
     #[error("the batch is empty; name at least one job")]
@@ -36,10 +36,10 @@ pub enum SpawnProblem {
     NoName(usize),
     #[error("job `{0}` has no command")]
     NoCommand(String),
-    #[error("{what} of job `{job}` holds a NUL byte, which no program can be given")]
+    #[error("{what} of job `{job}` contains a NUL byte, which cannot be passed to a program")]
     Nul { job: String, what: String },
     #[error(
-        "job `{job}` sets a variable `{name}`; such a name has letters, digits and _, and begins with no digit"
+        "job `{job}` sets a variable `{name}`; names of variables consist of letters, digits and _, and do not start with a digit"
     )]
     VariableName { job: String, name: String },
     #[error("job `{job}` sets the variable `{name}`, which Windlass sets itself; choose another name")]
@@ -50,7 +50,7 @@ pub enum SpawnProblem {
     Duplicate(String),
     #[error("job `{job}` depends on `{on}`, which is not in the batch; a spawned job can only wait for its batch{}", nearest_hint(.nearest.as_deref()))]
     UnknownDependency { job: String, on: String, nearest: Option<String> },
-    #[error("these jobs of the batch wait for each other in a circle: {}", format_cycle(.0))]
+    #[error("these jobs of the batch depend on each other in a cycle: {}", format_cycle(.0))]
     Cycle(Vec<String>),
 }
 
@@ -63,7 +63,7 @@ fn format_cycle(names: &[String]) -> String {
     names.iter().map(String::as_str).chain(first).collect::<Vec<_>>().join(" → ")
 }
 
-/// Checks a batch that speaks for a lineage; all that is wrong with it at once.
+/// Checks a batch with its lineage; returns all problems.
 pub fn check(jobs: &[SpawnedJob<'_>], lineage: Option<&str>) -> Result<SpawnBatch, Vec<SpawnProblem>> {
     let mut faults = Vec::new();
     if jobs.is_empty() {
@@ -94,9 +94,9 @@ pub fn check(jobs: &[SpawnedJob<'_>], lineage: Option<&str>) -> Result<SpawnBatc
     if faults.is_empty() { Ok(SpawnBatch { depends_on }) } else { Err(faults) }
 }
 
-/// What a spec would refuse as well, because no process could be started with it.
+/// Checks what a spec would reject too, because no process could be started with it.
 fn check_job_texts(job: &SpawnedJob<'_>, faults: &mut Vec<SpawnProblem>) {
-    // A name with a NUL byte in it is shown without.
+    // A NUL byte in a name is replaced for display.
     let shown = || job.name.replace('\0', "␀");
     if job.command.trim().is_empty() {
         faults.push(SpawnProblem::NoCommand(shown()));
@@ -144,7 +144,7 @@ fn resolve_dependencies(
     on
 }
 
-/// A name that differs only in case or in what separates its words: the slips that need no edit distance.
+/// Returns a name that differs only in case or in separators: typos that need no edit distance.
 fn nearest_name(name: &str, numbers: &FxHashMap<&str, u32>) -> Option<String> {
     let plain = |name: &str| name.to_lowercase().replace(['-', '_', ' ', '.'], "");
     let wanted = plain(name);
@@ -180,9 +180,11 @@ mod tests {
 
     #[test]
     fn what_no_process_could_be_started_with_is_refused() {
-        let name = "such a name has letters, digits and _, and begins with no digit";
+        let name = "names of variables consist of letters, digits and _, and do not start with a digit";
         let no_variable = |shown: &str| format!("job `j` sets a variable `{shown}`; {name}");
-        let nul = |what: &str| format!("{what} of job `j` holds a NUL byte, which no program can be given");
+        let nul = |what: &str| {
+            format!("{what} of job `j` contains a NUL byte, which cannot be passed to a program")
+        };
         let env = |env| SpawnedJob { env, ..good("j") };
         for (job, fault) in [
             (SpawnedJob { command: " \n", ..good("j") }, "job `j` has no command".to_owned()),
@@ -202,7 +204,7 @@ mod tests {
             assert_eq!(told(&check(&[job], Some("rounds")).unwrap_err()), [fault]);
         }
         let hidden = told(&check(&[good("a\0")], None).unwrap_err());
-        assert_eq!(hidden, ["the name of job `a␀` holds a NUL byte, which no program can be given"]);
+        assert_eq!(hidden, ["the name of job `a␀` contains a NUL byte, which cannot be passed to a program"]);
         let empty = told(&check(&[good("a")], Some(" ")).unwrap_err());
         assert_eq!(empty, ["the lineage is empty; leave it out, or give it a name"]);
         assert!(check(&[SpawnedJob { env: &[("_A1", "")], ..good("a") }], None).is_ok());
@@ -235,7 +237,7 @@ mod tests {
     fn a_circle_is_shown_as_a_path() {
         let faults = checked(&[("a", &["b"]), ("b", &["c"]), ("c", &["a"]), ("d", &["a"])]).unwrap_err();
         let path =
-            faults[0].strip_prefix("these jobs of the batch wait for each other in a circle: ").unwrap();
+            faults[0].strip_prefix("these jobs of the batch depend on each other in a cycle: ").unwrap();
         let names: Vec<&str> = path.split(" → ").collect();
         assert_eq!((names.len(), names[0]), (4, names[3]), "{path}");
         assert_eq!(checked(&[("a", &["a"])]).unwrap_err().len(), 1);

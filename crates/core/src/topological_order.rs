@@ -1,7 +1,8 @@
-//! The graph seen backwards and in topological order: what plans, resets and explanations walk over.
+//! The static graph in topological order and with predecessors: for plans, resets and explanations.
 //!
-//! [`crate::graph::Graph`] counts down while a workflow runs; this one stands still. As there, gates are nodes
-//! `jobs..`, so that walking costs the entries of [`Edges`] and never the pairs that they stand for.
+//! [`crate::graph::JobDependencyGraph`] counts down while a workflow runs; this one does not change. As there,
+//! dependency groups are nodes `jobs..`, so that traversals cost the entries of [`DependencyEdges`] and not the
+//! pairs that they represent.
 
 use crate::edges::DependencyEdges;
 use crate::graph::{DependencyCycle, JobDependencyGraph};
@@ -27,7 +28,7 @@ impl TopologicalOrder {
         let after = AdjacencyLists::new(nodes, || dependency_pairs(jobs, edges).map(|(node, on)| (on, node)));
         let sorted = sort_topologically(&before, &after);
         if sorted.len() < nodes {
-            // The graph that runs knows how to name the circle.
+            // The other graph can name the jobs of the cycle.
             return Err(JobDependencyGraph::new(jobs, edges).err().unwrap_or(DependencyCycle(Vec::new())));
         }
         Ok(Self { jobs, predecessors: before, sorted })
@@ -37,12 +38,12 @@ impl TopologicalOrder {
         node >= self.jobs
     }
 
-    /// Jobs and gates, each after all that it waits for.
+    /// Jobs and dependency groups, each after its dependencies.
     pub(crate) fn sorted(&self) -> &[u32] {
         &self.sorted
     }
 
-    /// How many jobs must end one after the other before each job and gate can start.
+    /// Length of the longest chain of jobs before each job and dependency group.
     pub(crate) fn depths(&self) -> Vec<u32> {
         let mut depth = vec![0u32; self.len()];
         for &node in self.sorted() {
@@ -52,18 +53,18 @@ impl TopologicalOrder {
         depth
     }
 
-    /// How many jobs and gates there are.
+    /// Number of jobs and dependency groups.
     pub(crate) fn len(&self) -> usize {
         self.sorted.len()
     }
 
-    /// The jobs and gates that `node` waits for.
+    /// The jobs and dependency groups that `node` waits for.
     pub(crate) fn predecessors(&self, node: u32) -> &[u32] {
         self.predecessors.neighbors(node)
     }
 }
 
-/// `(node, what it waits for)` over jobs and gates.
+/// `(node, dependency)` over jobs and dependency groups.
 fn dependency_pairs(jobs: u32, edges: &DependencyEdges) -> impl Iterator<Item = (u32, u32)> + '_ {
     let members = edges.gates.iter().zip(jobs..);
     let members = members.flat_map(|(members, gate)| members.iter().map(move |&member| (gate, member)));
@@ -94,7 +95,7 @@ impl AdjacencyLists {
     }
 }
 
-/// What waits for nothing first, in the order of the numbers; short of some nodes if there is a circle.
+/// Nodes without dependencies first, in numerical order; incomplete if there is a cycle.
 fn sort_topologically(before: &AdjacencyLists, after: &AdjacencyLists) -> Vec<u32> {
     let nodes = before.starts.len() as u32 - 1;
     let mut waiting: Vec<u32> = (0..nodes).map(|node| before.neighbors(node).len() as u32).collect();
@@ -129,7 +130,7 @@ mod tests {
     fn everything_comes_after_what_it_waits_for() {
         let order =
             TopologicalOrder::new(5, &edges(&[(0, &[3, 4]), (1, &[3, 4]), (2, &[0]), (3, &[4])])).unwrap();
-        assert_eq!(order.sorted(), [4, 3, 5, 0, 1, 2], "5 is the gate");
+        assert_eq!(order.sorted(), [4, 3, 5, 0, 1, 2], "5 is the dependency group");
         assert!(order.is_gate(5) && !order.is_gate(4));
         assert_eq!((order.predecessors(0), order.predecessors(5)), (&[5][..], &[3, 4][..]));
     }

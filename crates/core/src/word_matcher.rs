@@ -1,21 +1,21 @@
-//! Which of many words a text contains, in upper or lower case.
+//! Search for many words in a text, ignoring case.
 //!
-//! Made in microseconds and little memory. There are programs that run for one text, and to make an automaton of some
-//! hundred words would take them longer than everything else that they do.
+//! Built in microseconds with little memory. Some programs run for a single text, and an automaton of some
+//! hundred words would take longer than the rest of their work.
 
-/// So many bytes of a word are looked up before it is compared.
+/// Number of bytes of a word that are looked up before it is compared.
 const START_BYTES: usize = 3;
 const HASH_BITS: u32 = 14;
 
-/// Words, ready to be looked for. Letters of ASCII are the same in upper and lower case.
+/// Words to search for. ASCII letters match in upper and lower case.
 #[derive(Debug)]
 pub(crate) struct WordMatcher {
     words: Vec<String>,
-    /// A bit for each start that a word may have: nearly every place of a text is passed over by it.
+    /// One bit for each possible start of a word: nearly every position of a text is skipped by it.
     may_start: Vec<u64>,
     /// Start and word, ascending.
     words_by_start: Vec<(u32, usize)>,
-    /// Words that have no whole start.
+    /// Words shorter than a start.
     short_words: Vec<usize>,
 }
 
@@ -43,7 +43,7 @@ impl WordMatcher {
         self.words.iter().map(String::as_str)
     }
 
-    /// The numbers of those that occur, ascending.
+    /// Returns the indices of the words that occur, ascending.
     pub(crate) fn find_in(&self, text: &str) -> Vec<usize> {
         let text = text.as_bytes();
         let mut found: Vec<usize> = Vec::new();
@@ -70,13 +70,13 @@ impl WordMatcher {
     }
 }
 
-/// The same for letters in upper and lower case; that some other signs are taken for each other costs a comparison.
+/// Equal for upper and lower case; some other characters collide too, which only costs a comparison.
 fn start_bits(text: &[u8]) -> Option<u32> {
     let [a, b, c] = *text.first_chunk::<START_BYTES>()?;
     Some(u32::from_le_bytes([a, b, c, 0]) | 0x0020_2020)
 }
 
-/// Where the bit of a start is.
+/// Returns the position of the bit of a start.
 fn start_place(start: u32) -> (usize, u64) {
     let hash = start.wrapping_mul(0x9E37_79B1) >> (32 - HASH_BITS);
     ((hash / 64) as usize, 1 << (hash % 64))

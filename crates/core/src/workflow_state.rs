@@ -1,7 +1,8 @@
-//! One active workflow in memory: where each job stands, who waits for whom, what is ready.
+//! One active workflow in memory: job states, dependencies, ready jobs.
 //!
-//! The database is the truth and this is its index: built from the rows at start, changed only together with the
-//! [`Change`]s that the store commits. Every method is a decision: an event goes in, changes come out.
+//! The database is the truth and this is its index: built from the rows at start, changed only together with
+//! the [`WorkflowChange`]s that the store commits. Every method is a decision: an event goes in, changes come
+//! out.
 
 mod claims;
 mod delay_queue;
@@ -57,51 +58,60 @@ pub struct WorkflowState {
     cancel_on_failure: Vec<bool>,
     class: Vec<u32>,
     requirements: Vec<Resources>,
-    /// Class in the ready queue: what a job asks for and where it belongs.
+    /// Class in the ready queue: request and location of a job.
     demand_of_job: Vec<u32>,
     demand_index: FxHashMap<(u32, LocationConstraint), u32>,
-    /// Who says what follows failures, and for each job which of them, plus one; empty where nobody does.
+    /// Failure handlers, and for each job the index of its handler plus one; empty if there are none.
     handlers: Vec<FailureHandler>,
     handler: Vec<u32>,
-    /// Attempts that handlers had granted in this run when this was read.
+    /// Retries granted by handlers in this run before the workflow was loaded.
     retries_granted: u64,
     graph: JobDependencyGraph,
     ready: ReadyQueue,
     job_limits: JobLimits,
     units: WorkUnits,
-    /// Jobs that are not over, by lane.
+    /// Jobs that have not ended, by class.
     remaining: RemainingByClass,
-    /// Jobs that are tried alone, and those that are being tried.
+    /// Jobs to run alone, and those running alone.
     isolated_waiting: VecDeque<u32>,
     isolated_running: Vec<u32>,
-    /// Ready jobs whose time has not come.
+    /// Ready jobs that wait for their time.
     delayed: DelayQueue,
-    /// What attempts left to the next one: few jobs have any.
+    /// What earlier attempts left to the next one: few jobs have any.
     inherited: FxHashMap<u32, NextAttempt>,
-    /// Jobs whose failure counts for nothing.
+    /// Jobs whose failure is ignored.
     ignored: FxHashSet<u32>,
     counts: StatusCounts,
     canceling: bool,
-    /// Nothing more is begun.
+    /// Nothing new is started.
     halted: bool,
 }
 
-/// What becomes of a job whose worker died.
+/// What happens to a job whose worker died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrphanDecision {
     /// It certainly had not started: nothing happened.
     NeverStarted,
-    /// With what that says against it, if anything.
+    /// It runs again, with the evidence against it, if any.
     RunAgain(Option<CrashEvidence>),
-    /// It runs again: its worker was in an allocation that ended for a reason which no job is to blame for.
+    /// It runs again: its worker was in an allocation that ended for a reason unrelated to the job.
     Evicted(AllocationEviction),
-    /// It may be what killed the worker: it runs again, with nothing beside it.
+    /// It may have killed the worker: it runs again, alone.
     RunIsolated(CrashEvidence),
-    /// It was what killed the worker.
+    /// It killed the worker.
     GiveUp,
 }
 
-/// A report that does not fit where the job stands: late, repeated, or about an attempt that was given up.
+/// What is known of an attempt whose worker died.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OrphanedAttempt {
+    pub started_at: Option<Timestamp>,
+    /// The usage of the processes that it left behind.
+    pub usage: AttemptUsage,
+}
+
+/// A report that does not fit the state of the job: late, repeated, or about an attempt that is no longer
+/// current.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stale report about {key}: {found}")]
 pub struct StaleAttemptReport {
@@ -118,7 +128,7 @@ pub struct AttemptOutcome {
     pub reason: Option<String>,
 }
 
-/// The end of an attempt, as it was judged.
+/// The end of an attempt with its outcome.
 struct AttemptConclusion {
     event: JobStateEvent,
     result: AttemptResult,
@@ -127,7 +137,7 @@ struct AttemptConclusion {
 }
 
 impl WorkflowState {
-    /// Call [`Board::on_initialize`] before anything else.
+    /// Call [`Self::on_initialize`] before anything else.
     pub fn new(workflow: WorkflowId, run: RunId, table: JobTable) -> Result<Self, DependencyCycle> {
         let mut graph = JobDependencyGraph::new(table.ids.len() as u32, &table.edges)?;
         let (ready, lanes, lane) = claims::build_ready_queue(&table);
@@ -142,7 +152,7 @@ impl WorkflowState {
         }
         let carried = table.carried;
         let left = RemainingByClass::from_jobs(&lane, &table.status);
-        let mut board = Self {
+        let mut state = Self {
             workflow,
             run,
             codes: ReturnCodes::default(),
@@ -172,17 +182,17 @@ impl WorkflowState {
             canceling: false,
             halted: false,
         };
-        board.load_units(table.units);
+        state.load_units(table.units);
         for (job, mut carried) in carried {
-            // Who holds it has waited.
-            carried.not_before = carried.not_before.filter(|_| !board.status(job).is_active());
+            // A held job has waited already.
+            carried.not_before = carried.not_before.filter(|_| !state.status(job).is_active());
             carried.delay = carried.delay.filter(|_| carried.not_before.is_some());
-            board.apply_next_attempt(job, &carried);
+            state.apply_next_attempt(job, &carried);
         }
-        Ok(board)
+        Ok(state)
     }
 
-    /// The workflow wants other return codes than the usual ones.
+    /// Sets the return codes of the workflow.
     pub fn set_return_codes(&mut self, codes: ReturnCodes) {
         self.codes = codes;
     }
@@ -204,17 +214,17 @@ impl WorkflowState {
         &self.requirements[self.class[job as usize] as usize]
     }
 
-    /// Some jobs may say how long they take.
+    /// Whether jobs may have a runtime.
     pub fn has_runtime_requests(&self) -> bool {
         self.requirements.iter().any(|asked| asked.runtime.is_some())
     }
 
-    /// Class 0 is "nothing asked for", which limits nothing.
+    /// Class 0 has no resource request, which limits nothing.
     pub fn has_resource_request(&self, job: u32) -> bool {
         self.class[job as usize] != 0
     }
 
-    /// Those that wait for it.
+    /// Returns the dependents of the job.
     pub fn dependents(&self, job: u32) -> impl Iterator<Item = u32> + '_ {
         self.graph.dependents(job)
     }
@@ -223,13 +233,13 @@ impl WorkflowState {
         self.status[job as usize]
     }
 
-    /// Of the newest job, which is the last one.
+    /// Returns the id of the newest job.
     pub fn last_job_id(&self) -> Option<JobId> {
         self.ids.last().copied()
     }
 
     pub fn job_index(&self, id: JobId) -> Option<u32> {
-        // One block per workflow is the rule; jobs added later may stand apart.
+        // Ids of a workflow are usually contiguous; jobs added later may have other ids.
         let guess = id.0.checked_sub(self.ids.first()?.0)? as usize;
         if self.ids.get(guess) == Some(&id) {
             return Some(guess as u32);
@@ -237,12 +247,12 @@ impl WorkflowState {
         self.ids.binary_search(&id).ok().map(|i| i as u32)
     }
 
-    /// Nothing more will happen by itself.
+    /// Whether all jobs have ended.
     pub fn is_finished(&self) -> bool {
         self.counts.settled() == self.counts.total()
     }
 
-    /// Not finished, yet nothing runs and nothing may start: somebody has to decide on something.
+    /// Not finished, but nothing runs and nothing may start: a decision is needed.
     pub fn is_stuck(&self) -> bool {
         let may_start = !self.ready.is_all_blocked() || self.may_run_isolated() || self.delayed_count() > 0;
         !self.is_finished() && self.counts.active() == 0 && (self.halted || !may_start)
@@ -253,7 +263,7 @@ impl WorkflowState {
         something && !self.rejects_claims()
     }
 
-    /// Whatever is ready stays so.
+    /// Ready jobs stay ready.
     const fn rejects_claims(&self) -> bool {
         self.canceling || self.halted
     }
@@ -262,17 +272,18 @@ impl WorkflowState {
         self.canceling
     }
 
-    /// Jobs that a worker of an earlier process held.
+    /// Jobs held by workers of an earlier process.
     pub fn held_jobs(&self) -> impl Iterator<Item = u32> + '_ {
         (0u32..).zip(&self.status).filter(|(_, status)| status.is_active()).map(|(job, _)| job)
     }
 
-    /// What a new run starts over: all that ended badly, and whatever was built on it.
+    /// Returns jobs that a new run starts over: those that did not complete, and their dependents.
     pub fn jobs_to_rerun(&self) -> Vec<JobId> {
         self.jobs_to_rerun_elsewhere(&[])
     }
 
-    /// The same; and units that are not complete and are at one of these sites start over as a whole, to elect another one.
+    /// The same; in addition, incomplete units at one of these sites start over as a whole, to elect another
+    /// site.
     pub fn jobs_to_rerun_elsewhere(&self, left: &[String]) -> Vec<JobId> {
         let mut again: Vec<bool> =
             self.status.iter().map(|s| s.is_unsuccessful() || *s == JobStatus::PendingFailed).collect();
@@ -291,15 +302,15 @@ impl WorkflowState {
         self.ids.iter().zip(again).filter(|(_, a)| *a).map(|(id, _)| *id).collect()
     }
 
-    /// Decides where every job stands that is neither held nor over: ready if it waits for nothing, else blocked. Also a
-    /// job that was ready before: what it waits for may have been reset.
+    /// Decides the state of every job that is neither held nor ended: ready without pending dependencies, else
+    /// blocked. Also for ready jobs: their dependencies may have been reset.
     pub fn on_initialize(&mut self, changes: &mut Vec<WorkflowChange>) {
         for job in 0..self.ids.len() as u32 {
             self.initialize_job(job, changes);
         }
     }
 
-    /// The same, but what nobody has looked at yet stays so until somebody asks for it.
+    /// The same, but uninitialized jobs stay so until they are requested.
     pub fn on_resume(&mut self, changes: &mut Vec<WorkflowChange>) {
         for job in 0..self.ids.len() as u32 {
             if self.status(job) != JobStatus::Uninitialized {
@@ -308,7 +319,7 @@ impl WorkflowState {
         }
     }
 
-    /// Decides about those that [`Board::on_resumed`] left alone.
+    /// Initializes the jobs that [`Self::on_resume`] left out.
     pub fn on_initialize_rest(&mut self, changes: &mut Vec<WorkflowChange>) {
         for job in 0..self.ids.len() as u32 {
             if self.status(job) == JobStatus::Uninitialized {
@@ -329,11 +340,11 @@ impl WorkflowState {
         }
     }
 
-    /// Jobs were added, and their rows are there already: `added` holds those that are not on the board, and their single
-    /// edges in the numbering of all jobs. Decides where they stand; returns their numbers.
+    /// Adds jobs whose rows exist already: `added` holds the new ones, and their edges in the numbering of all
+    /// jobs. Decides their states; returns their numbers.
     pub fn on_jobs_added(&mut self, added: &JobTable, changes: &mut Vec<WorkflowChange>) -> Range<u32> {
-        debug_assert!(added.ids.first() > self.ids.last(), "ids rise");
-        debug_assert!(added.edges.gates.is_empty(), "added jobs have single edges");
+        debug_assert!(added.ids.first() > self.ids.last(), "ids are ascending");
+        debug_assert!(added.edges.gates.is_empty(), "added jobs have no dependency groups");
         let first = self.ids.len() as u32;
         for index in 0..added.ids.len() {
             self.append_job(added, index);
@@ -376,7 +387,7 @@ impl WorkflowState {
         }
     }
 
-    /// Class 0 is for those that asked for nothing, whatever that counts as.
+    /// Class 0 is for jobs without a request, independent of the default.
     fn find_or_add_class(&mut self, asked: Resources) -> u32 {
         let known = self.requirements.iter().skip(1).position(|class| *class == asked);
         known.map_or_else(
@@ -388,7 +399,7 @@ impl WorkflowState {
         )
     }
 
-    /// Gives up a job that was never claimed, and what waits for it.
+    /// Fails a job that was never claimed, and cancels its dependents.
     pub fn on_unrunnable(&mut self, job: u32, changes: &mut Vec<WorkflowChange>) {
         if !self.status(job).is_settled() && !self.status(job).is_active() {
             self.remove_from_queues(job);
@@ -397,8 +408,8 @@ impl WorkflowState {
         }
     }
 
-    /// Jobs that are not to run after all, because the job that had added them ran again and did not ask for them. What
-    /// runs or is over stays as it is.
+    /// Cancels jobs because the job that had added them ran again without adding them. Running and ended ones
+    /// do not change.
     pub fn on_jobs_dropped(&mut self, jobs: &[JobId], changes: &mut Vec<WorkflowChange>) {
         let known: Vec<u32> = jobs.iter().filter_map(|id| self.job_index(*id)).collect();
         let mut left_out = Vec::new();
@@ -410,7 +421,7 @@ impl WorkflowState {
                 left_out.push(job);
             }
         }
-        // Only now: they wait for each other, and the end of one must not set another free.
+        // Only now: they depend on each other, and the end of one must not release another.
         for job in left_out {
             self.resolve_dependents(job, changes);
         }
@@ -431,7 +442,7 @@ impl WorkflowState {
         Ok(())
     }
 
-    /// An attempt is over: its result, what becomes of the job, and what follows for those who wait for it.
+    /// An attempt ended: records its result, the state of the job, and the effect on dependents.
     pub fn on_attempt_ended(
         &mut self,
         worker: WorkerId,
@@ -441,7 +452,7 @@ impl WorkflowState {
         self.on_attempt_ended_with(worker, ended, |_| RetryDecision::Final(None).into(), changes)
     }
 
-    /// Makes the result of an attempt of what was found about its end, and of that what becomes of the job.
+    /// Derives the result of an attempt from the report of its end, and the state of the job from that.
     fn conclude_attempt(
         &mut self,
         job: u32,
@@ -492,14 +503,13 @@ impl WorkflowState {
         Ok(())
     }
 
-    /// The worker that held `job` is gone, and so are all its processes. Not the job's fault, so it uses up no retry,
-    /// unless it is given up.
+    /// The worker that held `job` is lost with all its processes. Uses up no retry, unless the job fails.
     pub fn on_orphaned(
         &mut self,
         job: u32,
         worker: WorkerId,
         fate: OrphanDecision,
-        started_at: Option<Timestamp>,
+        lost: OrphanedAttempt,
         now: Timestamp,
         changes: &mut Vec<WorkflowChange>,
     ) {
@@ -508,7 +518,7 @@ impl WorkflowState {
         }
         let reason = match fate {
             OrphanDecision::GiveUp => {
-                format!("given up: whenever it runs, its worker dies (the last was {worker})")
+                format!("failed: its worker dies whenever it runs (the last was {worker})")
             }
             OrphanDecision::RunIsolated(evidence) => crash_suspects::orphan_reason(worker, Some(evidence)),
             OrphanDecision::RunAgain(evidence) => crash_suspects::orphan_reason(worker, evidence),
@@ -523,11 +533,11 @@ impl WorkflowState {
             exit: None,
             out_of_memory: false,
             reason: Some(reason),
-            started_at,
+            started_at: lost.started_at,
             ended_at: now,
-            // Nobody saw when it ended.
+            // The time of its end is unknown.
             wall: Duration::ZERO,
-            usage: AttemptUsage::default(),
+            usage: lost.usage,
             files: None,
             recovered: None,
         };
@@ -559,13 +569,13 @@ impl WorkflowState {
         );
     }
 
-    /// No more claims; what workers hold becomes canceled as they let go of it, and with it what waits for it. Other jobs
+    /// Stops claims; held jobs become canceled when their attempts end, and so do their dependents. Other jobs
     /// keep their state.
     pub fn on_cancel(&mut self) {
         self.canceling = true;
     }
 
-    /// Ends the attempt of `job` and tells its dependents.
+    /// Ends the attempt of `job` and updates its dependents.
     fn end_attempt(
         &mut self,
         job: u32,
@@ -594,7 +604,7 @@ impl WorkflowState {
         });
         self.push_unit_changes(job, changes);
         match to {
-            // One after the other: a worker that dies again and again dies of one job at a time.
+            // One after another: a job that kills its workers is retried first, alone.
             JobStatus::Ready if alone && was_alone => self.isolated_waiting.push_front(job),
             JobStatus::Ready if alone => self.isolated_waiting.push_back(job),
             JobStatus::Ready => self.enqueue(job),
@@ -622,7 +632,7 @@ impl WorkflowState {
         }
     }
 
-    /// `job` waits for nothing more: it is ready, or canceled because of what it waited for.
+    /// The dependencies of `job` have ended: it becomes ready, or canceled because of them.
     fn release_job(&mut self, job: u32, changes: &mut Vec<WorkflowChange>) {
         if self.graph.has_failed_dependency(job) && self.cancel_on_failure[job as usize] {
             self.record_transition(job, JobStateEvent::Cancel, changes);
@@ -633,7 +643,7 @@ impl WorkflowState {
         }
     }
 
-    /// `job` is over; opens or cancels what waited for it, and so on down the graph.
+    /// `job` has ended; releases or cancels its dependents, recursively.
     fn resolve_dependents(&mut self, job: u32, changes: &mut Vec<WorkflowChange>) {
         let mut over = vec![job];
         let mut freed = Vec::new();
@@ -662,7 +672,7 @@ impl WorkflowState {
         self.ready.push(job, self.demand_of_job[job as usize], self.priority[job as usize]);
     }
 
-    /// A transition that leaves no other trace than itself.
+    /// A transition without other effects.
     fn record_transition(&mut self, job: u32, event: JobStateEvent, changes: &mut Vec<WorkflowChange>) {
         if let Some((from, to)) = self.apply_transition(job, event) {
             changes.push(WorkflowChange::Status { job: self.ids[job as usize], from, to });
@@ -680,7 +690,7 @@ impl WorkflowState {
         Some((from, to))
     }
 
-    /// The job a report is about, if the attempt it names is the one that is under way.
+    /// Returns the job of a report, if the report is about its current attempt.
     fn find_current_attempt(&self, key: &AttemptKey) -> Result<u32, StaleAttemptReport> {
         let stale = |found: String| StaleAttemptReport { key: *key, found };
         if key.workflow != self.workflow || key.run != self.run {

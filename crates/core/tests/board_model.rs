@@ -1,4 +1,4 @@
-//! The board against a model of fifty lines that recomputes everything from scratch.
+//! The workflow state compared with a model of fifty lines that recomputes everything from scratch.
 
 use proptest::prelude::*;
 use rustc_hash::FxBuildHasher;
@@ -10,8 +10,8 @@ use windlass_core::dispatch::{LocationConstraint, WorkerSelector, WorkerUsage};
 use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
 use windlass_core::failure_commands::{CommandPlanError, HeldDependents, plan_commands};
 use windlass_core::workflow_state::{
-    FailedAttemptContext, JobTable, NextAttempt, OrphanDecision, RetryDecision, RetryPlan, WorkUnitRow,
-    WorkflowState,
+    FailedAttemptContext, JobTable, NextAttempt, OrphanDecision, OrphanedAttempt, RetryDecision, RetryPlan,
+    WorkUnitRow, WorkflowState,
 };
 use windlass_types::failure_commands::FailureCommandKind;
 use windlass_types::worker_messages::{
@@ -25,32 +25,32 @@ use windlass_types::{
 const FIRST_ID: i64 = 101;
 const WORKER: WorkerId = WorkerId(7);
 const SITE: &str = "here";
-/// So many jobs of the limit may be claimed at once.
+/// Maximum number of claimed jobs of the limit.
 const LIMIT: u32 = 2;
 
-/// What the rows would say: changed only through `Change`s, each of which must fit what is there.
+/// The rows of the database: changed only through `WorkflowChange`s, each of which must fit the present state.
 struct Rows {
     ids: Vec<JobId>,
     status: Vec<S>,
     attempt: Vec<u32>,
-    /// What attempts left to the next one.
+    /// What earlier attempts left to the next one.
     carried: Vec<NextAttempt>,
     /// (job, attempt) of every result row; no attempt may have two.
     results: Vec<(usize, u32)>,
-    /// The attempt of each job whose failure is to count for nothing.
+    /// The attempt of each job whose failure is ignored.
     ignored: Vec<Option<u32>>,
-    /// How each unit stands, and where it is.
+    /// State and site of each unit.
     units: Vec<(WorkUnitStatus, Option<String>)>,
 }
 
 impl Rows {
     fn apply(&mut self, changes: &[WorkflowChange]) {
         let ids = self.ids.clone();
-        let index = |id: JobId| ids.binary_search(&id).expect("a job that is there");
+        let index = |id: JobId| ids.binary_search(&id).expect("a known job");
         for change in changes {
             match change {
                 WorkflowChange::Status { job, from, to } => {
-                    assert!(!from.is_active() && !to.is_active(), "what a worker holds has its own changes");
+                    assert!(!from.is_active() && !to.is_active(), "held jobs have changes of their own");
                     self.step(index(*job), *from, *to);
                 }
                 WorkflowChange::Claim { job, attempt, worker } => {
@@ -69,19 +69,19 @@ impl Rows {
                 | WorkflowChange::Action(_)
                 | WorkflowChange::CountSiteAttempts { .. }
                 | WorkflowChange::RaiseAlarm(_) => {
-                    panic!("only others ask for this: {change:?}");
+                    panic!("not a change of this event: {change:?}");
                 }
                 WorkflowChange::Retry { job, from, attempt } => {
                     let job = index(*job);
                     assert_eq!(attempt.0, self.attempt[job]);
-                    assert!(self.results.contains(&(job, attempt.0)), "what never ran is not tried again");
-                    assert_ne!(*from, S::Completed, "completed work is not done twice");
+                    assert!(self.results.contains(&(job, attempt.0)), "a job that never ran is not retried");
+                    assert_ne!(*from, S::Completed, "a completed job never runs again");
                     self.step(job, *from, S::Ready);
                     self.begin_anew(job, attempt.0 + 1);
                 }
                 WorkflowChange::Reset { job, from, attempt } => {
                     let job = index(*job);
-                    assert!(!from.is_active(), "nobody holds what goes back");
+                    assert!(!from.is_active(), "a reset job is not held");
                     self.step(job, *from, S::Uninitialized);
                     self.begin_anew(job, attempt.0);
                 }
@@ -95,7 +95,7 @@ impl Rows {
                     let job = index(result.key.job);
                     self.step(job, *from, *to);
                     assert_eq!(result.key.attempt.0, self.attempt[job]);
-                    assert!(next_attempt.0 >= self.attempt[job], "attempts rise");
+                    assert!(next_attempt.0 >= self.attempt[job], "attempts increase");
                     assert!(!self.results.contains(&(job, result.key.attempt.0)), "one result per attempt");
                     self.results.push((job, result.key.attempt.0));
                     self.attempt[job] = next_attempt.0;
@@ -107,9 +107,9 @@ impl Rows {
         }
     }
 
-    /// As the store does: what was before counts for no rule.
+    /// As the store does: earlier attempts do not count for rules.
     fn begin_anew(&mut self, job: usize, next: u32) {
-        assert!(next >= self.attempt[job], "attempts rise");
+        assert!(next >= self.attempt[job], "attempts increase");
         self.attempt[job] = next;
         self.carried[job] = NextAttempt { excused: next - 1, ..NextAttempt::default() };
     }
@@ -119,7 +119,7 @@ impl Rows {
         failed && self.ignored[job] == Some(self.attempt[job])
     }
 
-    /// The newest attempt of each job that left a result.
+    /// The newest attempt with a result of each job.
     fn done(&self) -> HashMap<JobId, Attempt, FxBuildHasher> {
         let mut done = HashMap::default();
         for &(job, attempt) in &self.results {
@@ -135,24 +135,24 @@ impl Rows {
     }
 }
 
-/// A board as a process would build it that starts now, after a crash.
+/// The state as built by a process that starts now, after a crash.
 fn rebuilt(rows: &Rows, world: &World) -> WorkflowState {
     limited(WorkflowState::new(WorkflowId(1), RunId(1), as_read(rows, world)).expect("no cycle"))
 }
 
-fn limited(mut board: WorkflowState) -> WorkflowState {
-    board.set_limits(&BTreeMap::from([("few".to_owned(), LIMIT)]), None);
-    board
+fn limited(mut state: WorkflowState) -> WorkflowState {
+    state.set_limits(&BTreeMap::from([("few".to_owned(), LIMIT)]), None);
+    state
 }
 
-/// What jobs of units, and those that count for a limit, have of their kinds.
+/// Location constraints of unit jobs and of jobs with a limit.
 fn places() -> Vec<LocationConstraint> {
     let few = || Some("few".to_owned());
     let elects = |elects, limit| LocationConstraint { elects, limit, ..LocationConstraint::default() };
     vec![LocationConstraint::default(), elects(false, few()), elects(true, None), elects(true, few())]
 }
 
-/// The units of a world with their jobs in rows of one; as far as they have any.
+/// The units of a world, each job as a range of one.
 fn units(world: &World, rows: &[(WorkUnitStatus, Option<String>)]) -> Vec<WorkUnitRow> {
     let jobs =
         |unit| (0..).zip(&world.unit).filter(move |(_, of)| **of == Some(unit)).map(|(job, _)| (job, 1));
@@ -187,7 +187,7 @@ fn as_read(rows: &Rows, world: &World) -> JobTable {
     }
 }
 
-/// What somebody may order about each job that has failed; `how` are the dice.
+/// Random commands for each failed job; `how` is the random input.
 fn orders(rows: &Rows, how: u8, which: u16) -> Vec<(u32, FailureCommandKind)> {
     let failed =
         |job: &u32| matches!(rows.status[*job as usize], S::Failed | S::Terminated | S::PendingFailed);
@@ -208,16 +208,16 @@ fn edges(depends: &[Vec<u32>]) -> DependencyEdges {
     edges.finish()
 }
 
-/// Adds jobs as a running job does: they wait for it, for others that are there, and for each other.
+/// Adds jobs as a running job does: they depend on it, on existing jobs, and on each other.
 fn add_jobs(
-    board: &mut WorkflowState,
+    state: &mut WorkflowState,
     rows: &mut Rows,
     world: &mut World,
     caller: u32,
     how: u8,
 ) -> Vec<WorkflowChange> {
     let old = rows.ids.len() as u32;
-    // Other workflows have got the ids between.
+    // Other workflows use the ids between.
     let first = rows.ids[old as usize - 1].0 + 1 + i64::from(how % 3);
     let (count, cancel) = (1 + u32::from(how % 4), how % 8 < 6);
     let mut added = JobTable {
@@ -232,7 +232,7 @@ fn add_jobs(
     };
     for job in old..old + count {
         let mut depends = vec![caller, u32::from(how) % old];
-        // One waits for the one after it: their order says nothing.
+        // A job depends on the next one: their order does not matter.
         depends.extend((how >= 128 && job == old && count > 1).then_some(job + 1));
         depends.extend((job >= old + 2).then_some(job - 1));
         depends.sort_unstable();
@@ -249,11 +249,11 @@ fn add_jobs(
     rows.carried.extend(added.ids.iter().map(|_| NextAttempt::default()));
     rows.ignored.extend(added.ids.iter().map(|_| None));
     let mut changes = Vec::new();
-    assert_eq!(board.on_jobs_added(&added, &mut changes), old..old + count);
+    assert_eq!(state.on_jobs_added(&added, &mut changes), old..old + count);
     changes
 }
 
-/// Where a job that no worker holds and that is not over must stand, by the rules alone.
+/// The expected state of a job that is neither held nor ended, by the rules alone.
 fn expected(job: usize, depends: &[Vec<u32>], cancel: &[bool], rows: &Rows) -> S {
     let over = depends[job].iter().all(|&d| rows.status[d as usize].is_settled());
     let ill = |job: usize| rows.status[job].is_unsuccessful() && !rows.is_ignored(job);
@@ -265,10 +265,10 @@ fn expected(job: usize, depends: &[Vec<u32>], cancel: &[bool], rows: &Rows) -> S
     }
 }
 
-fn check(board: &WorkflowState, rows: &Rows, depends: &[Vec<u32>], cancel: &[bool]) {
+fn check(state: &WorkflowState, rows: &Rows, depends: &[Vec<u32>], cancel: &[bool]) {
     let mut counts = StatusCounts::default();
     for (job, &status) in rows.status.iter().enumerate() {
-        assert_eq!(board.status(job as u32), status, "memory and rows agree on job {job}");
+        assert_eq!(state.status(job as u32), status, "memory and rows agree on job {job}");
         counts.add(status, 1);
         if matches!(status, S::Blocked | S::Ready)
             || (status == S::Canceled && !rows.results.iter().any(|r| r.0 == job))
@@ -276,18 +276,18 @@ fn check(board: &WorkflowState, rows: &Rows, depends: &[Vec<u32>], cancel: &[boo
             assert_eq!(status, expected(job, depends, cancel, rows), "job {job}");
         }
     }
-    assert_eq!(*board.counts(), counts);
-    // Who could be given something yet is known without looking at jobs.
+    assert_eq!(*state.counts(), counts);
+    // Whether a worker may still get a job is known without scanning jobs.
     for cpus in 1..=3 {
         let capacity = Capacity { cpus, memory: Bytes(1 << 40), gpus: 0, nodes: 1, max_jobs: None };
         let worker: WorkerUsage = WorkerUsage::new(capacity);
         let open = (0..rows.ids.len() as u32).filter(|job| !rows.status[*job as usize].is_settled());
-        let has_use = open.clone().any(|job| worker.could_ever_take(board.demand(job)));
-        assert_eq!(board.has_work_for(&worker), has_use, "a worker with {cpus} CPUs");
+        let has_use = open.clone().any(|job| worker.could_ever_take(state.demand(job)));
+        assert_eq!(state.has_work_for(&worker), has_use, "a worker with {cpus} CPUs");
     }
 }
 
-/// Units stand as their jobs do, and are where their elector completed; never too many jobs of a limit are held.
+/// Units have the state of their jobs and the site of their elector; limits are never exceeded.
 fn check_units(rows: &Rows, world: &World) {
     for (number, (status, site)) in (0..).zip(&rows.units) {
         let jobs: Vec<usize> = (0..world.unit.len()).filter(|job| world.unit[*job] == Some(number)).collect();
@@ -338,8 +338,8 @@ fn ended(key: AttemptKey, how: u8) -> AttemptEndReport {
     }
 }
 
-/// What may follow a failure at `now`.
-fn sequel(failed: FailedAttemptContext<'_>, how: u8, now: i64) -> RetryDecision {
+/// A possible retry decision at `now`.
+fn decision(failed: FailedAttemptContext<'_>, how: u8, now: i64) -> RetryDecision {
     let recovery = RecoveryScript {
         script: "fix".into(),
         failed: failed.ended.key.attempt,
@@ -364,7 +364,7 @@ struct World {
     depends: Vec<Vec<u32>>,
     cancel: Vec<bool>,
     priority: Vec<i32>,
-    /// Number of a kind of [`places`].
+    /// Index into [`places`].
     place: Vec<u32>,
     unit: Vec<Option<u32>>,
     steps: Vec<(u8, u16, u8)>,
@@ -427,71 +427,71 @@ proptest! {
             units: vec![(WorkUnitStatus::Waiting, None); 3],
         };
         let mut now = 0;
-        let mut board = limited(WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap());
+        let mut state = limited(WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap());
         let capacity =
             Capacity { cpus: 3, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
-        let mut mirror = WorkerUsage::with_selector(capacity, WorkerSelector::default().at_site(Some(SITE)));
+        let mut worker_usage = WorkerUsage::with_selector(capacity, WorkerSelector::default().at_site(Some(SITE)));
         let mut changes = Vec::new();
-        board.on_initialize(&mut changes);
+        state.on_initialize(&mut changes);
         rows.apply(&changes);
-        check(&board, &rows, &world.depends, &world.cancel);
+        check(&state, &rows, &world.depends, &world.cancel);
 
         for (what, which, how) in std::mem::take(&mut world.steps) {
             changes.clear();
             let job = u32::from(which) % rows.ids.len() as u32;
-            let key = board.attempt_key(job);
-            let active = board.status(job).is_active();
+            let key = state.attempt_key(job);
+            let active = state.status(job).is_active();
             match what % 13 {
                 0 | 1 => {
                     let before = rows.status.clone();
-                    let taken = board.claim_jobs(WORKER, &mut mirror, usize::from(how % 3), &mut changes);
+                    let taken = state.claim_jobs(WORKER, &mut worker_usage, usize::from(how % 3), &mut changes);
                     for job in taken {
                         prop_assert_eq!(before[job as usize], S::Ready);
                         let not_before = rows.carried[job as usize].not_before;
-                        prop_assert!(not_before.is_none_or(|at| at.0 <= now), "claimed before its time");
+                        prop_assert!(not_before.is_none_or(|at| at.0 <= now), "claimed too early");
                     }
                 }
                 2 => {
-                    let fresh = board.on_started(WORKER, &key, Timestamp(1), 42, &mut changes).is_ok();
+                    let fresh = state.on_started(WORKER, &key, Timestamp(1), 42, &mut changes).is_ok();
                     prop_assert_eq!(fresh, active);
                 }
                 3..=5 => {
-                    let used = board.used_attempts(job);
-                    let then = |failed: FailedAttemptContext<'_>| sequel(failed, how, now).into();
-                    let verdict = board.on_attempt_ended_with(WORKER, &ended(key, how), then, &mut changes);
-                    prop_assert_eq!(verdict.is_ok(), active, "only what a worker holds can end");
+                    let used = state.used_attempts(job);
+                    let then = |failed: FailedAttemptContext<'_>| decision(failed, how, now).into();
+                    let verdict = state.on_attempt_ended_with(WORKER, &ended(key, how), then, &mut changes);
+                    prop_assert_eq!(verdict.is_ok(), active, "only held jobs can end");
                     let interrupted = how % 6 == 5;
-                    let counts = active && board.status(job) == S::Ready && !interrupted;
-                    prop_assert_eq!(board.used_attempts(job), used + u32::from(counts));
+                    let counts = active && state.status(job) == S::Ready && !interrupted;
+                    prop_assert_eq!(state.used_attempts(job), used + u32::from(counts));
                     if active {
-                        mirror.remove(job);
+                        worker_usage.remove(job);
                     }
                 }
                 6 => {
-                    // A report about another attempt, or another run, changes nothing: mostly one of an attempt that is
-                    // over while the next one runs, from a worker that was cut off.
+                    // A report about another attempt or run changes nothing: mostly about an earlier attempt,
+                    // from a worker that was disconnected, while the next one runs.
                     let of = |attempt| AttemptKey { attempt: Attempt(attempt), ..key };
                     let unheard_of = of(key.attempt.0 + 1 + u32::from(how % 2));
                     let elsewhere = AttemptKey { run: RunId(9), ..key };
                     for stale in (1..key.attempt.0).map(of).chain([unheard_of, elsewhere]) {
-                        prop_assert!(board.on_started(WORKER, &stale, Timestamp(1), 42, &mut changes).is_err());
-                        prop_assert!(board.on_attempt_ended(WORKER, &ended(stale, how), &mut changes).is_err());
-                        prop_assert!(board.on_claim_returned(WORKER, &stale, &mut changes).is_err());
+                        prop_assert!(state.on_started(WORKER, &stale, Timestamp(1), 42, &mut changes).is_err());
+                        prop_assert!(state.on_attempt_ended(WORKER, &ended(stale, how), &mut changes).is_err());
+                        prop_assert!(state.on_claim_returned(WORKER, &stale, &mut changes).is_err());
                     }
                     prop_assert!(changes.is_empty());
                 }
-                // Mostly by jobs that run; but nothing breaks if the caller is over, as when a report was late.
+                // Mostly by running jobs; but a caller that has ended, with a late report, is allowed too.
                 7 => {
                     if rows.ids.len() < 60 {
-                        changes = add_jobs(&mut board, &mut rows, &mut world, job, how);
+                        changes = add_jobs(&mut state, &mut rows, &mut world, job, how);
                     }
                 }
                 8 => {
                     now += i64::from(how % 8);
-                    board.release_due(Timestamp(now));
-                    prop_assert!(board.next_due().is_none_or(|at| at.0 > now));
+                    state.release_due(Timestamp(now));
+                    prop_assert!(state.next_due().is_none_or(|at| at.0 > now));
                 }
-                // People and agents decide, and some are told too late.
+                // Commands of users and agents, some of them too late.
                 9 | 10 => {
                     let chosen = orders(&rows, how, which);
                     let table = as_read(&rows, &world);
@@ -502,100 +502,100 @@ proptest! {
                             prop_assert!(!is_held);
                             changes = planned;
                         }
-                        Err(CommandPlanError::Held(job)) => prop_assert!(is_held && board.status(job).is_active()),
+                        Err(CommandPlanError::Held(job)) => prop_assert!(is_held && state.status(job).is_active()),
                         Err(CommandPlanError::Cycle(cycle)) => panic!("{cycle}"),
                     }
                 }
-                // Somebody resets a job, and with it what was built on it.
+                // A job is reset together with its dependents.
                 11 => {
-                    let again = board.plan_rerun(&[job], false, true, &rows.done());
+                    let again = state.plan_rerun(&[job], false, true, &rows.done());
                     if let Ok(again) = again {
                         changes = again.changes;
-                        changes.extend(board.unit_changes_after(&changes));
+                        changes.extend(state.unit_changes_after(&changes));
                     }
                 }
                 12 if how < 32 => {
-                    // The workflow is canceled; somebody has it go on later.
-                    board.on_cancel();
-                    for job in board.held_jobs().collect::<Vec<_>>() {
+                    // The workflow is canceled, and resumed later.
+                    state.on_cancel();
+                    for job in state.held_jobs().collect::<Vec<_>>() {
                         let cause = AttemptEndCause::Stopped(StopReason::Canceled);
-                        let stopped = AttemptEndReport { cause, ..ended(board.attempt_key(job), 5) };
-                        board.on_attempt_ended(WORKER, &stopped, &mut changes).unwrap();
-                        mirror.remove(job);
+                        let stopped = AttemptEndReport { cause, ..ended(state.attempt_key(job), 5) };
+                        state.on_attempt_ended(WORKER, &stopped, &mut changes).unwrap();
+                        worker_usage.remove(job);
                     }
-                    prop_assert!(board.claim_jobs(WORKER, &mut mirror, 1, &mut changes).is_empty());
+                    prop_assert!(state.claim_jobs(WORKER, &mut worker_usage, 1, &mut changes).is_empty());
                 }
                 _ => {
                     if active {
-                        let fate = match (board.status(job), how % 4) {
+                        let fate = match (state.status(job), how % 4) {
                             (S::Pending, 0) => OrphanDecision::NeverStarted,
                             (_, 1) => OrphanDecision::RunIsolated(CrashEvidence::Observed),
                             (_, 2) => OrphanDecision::GiveUp,
                             _ => OrphanDecision::RunAgain(None),
                         };
-                        board.on_orphaned(job, WORKER, fate, None, Timestamp(2), &mut changes);
-                        mirror.remove(job);
+                        state.on_orphaned(job, WORKER, fate, OrphanedAttempt::default(), Timestamp(2), &mut changes);
+                        worker_usage.remove(job);
                         let expected = if fate == OrphanDecision::GiveUp { S::Failed } else { S::Ready };
-                        prop_assert_eq!(board.status(job), expected);
+                        prop_assert_eq!(state.status(job), expected);
                     }
                 }
             }
             rows.apply(&changes);
             if matches!(what % 13, 9..=12) {
-                // The board cannot be wound back: it is made anew from the rows.
-                board = rebuilt(&rows, &world);
-                for job in board.held_jobs().collect::<Vec<_>>() {
-                    board.set_job_site(job, Some(SITE));
+                // The state cannot go backwards: it is rebuilt from the rows.
+                state = rebuilt(&rows, &world);
+                for job in state.held_jobs().collect::<Vec<_>>() {
+                    state.set_job_site(job, Some(SITE));
                 }
                 changes.clear();
-                board.on_initialize(&mut changes);
+                state.on_initialize(&mut changes);
                 rows.apply(&changes);
-                board.release_due(Timestamp(now));
+                state.release_due(Timestamp(now));
             }
-            check(&board, &rows, &world.depends, &world.cancel);
+            check(&state, &rows, &world.depends, &world.cancel);
             check_units(&rows, &world);
-            // A crash in this moment loses nothing: whoever takes over has nothing to decide anew.
+            // A crash at this moment loses nothing: the next process has nothing new to decide.
             let mut again = rebuilt(&rows, &world);
             let mut late = Vec::new();
             again.on_initialize(&mut late);
             again.reconcile_units(&mut late);
             prop_assert!(late.is_empty(), "{late:?}");
-            prop_assert_eq!(again.counts(), board.counts());
-            board.release_due(Timestamp(now));
+            prop_assert_eq!(again.counts(), state.counts());
+            state.release_due(Timestamp(now));
             again.release_due(Timestamp(now));
-            prop_assert_eq!(again.next_due(), board.next_due());
-            prop_assert_eq!(again.delayed_count(), board.delayed_count());
-            prop_assert_eq!(again.ready_count(), board.ready_count());
-            for job in (0..rows.ids.len() as u32).filter(|job| !board.status(*job).is_settled()) {
-                prop_assert_eq!((again.used_attempts(job), again.recovery_script(job)), (board.used_attempts(job), board.recovery_script(job)));
+            prop_assert_eq!(again.next_due(), state.next_due());
+            prop_assert_eq!(again.delayed_count(), state.delayed_count());
+            prop_assert_eq!(again.ready_count(), state.ready_count());
+            for job in (0..rows.ids.len() as u32).filter(|job| !state.status(*job).is_settled()) {
+                prop_assert_eq!((again.used_attempts(job), again.recovery_script(job)), (state.used_attempts(job), state.recovery_script(job)));
             }
         }
 
-        // Whatever happened, the rest can be brought to an end, once somebody has decided on what waits for that.
+        // The rest can always be completed, once pending failures are decided.
         changes.clear();
-        for job in board.jobs_with_status(|status| status == S::PendingFailed) {
-            prop_assert!(board.on_failure_decision(job, S::Failed, &mut changes));
+        for job in state.jobs_with_status(|status| status == S::PendingFailed) {
+            prop_assert!(state.on_failure_decision(job, S::Failed, &mut changes));
         }
         rows.apply(&changes);
         let mut rounds = 0;
-        while !board.is_finished() {
-            prop_assert!(!board.is_stuck());
+        while !state.is_finished() {
+            prop_assert!(!state.is_stuck());
             changes.clear();
             now += 100;
-            board.release_due(Timestamp(now));
-            board.claim_jobs(WORKER, &mut mirror, 0, &mut changes);
-            let held: Vec<u32> = board.held_jobs().collect();
+            state.release_due(Timestamp(now));
+            state.claim_jobs(WORKER, &mut worker_usage, 0, &mut changes);
+            let held: Vec<u32> = state.held_jobs().collect();
             for job in held {
-                board.on_attempt_ended(WORKER, &ended(board.attempt_key(job), 0), &mut changes).unwrap();
-                mirror.remove(job);
+                state.on_attempt_ended(WORKER, &ended(state.attempt_key(job), 0), &mut changes).unwrap();
+                worker_usage.remove(job);
             }
             rows.apply(&changes);
-            check(&board, &rows, &world.depends, &world.cancel);
+            check(&state, &rows, &world.depends, &world.cancel);
             check_units(&rows, &world);
             rounds += 1;
             prop_assert!(rounds < 1000);
         }
-        prop_assert!(mirror.is_idle());
+        prop_assert!(worker_usage.is_idle());
     }
 }
 
@@ -617,24 +617,24 @@ fn canceling_stops_what_is_held_and_leaves_the_rest() {
         ..JobTable::default()
     };
     let before = table.status.clone();
-    let mut board = WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap();
+    let mut state = WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap();
     let capacity = Capacity { cpus: 1, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
-    let mut mirror = WorkerUsage::new(capacity);
+    let mut worker_usage = WorkerUsage::new(capacity);
     let mut changes = Vec::new();
-    board.on_initialize(&mut changes);
+    state.on_initialize(&mut changes);
     assert_eq!(
-        board.claim_jobs(WORKER, &mut mirror, 1, &mut changes),
+        state.claim_jobs(WORKER, &mut worker_usage, 1, &mut changes),
         [0, 1],
         "one runs, one waits at the worker"
     );
-    board.on_cancel();
-    assert!(board.claim_jobs(WORKER, &mut mirror, 9, &mut changes).is_empty());
-    board.on_claim_returned(WORKER, &board.attempt_key(1), &mut changes).unwrap();
+    state.on_cancel();
+    assert!(state.claim_jobs(WORKER, &mut worker_usage, 9, &mut changes).is_empty());
+    state.on_claim_returned(WORKER, &state.attempt_key(1), &mut changes).unwrap();
     let stopped = AttemptEndReport {
         cause: AttemptEndCause::Stopped(StopReason::Canceled),
-        ..ended(board.attempt_key(0), 5)
+        ..ended(state.attempt_key(0), 5)
     };
-    let verdict = board.on_attempt_ended(WORKER, &stopped, &mut changes).unwrap();
+    let verdict = state.on_attempt_ended(WORKER, &stopped, &mut changes).unwrap();
     let ids = (0..4).map(|i| JobId(FIRST_ID + i)).collect();
     let carried = vec![NextAttempt::default(); 4];
     let (attempt, ignored) = (vec![1; 4], vec![None; 4]);
@@ -643,12 +643,12 @@ fn canceling_stops_what_is_held_and_leaves_the_rest() {
     rows.apply(&changes);
     assert_eq!((verdict.attempt_status, verdict.job_status), (S::Canceled, S::Canceled));
     assert_eq!(rows.status, [S::Canceled, S::Canceled, S::Ready, S::Canceled]);
-    assert_eq!((0..4).map(|j| board.status(j)).collect::<Vec<_>>(), rows.status);
+    assert_eq!((0..4).map(|j| state.status(j)).collect::<Vec<_>>(), rows.status);
 }
 
 #[test]
 fn a_new_run_repeats_what_failed_and_what_was_built_on_it() {
-    // 0 failed; 1 ran all the same; 2 was built on 1; 3 was canceled; 4 stands apart.
+    // 0 failed; 1 ran anyway; 2 depends on 1; 3 was canceled; 4 is independent.
     let mut edges = DependencyEdgesBuilder::default();
     edges.add_dependencies(1, &[0]);
     edges.add_dependencies(2, &[1]);
@@ -664,8 +664,8 @@ fn a_new_run_repeats_what_failed_and_what_was_built_on_it() {
         edges: edges.finish(),
         ..JobTable::default()
     };
-    let board = WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap();
-    let again: Vec<i64> = board.jobs_to_rerun().into_iter().map(|id| id.0 - FIRST_ID).collect();
+    let state = WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap();
+    let again: Vec<i64> = state.jobs_to_rerun().into_iter().map(|id| id.0 - FIRST_ID).collect();
     assert_eq!(again, [0, 1, 2, 3]);
 }
 
@@ -684,9 +684,9 @@ fn a_job_that_was_ready_waits_again_when_what_it_depends_on_was_reset() {
         edges: edges.finish(),
         ..JobTable::default()
     };
-    let mut board = WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap();
-    board.on_initialize(&mut Vec::new());
-    assert_eq!((board.status(0), board.status(1)), (S::Ready, S::Blocked));
+    let mut state = WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap();
+    state.on_initialize(&mut Vec::new());
+    assert_eq!((state.status(0), state.status(1)), (S::Ready, S::Blocked));
 }
 
 #[test]
@@ -702,7 +702,7 @@ fn a_job_that_no_worker_will_ever_hold_is_given_up_with_what_waits_for_it() {
         edges: DependencyEdges::default(),
         ..JobTable::default()
     };
-    let mut board = WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap();
+    let mut state = WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap();
     let mut changes = Vec::new();
     let asks = |cpus| Resources { cpus, ..Resources::DEFAULT };
     let added = JobTable {
@@ -716,13 +716,13 @@ fn a_job_that_no_worker_will_ever_hold_is_given_up_with_what_waits_for_it() {
         edges: DependencyEdges { direct: vec![(1, 0), (2, 1), (3, 0)], ..DependencyEdges::default() },
         ..JobTable::default()
     };
-    assert_eq!(board.on_jobs_added(&added, &mut changes), 1..4);
+    assert_eq!(state.on_jobs_added(&added, &mut changes), 1..4);
     let capacity = Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
-    let mut mirror = WorkerUsage::new(capacity);
-    assert_eq!(board.withhold_unrunnable(&mirror), [1]);
-    board.on_unrunnable(1, &mut changes);
-    assert_eq!([1, 2, 3].map(|job| board.status(job)), [S::Canceled, S::Canceled, S::Ready]);
-    assert_eq!(board.claim_jobs(WORKER, &mut mirror, 9, &mut changes), [3]);
-    board.on_unrunnable(3, &mut changes);
-    assert_eq!(board.status(3), S::Pending, "what a worker holds is not given up");
+    let mut worker_usage = WorkerUsage::new(capacity);
+    assert_eq!(state.withhold_unrunnable(&worker_usage), [1]);
+    state.on_unrunnable(1, &mut changes);
+    assert_eq!([1, 2, 3].map(|job| state.status(job)), [S::Canceled, S::Canceled, S::Ready]);
+    assert_eq!(state.claim_jobs(WORKER, &mut worker_usage, 9, &mut changes), [3]);
+    state.on_unrunnable(3, &mut changes);
+    assert_eq!(state.status(3), S::Pending, "a held job is not failed");
 }

@@ -1,4 +1,4 @@
-//! Jobs that are tried again: when, with what, how often, and what a board that is built anew knows of it.
+//! Retries: when, with which resources, how often, and what a rebuilt workflow state knows of them.
 
 use std::time::Duration;
 use windlass_core::change::{AttemptResult, WorkflowChange};
@@ -7,7 +7,7 @@ use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
 use windlass_core::failure_handlers::{CompiledHandler, RetryBudgetUsage, RetryContext, decide_retry};
 use windlass_core::workflow_state::{
     DiagnosedRetryDecision, FailureDiagnosis, FailureDisposition, JobTable, NextAttempt, OrphanDecision,
-    RetryDecision, RetryPlan, StatedAttemptEnd, WorkflowState,
+    OrphanedAttempt, RetryDecision, RetryPlan, StatedAttemptEnd, WorkflowState,
 };
 use windlass_types::settings::{FailureCause, FailureHandler, FailureRule};
 use windlass_types::worker_messages::{
@@ -38,29 +38,29 @@ fn table(jobs: usize) -> JobTable {
     }
 }
 
-/// A board and a worker of 8 CPUs and 8 GiB.
+/// A workflow state and a worker of 8 CPUs and 8 GiB.
 struct Site {
-    board: WorkflowState,
-    mirror: WorkerUsage,
+    state: WorkflowState,
+    worker_usage: WorkerUsage,
     changes: Vec<WorkflowChange>,
 }
 
 impl Site {
     fn new(table: JobTable) -> Self {
-        let mut board = WorkflowState::new(WorkflowId(1), RunId(1), table).expect("no cycle");
+        let mut state = WorkflowState::new(WorkflowId(1), RunId(1), table).expect("no cycle");
         let mut changes = Vec::new();
-        board.on_initialize(&mut changes);
+        state.on_initialize(&mut changes);
         let capacity = Capacity { cpus: 8, memory: Bytes(8 * GIB), gpus: 0, nodes: 1, max_jobs: None };
-        Self { board, mirror: WorkerUsage::new(capacity), changes }
+        Self { state, worker_usage: WorkerUsage::new(capacity), changes }
     }
 
     fn claim(&mut self) -> Vec<u32> {
-        self.board.claim_jobs(WORKER, &mut self.mirror, 0, &mut self.changes)
+        self.state.claim_jobs(WORKER, &mut self.worker_usage, 0, &mut self.changes)
     }
 
     fn ended(&self, job: u32, exit: ProcessExit, cause: AttemptEndCause) -> AttemptEndReport {
         AttemptEndReport {
-            key: self.board.attempt_key(job),
+            key: self.state.attempt_key(job),
             started_at: Timestamp(0),
             ended_at: Timestamp(1),
             wall: Duration::ZERO,
@@ -73,13 +73,19 @@ impl Site {
         }
     }
 
-    /// The attempt of a held job fails, and this follows. The result and what is carried over.
+    /// The attempt of a held job fails with this decision. Returns the result and what the next attempt
+    /// inherits.
     #[track_caller]
-    fn fails(&mut self, job: u32, sequel: RetryDecision) -> (AttemptResult, Option<Box<NextAttempt>>) {
+    fn fails(
+        &mut self,
+        job: u32,
+        retry_decision: RetryDecision,
+    ) -> (AttemptResult, Option<Box<NextAttempt>>) {
         let ended = self.ended(job, ProcessExit::Code(75), AttemptEndCause::Itself);
-        let ended = self.board.on_attempt_ended_with(WORKER, &ended, |_| sequel.into(), &mut self.changes);
+        let ended =
+            self.state.on_attempt_ended_with(WORKER, &ended, |_| retry_decision.into(), &mut self.changes);
         ended.expect("it is held");
-        self.mirror.remove(job);
+        self.worker_usage.remove(job);
         self.last_end()
     }
 
@@ -116,36 +122,36 @@ fn script(failed: u32) -> RecoveryScript {
 }
 
 #[test]
-fn a_job_that_waits_is_ready_and_nobody_gets_it() {
+fn delayed_job_is_ready_but_not_claimed() {
     let mut site = Site::new(table(3));
     assert_eq!(site.claim(), [0, 1, 2]);
     let (result, carried) = site.fails(0, in_seconds(40));
     assert_eq!((result.status, result.reason.as_deref()), (S::Failed, Some("later")));
     assert_eq!(carried.unwrap().not_before, Some(Timestamp(40 * SECOND)));
     site.fails(1, in_seconds(20));
-    assert_eq!([0, 1].map(|job| site.board.status(job)), [S::Ready, S::Ready]);
-    assert_eq!(site.board.attempt_key(0).attempt, Attempt(2));
-    assert!(!site.board.has_ready() && site.claim().is_empty());
+    assert_eq!([0, 1].map(|job| site.state.status(job)), [S::Ready, S::Ready]);
+    assert_eq!(site.state.attempt_key(0).attempt, Attempt(2));
+    assert!(!site.state.has_ready() && site.claim().is_empty());
 
-    let due = |site: &Site| site.board.next_due().map(|at| at.0 / SECOND);
-    assert_eq!((due(&site), site.board.delayed_count()), (Some(20), 2));
-    assert_eq!(site.board.release_due(Timestamp(20 * SECOND - 1)), 0);
-    assert_eq!(site.board.release_due(Timestamp(20 * SECOND)), 1);
+    let due = |site: &Site| site.state.next_due().map(|at| at.0 / SECOND);
+    assert_eq!((due(&site), site.state.delayed_count()), (Some(20), 2));
+    assert_eq!(site.state.release_due(Timestamp(20 * SECOND - 1)), 0);
+    assert_eq!(site.state.release_due(Timestamp(20 * SECOND)), 1);
     assert_eq!(site.claim(), [1]);
     assert_eq!(due(&site), Some(40));
-    // The others end; the one that waits keeps the run going.
+    // The others end; the waiting one keeps the run going.
     for job in [1, 2] {
-        site.board
+        site.state
             .on_attempt_ended(
                 WORKER,
                 &site.ended(job, ProcessExit::Code(0), AttemptEndCause::Itself),
                 &mut site.changes,
             )
             .unwrap();
-        site.mirror.remove(job);
+        site.worker_usage.remove(job);
     }
-    assert!(!site.board.is_finished() && !site.board.is_stuck());
-    assert_eq!(site.board.release_due(Timestamp(99 * SECOND)), 1);
+    assert!(!site.state.is_finished() && !site.state.is_stuck());
+    assert_eq!(site.state.release_due(Timestamp(99 * SECOND)), 1);
     assert_eq!((site.claim(), due(&site)), (vec![0], None));
 }
 
@@ -153,13 +159,13 @@ fn a_job_that_waits_is_ready_and_nobody_gets_it() {
 fn a_clock_that_is_set_back_prolongs_no_wait() {
     let mut site = Site::new(table(1));
     site.claim();
-    site.board.release_due(Timestamp(1000 * SECOND));
+    site.state.release_due(Timestamp(1000 * SECOND));
     site.fails(0, in_seconds(1010));
-    assert_eq!(site.board.release_due(Timestamp(1004 * SECOND)), 0);
-    // An hour back; six seconds are left, as before.
-    assert_eq!(site.board.release_due(Timestamp(-2600 * SECOND)), 0);
-    assert_eq!(site.board.next_due(), Some(Timestamp(-2594 * SECOND)));
-    assert_eq!(site.board.release_due(Timestamp(-2594 * SECOND)), 1);
+    assert_eq!(site.state.release_due(Timestamp(1004 * SECOND)), 0);
+    // Back by an hour; six seconds are left, as before.
+    assert_eq!(site.state.release_due(Timestamp(-2600 * SECOND)), 0);
+    assert_eq!(site.state.next_due(), Some(Timestamp(-2594 * SECOND)));
+    assert_eq!(site.state.release_due(Timestamp(-2594 * SECOND)), 1);
     assert_eq!(site.claim(), [0]);
 }
 
@@ -177,31 +183,27 @@ fn a_board_that_is_built_anew_goes_on_waiting() {
     rows.carried = vec![(1, carried.clone())];
     let mut site = Site::new(rows);
     assert_eq!(site.claim(), [0]);
-    assert_eq!((site.board.next_due(), site.board.used_attempts(1)), (carried.not_before, 2));
-    site.board.release_due(Timestamp(30 * SECOND));
+    assert_eq!((site.state.next_due(), site.state.used_attempts(1)), (carried.not_before, 2));
+    site.state.release_due(Timestamp(30 * SECOND));
     assert_eq!(site.claim(), [1]);
-    assert_eq!(site.board.recovery_script(1), Some(&script(3)));
+    assert_eq!(site.state.recovery_script(1), Some(&script(3)));
 }
 
-/// The wall clock was a day ahead when the delay began, was set right, and everything was started again.
+/// The wall clock was a day ahead when the delay began, was corrected, and everything was restarted.
 #[test]
-fn a_job_waits_no_longer_than_its_delay_whatever_the_clock_says_after_a_restart() {
+fn delay_is_not_extended_by_clock_changes_after_restart() {
     let day = 86_400 * SECOND;
     let delay = Some(Duration::from_secs(5));
     let waits = |at| NextAttempt { not_before: Some(Timestamp(at)), delay, ..NextAttempt::default() };
     let mut rows = table(3);
     rows.carried = vec![(0, waits(day + 5 * SECOND)), (1, waits(2 * SECOND))];
     let mut site = Site::new(rows);
-    site.board.isolate_job(0);
-    assert_eq!(site.board.release_due(Timestamp(SECOND)), 0);
-    assert_eq!(
-        site.board.next_due(),
-        Some(Timestamp(2 * SECOND)),
-        "what is left of a delay is not prolonged"
-    );
-    assert_eq!(site.board.release_due(Timestamp(6 * SECOND - 1)), 1);
-    assert_eq!(site.board.release_due(Timestamp(6 * SECOND)), 1);
-    assert_eq!(site.board.next_due(), None);
+    site.state.isolate_job(0);
+    assert_eq!(site.state.release_due(Timestamp(SECOND)), 0);
+    assert_eq!(site.state.next_due(), Some(Timestamp(2 * SECOND)), "the remaining delay is not extended");
+    assert_eq!(site.state.release_due(Timestamp(6 * SECOND - 1)), 1);
+    assert_eq!(site.state.release_due(Timestamp(6 * SECOND)), 1);
+    assert_eq!(site.state.next_due(), None);
 }
 
 #[test]
@@ -214,10 +216,24 @@ fn who_held_a_job_had_waited_for_it() {
         carried: vec![(0, carried.clone()), (1, carried)],
         ..table(2)
     });
-    site.board.on_orphaned(0, WORKER, OrphanDecision::RunAgain(None), None, Timestamp(9), &mut site.changes);
-    site.board.on_orphaned(1, WORKER, OrphanDecision::NeverStarted, None, Timestamp(9), &mut site.changes);
+    site.state.on_orphaned(
+        0,
+        WORKER,
+        OrphanDecision::RunAgain(None),
+        OrphanedAttempt::default(),
+        Timestamp(9),
+        &mut site.changes,
+    );
+    site.state.on_orphaned(
+        1,
+        WORKER,
+        OrphanDecision::NeverStarted,
+        OrphanedAttempt::default(),
+        Timestamp(9),
+        &mut site.changes,
+    );
     assert_eq!(
-        (site.board.next_due(), site.board.used_attempts(0), site.board.used_attempts(1)),
+        (site.state.next_due(), site.state.used_attempts(0), site.state.used_attempts(1)),
         (None, 2, 2)
     );
     assert_eq!(site.claim(), [0, 1]);
@@ -229,46 +245,53 @@ fn lost_and_interrupted_attempts_count_for_nothing_and_still_owe_the_script() {
     site.claim();
     let owes = RetryPlan { recovery: Some(script(1)), message: "again".into(), ..RetryPlan::default() };
     site.fails(0, again(owes));
-    assert_eq!((site.board.used_attempts(0), site.board.recovery_script(0)), (2, Some(&script(1))));
+    assert_eq!((site.state.used_attempts(0), site.state.recovery_script(0)), (2, Some(&script(1))));
 
     site.claim();
-    site.board.on_orphaned(0, WORKER, OrphanDecision::RunAgain(None), None, Timestamp(2), &mut site.changes);
-    site.mirror.remove(0);
+    site.state.on_orphaned(
+        0,
+        WORKER,
+        OrphanDecision::RunAgain(None),
+        OrphanedAttempt::default(),
+        Timestamp(2),
+        &mut site.changes,
+    );
+    site.worker_usage.remove(0);
     let lost = site.last_end().1.unwrap();
     assert_eq!((lost.excused, lost.recovery), (1, Some(script(1))));
 
     site.claim();
     let stopped = site.ended(0, ProcessExit::Signal(15), AttemptEndCause::Stopped(StopReason::Interrupted));
-    site.board
+    site.state
         .on_attempt_ended_with(WORKER, &stopped, |_| panic!("nothing failed"), &mut site.changes)
         .unwrap();
-    site.mirror.remove(0);
-    assert_eq!((site.board.attempt_key(0).attempt, site.board.used_attempts(0)), (Attempt(4), 2));
-    assert_eq!(site.board.recovery_script(0), Some(&script(1)));
+    site.worker_usage.remove(0);
+    assert_eq!((site.state.attempt_key(0).attempt, site.state.used_attempts(0)), (Attempt(4), 2));
+    assert_eq!(site.state.recovery_script(0), Some(&script(1)));
 
-    // A claim that was given back changes nothing of it.
+    // Returning a claim does not change it.
     site.claim();
-    let key = site.board.attempt_key(0);
-    site.board.on_claim_returned(WORKER, &key, &mut site.changes).unwrap();
-    site.mirror.remove(0);
-    assert_eq!((site.board.used_attempts(0), site.board.recovery_script(0)), (2, Some(&script(1))));
+    let key = site.state.attempt_key(0);
+    site.state.on_claim_returned(WORKER, &key, &mut site.changes).unwrap();
+    site.worker_usage.remove(0);
+    assert_eq!((site.state.used_attempts(0), site.state.recovery_script(0)), (2, Some(&script(1))));
 
-    // The next failure counts, and a rule without a script owes none.
+    // The next failure counts, and a rule without a script requires none.
     site.claim();
     let (_, carried) = site.fails(0, again(RetryPlan::default()));
     assert_eq!(*carried.unwrap(), NextAttempt { excused: 2, ..NextAttempt::default() });
-    assert_eq!((site.board.used_attempts(0), site.board.recovery_script(0)), (3, None));
+    assert_eq!((site.state.used_attempts(0), site.state.recovery_script(0)), (3, None));
 }
 
 #[test]
 fn one_job_asks_for_more_and_the_others_do_not() {
     let mut site = Site::new(table(2));
     site.claim();
-    let more = Resources { memory: Bytes(5 * GIB), ..*site.board.resources(0) };
+    let more = Resources { memory: Bytes(5 * GIB), ..*site.state.resources(0) };
     let (_, carried) = site.fails(0, again(RetryPlan { resources: Some(more), ..RetryPlan::default() }));
     assert_eq!(carried.unwrap().resources, Some(more));
     assert_eq!(
-        (site.board.resources(0).memory, site.board.resources(1).memory),
+        (site.state.resources(0).memory, site.state.resources(1).memory),
         (Bytes(5 * GIB), Bytes(GIB))
     );
     site.fails(1, again(RetryPlan { resources: Some(more), ..RetryPlan::default() }));
@@ -276,19 +299,19 @@ fn one_job_asks_for_more_and_the_others_do_not() {
 }
 
 #[test]
-fn a_failure_that_nobody_foresaw_may_wait_for_a_verdict() {
+fn unhandled_failure_may_wait_for_a_decision() {
     let mut edges = DependencyEdgesBuilder::default();
     edges.add_dependencies(1, &[0]);
     let mut site =
         Site::new(JobTable { status: vec![S::Ready, S::Blocked], edges: edges.finish(), ..table(2) });
     site.claim();
     let (result, carried) =
-        site.fails(0, RetryDecision::AskOperator(Some("no rule of handler net is for it".into())));
+        site.fails(0, RetryDecision::AskOperator(Some("no rule of handler net matches".into())));
     assert_eq!((result.status, carried), (S::Failed, None));
-    assert_eq!([0, 1].map(|job| site.board.status(job)), [S::PendingFailed, S::Blocked]);
-    assert!(site.board.is_stuck(), "somebody has to decide");
-    assert!(site.board.on_failure_decision(0, S::Failed, &mut site.changes));
-    assert_eq!([0, 1].map(|job| site.board.status(job)), [S::Failed, S::Canceled]);
+    assert_eq!([0, 1].map(|job| site.state.status(job)), [S::PendingFailed, S::Blocked]);
+    assert!(site.state.is_stuck(), "a decision is needed");
+    assert!(site.state.on_failure_decision(0, S::Failed, &mut site.changes));
+    assert_eq!([0, 1].map(|job| site.state.status(job)), [S::Failed, S::Canceled]);
 }
 
 #[test]
@@ -298,14 +321,14 @@ fn a_job_that_waits_can_be_left_out_canceled_or_suspected() {
     for job in 0..4 {
         site.fails(job, in_seconds(10 + i64::from(job)));
     }
-    assert!(site.board.on_failure_decision(0, S::Canceled, &mut site.changes));
-    site.board.on_jobs_dropped(&[JobId(102)], &mut site.changes);
-    site.board.isolate_job(2);
-    site.board.isolate_job(3);
-    site.board.clear_isolation(3);
-    assert_eq!((site.board.delayed_count(), site.board.has_isolated_waiting()), (2, false));
-    assert_eq!(site.board.release_due(Timestamp(60 * SECOND)), 2);
-    assert_eq!((site.board.ready_count(), site.board.has_isolated_waiting()), (2, true));
+    assert!(site.state.on_failure_decision(0, S::Canceled, &mut site.changes));
+    site.state.on_jobs_dropped(&[JobId(102)], &mut site.changes);
+    site.state.isolate_job(2);
+    site.state.isolate_job(3);
+    site.state.clear_isolation(3);
+    assert_eq!((site.state.delayed_count(), site.state.has_isolated_waiting()), (2, false));
+    assert_eq!(site.state.release_due(Timestamp(60 * SECOND)), 2);
+    assert_eq!((site.state.ready_count(), site.state.has_isolated_waiting()), (2, true));
     assert_eq!(site.claim(), [2], "alone, and first");
 }
 
@@ -315,12 +338,12 @@ fn what_is_halted_begins_nothing_more() {
     let held = site.claim();
     assert_eq!(held.len(), 8);
     site.fails(0, in_seconds(5));
-    site.board.on_halt();
-    site.board.release_due(Timestamp(60 * SECOND));
-    assert!(site.board.is_halted() && !site.board.has_ready() && !site.board.is_stuck());
+    site.state.on_halt();
+    site.state.release_due(Timestamp(60 * SECOND));
+    assert!(site.state.is_halted() && !site.state.has_ready() && !site.state.is_stuck());
     assert!(site.claim().is_empty());
     for &job in &held[1..] {
-        site.board
+        site.state
             .on_attempt_ended(
                 WORKER,
                 &site.ended(job, ProcessExit::Code(1), AttemptEndCause::Itself),
@@ -328,19 +351,19 @@ fn what_is_halted_begins_nothing_more() {
             )
             .unwrap();
     }
-    assert!(site.board.is_stuck(), "nothing runs, and nothing will");
-    assert_eq!([0, 8].map(|job| site.board.status(job)), [S::Ready, S::Ready]);
+    assert!(site.state.is_stuck(), "nothing runs, and nothing will");
+    assert_eq!([0, 8].map(|job| site.state.status(job)), [S::Ready, S::Ready]);
 }
 
 #[test]
 fn who_cancels_is_asked_nothing() {
     let mut site = Site::new(table(1));
     site.claim();
-    site.board.on_cancel();
+    site.state.on_cancel();
     let ended = site.ended(0, ProcessExit::Code(1), AttemptEndCause::Itself);
     let verdict = site
-        .board
-        .on_attempt_ended_with(WORKER, &ended, |_| panic!("nobody retries"), &mut site.changes)
+        .state
+        .on_attempt_ended_with(WORKER, &ended, |_| panic!("no handler retries"), &mut site.changes)
         .unwrap();
     assert_eq!(verdict.job_status, S::Failed);
 }
@@ -360,12 +383,12 @@ fn a_client_that_asks_for_another_attempt_uses_one_up() {
         usage: AttemptUsage::default(),
         run_again: true,
     };
-    let key = site.board.attempt_key(0);
-    assert_eq!(site.board.on_stated_end(&key, stated, &mut site.changes), Ok(S::Ready));
-    assert_eq!((site.board.used_attempts(0), site.last_end().1), (2, None));
+    let key = site.state.attempt_key(0);
+    assert_eq!(site.state.on_stated_end(&key, stated, &mut site.changes), Ok(S::Ready));
+    assert_eq!((site.state.used_attempts(0), site.last_end().1), (2, None));
 }
 
-/// The whole way: the end of an attempt, the rules, the board.
+/// All stages: the end of an attempt, the rules, the workflow state.
 #[test]
 fn from_a_failure_to_the_next_attempt() {
     let rule = FailureRule {
@@ -383,7 +406,7 @@ fn from_a_failure_to_the_next_attempt() {
     while site.claim() == [0] {
         attempts += 1;
         let ended = site.ended(0, ProcessExit::Signal(9), AttemptEndCause::OutOfMemory);
-        let sequel = |failed: windlass_core::workflow_state::FailedAttemptContext<'_>| {
+        let retry_decision = |failed: windlass_core::workflow_state::FailedAttemptContext<'_>| {
             let situation = RetryContext {
                 attempt: failed.ended.key.attempt,
                 used_attempts: failed.used_attempts,
@@ -397,10 +420,10 @@ fn from_a_failure_to_the_next_attempt() {
                 decide_retry(Some(&handler), &failed.as_failed_attempt(FailureClass::Memory), &situation);
             RetryDecision::from_handler_decision(decision, true, now).into()
         };
-        site.board.on_attempt_ended_with(WORKER, &ended, sequel, &mut site.changes).unwrap();
-        site.mirror.remove(0);
+        site.state.on_attempt_ended_with(WORKER, &ended, retry_decision, &mut site.changes).unwrap();
+        site.worker_usage.remove(0);
         if attempts == 1 {
-            assert_eq!(site.board.next_due(), Some(Timestamp(110 * SECOND)));
+            assert_eq!(site.state.next_due(), Some(Timestamp(110 * SECOND)));
             let reason = site.last_end().0.reason.unwrap();
             assert_eq!(
                 reason,
@@ -408,30 +431,31 @@ fn from_a_failure_to_the_next_attempt() {
                  memory 1 GiB → 1.5 GiB"
             );
         }
-        site.board.release_due(Timestamp(200 * SECOND));
+        site.state.release_due(Timestamp(200 * SECOND));
     }
-    assert_eq!((attempts, site.board.status(0)), (2, S::Failed));
+    assert_eq!((attempts, site.state.status(0)), (2, S::Failed));
     let reason = site.last_end().0.reason.unwrap();
     assert_eq!(
         reason,
-        "used more than its memory of 1.5 GiB; not tried again after 2 of 2 attempts by rule 1 of handler oom (out of \
+        "used more than its memory of 1.5 GiB; not retried after 2 of 2 attempts by rule 1 of handler oom (out of \
          memory)"
     );
 }
 
-/// What was found about a failure goes with its end, and so does the script that came before the attempt.
+/// The diagnosis of a failure is stored with its end, and so is the result of the recovery script.
 #[test]
 fn an_end_tells_what_the_failure_was_and_why_what_is_next() {
     let diagnosis = FailureDiagnosis::for_orphan();
     let mut site = Site::new(table(1));
     let mut told = Vec::new();
-    for sequel in [again(RetryPlan::default()), RetryDecision::AskOperator(Some("no rule".into()))] {
+    for retry_decision in [again(RetryPlan::default()), RetryDecision::AskOperator(Some("no rule".into()))] {
         site.claim();
         let mut ended = site.ended(0, ProcessExit::Code(75), AttemptEndCause::Itself);
         ended.recovered = Some(Box::new(RecoveryScriptResult::CannotStart("no shell".into())));
-        let followed = DiagnosedRetryDecision { decision: sequel, diagnosis: Some(diagnosis.clone()) };
-        site.board.on_attempt_ended_with(WORKER, &ended, |_| followed, &mut site.changes).unwrap();
-        site.mirror.remove(0);
+        let followed =
+            DiagnosedRetryDecision { decision: retry_decision, diagnosis: Some(diagnosis.clone()) };
+        site.state.on_attempt_ended_with(WORKER, &ended, |_| followed, &mut site.changes).unwrap();
+        site.worker_usage.remove(0);
         let Some(WorkflowChange::End { result, failure, .. }) = site.changes.pop() else {
             panic!("it ended")
         };
@@ -451,9 +475,16 @@ fn an_end_tells_what_the_failure_was_and_why_what_is_next() {
     let mut site = Site::new(table(2));
     site.claim();
     let well = site.ended(0, ProcessExit::Code(0), AttemptEndCause::Itself);
-    site.board.on_attempt_ended_with(WORKER, &well, |_| panic!("nothing failed"), &mut site.changes).unwrap();
+    site.state.on_attempt_ended_with(WORKER, &well, |_| panic!("nothing failed"), &mut site.changes).unwrap();
     assert!(matches!(site.changes.pop(), Some(WorkflowChange::End { failure: None, .. })));
-    site.board.on_orphaned(1, WORKER, OrphanDecision::RunAgain(None), None, Timestamp(1), &mut site.changes);
+    site.state.on_orphaned(
+        1,
+        WORKER,
+        OrphanDecision::RunAgain(None),
+        OrphanedAttempt::default(),
+        Timestamp(1),
+        &mut site.changes,
+    );
     let Some(WorkflowChange::End { failure: Some(failure), .. }) = site.changes.pop() else {
         panic!("it is lost")
     };
@@ -461,7 +492,7 @@ fn an_end_tells_what_the_failure_was_and_why_what_is_next() {
     assert_eq!(failure.reason.as_deref(), Some("orphaned: worker 7 ended while it ran"));
 }
 
-/// Clients that run jobs themselves say how they ended, and nothing of what they said.
+/// Clients that run jobs themselves report only how they ended.
 #[test]
 fn what_is_stated_of_a_failure_has_a_class_as_well() {
     let mut site = Site::new(table(3));
@@ -489,8 +520,8 @@ fn what_is_stated_of_a_failure_has_a_class_as_well() {
         ),
     ];
     for (job, (stated, told)) in (0..).zip(cases) {
-        let key = site.board.attempt_key(job);
-        site.board.on_stated_end(&key, stated, &mut site.changes).unwrap();
+        let key = site.state.attempt_key(job);
+        site.state.on_stated_end(&key, stated, &mut site.changes).unwrap();
         let Some(WorkflowChange::End { failure, .. }) = site.changes.pop() else { panic!("it ended") };
         assert_eq!(failure.map(|failure| (failure.diagnosis.class, failure.next)), told);
     }

@@ -1,5 +1,5 @@
-//! Units on several sites: whatever workers of whatever site claim, end and lose in whatever order, jobs run where their
-//! unit is, and never too many at once.
+//! Work units on several sites: in any order of claims, ends and losses of workers, jobs run where their unit
+//! is, and limits are never exceeded.
 
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
@@ -8,7 +8,8 @@ use windlass_core::change::{WorkUnitChange, WorkflowChange};
 use windlass_core::dispatch::{ClaimLimits, LocationConstraint, WorkerSelector, WorkerUsage};
 use windlass_core::edges::DependencyEdgesBuilder;
 use windlass_core::workflow_state::{
-    FailedAttemptContext, JobTable, OrphanDecision, RetryDecision, WorkUnitRow, WorkflowState,
+    FailedAttemptContext, JobTable, OrphanDecision, OrphanedAttempt, RetryDecision, WorkUnitRow,
+    WorkflowState,
 };
 use windlass_types::worker_messages::{
     AttemptEndCause, AttemptEndReport, AttemptKey, AttemptUsage, ProcessExit,
@@ -19,12 +20,13 @@ use windlass_types::{
 };
 
 const SITES: [&str; 3] = ["east", "north", "west"];
-/// Landing, three of processing, merge, cleanup.
+/// Landing, three processing jobs, merge, cleanup.
 const JOBS: u32 = 6;
 const PROCESSING: u32 = 2;
 const MERGE: u32 = 1;
 
-/// What kinds of jobs a unit has. The landing of every other one may run at two of the sites only.
+/// Location constraints of the jobs of a unit. The landing of every other unit may run at two of the sites
+/// only.
 fn places() -> Vec<LocationConstraint> {
     let sites = |sites: &[&str]| sites.iter().map(|site| (*site).to_owned()).collect();
     let landing = |places: &[&str]| LocationConstraint {
@@ -74,17 +76,17 @@ fn table(units: u32) -> JobTable {
     }
 }
 
-fn board(table: JobTable, max_units: Option<u32>) -> WorkflowState {
-    let mut board = WorkflowState::new(WorkflowId(1), RunId(1), table).expect("no cycle");
+fn state(table: JobTable, max_units: Option<u32>) -> WorkflowState {
+    let mut state = WorkflowState::new(WorkflowId(1), RunId(1), table).expect("no cycle");
     let limits = BTreeMap::from([("processing".to_owned(), PROCESSING), ("merge".to_owned(), MERGE)]);
-    board.set_limits(&limits, max_units);
-    board
+    state.set_limits(&limits, max_units);
+    state
 }
 
 fn worker(number: usize) -> (WorkerId, WorkerUsage) {
     let capacity = Capacity { cpus: 4, memory: Bytes(1 << 40), gpus: 0, nodes: 1, max_jobs: None };
-    let taste = WorkerSelector::default().with_labels(Vec::new()).at_site(Some(SITES[number]));
-    (WorkerId(number as i64 + 1), WorkerUsage::with_selector(capacity, taste))
+    let selector = WorkerSelector::default().with_labels(Vec::new()).at_site(Some(SITES[number]));
+    (WorkerId(number as i64 + 1), WorkerUsage::with_selector(capacity, selector))
 }
 
 fn ended(key: AttemptKey, exit: ProcessExit) -> AttemptEndReport {
@@ -103,11 +105,11 @@ fn ended(key: AttemptKey, exit: ProcessExit) -> AttemptEndReport {
     }
 }
 
-/// What was seen from outside: who holds what, and what the rows of units say.
+/// The observed state: held jobs, and the rows of units.
 struct World {
-    board: WorkflowState,
+    state: WorkflowState,
     workers: Vec<(WorkerId, WorkerUsage)>,
-    /// The worker of each job that is held, by his number.
+    /// The worker of each held job, by number.
     held: BTreeMap<u32, usize>,
     units: Vec<(WorkUnitStatus, Option<String>)>,
     max_units: u32,
@@ -116,14 +118,14 @@ struct World {
 impl World {
     fn new(units: u32, max_units: u32) -> Self {
         let mut world = Self {
-            board: board(table(units), Some(max_units)),
+            state: state(table(units), Some(max_units)),
             workers: (0..SITES.len()).map(worker).collect(),
             held: BTreeMap::new(),
             units: vec![(WorkUnitStatus::Waiting, None); units as usize],
             max_units,
         };
         let mut changes = Vec::new();
-        world.board.on_initialize(&mut changes);
+        world.state.on_initialize(&mut changes);
         world.note(&changes);
         world
     }
@@ -140,10 +142,10 @@ impl World {
 
     fn claim(&mut self, number: usize, most: usize, ahead: usize) -> usize {
         let mut changes = Vec::new();
-        let (id, mirror) = &mut self.workers[number];
-        let taken = self.board.claim_ready(
+        let (id, worker_usage) = &mut self.workers[number];
+        let taken = self.state.claim_ready(
             *id,
-            mirror,
+            worker_usage,
             ClaimLimits { max_jobs: most, queue_ahead: ahead },
             &mut changes,
         );
@@ -163,13 +165,13 @@ impl World {
     fn end(&mut self, job: u32, exit: ProcessExit, again: bool) {
         let Some(number) = self.held.remove(&job) else { return };
         let mut changes = Vec::new();
-        let (id, mirror) = &mut self.workers[number];
-        mirror.remove(job);
-        let sequel = |_: FailedAttemptContext<'_>| {
+        let (id, worker_usage) = &mut self.workers[number];
+        worker_usage.remove(job);
+        let decision = |_: FailedAttemptContext<'_>| {
             if again { RetryDecision::Retry(Box::default()) } else { RetryDecision::Final(None) }.into()
         };
-        self.board
-            .on_attempt_ended_with(*id, &ended(self.board.attempt_key(job), exit), sequel, &mut changes)
+        self.state
+            .on_attempt_ended_with(*id, &ended(self.state.attempt_key(job), exit), decision, &mut changes)
             .expect("it is held");
         self.note(&changes);
     }
@@ -178,7 +180,14 @@ impl World {
         let Some(number) = self.held.remove(&job) else { return };
         let mut changes = Vec::new();
         self.workers[number].1.remove(job);
-        self.board.on_orphaned(job, self.workers[number].0, fate, None, Timestamp(1), &mut changes);
+        self.state.on_orphaned(
+            job,
+            self.workers[number].0,
+            fate,
+            OrphanedAttempt::default(),
+            Timestamp(1),
+            &mut changes,
+        );
         self.note(&changes);
     }
 
@@ -189,14 +198,14 @@ impl World {
         assert!(parts(1..4) <= PROCESSING as usize && parts(4..5) <= MERGE as usize, "{:?}", self.held);
         let under_way = |unit: &u32| {
             let jobs = unit * JOBS..(unit + 1) * JOBS;
-            let landing = self.board.status(jobs.start);
+            let landing = self.state.status(jobs.start);
             let is_begun = landing.is_active() || matches!(landing, S::Completed | S::Failed);
-            is_begun && jobs.into_iter().any(|job| !self.board.status(job).is_settled())
+            is_begun && jobs.into_iter().any(|job| !self.state.status(job).is_settled())
         };
         let under_way = (0..self.units.len() as u32).filter(under_way).count();
-        assert!(under_way <= self.max_units as usize, "{under_way} units are under way");
+        assert!(under_way <= self.max_units as usize, "{under_way} units are active");
         for (unit, (status, _)) in (0..).zip(&self.units) {
-            let jobs: Vec<S> = (unit * JOBS..(unit + 1) * JOBS).map(|job| self.board.status(job)).collect();
+            let jobs: Vec<S> = (unit * JOBS..(unit + 1) * JOBS).map(|job| self.state.status(job)).collect();
             let all = |is: fn(S) -> bool| jobs.iter().all(|status| is(*status));
             match status {
                 WorkUnitStatus::Completed => assert!(all(|s| s == S::Completed), "{jobs:?}"),
@@ -205,27 +214,27 @@ impl World {
                 }
                 WorkUnitStatus::Waiting => assert!(all(|s| matches!(s, S::Ready | S::Blocked)), "{jobs:?}"),
                 WorkUnitStatus::Active => assert!(!all(S::is_settled), "{jobs:?}"),
-                WorkUnitStatus::Canceled => panic!("nobody canceled anything: {jobs:?}"),
+                WorkUnitStatus::Canceled => panic!("nothing was canceled: {jobs:?}"),
             }
         }
     }
 
-    /// The same, as a server would make it that starts now, with the workers coming back.
+    /// The same, as built by a server that starts now, when the workers reconnect.
     fn remake(&mut self) {
         let mut table = table(self.units.len() as u32);
-        table.status = (0..table.ids.len() as u32).map(|job| self.board.status(job)).collect();
-        table.attempt = (0..table.ids.len() as u32).map(|job| self.board.attempt_key(job).attempt).collect();
+        table.status = (0..table.ids.len() as u32).map(|job| self.state.status(job)).collect();
+        table.attempt = (0..table.ids.len() as u32).map(|job| self.state.attempt_key(job).attempt).collect();
         for (unit, (status, site)) in table.units.iter_mut().zip(&self.units) {
             (unit.status, unit.site) = (*status, site.clone());
         }
-        self.board = board(table, Some(self.max_units));
+        self.state = state(table, Some(self.max_units));
         let mut changes = Vec::new();
-        self.board.on_initialize(&mut changes);
+        self.state.on_initialize(&mut changes);
         for (job, number) in &self.held {
-            self.board.set_job_site(*job, Some(SITES[*number]));
+            self.state.set_job_site(*job, Some(SITES[*number]));
         }
-        self.board.reconcile_units(&mut changes);
-        assert!(changes.is_empty(), "nothing is to be decided anew: {changes:?}");
+        self.state.reconcile_units(&mut changes);
+        assert!(changes.is_empty(), "nothing new is decided: {changes:?}");
     }
 }
 
@@ -249,7 +258,7 @@ proptest! {
                 5..=8 => world.end(job, ProcessExit::Code(0), false),
                 9 => world.end(job, ProcessExit::Code(1), how % 4 > 0),
                 10 => {
-                    let pending = world.board.status(job) == S::Pending;
+                    let pending = world.state.status(job) == S::Pending;
                     let fate = if pending && how % 2 == 0 { OrphanDecision::NeverStarted } else { OrphanDecision::RunAgain(None) };
                     world.lose(job, fate);
                 }
@@ -257,14 +266,14 @@ proptest! {
             }
             world.check();
         }
-        // Whatever happened, the rest can be brought to an end.
+        // The rest can always be completed.
         let mut rounds = 0;
-        while !world.board.is_finished() {
+        while !world.state.is_finished() {
             for number in 0..SITES.len() {
                 world.claim(number, usize::MAX, 1);
                 world.check();
             }
-            prop_assert!(!world.held.is_empty(), "nobody has anything, and nobody gets anything");
+            prop_assert!(!world.held.is_empty(), "no job is held, and none can be claimed");
             for job in world.held.keys().copied().collect::<Vec<_>>() {
                 world.end(job, ProcessExit::Code(0), false);
                 world.check();
@@ -282,10 +291,10 @@ fn what_is_under_way_is_finished_before_anything_new_is_begun() {
     assert_eq!(world.claim(0, 9, 0), 2, "two landings, and no third");
     assert_eq!(world.held.keys().copied().collect::<Vec<_>>(), [0, JOBS], "the lower numbers first");
     assert_eq!(world.units[0].0, WorkUnitStatus::Active);
-    assert!(world.board.is_held_by_limit(2 * JOBS));
+    assert!(world.state.is_held_by_limit(2 * JOBS));
     world.end(0, ProcessExit::Code(0), false);
     world.end(JOBS, ProcessExit::Code(1), true);
-    assert_eq!(world.units[1], (WorkUnitStatus::Waiting, None), "its landing is to be tried again");
+    assert_eq!(world.units[1], (WorkUnitStatus::Waiting, None), "its landing is to be retried");
     assert_eq!(world.claim(0, 2, 0), 2);
     assert_eq!(world.held.keys().copied().collect::<Vec<_>>(), [1, 2], "no landing before these");
 }
@@ -296,8 +305,8 @@ fn a_unit_whose_landing_is_reset_is_nowhere_again() {
     world.claim(2, 1, 0);
     world.end(0, ProcessExit::Code(0), false);
     assert_eq!(world.units[0], (WorkUnitStatus::Active, Some("west".into())));
-    let again = world.board.plan_rerun(&[0], false, true, &HashMap::default()).unwrap();
-    let opened = world.board.unit_changes_after(&again.changes);
+    let again = world.state.plan_rerun(&[0], false, true, &HashMap::default()).unwrap();
+    let opened = world.state.unit_changes_after(&again.changes);
     let expected =
         WorkUnitChange { number: 0, from: WorkUnitStatus::Active, to: WorkUnitStatus::Waiting, site: None };
     assert_eq!(opened, [WorkflowChange::Unit(expected)]);
@@ -308,6 +317,6 @@ fn who_is_at_no_site_gets_nothing_that_has_to_do_with_sites() {
     let mut world = World::new(2, 2);
     let nowhere = WorkerSelector::default().at_site(None);
     let mut changes = Vec::new();
-    assert!(world.board.claim_oldest(WorkerId(9), &nowhere, 9, &mut changes).is_empty());
+    assert!(world.state.claim_oldest(WorkerId(9), &nowhere, 9, &mut changes).is_empty());
     assert!(changes.is_empty());
 }

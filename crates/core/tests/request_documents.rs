@@ -1,5 +1,5 @@
-//! Documents of requests: real ones are understood, bad ones refused with the field and the reason (R-001–R-008, R-022,
-//! R-097).
+//! Documents of requests: real ones are accepted, invalid ones rejected with the field and the reason
+//! (R-001–R-008, R-022, R-097).
 
 use serde_json::{Value, json};
 use windlass_core::requests::document::{DocumentContext, DocumentProblem, parse_request};
@@ -25,7 +25,7 @@ fn generating() -> Value {
     })
 }
 
-/// A chain of two steps that is as it should be.
+/// A valid chain of two steps.
 fn chain() -> Value {
     json!({
         "RequestName": "chain", "RequestType": "StepChain", "StepChain": 2, "OutputDatasets": "/Gun/A-B-v1/AODSIM",
@@ -34,7 +34,7 @@ fn chain() -> Value {
     })
 }
 
-/// Sets what is at a path; `null` takes it out.
+/// Sets the value at a path; `null` removes it.
 fn with(mut document: Value, path: &str, value: Value) -> Value {
     let (parent, key) = path.rsplit_once('.').unwrap_or(("", path));
     let mut at = &mut document;
@@ -95,7 +95,7 @@ fn bad_documents_are_refused_with_field_and_reason() {
         (with(good(), "request_name", json!("../../etc/passwd")), "request_name", "contains '/'"),
         (with(good(), "request_name", json!("a b")), "request_name", "contains ' '"),
         (with(good(), "request_name", json!("a$(reboot)")), "request_name", "contains '$'"),
-        (with(good(), "request_name", json!("-rf")), "request_name", "begins with a sign"),
+        (with(good(), "request_name", json!("-rf")), "request_name", "begins with a special character"),
         (with(good(), "request_name", json!("a..b")), "request_name", "`..`"),
         (with(good(), "request_name", json!("x".repeat(300))), "request_name", "longer than 200"),
         (with(good(), "request_name", json!("")), "request_name", "empty"),
@@ -107,11 +107,11 @@ fn bad_documents_are_refused_with_field_and_reason() {
             "files_per_job",
         ),
         (with(good(), "status", json!("active")), "status", "not a field"),
-        (with(good(), "superseded_by_request", json!("x")), "superseded_by_request", "system alone"),
+        (with(good(), "superseded_by_request", json!("x")), "superseded_by_request", "the system only"),
         (with(good(), "input_dataset", json!(null)), "input_dataset", "missing"),
-        (with(good(), "input_dataset", json!("/Mu/RAW")), "input_dataset", "not the name of a dataset"),
-        (with(good(), "input_dataset", json!("/Mu/../RAW")), "input_dataset", "not the name of a dataset"),
-        (with(good(), "input_dataset", json!("/Mu/R v1/RAW")), "input_dataset", "not the name of a dataset"),
+        (with(good(), "input_dataset", json!("/Mu/RAW")), "input_dataset", "not a dataset name"),
+        (with(good(), "input_dataset", json!("/Mu/../RAW")), "input_dataset", "not a dataset name"),
+        (with(good(), "input_dataset", json!("/Mu/R v1/RAW")), "input_dataset", "not a dataset name"),
         (with(good(), "input_dataset", json!("/Mu/R-v1/raw")), "input_dataset", "tier of capitals"),
         (with(good(), "secondary_input_dataset", json!("pileup")), "secondary_input_dataset", "dataset"),
         (with(good(), "output_datasets", json!([])), "output_datasets", "missing"),
@@ -159,7 +159,7 @@ fn bad_documents_are_refused_with_field_and_reason() {
         (
             with(good(), "splitting_params", json!({"lumi_mask": {"x": []}})),
             "splitting_params.lumi_mask.x",
-            "number of a run",
+            "not a run number",
         ),
         (
             with(good(), "splitting_params", json!({"lumi_mask": {"1": [[5, 2]]}})),
@@ -174,7 +174,7 @@ fn bad_documents_are_refused_with_field_and_reason() {
         (
             with(good(), "splitting_params", json!({"run_whitelist": [1], "lumi_mask": {"2": [[1, 1]]}})),
             "splitting_params.lumi_mask",
-            "nothing would be left",
+            "no input would be left",
         ),
         (with(good(), "memory_mb", json!(0)), "memory_mb", "more than 0"),
         (with(good(), "memory_mb", json!(3001)), "memory_mb", "more than the 3000 MB"),
@@ -185,7 +185,7 @@ fn bad_documents_are_refused_with_field_and_reason() {
         (with(good(), "time_per_event_sec", json!(-1)), "time_per_event_sec", "more than 0"),
         (with(good(), "size_per_event_kb", json!("NaN")), "size_per_event_kb", "finite number"),
         (with(good(), "site_whitelist", json!(["T2_X", "T2;rm"])), "site_whitelist", "contains ';'"),
-        (with(good(), "site_blacklist", json!(["\"||true"])), "site_blacklist", "name of a site"),
+        (with(good(), "site_blacklist", json!(["\"||true"])), "site_blacklist", "a site name"),
         (
             with(with(good(), "site_whitelist", json!(["T1", "T2"])), "site_blacklist", json!("T2")),
             "site_blacklist",
@@ -253,17 +253,17 @@ fn bad_documents_are_refused_with_field_and_reason() {
         // ReqMgr2
         (json!({"result": []}), "result", "empty"),
         (json!({"result": [{"a": {}, "b": {}}]}), "result", "not 2"),
-        (json!({"assignRequest": {"SiteWhitelist": "T2"}}), "createRequest", "no request"),
+        (json!({"assignRequest": {"SiteWhitelist": "T2"}}), "createRequest", "not a request"),
         (with(chain(), "RequestType", json!("Resubmission")), "RequestType", "one of ReReco"),
         (with(chain(), "RequestType", json!("TaskChains")), "RequestType", "did you mean `TaskChain`"),
         (json!({"RequestName": "plain", "OutputDatasets": ["/A/B-v1/C"]}), "InputDataset", "missing"),
         (with(chain(), "StepChain", json!(null)), "StepChain", "missing"),
-        (with(chain(), "StepChain", json!(3)), "Step3", "there are 3"),
-        (with(chain(), "StepChain", json!(1)), "Step2", "one more"),
+        (with(chain(), "StepChain", json!(3)), "Step3", "`StepChain` is 3"),
+        (with(chain(), "StepChain", json!(1)), "Step2", "is beyond"),
         (with(chain(), "StepChain", json!(0)), "StepChain", "1 to 100"),
         (with(chain(), "Step2.InputStep", json!("sim")), "Step2.InputStep", "does not come before"),
         (with(chain(), "Step2.InputStep", json!(null)), "Step2.InputStep", "missing"),
-        (with(chain(), "Step2.StepName", json!("gen")), "Step2", "as another one is"),
+        (with(chain(), "Step2.StepName", json!("gen")), "Step2", "of another one"),
         (with(chain(), "Step2.InputDataset", json!("/A/B/C")), "Step2.InputDataset", "middle of the chain"),
         (
             with(chain(), "Step1.SplittingAlgo", json!("Harvest")),
@@ -282,7 +282,7 @@ fn bad_documents_are_refused_with_field_and_reason() {
     let mut wrong = Vec::new();
     for (document, field, part) in table {
         let told = parse_request(&document, &CONTEXT).err().unwrap_or_default();
-        // Nothing else is wrong with it.
+        // It has no other problems.
         let is_told =
             matches!(&told[..], [fault] if fault.field == field && fault.to_string().contains(part));
         if !is_told {
@@ -312,7 +312,7 @@ fn all_faults_are_told_at_once() {
     }
 }
 
-/// A TaskChain whose third task reads the first one's output cannot be one chain of steps.
+/// A TaskChain whose third task reads the first one's output is not a linear chain of steps.
 #[test]
 fn what_branches_is_refused() {
     let document = json!({
@@ -324,7 +324,7 @@ fn what_branches_is_refused() {
     assert_eq!(faults.len(), 1, "{faults:#?}");
     assert_eq!(
         faults[0].to_string(),
-        "`Task3.InputTask` branches: it reads gen, not a before it; only a line can be run: submit one request for each \
+        "`Task3.InputTask` branches: it reads gen, not a before it; only linear chains are supported: submit one request for each \
          branch"
     );
 }
@@ -334,7 +334,7 @@ fn sample(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).expect("a sample")).expect("JSON")
 }
 
-/// As a person would: every placeholder replaced by something real.
+/// Replaces every placeholder by a real value, as a user would.
 fn filled(value: Value) -> Value {
     match value {
         Value::String(text) if text.contains("OVERRIDE-ME") => json!(text.replace("-OVERRIDE-ME", "Test")),
@@ -382,7 +382,7 @@ fn a_real_rereco_is_understood() {
     assert_eq!(request.splitting_algo, SplittingAlgo::EventAwareLumiBased);
     let mask = request.splitting_params.lumi_mask.unwrap();
     assert!(mask.contains(356_164, 40) && !mask.contains(356_164, 16));
-    assert_eq!(request.processing_version, 19, "what is assigned stands over what was created");
+    assert_eq!(request.processing_version, 19, "assignment values override creation values");
     assert_eq!(request.scram_arch, ["el8_amd64_gcc10"]);
     assert_eq!(request.payload_config["ConfigCacheID"], json!("3852d43544da0301ed0e04da715182b5"));
     assert_eq!(request.payload_config["RequestType"], json!("ReReco"));
@@ -394,10 +394,10 @@ fn a_real_answer_of_reqmgr_is_understood() {
     assert_eq!(request.request_name, "wms2_wms2rereco1794724478_261115_063438_9519");
     assert_eq!(request.requestor, "wms2");
     assert_eq!(request.splitting_params.run_whitelist, [396_000, 396_001]);
-    assert_eq!(request.splitting_params.lumi_mask, None, "an empty list of lumis selects nothing away");
+    assert_eq!(request.splitting_params.lumi_mask, None, "an empty lumi list selects everything");
     assert_eq!(request.splitting_params.events_per_job, Some(4320));
     assert_eq!(request.output_datasets, ["/WMS2Prim/Run2026A-wms2-v1/GEN-SIM"]);
-    assert!(!request.payload_config.contains_key("GlobalTagConnect"), "null is the same as absent");
+    assert!(!request.payload_config.contains_key("GlobalTagConnect"), "null means absent");
 }
 
 #[test]
@@ -409,7 +409,7 @@ fn a_real_stepchain_is_understood() {
     assert_eq!((generation.events, generation.events_per_lumi), (20_000, 500));
     assert_eq!((request.input_dataset.as_deref(), request.splitting_algo), (None, SplittingAlgo::EventBased));
     assert_eq!((request.memory_mb, request.multicore), (4000, 4));
-    assert!((request.time_per_event_sec - 89.4).abs() < 1e-9, "the chain's, not each step's");
+    assert!((request.time_per_event_sec - 89.4).abs() < 1e-9, "that of the chain, not of each step");
     let secondary = request.secondary_input_dataset.unwrap();
     assert!(secondary.ends_with("/PREMIX"), "{secondary}");
     let primary = "VBF_HHTo2G2Tau_CV_1_C2V_1_C3_0_TuneCP5_13TeV-powheg-pythia8";
@@ -417,9 +417,9 @@ fn a_real_stepchain_is_understood() {
     assert_eq!(
         request.output_datasets,
         [format!("/{primary}/{processed}/AODSIM"), format!("/{primary}/{processed}/MINIAODSIM")],
-        "of the steps that keep theirs; the tier from the next one's input, or as said"
+        "of the steps that keep their output; the tier from the next step's input, or as given"
     );
-    assert_eq!(request.payload_config["Step3"]["KeepOutput"], json!(false), "steps stay as they are");
+    assert_eq!(request.payload_config["Step3"]["KeepOutput"], json!(false), "steps do not change");
 }
 
 #[test]
@@ -428,12 +428,12 @@ fn a_real_taskchain_is_one_chain() {
     let request = request(&with(filled(sample("taskchain")), "createRequest.OutputDatasets", outputs));
     let generation = request.generation.unwrap();
     assert_eq!((generation.events, generation.first_event, generation.first_lumi), (10_000, 10_001, 101));
-    assert_eq!((request.memory_mb, request.multicore), (8000, 8), "the largest of its tasks");
-    assert!((request.time_per_event_sec - 260.0).abs() < 1e-9, "all its tasks, one after the other");
+    assert_eq!((request.memory_mb, request.multicore), (8000, 8), "the maximum of its tasks");
+    assert!((request.time_per_event_sec - 260.0).abs() < 1e-9, "the sum of its tasks");
     assert_eq!(request.acquisition_era.as_deref(), Some("AcquisitionEraTest"));
 }
 
-/// Whatever a document holds, it is read or refused; never does reading it fall over.
+/// Any document is read or rejected; reading never panics.
 mod any {
     use super::*;
     use proptest::prelude::*;

@@ -1,25 +1,26 @@
-//! How many events have to be made for so many to come out of a filter. What comes out is a matter of chance: the request
-//! says how much to expect at first, what came out of its rounds says it better, and a margin is for bad luck.
+//! How many events to generate so that the wanted number passes a filter. The outcome is random: the request
+//! gives an initial efficiency, measurements of its rounds improve it, and a margin covers statistical
+//! fluctuation.
 
-/// The hint counts for as much as this many events that came out: more than a few jobs by themselves can outvote.
+/// Weight of the hint, in accepted events: more than a few jobs outweigh it.
 const HINT_WEIGHT: f64 = 10.0;
-/// Standard deviations: one round in a thousand makes too little.
+/// Margin in standard deviations: one round in a thousand produces too few events.
 const MARGIN_SIGMAS: f64 = 3.0;
 
-/// The share of events that comes out, as far as it is known: `produced` of `generated` did.
+/// Estimates the filter efficiency from the hint and from `produced` of `generated` events.
 pub(crate) fn estimate_filter_efficiency(hint: f64, produced: u64, generated: u64) -> f64 {
     let expected = (HINT_WEIGHT + produced as f64) / (HINT_WEIGHT / hint + generated as f64);
-    // Without a filter there is nothing to learn, whatever is added up.
+    // Without a filter there is nothing to learn from the sums.
     if generated == 0 || produced >= generated && hint >= 1.0 { hint } else { expected.min(1.0) }
 }
 
-/// Before the filter, so that all that is wanted comes out. `None`: more than can be numbered.
+/// Returns the number of events before the filter that yields `wanted` after it. `None`: the number overflows.
 pub(crate) fn events_to_generate(wanted: u64, efficiency: f64) -> Option<u64> {
     if efficiency >= 1.0 || wanted == 0 {
         return Some(wanted);
     }
-    // Of n events n·e come out, give or take the root of n·e·(1 − e): solved for that n at which the margin below it is what
-    // is wanted.
+    // Of n events n·e pass, with a standard deviation of √(n·e·(1 − e)). Solved for the n at which the lower
+    // margin is the wanted number.
     let chance = MARGIN_SIGMAS * (1.0 - efficiency).sqrt();
     let root = f64::midpoint(chance, (chance * chance + 4.0 * wanted as f64).sqrt());
     let made = (root * root / efficiency).ceil();
@@ -38,14 +39,14 @@ mod tests {
             (1.0, 0, 0, 1.0, 1.0),
             (1.0, 5000, 5000, 1.0, 1.0),
             (0.1, 100, 1000, 0.099, 0.101),
-            // Little says little, …
+            // A few events change little, …
             (0.1, 0, 10, 0.08, 0.1),
-            // … much says it all.
+            // … many events decide.
             (0.1, 10, 1000, 0.01, 0.02),
             (0.1, 1000, 100_000, 0.0100, 0.0102),
             (0.01, 1000, 10_000, 0.08, 0.1),
             (1.0, 1000, 2000, 0.5, 0.51),
-            // Nothing at all is never taken for never.
+            // An efficiency of 0 is never assumed.
             (0.5, 0, 1_000_000, 1e-6, 2e-5),
             (0.5, 3000, 1000, 1.0, 1.0),
         ];
@@ -73,7 +74,7 @@ mod tests {
         }
     }
 
-    /// Thrown with dice that always fall alike: hardly ever is it too little.
+    /// Deterministic random numbers: too few events are produced only rarely.
     #[test]
     fn a_filter_that_is_as_was_said_leaves_enough() {
         const THROWN: u32 = 2000;

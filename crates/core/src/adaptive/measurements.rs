@@ -1,4 +1,5 @@
-//! What is known of the steps of a request: metrics of completed work units, gathered over its rounds.
+//! Measurements of the steps of a request: metrics of completed work units, gathered over its rounds (R-162,
+//!
 
 use super::round_record::{RoundMeasurement, RoundRecord};
 use serde::{Deserialize, Serialize};
@@ -6,71 +7,71 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use windlass_types::payload::{StepProfile, StepSummary, StepTuning, WorkUnitMetrics};
 
-/// All that the rounds of a request have found out. Kept as `step_metrics` of its process: the profile is what the
-/// requests API shows of it, the rest is ours.
+/// All measurements of the rounds of a request. Stored as `step_metrics` of its process; the requests API shows
+/// only the profile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestMeasurements {
     /// Each step as the latest round ran it.
     #[serde(flatten)]
     pub profile: StepProfile,
-    /// By the names of the steps.
+    /// By step name.
     #[serde(default)]
     pub known: BTreeMap<String, StepHistory>,
-    /// Output of an event that goes in, all datasets together; and of how many events that was measured.
+    /// Output size per input event, all datasets together, and the number of events that it was measured with.
     #[serde(default)]
     pub kb_per_event: f64,
     #[serde(default)]
     pub events_sized: u64,
-    /// That went into all jobs so far whose work units are completed.
+    /// Input events of all jobs of completed work units so far.
     #[serde(default)]
     pub events_in: u64,
-    /// Oldest first, no more than [`MOST_RECORDS`].
+    /// Oldest first, at most [`MAX_ROUND_RECORDS`].
     #[serde(default)]
     pub rounds: Vec<RoundRecord>,
 }
 
-/// A step at the numbers of threads that it was measured with, the latest last.
+/// A step at each number of threads that it was measured with, the latest last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepHistory {
     pub points: Vec<ThreadPoint>,
     pub can_split: bool,
 }
 
-/// Medians over jobs, of one instance.
+/// Medians over jobs, for one instance of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThreadPoint {
     pub threads: u32,
-    /// Jobs.
+    /// Number of jobs.
     pub samples: u64,
     pub cpu_efficiency: f64,
     pub rss_mb: f64,
-    /// For each event that goes into the job. An instance that has all of them for itself.
+    /// Wall time per input event of the job, for an instance that processes all of them.
     pub wall_sec_per_event: f64,
 }
 
 impl ThreadPoint {
-    /// Its times can be reckoned with.
+    /// Whether its times can be used.
     pub(super) fn has_times(&self) -> bool {
         let is_amount = |value: f64| value.is_finite() && value > 0.0;
         self.threads > 0 && is_amount(self.wall_sec_per_event) && is_amount(self.cpu_efficiency)
     }
 
-    /// CPU seconds of an event.
+    /// CPU seconds per event.
     pub(super) fn cpu_sec_per_event(&self) -> f64 {
         self.wall_sec_per_event * self.cpu_efficiency * f64::from(self.threads)
     }
 }
 
-/// Numbers of threads of which something is remembered, for each step: powers of two, mostly.
+/// Maximum number of thread counts kept for each step (mostly powers of two).
 const MAX_POINTS_PER_STEP: usize = 8;
-/// Rounds that are remembered: the first and the latest.
+/// Maximum number of rounds kept: the first and the latest.
 const MAX_ROUND_RECORDS: usize = 40;
 
 impl RequestMeasurements {
-    /// As it was remembered. What cannot be read is forgotten: the hints stand again.
+    /// Reads stored metrics. Unreadable metrics are dropped, and the hints apply again.
     pub fn from_metrics(metrics: &Value) -> Option<Self> {
         let all: Self = serde_json::from_value(metrics.clone()).ok()?;
-        // What was remembered before there was more than the profile.
+        // Older databases contain only the profile.
         Some(if all.known.is_empty() {
             Self { known: Self::from(all.profile.clone()).known, ..all }
         } else {
@@ -78,8 +79,8 @@ impl RequestMeasurements {
         })
     }
 
-    /// What is known once these units of a round are measured: medians over their jobs, and what was known before, each
-    /// for as much as it has jobs. `round` is that which is planned by it.
+    /// Merges the measurements of completed work units: medians over their jobs, weighted with the earlier ones
+    /// by the number of jobs. `round` is the round to be planned from the result.
     #[must_use]
     pub fn with_units(mut self, round: u32, units: &[WorkUnitMetrics]) -> Self {
         self.profile.round = round;
@@ -93,7 +94,7 @@ impl RequestMeasurements {
             known.can_split = summaries.iter().any(|one| one.can_split);
             known.add_point(point);
         }
-        // As most jobs ran it, not as probes did.
+        // The layout of most jobs, not that of probe jobs.
         let usual = units.iter().flat_map(|unit| &unit.steps).filter(|(_, one)| one.samples > 0);
         for (name, summary) in usual {
             let Some(known) = self.known.get(name) else { continue };
@@ -115,7 +116,7 @@ impl RequestMeasurements {
         }
     }
 
-    /// Puts down what the jobs of a round used beside what it asked for.
+    /// Records what the jobs of a round used, next to its estimate.
     #[must_use]
     pub fn with_round_measurement(mut self, round: u32, units: &[WorkUnitMetrics]) -> Self {
         if let Some(record) = self.rounds.iter_mut().find(|record| record.round == round) {
@@ -124,7 +125,7 @@ impl RequestMeasurements {
         self
     }
 
-    /// Puts down what a round asks for, in the place of what was put down for it before.
+    /// Records the estimate of a round; replaces an earlier one of the same round.
     pub fn record_round(&mut self, record: RoundRecord) {
         self.rounds.retain(|known| known.round < record.round);
         self.rounds.push(record);
@@ -135,7 +136,7 @@ impl RequestMeasurements {
 }
 
 impl From<StepProfile> for RequestMeasurements {
-    /// Where no more than the profile is known: of one number of threads, and nothing of how steps may be run.
+    /// Converts a profile alone: one number of threads, and no information on other layouts.
     fn from(profile: StepProfile) -> Self {
         let known = |(name, step): (&String, &StepTuning)| {
             let point = ThreadPoint {
@@ -153,7 +154,7 @@ impl From<StepProfile> for RequestMeasurements {
 }
 
 impl StepHistory {
-    /// With another number of threads it is another point.
+    /// Another number of threads is a new point.
     fn add_point(&mut self, now: ThreadPoint) {
         let before = self.points.iter().position(|point| point.threads == now.threads);
         let point = before.map_or(now, |at| merge_points(&self.points.remove(at), &now));
@@ -164,11 +165,11 @@ impl StepHistory {
     }
 }
 
-/// A step with its threads and how many of it ran side by side.
+/// Step name, threads, and number of instances side by side.
 type StepLayoutKey<'a> = (&'a str, u32, u32);
 
-/// Summaries of the same step run in the same way. Ways with few threads first: what most jobs did comes last, and so
-/// counts as the latest.
+/// Groups summaries of the same step with the same layout. Layouts with few threads come first, so that the
+/// layout of most jobs comes last and counts as the latest.
 fn group_by_layout(units: &[WorkUnitMetrics]) -> Vec<(StepLayoutKey<'_>, Vec<&StepSummary>)> {
     let mut ways: BTreeMap<StepLayoutKey<'_>, Vec<&StepSummary>> = BTreeMap::new();
     for unit in units {
@@ -181,7 +182,7 @@ fn group_by_layout(units: &[WorkUnitMetrics]) -> Vec<(StepLayoutKey<'_>, Vec<&St
     ways.into_iter().collect()
 }
 
-/// Of all that ran alike in a round. Memory is what the kernel counted, where it was asked.
+/// Summarizes all jobs of a round with the same layout. Memory is the kernel's measurement where there is one.
 fn summarize_point(of: &[&StepSummary], share: f64) -> ThreadPoint {
     let of_all = |value: &dyn Fn(&StepSummary) -> f64| median(of.iter().map(|one| (value(one), one.samples)));
     let side_by_side = |one: &StepSummary| f64::from(one.instances.max(1));
@@ -196,7 +197,8 @@ fn summarize_point(of: &[&StepSummary], share: f64) -> ThreadPoint {
     }
 }
 
-/// Behind a filter there are fewer events than went into the job; times are told for those that went in.
+/// Shares of the job's input events. Behind a filter a step sees fewer events, but times refer to the input
+/// events.
 struct EventShares<'a> {
     events_by_step: BTreeMap<&'a str, u64>,
     max_events: u64,
@@ -229,7 +231,7 @@ fn step_tuning(point: &ThreadPoint) -> StepTuning {
     }
 }
 
-/// The value at which half of all jobs is reached.
+/// Weighted median.
 pub(super) fn median(values: impl Iterator<Item = (f64, u64)>) -> f64 {
     let mut values: Vec<(f64, u64)> = values.filter(|(value, _)| value.is_finite()).collect();
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -242,10 +244,10 @@ pub(super) fn median(values: impl Iterator<Item = (f64, u64)>) -> f64 {
     middle.map_or(0.0, |(value, _)| *value)
 }
 
-/// Both, each for as much as it has jobs.
+/// Average of both points, weighted by their number of jobs.
 fn merge_points(before: &ThreadPoint, now: &ThreadPoint) -> ThreadPoint {
     let (known, sampled) = (before.samples as f64, now.samples as f64);
-    // What was too short to be measured is 0, and says nothing against what was.
+    // 0 means too short to be measured, and does not reduce the other value.
     let mean = |a: f64, b: f64| match (a > 0.0, b > 0.0) {
         (true, true) => (a * known + b * sampled) / (known + sampled),
         (true, false) => a,
@@ -303,14 +305,14 @@ mod tests {
         let both = first.clone().with_units(2, &[unit(10, 8, 2.0, 2000.0)]);
         assert_eq!((both.profile.round, both.profile.jobs_sampled, reco(&both)), (2, 40, (1.25, 1250.0, 8)));
         let other = first.clone().with_units(2, &[unit(10, 4, 2.0, 700.0)]);
-        assert_eq!(reco(&other), (2.0, 700.0, 4), "the latest way is shown");
+        assert_eq!(reco(&other), (2.0, 700.0, 4), "the latest layout is shown");
         let threads: Vec<u32> = other.known["RECO"].points.iter().map(|point| point.threads).collect();
-        assert_eq!(threads, [8, 4], "and both are known");
+        assert_eq!(threads, [8, 4], "and both are kept");
         let unchanged = first.clone().with_units(2, &[]);
         assert_eq!(reco(&unchanged), reco(&first));
     }
 
-    /// Jobs of a second or less often leave no memory and no time behind.
+    /// Jobs of a second or less often have no measured memory and time.
     #[test]
     fn what_was_not_measured_is_not_taken_for_nothing() {
         let known = RequestMeasurements::default().with_units(1, &[unit(10, 8, 1.0, 1000.0)]);
@@ -345,7 +347,7 @@ mod tests {
         let probe = StepSummary { instances: 2, ..summary(1, 4, 0.7, 2000.0) };
         probed.others.insert("RECO".to_owned(), vec![probe]);
         let found = RequestMeasurements::default().with_units(1, &[probed]);
-        assert_eq!(reco(&found), (1.0, 3000.0, 8), "most jobs ran it so");
+        assert_eq!(reco(&found), (1.0, 3000.0, 8), "the layout of most jobs");
         let points: Vec<_> =
             found.known["RECO"].points.iter().map(|p| (p.threads, p.samples, p.rss_mb)).collect();
         assert_eq!(points, [(4, 1, 2000.0), (8, 9, 3000.0)]);
@@ -389,6 +391,6 @@ mod tests {
         let rounds: Vec<u32> = all.rounds.iter().map(|record| record.round).collect();
         assert_eq!((rounds.len(), rounds[0], rounds[1], rounds[39]), (40, 0, 61, 99));
         all.record_round(RoundRecord { round: 98, ..RoundRecord::default() });
-        assert_eq!(all.rounds.last().unwrap().round, 98, "planned again, it is put down again");
+        assert_eq!(all.rounds.last().unwrap().round, 98, "a round planned again replaces its record");
     }
 }

@@ -1,19 +1,20 @@
-//! Rounds that learn: what the jobs of a request have used becomes what its next jobs ask for. Pure.
+//! Adaptive rounds: measurements of a request's jobs determine what its next jobs request. Pure functions.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `settings.rs` | what a deployment may set, and the window that memory stays in |
-//! | `experience.rs` | metrics of completed work units → what is known of each step; medians, weighed by jobs |
-//! | `model.rs` | what is known at some numbers of threads → what to expect at others |
-//! | `decision.rs` | hints and experience → cores, memory, time, events per job, how each step is run |
-//! | `filter.rs` | how many events have to be made for so many to come out of a filter |
-//! | `rounds.rs` | how large a round is, and which jobs of the first one try something out |
-//! | `record.rs` | what each round asked for and what it turned out to need, for people |
+//! | `settings.rs` | settings of a deployment, and the range for memory requests |
+//! | `measurements.rs` | metrics of completed work units → medians for each step, weighted by jobs |
+//! | `step_model.rs` | measurements at some numbers of threads → estimates for others |
+//! | `tuning.rs` | hints and measurements → cores, memory, time, events per job, layout of each step |
+//! | `event_filter.rs` | how many events to generate so that the wanted number passes a filter |
+//! | `round_size.rs` | size of a round, and which jobs of the first round are probes |
+//! | `round_record.rs` | estimate and measurement of each round, for people |
 //!
-//! Steps are known by their names, never by their numbers. A [`Decision`] is made once, before anything is cut: what the
-//! plan asks for, how it is cut, and what the payload is told in `step_profile.json` come from the same value.
+//! Steps are identified by name, never by number. A [`JobTuning`] is computed once, before the work is split:
+//! the resource requests of the plan, the splitting, and `step_profile.json` for the payload come from the same
+//! value.
 //!
-//! What was decided, and why: docs/design/022-adaptive-rounds.md.
+//! Design and reasons: docs/design/022-adaptive-rounds.md.
 
 mod event_filter;
 mod measurements;

@@ -1,4 +1,4 @@
-//! What each round asked for and what it turned out to need: for people who want to see whether estimates are any good.
+//! Estimate and measurement of each round, for people who want to check the estimates.
 
 use super::measurements::median;
 use super::tuning::{JobTuning, SizingSource};
@@ -16,39 +16,39 @@ pub struct RoundRecord {
     pub measured: Option<RoundMeasurement>,
 }
 
-/// By what a round was planned.
+/// The estimate that a round was planned with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RoundEstimate {
     pub from: SizingSource,
     pub cores: u32,
-    /// That a job asks for …
+    /// Memory that a job requests.
     pub memory_mb: u64,
-    /// … and what it was thought to use of it.
+    /// Memory that a job was expected to use.
     pub expected_memory_mb: f64,
     pub time_per_event_sec: f64,
-    /// As they were meant to be; where jobs are not cut by events, of the largest one.
+    /// The planned number; where jobs are not split by events, that of the largest job.
     pub events_per_job: u64,
     pub units: u32,
     pub jobs: u64,
     pub events: u64,
 }
 
-/// What its jobs used: medians.
+/// Usage of its jobs: medians.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RoundMeasurement {
     pub jobs: u64,
     pub memory_mb: f64,
     pub time_per_event_sec: f64,
-    /// CPU time over the time of all cores that were asked for.
+    /// CPU time divided by the time of all requested cores.
     pub cpu_efficiency: f64,
     pub events_per_job: f64,
     pub events_per_core_hour: f64,
 }
 
 impl RoundEstimate {
-    /// Of a round with these jobs, by the events of each.
+    /// Builds the estimate of a round; `jobs` are the events of each job.
     pub fn new(decision: &JobTuning, units: u32, jobs: impl Iterator<Item = u64>) -> Self {
         let (mut count, mut events, mut largest) = (0, 0u64, 0);
         for of_job in jobs {
@@ -71,7 +71,7 @@ impl RoundEstimate {
 }
 
 impl RoundMeasurement {
-    /// Of jobs that had so many cores. Probes, which are run otherwise, are left out.
+    /// Summarizes the jobs that ran with this number of cores; excludes probe jobs, which have another layout.
     pub fn from_units(units: &[WorkUnitMetrics], cores: u32) -> Option<Self> {
         let jobs: u64 = units.iter().map(|unit| unit.jobs_sampled).sum();
         if jobs == 0 {
@@ -81,7 +81,7 @@ impl RoundMeasurement {
             median(units.iter().map(|unit| (value(unit), unit.jobs_sampled)))
         };
         let memory = over(&|unit| unit.steps.values().map(step_memory).fold(0.0, f64::max));
-        // The steps of a job follow one another; events are those that went in.
+        // The steps of a job run one after another; events are input events.
         let wall = |unit: &WorkUnitMetrics| unit.steps.values().map(|step| step.totals.wall_sec).sum::<f64>();
         let cpu = |unit: &WorkUnitMetrics| unit.steps.values().map(|step| step.totals.cpu_sec).sum::<f64>();
         let each = |total: f64, count: f64| if count > 0.0 { total / count } else { f64::NAN };
@@ -98,7 +98,7 @@ impl RoundMeasurement {
     }
 }
 
-/// Of all instances of a step together.
+/// Memory of all instances of a step together.
 fn step_memory(step: &StepSummary) -> f64 {
     let alone = step.peak_rss_mb.median * f64::from(step.instances.max(1));
     step.cgroup_memory_mb.map_or(alone, |all| all.median)

@@ -1,4 +1,4 @@
-//! How large a round is: the first one is to find out what jobs need, the later ones are to get the work done.
+//! Size of rounds: the first round measures what jobs need, the later ones do the bulk of the work.
 
 use super::measurements::RequestMeasurements;
 use super::settings::{AdaptiveSettings, MemoryWindow};
@@ -6,16 +6,16 @@ use super::tuning::{JobTuning, SizingSource};
 use serde::{Deserialize, Serialize};
 use windlass_types::payload::StepParallelism;
 
-/// How much a round may have at most.
+/// Maximum size of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundSize {
     pub units: u32,
-    /// `None`: as many as there are in the units.
+    /// `None`: as many as the units contain.
     pub jobs: Option<u64>,
 }
 
-/// The first round is small, because it is planned by what somebody thought; each that is planned by what was measured may
-/// have `growth` times more than the one before. `None`: all that there is.
+/// The first round is small because it is planned from hints. Each round that is planned from measurements may
+/// be `growth` times larger than the one before. `None`: unlimited.
 pub fn decide_round_size(
     settings: &AdaptiveSettings,
     is_wanted: bool,
@@ -27,8 +27,8 @@ pub fn decide_round_size(
     let sampled = experience.map_or(0, |known| known.profile.jobs_sampled);
     let records = experience.map_or(&[][..], |known| &known.rounds);
     let measured = records.iter().filter(|record| record.asked.from == SizingSource::Measured).count() as u32;
-    // As long as too little is known, what comes next is a first round too; and however many of these there were, what
-    // follows them is the second.
+    // While there are too few measurements the next round counts as a first round. The round after these
+    // counts as the second, however many there were.
     let grown = if sampled < settings.min_samples { 0 } else { measured + 1 };
     let factor = u64::from(settings.growth.max(1)).saturating_pow(grown);
     let units = u64::from(settings.first_round_units).saturating_mul(factor);
@@ -38,17 +38,19 @@ pub fn decide_round_size(
     })
 }
 
-/// Jobs of the first work unit that try out half the threads, twice: the second point that models need.
+/// Jobs of the first work unit that run two instances with half the threads: the second point that
+/// models need.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProbeJobs {
-    /// The last ones of the unit.
+    /// The last jobs of the unit.
     pub jobs: u32,
     pub way: StepParallelism,
-    /// As much as may be asked for: nobody knows what they need.
+    /// The maximum that may be requested: what they need is not known.
     pub memory_mb: u64,
 }
 
-/// Of a round with so many jobs in its first unit, and more work left for rounds that would use what they find.
+/// Plans the probe jobs of a round with this many jobs in its first unit. Only if later rounds will use the
+/// result.
 pub fn plan_probe_jobs(
     settings: &AdaptiveSettings,
     window: &MemoryWindow,
@@ -56,7 +58,7 @@ pub fn plan_probe_jobs(
     jobs_of_unit: u32,
 ) -> Option<ProbeJobs> {
     let is_of_use = settings.enabled && decision.source == SizingSource::Hint && decision.cores >= 2;
-    // One that runs as all others do has to stay, to compare them with.
+    // At least one job with the normal layout remains for comparison.
     let jobs = settings.probe_jobs.min(jobs_of_unit.saturating_sub(1));
     (is_of_use && jobs > 0).then(|| ProbeJobs {
         jobs,
@@ -88,12 +90,12 @@ mod tests {
     fn rounds_grow_once_something_is_known() {
         use SizingSource::{Hint, Measured};
         let settings = AdaptiveSettings::default();
-        // jobs sampled, how earlier rounds were planned → units, jobs
+        // jobs sampled, source of earlier plans → units, jobs
         let table: [(u64, &[SizingSource], u32, u64); 7] = [
             (0, &[], 100, 1000),
             (4, &[Hint], 100, 1000),
             (5, &[Hint], 1000, 10_000),
-            // However long nothing was known, the next round is not larger for that.
+            // Rounds without measurements do not make the next round larger.
             (5, &[Hint, Hint, Hint, Hint], 1000, 10_000),
             (500, &[Hint, Measured], 10_000, 100_000),
             (500, &[Hint, Hint, Measured, Measured], 100_000, 1_000_000),

@@ -1,44 +1,45 @@
-//! What a deployment may set.
+//! Settings of a deployment.
 
 use serde::{Deserialize, Serialize};
 
-/// How rounds learn. Numbers that are not said in the specification are those of reference programs in production.
+/// Settings of adaptive rounds. Values that the specification does not give are those of reference programs in
+/// production.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdaptiveSettings {
-    /// For all requests; a request can be excepted by its `adaptive`.
+    /// For all requests; the `adaptive` field of a request can override it.
     pub enabled: bool,
-    /// What fewer jobs have measured changes nothing: the hints stand.
+    /// Minimum number of measured jobs; below it the hints apply.
     pub min_samples: u64,
 
-    /// A job is never cut down to fewer cores than this.
+    /// Minimum number of cores that a job is reduced to.
     pub min_cores: u32,
-    /// A step that uses a smaller share of its threads is run in several instances side by side.
+    /// A step that uses a smaller share of its threads runs in several instances side by side.
     pub split_below: f64,
-    /// No more of them than this, however small they are.
+    /// Maximum number of instances.
     pub max_instances: u32,
-    /// Threads for each core, at most. 1: none are lent.
+    /// Maximum number of threads per core. 1: no overcommit.
     pub overcommit_max: f64,
-    /// A step that uses a larger share of its threads has no use for more of them.
+    /// A step that uses a larger share of its threads gets no overcommit.
     pub overcommit_below: f64,
-    /// MB that a thread more takes, where nobody has measured it.
+    /// MB per additional thread, where it is not measured.
     pub mb_per_thread: f64,
 
-    /// Seconds that a job is to take, all in all …
+    /// Target wall time of a job in seconds, including overhead …
     pub target_job_sec: u64,
-    /// … of which so many are spent before the first event and after the last.
+    /// … and the part of it before the first and after the last event.
     pub job_overhead_sec: u64,
     pub min_events_per_job: u64,
-    /// Events per job grow and shrink by no more than this from one round to the next.
+    /// Maximum factor by which events per job change from one round to the next.
     pub max_change: f64,
 
-    /// Jobs of the first round that try out half the threads side by side, if another round follows. 0: none.
+    /// Jobs of the first round that run two instances with half the threads, if another round follows. 0: none.
     pub probe_jobs: u32,
     /// Work units of the first round. 0: all of them.
     pub first_round_units: u32,
-    /// Processing jobs of the first round. 0: no limit but that of the units.
+    /// Processing jobs of the first round. 0: no limit other than the units.
     pub first_round_jobs: u64,
-    /// Each round may have so many times more of both than the one before it.
+    /// Factor by which both limits may grow from each round to the next.
     pub growth: u32,
 }
 
@@ -65,13 +66,13 @@ impl Default for AdaptiveSettings {
     }
 }
 
-/// The memory that jobs may ask for.
+/// The range of memory that jobs may request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemoryWindow {
     /// MB per core.
     pub default_per_core: u64,
     pub max_per_core: u64,
-    /// What was measured, times this, is asked for.
+    /// Factor between measured and requested memory.
     pub safety: f64,
 }
 
@@ -92,7 +93,7 @@ impl MemoryWindow {
         per_core.saturating_mul(cores as u64)
     }
 
-    /// What is asked for where so much is used, and whether that is less than it should be.
+    /// Returns the memory to request for this usage, and whether it is capped below what is needed.
     pub fn request_memory(&self, used_mb: f64, cores: u32) -> (u64, bool) {
         let wanted = (used_mb * self.safety).ceil() as u64;
         (
@@ -101,7 +102,7 @@ impl MemoryWindow {
         )
     }
 
-    /// Whether so much may be used.
+    /// Whether this memory usage is allowed.
     pub fn fits_memory(&self, used_mb: f64, cores: u32) -> bool {
         used_mb * self.safety <= self.max_memory_mb(cores) as f64
     }

@@ -1,29 +1,30 @@
-//! What to expect of a step with other threads than it was measured with.
+//! Estimates for a step with other numbers of threads than it was measured with.
 //!
-//! Memory is a line, `base + per_thread · threads`. The wall time of an event is one too, over `1 / threads`: what
-//! one thread has to do alone stays, the rest is shared (Amdahl). Two points make a line, more of them the one that is
-//! nearest to all. With one point memory is taken to be the same with fewer threads, which the safety is for, and the time
-//! follows from how busy the threads were: those that waited had nothing to share.
+//! Memory is a line, `base + per_thread · threads`. The wall time per event is a line over `1 /
+//! threads`: the serial part is constant, the rest is shared among the threads (Amdahl). Two points define a
+//! line, more points are fitted. With one point, memory is assumed to be the same with fewer threads (the
+//! safety factor covers the error), and the time follows from the CPU efficiency: idle threads had no work to
+//! share.
 
 use super::measurements::{StepHistory, ThreadPoint};
 
-/// A step, and what is expected of it.
+/// A step and its expected resource use.
 #[derive(Clone, Debug)]
 pub(super) struct StepModel {
     memory: FittedLine,
-    /// Over `1 / threads`. `None`: nobody measured it.
+    /// Over `1 / threads`. `None`: not measured.
     wall: Option<FittedLine>,
-    /// CPU time of an event.
+    /// CPU time per event.
     work: f64,
-    /// It was never run with more than this, so nobody knows whether it can.
+    /// Largest number of threads that the step ran with; more are not known to work.
     pub(super) max_threads: u32,
-    /// With fewer threads than this memory is a guess: nobody has seen it, and it may be more.
+    /// Below this number of threads the memory is an extrapolation and may be too low.
     pub(super) min_certain_threads: u32,
     pub(super) can_split: bool,
 }
 
 impl StepModel {
-    /// `None`: nothing is known that could be used.
+    /// `None`: no usable measurements.
     pub(super) fn from_history(known: &StepHistory, mb_per_thread: f64) -> Option<Self> {
         let most_threads = known.points.iter().map(|point| point.threads).max().filter(|most| *most > 0);
         let memory = fit_memory(&known.points, most_threads, mb_per_thread);
@@ -45,17 +46,17 @@ impl StepModel {
         })
     }
 
-    /// MB, of one instance.
+    /// Memory in MB of one instance.
     pub(super) fn memory(&self, threads: u32) -> f64 {
         self.memory.value_at(f64::from(threads))
     }
 
-    /// Seconds for an event, of one instance that has all events for itself.
+    /// Seconds per event of one instance that processes all events.
     pub(super) fn wall(&self, threads: u32) -> f64 {
         self.wall.map_or(0.0, |wall| wall.value_at(1.0 / f64::from(threads.max(1))))
     }
 
-    /// How many threads work at a time. `None`: nobody measured it.
+    /// Average number of busy threads. `None`: not measured.
     pub(super) fn busy_threads(&self, threads: u32) -> Option<f64> {
         let wall = self.wall(threads);
         (wall > 0.0 && self.work > 0.0).then(|| (self.work / wall).clamp(0.01, f64::from(threads)))
@@ -66,7 +67,7 @@ impl StepModel {
 struct FittedLine {
     base: f64,
     slope: f64,
-    /// Beyond it the slope is this one.
+    /// Point from which on this slope applies.
     from: Option<(f64, f64)>,
 }
 
@@ -78,7 +79,8 @@ impl FittedLine {
         }
     }
 
-    /// The one that is nearest to all points `(x, y, weight)`; it rises, from no less than 0. `None` with fewer than two.
+    /// Fits a non-decreasing line with an intercept of at least 0 to the points `(x, y, weight)`. `None` with
+    /// fewer than two points.
     fn fit_points(points: &[(f64, f64, f64)]) -> Option<Self> {
         let weight: f64 = points.iter().map(|(.., w)| w).sum();
         let mean = |value: fn(&(f64, f64, f64)) -> f64| {
@@ -92,7 +94,7 @@ impl FittedLine {
         let slope = points.iter().map(|(x, y, w)| w * (x - x0) * (y - y0)).sum::<f64>() / spread;
         let slope = slope.max(0.0);
         let base = y0 - slope * x0;
-        // Below 0 there is nothing: then it is all slope.
+        // With a negative intercept the line goes through 0.
         Some(if base < 0.0 {
             Self { base: 0.0, slope: y0 / x0, from: None }
         } else {
@@ -101,7 +103,7 @@ impl FittedLine {
     }
 }
 
-/// One point alone is taken for all fewer threads, and so is no guess.
+/// A single point is used for all lower numbers of threads as well, so it is not an extrapolation.
 fn min_certain_threads(points: &[ThreadPoint]) -> u32 {
     let mut threads: Vec<u32> = points.iter().map(|point| point.threads).collect();
     threads.sort_unstable();
@@ -111,7 +113,7 @@ fn min_certain_threads(points: &[ThreadPoint]) -> u32 {
 
 fn fit_memory(points: &[ThreadPoint], most_threads: Option<u32>, mb_per_thread: f64) -> Option<FittedLine> {
     let is_measured = |point: &&ThreadPoint| point.rss_mb.is_finite() && point.rss_mb > 0.0;
-    // A single job may be an odd one: it does not bend the line of many.
+    // A single job may be an outlier; it does not change the line of many jobs.
     let most_samples = points.iter().filter(is_measured).map(|point| point.samples).max().unwrap_or(0);
     let known: Vec<(f64, f64, f64)> = points
         .iter()
@@ -127,8 +129,8 @@ fn fit_memory(points: &[ThreadPoint], most_threads: Option<u32>, mb_per_thread: 
     Some(FittedLine { base: most, slope: 0.0, from })
 }
 
-/// What a slow machine adds to the wall time it adds to the CPU time as well: held against each other they say how threads
-/// wait for one another, wherever they ran. Times the work of an event that is the time.
+/// Fits the wall time. A slow machine increases wall time and CPU time alike, so their ratio shows how threads
+/// wait for one another on any machine. The ratio times the CPU time per event is the wall time.
 fn fit_wall_time(points: &[&ThreadPoint], work: f64) -> Option<FittedLine> {
     let known: Vec<(f64, f64, f64)> = points
         .iter()
@@ -141,14 +143,14 @@ fn fit_wall_time(points: &[&ThreadPoint], work: f64) -> Option<FittedLine> {
     Some(FittedLine { base: line.base * work, slope: line.slope * work, from: None })
 }
 
-/// Where nobody knows how busy the threads were it takes as long with any number of them.
+/// Where the CPU efficiency is not known the time is the same with any number of threads.
 fn constant_wall_time(points: &[ThreadPoint]) -> Option<FittedLine> {
     let is_amount = |wall: &f64| wall.is_finite() && *wall > 0.0;
     let wall = points.iter().map(|point| point.wall_sec_per_event).rfind(is_amount)?;
     Some(FittedLine { base: wall, ..FittedLine::default() })
 }
 
-/// From one point: all the work that threads waited for was done by one of them.
+/// From one point: attributes all waiting to the serial part.
 fn amdahl_line(point: &ThreadPoint) -> FittedLine {
     let threads = f64::from(point.threads);
     let waiting = point.wall_sec_per_event / point.cpu_sec_per_event();
@@ -160,10 +162,10 @@ fn amdahl_line(point: &ThreadPoint) -> FittedLine {
     FittedLine { base: alone, slope: (waiting - alone) * threads, from: None }
 }
 
-/// The power of two that is nearest, by factors: 5.6 is 4 and 5.7 is 8.
+/// Returns the power of two with the smallest ratio to it: 4 for 5.6, 8 for 5.7.
 pub(super) fn nearest_power_of_two(threads: f64) -> u32 {
     const MOST: u32 = 6;
-    // Half way between two powers, as factors, is half way between their exponents.
+    // The midpoint of two powers, as factors, is the midpoint of their exponents.
     1 << (threads.max(1.0).log2().round() as u32).min(MOST)
 }
 
@@ -229,7 +231,7 @@ mod tests {
         assert_near(noisy.memory(1), 2100.0);
     }
 
-    /// Work of 1 s an event, 30 % of it alone: with n threads 0.3 + 0.7 / n.
+    /// 1 s of work per event, 30 % of it serial: 0.3 + 0.7 / n with n threads.
     #[test]
     fn time_follows_amdahl_from_one_point_as_from_two() {
         let wall = |n: f64| 0.3 + 0.7 / n;

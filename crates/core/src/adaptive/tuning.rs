@@ -1,9 +1,10 @@
-//! What the jobs of a round ask for, and how each step of them is run: settled as one value, before anything is cut.
+//! Resource requests of the jobs of a round and the layout of each of their steps, computed as one value before
+//! the work is split.
 //!
-//! A job has as many cores as the step that makes the most of them can use. Steps that cannot use them all run in several
-//! instances side by side, as many as memory allows. All else follows: what the largest step then needs is asked for, with
-//! the safety and within the window; the times of the steps add up; and the time says how many events make a job of the
-//! length that is aimed at.
+//! A job gets the number of cores that its most parallel step can use. Steps that cannot use all cores run in
+//! several instances side by side, as many as memory allows. The rest follows: the memory request is that of
+//! the largest step with the safety factor, within the allowed range; the times of the steps are added; and the
+//! time determines how many events make a job of the target length.
 
 use super::measurements::RequestMeasurements;
 use super::settings::{AdaptiveSettings, MemoryWindow};
@@ -15,31 +16,31 @@ use windlass_types::payload::{StepProfile, StepTuning};
 /// What the request says about its jobs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobHints {
-    /// Whether it is to be learnt from what was measured.
+    /// Whether measurements are used.
     pub adaptive: bool,
     pub cores: u32,
     pub memory_mb: u64,
-    /// What a person said that a job gets, whatever was measured.
+    /// Memory set by an operator; overrides measurements.
     pub fixed_memory_mb: Option<u64>,
     pub time_per_event: f64,
-    /// What a person said that an event takes, whatever was measured.
+    /// Seconds per event set by an operator; overrides measurements.
     pub fixed_time_per_event: Option<f64>,
     pub size_per_event_kb: f64,
-    /// Of events that go in, this share comes out.
+    /// Share of input events that pass the filter.
     pub efficiency: f64,
-    /// Where jobs are cut by events.
+    /// For jobs that are split by events.
     pub events_per_job: Option<u64>,
-    /// Seconds, where the request says how long a job is to be.
+    /// Seconds, if the request gives the length of a job.
     pub time_per_job: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SizingSource {
-    /// What the request said.
+    /// From the request.
     #[default]
     Hint,
-    /// What earlier rounds measured.
+    /// From the measurements of earlier rounds.
     Measured,
 }
 
@@ -48,14 +49,14 @@ pub struct JobTuning {
     pub source: SizingSource,
     pub cores: u32,
     pub memory_mb: u64,
-    /// More would be needed than may be asked for.
+    /// Whether more memory would be needed than may be requested.
     pub is_memory_capped: bool,
-    /// MB that a job is thought to use.
+    /// MB that a job is expected to use.
     pub expected_mb: f64,
     pub time_per_event: f64,
     pub size_per_event_kb: f64,
     pub events_per_job: Option<u64>,
-    /// What the payload is told. `None`: nothing was measured.
+    /// The profile for the payload. `None`: nothing was measured.
     pub profile: Option<StepProfile>,
 }
 
@@ -83,7 +84,7 @@ pub fn decide_tuning(
         {
             JobTuner { hints, window, settings, measurements: known }.tune_job(&plain)
         }
-        // Whoever does not want to learn is not told either.
+        // Without adaptive rounds the payload gets no profile.
         _ if !hints.adaptive || !settings.enabled => JobTuning { profile: None, ..plain },
         _ => plain,
     };
@@ -100,15 +101,15 @@ struct JobTuner<'a> {
     measurements: &'a RequestMeasurements,
 }
 
-/// How a step is run with the cores of a job.
+/// How a step runs on the cores of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct StepLayout {
     instances: u32,
-    /// Of each.
+    /// Threads of each instance.
     threads: u32,
-    /// Of each, MB.
+    /// MB of each instance.
     memory: f64,
-    /// Of all together, for an event of the job.
+    /// Seconds of all instances together per event of the job.
     wall: f64,
 }
 
@@ -166,9 +167,10 @@ impl JobTuner<'_> {
         }
     }
 
-    /// As many as the step that makes the most of them can use; more where memory would not do.
+    /// Returns the cores that the most parallel step can use; more if memory requires it.
     fn choose_cores(&self, models: &BTreeMap<&str, StepModel>) -> u32 {
-        /// Of the time of a job. What a short step could use is not worth cores that idle for the rest of it.
+        /// Minimum share of a step in the time of a job. A shorter step does not justify cores that are idle
+        /// for the rest.
         const WORTH_IT: f64 = 0.10;
         let asked = self.hints.cores;
         let wall = |model: &StepModel| model.wall(asked.min(model.max_threads));
@@ -181,7 +183,7 @@ impl JobTuner<'_> {
         let mut cores = used.max(self.settings.min_cores).min(asked);
         let fixed = self.hints.fixed_memory_mb.unwrap_or(0);
         let is_too_small = |cores: u32| {
-            // Nobody offers cores with more memory than that.
+            // More memory per core is not offered.
             let has_room = fixed <= self.window.max_memory_mb(cores);
             !has_room
                 || models.values().any(|model| {
@@ -196,7 +198,7 @@ impl JobTuner<'_> {
         cores
     }
 
-    /// side by side where one instance leaves most cores idle, and no more of them than memory allows.
+    /// uses several instances where one leaves most cores idle, as many as memory allows.
     fn choose_layout(&self, model: &StepModel, cores: u32) -> StepLayout {
         let alone = StepLayout::from_model(model, 1, cores);
         let Some(busy) = model.busy_threads(alone.threads).filter(|_| model.can_split) else { return alone };
@@ -213,7 +215,7 @@ impl JobTuner<'_> {
             .unwrap_or(alone)
     }
 
-    /// A guess has to leave room for being wrong: what is killed gets more, if there is more to get.
+    /// An extrapolation must leave room for an error: a job killed for memory gets more, if more is allowed.
     fn fits_memory(&self, model: &StepModel, way: &StepLayout, cores: u32) -> bool {
         let margin = if way.threads < model.min_certain_threads { self.window.safety } else { 1.0 };
         let needed = way.total_memory() * margin;
@@ -221,7 +223,7 @@ impl JobTuner<'_> {
             && self.hints.fixed_memory_mb.is_none_or(|fixed| needed <= fixed as f64)
     }
 
-    /// more threads than cores for those that are busy most of the time, if they fit into what is asked for.
+    /// adds threads to busy steps if they fit into the requested memory.
     fn overcommit_threads(&self, model: &StepModel, way: &mut StepLayout, memory_mb: u64) {
         let lent = (f64::from(way.threads) * self.settings.overcommit_max).floor() as u32;
         let Some(busy) = model.busy_threads(way.threads) else { return };
@@ -241,7 +243,7 @@ impl JobTuner<'_> {
         if measured.is_finite() && measured > 0.0 { measured } else { self.hints.size_per_event_kb }
     }
 
-    /// Towards the length that is aimed at, by no more than a factor from what the round before had.
+    /// Approaches the target length, by at most a factor from the value of the previous round.
     fn choose_events_per_job(&self, time_per_event: f64) -> Option<u64> {
         let last = self
             .measurements
@@ -254,7 +256,7 @@ impl JobTuner<'_> {
         let aimed_at = self.settings.target_job_sec.saturating_sub(self.settings.job_overhead_sec).max(1);
         let seconds = self.hints.time_per_job.unwrap_or(aimed_at);
         let change = self.settings.max_change.max(1.0);
-        // Events that take no time make a job as large as it may get.
+        // Events that take no time lead to the largest allowed job.
         let events = (seconds as f64 / time_per_event)
             .clamp(before as f64 / change, before as f64 * change)
             .max(self.settings.min_events_per_job as f64);
@@ -276,7 +278,7 @@ impl JobTuner<'_> {
     }
 }
 
-/// To two or three digits that people can read; never none.
+/// Rounds to two or three significant digits, at least 1.
 fn round_events(events: f64) -> u64 {
     let step = match events {
         events if events >= 1000.0 => 100.0,

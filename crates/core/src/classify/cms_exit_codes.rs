@@ -1,7 +1,7 @@
-//! The exit codes of CMS: of what class each is, whoever asks: the payload on a worker, or the POST script of its node.
+//! Failure classes of CMS exit codes, for the payload on a worker and for the POST script of its node.
 //!
-//! Up to 255 a code may come from any program, and the rules of classification judge it; those above are of CMS alone
-//! and reach us in reports.
+//! Codes up to 255 may come from any program and are left to the classification rules. Codes above 255 are
+//! specific to CMS and arrive in reports.
 
 use super::{FailureClassifier, FailureEvidence};
 use windlass_types::FailureClass;
@@ -23,18 +23,18 @@ const PERMANENT: &[i32] = &[
     8018, 8019, 8023, 8024, 8025, 8026, 8029, 8501, 11001, 11002, 50110, 50111, 50113, 50662, 60302, 60322,
     60323, 60401, 60450, 60451, 70452, 80453, 99305,
 ];
-/// Codes of "some exception": what it said decides, if a rule knows it.
+/// General exceptions: the message decides, if a rule matches it.
 const GENERAL_EXCEPTION_CODES: &[i32] = &[8001, 8002];
 
-/// Codes that speak of what all nodes of a run share: its configuration, its sandbox, its program. The others would only
-/// fail in the same way.
+/// Codes caused by what all nodes of a run share: configuration, sandbox, program. Other nodes would fail in
+/// the same way.
 const RUN_WIDE_CODES: &[i32] = &[7000, 7001, 7002, 11001, 11002, 50110, 50111, 50113];
 
-/// The largest code that a process can end with.
+/// The largest exit code of a process.
 pub const MAX_PROCESS_EXIT_CODE: i32 = 255;
 
-/// Of what class a code of CMS is, with what the job report says about it. `None` for codes of processes, which are for
-/// the rules of classification to judge.
+/// Returns the class of a CMS code, using the message of the job report. `None` for codes of processes, which
+/// are left to the classification rules.
 pub fn classify_exit_code(code: i32, said: &str) -> Option<FailureClass> {
     if code <= MAX_PROCESS_EXIT_CODE {
         return None;
@@ -55,7 +55,7 @@ pub fn classify_exit_code(code: i32, said: &str) -> Option<FailureClass> {
     Some(known.unwrap_or(FailureClass::Unknown))
 }
 
-/// Whether no other node of the run can do better.
+/// Whether all other nodes of the run would fail too.
 pub fn is_run_wide(code: i32) -> bool {
     RUN_WIDE_CODES.contains(&code)
 }
@@ -75,31 +75,31 @@ mod tests {
         assert!(RUN_WIDE_CODES.iter().all(|code| PERMANENT.contains(code)));
     }
 
-    /// Where we differ from the list of all codes, and why; `docs/design/018` says it at length.
+    /// Differences from the list of all codes, with reasons; details in `docs/design/018`.
     const OTHERWISE: &[(&[i32], FailureClass, FailureClass, &str)] = &[
         (
             &[8021, 8028],
             FailureClass::Infrastructure,
             FailureClass::Data,
-            "the specification says so (E 2.4), and a file that cannot be read has to be named to be left out",
+            "required by the specification (E 2.4); an unreadable file must be known to be excluded",
         ),
         (
             &[8027],
             FailureClass::Permanent,
             FailureClass::Data,
-            "a file in another format: it is left out, and others may do",
+            "a file in another format is excluded; other files may work",
         ),
         (
             &[8004, 8030, 8031, 50660, 50661],
             FailureClass::Permanent,
             FailureClass::Memory,
-            "more memory helps, up to the ceiling; there it is permanent",
+            "more memory helps, up to the ceiling; then it is permanent",
         ),
         (
             &[8032, 50663, 50664, 71304, 71306, 71307],
             FailureClass::Permanent,
             FailureClass::Timeout,
-            "more time helps, up to the longest; there it is permanent",
+            "more time helps, up to the maximum; then it is permanent",
         ),
     ];
 
@@ -124,7 +124,7 @@ mod tests {
         }
         let lists = [DATA, MEMORY, TIMEOUT, TRANSIENT, INFRASTRUCTURE, PERMANENT];
         let ours: BTreeSet<i32> = lists.into_iter().flatten().copied().collect();
-        assert_eq!(ours, codes, "each has a class, and none is made up");
+        assert_eq!(ours, codes, "each has a class, and none is unknown");
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(
             classify_exit_code(8021, site),
             Some(FailureClass::Data),
-            "this one says enough by itself"
+            "this code is sufficient by itself"
         );
         assert_eq!(classify_exit_code(1, site), None);
         assert_eq!(classify_exit_code(123_456, ""), Some(FailureClass::Unknown));

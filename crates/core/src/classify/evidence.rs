@@ -1,45 +1,45 @@
-//! What is known about an attempt that did not end well.
+//! What is known about a failed attempt.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use windlass_types::worker_messages::AttemptEndCause;
 use windlass_types::{Bytes, FailureClass, Resources};
 
-/// All that is known of one failed attempt. Whoever has no stderr, no measurements or no history leaves them out.
+/// Everything known about one failed attempt. Missing stderr, measurements or history are left empty.
 #[derive(Clone, Copy, Debug)]
 pub struct FailureEvidence<'a> {
     /// 128 + n for a signal.
     pub return_code: i32,
     pub signal: Option<i32>,
     pub cause: TerminationCause,
-    /// The last words of its stderr. Where there are none, what Windlass itself noted about the end.
+    /// The end of its stderr. If empty, Windlass's own message about the end.
     pub tail: &'a str,
     pub wall: Duration,
     pub peak_memory: Option<Bytes>,
-    /// What somebody asked for; no default, which limits nothing.
+    /// Explicitly requested resources; defaults limit nothing.
     pub asked: Option<Resources>,
-    /// How its worker did lately.
+    /// Recent failures of its worker.
     pub node: Option<NodeFailureCounts>,
 }
 
-/// Who or what ended the attempt, as far as Windlass saw it.
+/// What ended the attempt, as observed by Windlass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TerminationCause {
-    /// It ended by itself, or by a signal from outside Windlass.
+    /// It exited by itself, or by a signal from outside Windlass.
     Itself,
     Timeout,
     OutOfMemory,
-    /// Exit code 0 without its declared outputs.
+    /// Exit code 0, but declared outputs are missing.
     MissingOutput,
     CannotStart,
     /// Its worker died.
     Orphaned,
-    /// Somebody stopped it.
+    /// A user stopped it.
     Interrupted,
 }
 
-/// What a job can come near to before it is ended.
+/// A resource limit that can end a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResourceLimit {
@@ -47,7 +47,7 @@ pub enum ResourceLimit {
     Runtime,
 }
 
-/// Attempts that ended lately: on this node, and on all others that did the same kind of work.
+/// Recently ended attempts: on this node, and on all other nodes with the same kind of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFailureCounts {
     pub failed: u32,
@@ -57,7 +57,7 @@ pub struct NodeFailureCounts {
 }
 
 impl<'a> FailureEvidence<'a> {
-    /// An attempt of which only the exit code and the last words are known.
+    /// Creates evidence from the exit code and the end of stderr alone.
     pub const fn from_exit(return_code: i32, tail: &'a str) -> Self {
         Self {
             return_code,
@@ -71,19 +71,20 @@ impl<'a> FailureEvidence<'a> {
         }
     }
 
-    /// The signal that ended it. A shell tells of the signal that ended its command by 128 + n.
+    /// Returns the signal that ended it. A shell reports a signal of its command as 128 + n.
     pub fn effective_signal(&self) -> Option<i32> {
         let told = || Some(self.return_code - 128).filter(|signal| (1..=31).contains(signal));
         self.signal.or_else(told)
     }
 
-    /// The exit code, as a shell would tell it.
+    /// Returns the exit code as a shell would report it.
     pub fn effective_code(&self) -> i32 {
         self.signal.map_or(self.return_code, |signal| 128 + signal)
     }
 
-    /// Whoever was killed from outside did not end for what it said itself: only what the system or the batch system
-    /// says then counts. A signal that a shell or a launcher passes on may be due to anything.
+    /// Whether the failure may have this class. For a job killed from outside its own messages do not count,
+    /// only those of the system or the batch system. A signal passed on by a shell or a launcher may have any
+    /// cause.
     pub(super) const fn can_be_due_to(&self, class: FailureClass) -> bool {
         const SIGKILL: i32 = 9;
         const SIGTERM: i32 = 15;
@@ -91,7 +92,7 @@ impl<'a> FailureEvidence<'a> {
             || matches!(class, FailureClass::Memory | FailureClass::Timeout | FailureClass::Infrastructure)
     }
 
-    /// Used at least 95 % of what it had asked for.
+    /// Whether it used at least 95 % of its request.
     pub(super) fn is_near_limit(&self, limit: ResourceLimit) -> bool {
         let Some(asked) = self.asked else { return false };
         let (used, asked) = match limit {
@@ -119,7 +120,7 @@ impl TerminationCause {
         }
     }
 
-    /// Windlass saw why it ended, so what the program said last does not matter.
+    /// Whether Windlass observed the cause, so that the output of the program does not matter.
     pub const fn is_certain(self) -> bool {
         !matches!(self, Self::Itself | Self::MissingOutput)
     }
@@ -139,11 +140,11 @@ impl From<&AttemptEndCause> for TerminationCause {
 }
 
 impl NodeFailureCounts {
-    /// Too few say nothing.
+    /// Fewer failures prove nothing.
     const MIN_FAILED: u32 = 3;
     const MIN_PEERS: u32 = 5;
 
-    /// It fails at least half of what it is given, and at least three times as often as its peers.
+    /// Whether the node fails at least half of its attempts, and at least three times as often as its peers.
     pub fn is_suspicious(&self) -> bool {
         let [failed, ended, peers_failed, peers_ended] =
             [self.failed, self.ended, self.peers_failed, self.peers_ended].map(u128::from);
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_count_only_where_somebody_asked() {
+    fn limits_count_only_with_explicit_requests() {
         let asked =
             Resources { memory: Bytes(1000), runtime: Some(Duration::from_secs(100)), ..Resources::DEFAULT };
         let of = |peak, wall| FailureEvidence {
@@ -210,8 +211,8 @@ mod tests {
         assert!(of(3, 3, 0, 5) && of(9, 10, 10, 100) && of(5, 10, 16, 100));
         assert!(!of(2, 2, 0, 100), "too few");
         assert!(!of(9, 9, 0, 4), "too few peers");
-        assert!(!of(3, 10, 0, 100), "it does most of its work");
-        assert!(!of(9, 10, 40, 100), "the work itself fails");
+        assert!(!of(3, 10, 0, 100), "most of its attempts succeed");
+        assert!(!of(9, 10, 40, 100), "the jobs themselves fail");
         assert!(!of(10, 10, 100, 100));
         assert!(of(u32::MAX, u32::MAX, 0, u32::MAX));
     }

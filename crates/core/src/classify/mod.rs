@@ -1,23 +1,24 @@
-//! Of what sort a failure is: transient, permanent, data, infrastructure, memory, timeout, or nothing that is known.
+//! Classification of failures: transient, permanent, data, infrastructure, memory, timeout or unknown.
 //!
-//! The class is a label. It retries nothing by itself; rules of failure handlers may name it.
+//! The class is a label. It causes no retry by itself; rules of failure handlers may use it.
 //!
-//! What is asked, in this order; the first answer holds:
+//! The steps, in this order; the first match decides:
 //!
-//! 1. **Causes that Windlass saw itself** (out of memory, time over, cannot be started, worker lost, stopped). Only
-//!    rules that name the cause (`on`) speak then, whatever the program said last.
-//! 2. **Signals that say it all** (`signals`): SIGXCPU, SIGILL; SIGKILL just when the memory was used up.
-//! 3. **The most telling line** (`stderr`): of several that a rule knows the *last* one, but nothing from before the
-//!    last Python exception, nothing about trouble that was survived, and warnings only if nothing else speaks. Of
-//!    several rules that know one line, the first. If the job was itself killed (SIGKILL, SIGTERM), only lines about
-//!    memory, time and infrastructure count.
-//! 4. **How it ended** (`exit_codes`): sysexits, the shell's 126 and 127, and signals that say little, as 128 + n.
-//! 5. **The worker**: one that fails far more than its peers makes an unknown failure one of the infrastructure; also
-//!    one of those that a broken machine causes (`of_node`): programs, libraries and files that are not there.
-//! 6. Otherwise nothing is known. A bare "error" classifies nothing: a wrong retry costs more than none.
+//! 1. **Causes observed by Windlass** (out of memory, timeout, cannot be started, worker lost, stopped). Only
+//!    rules that name the cause (`on`) apply then, regardless of the output.
+//! 2. **Unambiguous signals** (`signals`): SIGXCPU, SIGILL; SIGKILL only if the memory was used up.
+//! 3. **The most relevant line** (`stderr`): the *last* one that a rule matches, but none before the last
+//!    Python exception, none about errors that were survived, and warnings only if nothing else matches. If
+//!    several rules match a line, the first one. If the job itself was killed (SIGKILL, SIGTERM), only lines
+//!    about memory, time and infrastructure count.
+//! 4. **The exit code** (`exit_codes`): sysexits, 126 and 127 of the shell, and ambiguous signals as 128 + n.
+//! 5. **The worker**: if it fails far more often than its peers, unknown failures become infrastructure
+//!    failures, and so do failures that a broken machine can cause (`of_node`): missing programs, libraries and
+//!    files.
+//! 6. Otherwise unknown. A bare "error" is not classified: a wrong retry costs more than none.
 //!
-//! Users' own rules are asked first, all of them, in the same order; one that has the name of a default replaces it.
-//! The default rules are data: `rules.json`, each with examples that a test holds it to.
+//! Rules of the user come first, all of them, in the same order; a rule with the name of a default replaces it.
+//! The default rules are data: `rules.json`, each with examples that a test checks.
 
 pub mod cms_exit_codes;
 mod evidence;
@@ -35,15 +36,15 @@ use serde::Serialize;
 use std::sync::LazyLock;
 use windlass_types::{FailureClass, signal_name};
 
-/// What a failure is taken for, and why.
+/// The class of a failure and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FailureClassification {
     pub class: FailureClass,
-    /// The rule that spoke; `None` where none did.
+    /// The rule that matched; `None` if none did.
     pub rule: Option<String>,
-    /// The most telling line; where no rule knows one, the one that looks most like the reason.
+    /// The line that the rule matched; without a match, the most relevant line.
     pub line: Option<String>,
-    /// One sentence, without its full stop.
+    /// One sentence without a full stop.
     pub why: String,
 }
 
@@ -51,33 +52,32 @@ pub struct FailureClassification {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleOrigin {
-    /// Of the user.
+    /// Written by the user.
     Own,
     Default,
 }
 
-/// What speaks where only the worker's record does.
+/// Name of the rule for failures that only the worker's history explains.
 pub const BAD_NODE: &str = "bad-node";
 
-/// Rules, ready to be asked. Making one takes a good part of a millisecond; asking it, microseconds.
+/// A compiled set of rules. Creation takes most of a millisecond, a classification takes microseconds.
 #[derive(Debug)]
 pub struct FailureClassifier {
     own: RuleSet,
     defaults: RuleSet,
 }
 
-static STANDARD_CLASSIFIER: LazyLock<FailureClassifier> = LazyLock::new(|| {
-    FailureClassifier::new(Vec::new()).expect("a test has read the rules that are built in")
-});
+static STANDARD_CLASSIFIER: LazyLock<FailureClassifier> =
+    LazyLock::new(|| FailureClassifier::new(Vec::new()).expect("a test checks the built-in rules"));
 
 impl FailureClassifier {
-    /// The rules that are built in, and no others.
+    /// Returns the built-in rules alone.
     pub fn standard() -> &'static Self {
         &STANDARD_CLASSIFIER
     }
 
-    /// With rules of the user before those that are built in. A rule with the name of a default replaces it; if it names
-    /// no condition, those of the default hold on.
+    /// Creates a classifier with rules of the user before the built-in ones. A rule with the name of a default
+    /// replaces it; if it has no condition, it inherits those of the default.
     pub fn new(mut own: Vec<ClassificationRule>) -> Result<Self, RuleError> {
         let mut defaults = default_rules();
         for rule in &mut own {
@@ -90,7 +90,7 @@ impl FailureClassifier {
         Ok(classifier)
     }
 
-    /// All rules in the order in which they are asked.
+    /// Returns all rules in the order of evaluation.
     pub fn rules(&self) -> impl Iterator<Item = (&ClassificationRule, RuleOrigin)> {
         let own = self.own.rules.iter().map(|rule| (rule, RuleOrigin::Own));
         own.chain(self.defaults.rules.iter().map(|rule| (rule, RuleOrigin::Default)))
@@ -122,18 +122,18 @@ impl FailureClassifier {
         found
     }
 
-    /// What a line by itself is a sign of.
+    /// Returns the rule that a line matches by itself.
     pub(crate) fn rule_for_line(&self, line: &str) -> Option<&ClassificationRule> {
         self.own.rule_for_line(line).or_else(|| self.defaults.rule_for_line(line))
     }
 
-    /// Words of which every line that [`Self::about`] knows contains at least one, in upper or lower case. `None` where a
-    /// rule is too intricate for that to be known.
+    /// Returns words of which every line that [`Self::rule_for_line`] matches contains at least one, ignoring
+    /// case. `None` if a rule is too complex to derive them.
     pub(crate) fn required_words(&self) -> Option<Vec<&str>> {
         Some(self.own.required_words()?.chain(self.defaults.required_words()?).collect())
     }
 
-    /// What an exit code by itself means.
+    /// Returns the rule for an exit code by itself.
     pub(crate) fn rule_for_exit_code(&self, code: i32) -> Option<&ClassificationRule> {
         self.rules().map(|(rule, _)| rule).find(|rule| rule.exit_codes.contains(&code))
     }
@@ -146,7 +146,7 @@ impl FailureClassifier {
     }
 }
 
-/// Takes from the default that it replaces what the rule does not say itself.
+/// Copies what the rule leaves out from the default that it replaces.
 fn inherit_defaults(rule: &mut ClassificationRule, default: ClassificationRule) {
     if rule.means.is_empty() {
         rule.means = default.means;
@@ -157,14 +157,14 @@ fn inherit_defaults(rule: &mut ClassificationRule, default: ClassificationRule) 
     }
 }
 
-/// Every example of a rule is spoken about by that very rule.
+/// Checks that every example of a rule is matched by that rule.
 fn check_rule_examples(classifier: &FailureClassifier, rule: &ClassificationRule) -> Result<(), RuleError> {
     for example in &rule.examples {
         let found = classifier.classify(&rule.example_evidence(example));
         if found.rule.as_ref() != Some(&rule.name) {
             let instead = match found.rule {
-                Some(other) => format!("rule `{other}` does"),
-                None => "none does".to_owned(),
+                Some(other) => format!("rule `{other}` matches it"),
+                None => "no rule matches it".to_owned(),
             };
             return Err(RuleError::BadExample { rule: rule.name.clone(), example: example.clone(), instead });
         }
@@ -173,13 +173,13 @@ fn check_rule_examples(classifier: &FailureClassifier, rule: &ClassificationRule
 }
 
 fn default_rules() -> Vec<ClassificationRule> {
-    serde_json::from_str(include_str!("rules.json")).expect("a test has read the rules that are built in")
+    serde_json::from_str(include_str!("rules.json")).expect("a test checks the built-in rules")
 }
 
 impl From<RuleMatch<'_, '_>> for FailureClassification {
     fn from(RuleMatch { rule, line }: RuleMatch<'_, '_>) -> Self {
         let why =
-            if rule.means.is_empty() { format!("rule `{}` says so", rule.name) } else { rule.means.clone() };
+            if rule.means.is_empty() { format!("rule `{}` matched", rule.name) } else { rule.means.clone() };
         Self { class: rule.class, rule: Some(rule.name.clone()), line: line.map(str::to_owned), why }
     }
 }
@@ -193,11 +193,11 @@ fn classify_unknown(evidence: &FailureEvidence<'_>) -> FailureClassification {
         class: FailureClass::Unknown,
         rule: None,
         line: None,
-        why: format!("no rule knows {ending} or what it said last"),
+        why: format!("no rule matches {ending} or the output"),
     }
 }
 
-/// The line that looks most like the reason, also to somebody who knows no rule; else the last one.
+/// Returns the line that looks most like the cause, without regard to rules; else the last line.
 fn most_relevant_line(tail: &str) -> Option<String> {
     let tail = log_lines::log_tail(tail, false);
     let best = log_excerpt::excerpt_lines(tail, 1).pop().map(|finding| finding.text);

@@ -1,7 +1,7 @@
-//! Regular expressions of rules, each made when a line first has the words that it cannot do without.
+//! Regular expressions of rules, each compiled when a line first contains its required words.
 //!
-//! There are programs that run for one failure. To make all expressions ready would take them longer than everything
-//! else that they do, and nearly every line is known by none of them.
+//! Some programs run for a single failure. Compiling all expressions would take longer than the rest of their
+//! work, and nearly every line matches none of them.
 
 use crate::word_matcher::WordMatcher;
 use regex::bytes::Regex;
@@ -11,15 +11,15 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub(super) struct RulePatterns {
     patterns: Vec<(String, OnceLock<Option<Regex>>)>,
-    /// Words without which a pattern matches nothing; and whose they are.
+    /// Words that a match must contain, with their patterns.
     required_words: WordMatcher,
     word_patterns: Vec<usize>,
-    /// Patterns of which no such words are known.
+    /// Patterns without known required words.
     patterns_without_words: Vec<usize>,
 }
 
 impl RulePatterns {
-    /// They are taken for expressions that can be read: one that cannot knows no line.
+    /// The patterns must be valid; an invalid one matches no line.
     pub(super) fn new(patterns: Vec<String>) -> Self {
         let (mut needles, mut word_patterns, mut patterns_without_words) =
             (Vec::new(), Vec::new(), Vec::new());
@@ -36,12 +36,13 @@ impl RulePatterns {
         Self { patterns, required_words: WordMatcher::new(needles), word_patterns, patterns_without_words }
     }
 
-    /// Words of which every line that one of them matches contains at least one. `None` if that is not known of all.
+    /// Returns words of which every matching line contains at least one. `None` if they are not known for all
+    /// patterns.
     pub(super) fn required_words(&self) -> Option<impl Iterator<Item = &str>> {
         self.patterns_without_words.is_empty().then(|| self.required_words.all())
     }
 
-    /// Which of them match a line, ascending.
+    /// Returns the indices of the patterns that match a line, ascending.
     pub(super) fn matching_patterns(&self, line: &str) -> impl Iterator<Item = usize> {
         let by_words = self.required_words.find_in(line).into_iter().map(|word| self.word_patterns[word]);
         let candidates: BTreeSet<usize> =
@@ -57,8 +58,8 @@ impl RulePatterns {
     }
 }
 
-/// Words of which every match contains at least one, if the pattern is so plain that they can be seen. Fewer than three
-/// letters would tell little.
+/// Returns words of which every match contains at least one, if the pattern is simple enough. Words of fewer
+/// than three letters are not used.
 fn find_required_words(pattern: &str) -> Option<Vec<&str>> {
     if pattern.contains("(?") || !pattern.is_ascii() {
         return None;
@@ -68,7 +69,7 @@ fn find_required_words(pattern: &str) -> Option<Vec<&str>> {
     ways.map(required_words_of_branch).collect::<Option<Vec<_>>>().map(|ways| ways.concat())
 }
 
-/// Of one of several ways to match: its longest words, or those of a group that it cannot do without.
+/// Returns the longest required words of one alternative, or those of a required group.
 fn required_words_of_branch<'p>(parts: &[PatternPart<'p>]) -> Option<Vec<&'p str>> {
     const SHORTEST: usize = 3;
     let words = parts
@@ -82,16 +83,16 @@ fn required_words_of_branch<'p>(parts: &[PatternPart<'p>]) -> Option<Vec<&'p str
     }
 }
 
-/// What a pattern consists of, as far as it must be there.
+/// A required part of a pattern.
 #[derive(Debug)]
 enum PatternPart<'p> {
     Literal(&'p str),
-    /// What stands between brackets.
+    /// The content of parentheses.
     Group(&'p str),
     Or,
 }
 
-/// `None` for what is no expression.
+/// Returns `None` for an invalid expression.
 fn parse_parts(pattern: &str) -> Option<Vec<PatternPart<'_>>> {
     let bytes = pattern.as_bytes();
     let is_optional = |at: usize| matches!(bytes.get(at), Some(b'?' | b'*' | b'{'));
@@ -113,14 +114,14 @@ fn parse_parts(pattern: &str) -> Option<Vec<PatternPart<'_>>> {
             }
             b'[' => end_of_set(bytes, at)?,
             b'{' => at + bytes[at..].iter().position(|byte| *byte == b'}')? + 1,
-            // What follows such a letter names a sign.
+            // These escapes are followed by the code of a character.
             b'\\' if matches!(bytes.get(at + 1), Some(b'x' | b'u' | b'U' | b'p' | b'P')) => return None,
             b'\\' => at + 2,
             b'.' | b'+' | b'*' | b'?' | b')' | b']' | b'}' | b'^' | b'$' => at + 1,
             _ => {
                 let plain = |byte: &u8| !br"\.+*?()|[]{}^$".contains(byte);
                 let end = at + bytes[at..].iter().take_while(|byte| plain(byte)).count();
-                // The letter before a sign of repetition may be missing.
+                // The character before a repetition operator may be optional.
                 let sure = if is_optional(end) { end - 1 } else { end };
                 parts.push(PatternPart::Literal(&pattern[begin..sure]));
                 end
@@ -130,7 +131,7 @@ fn parse_parts(pattern: &str) -> Option<Vec<PatternPart<'_>>> {
     Some(parts)
 }
 
-/// Behind the bracket that closes the group which begins here.
+/// Returns the position after the parenthesis that closes the group that begins here.
 fn end_of_group(bytes: &[u8], begin: usize) -> Option<usize> {
     let (mut depth, mut at) = (0_usize, begin);
     loop {
@@ -146,7 +147,8 @@ fn end_of_group(bytes: &[u8], begin: usize) -> Option<usize> {
     }
 }
 
-/// Behind the bracket that closes the set which begins here. One that comes first in it is a member. `None` also for a set of sets.
+/// Returns the position after the bracket that closes the set that begins here. A bracket in the first place is
+/// a member. `None` for nested sets.
 fn end_of_set(bytes: &[u8], begin: usize) -> Option<usize> {
     let mut at = begin + 1;
     at += usize::from(bytes.get(at) == Some(&b'^'));
@@ -228,9 +230,9 @@ mod tests {
     }
 
     proptest! {
-        /// A text that a pattern matches is found, whatever the pattern: needles leave nothing out.
+        /// A matching text is found for every pattern: the prefilter drops no match.
         #[test]
-        fn whatever_matches_is_found(
+        fn every_match_is_found(
             (index, line) in (0..rule_patterns().len()).prop_flat_map(|index| {
                 let pattern = rule_patterns()[index].trim_start_matches('^').trim_end_matches('$').replace(r"\b", "");
                 (Just(index), proptest::string::string_regex(&pattern).unwrap_or_else(|_| proptest::string::string_regex("x").unwrap()))

@@ -1,4 +1,4 @@
-//! Rules as they are written down, and a set of them made ready to be asked.
+//! Rules as written in a file, and a compiled set of them.
 
 use super::evidence::{FailureEvidence, ResourceLimit, TerminationCause};
 use super::rule_patterns::RulePatterns;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use windlass_types::settings::StderrPattern;
 use windlass_types::{Bytes, FailureClass, Resources, Signal};
 
-/// One rule. It speaks if each kind of condition that it names holds; of each, one entry is enough.
+/// One rule. It matches if each kind of condition that it names holds; one entry of each kind is sufficient.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClassificationRule {
     pub name: String,
     pub class: FailureClass,
-    /// What it means when the rule speaks, as a part of a sentence.
+    /// The meaning of a match, as part of a sentence.
     #[serde(default)]
     pub means: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -23,19 +23,19 @@ pub struct ClassificationRule {
     /// `SIGKILL`, `kill` or `9`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<Signal>,
-    /// 128 + n is signal n, for rules that speak only where no line says more.
+    /// 128 + n is signal n, for rules that apply only if no line matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exit_codes: Vec<i32>,
-    /// Words, in upper or lower case, or `re:` and a regular expression; in one line.
+    /// Words in one line, ignoring case, or `re:` and a regular expression.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stderr: Vec<String>,
-    /// It had used about all of this that it asked for.
+    /// The job had used nearly all of this requested resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<ResourceLimit>,
-    /// What it speaks of may be the fault of the machine, if that has failed others too.
+    /// The failure may be caused by the machine, if it failed other jobs too.
     #[serde(default, skip_serializing_if = "is_false")]
     pub of_node: bool,
-    /// Last words that this rule, and no other, is to speak about.
+    /// Output that only this rule may match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
 }
@@ -45,14 +45,14 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// When a rule gets its turn, after the causes that Windlass saw itself.
+/// When a rule is evaluated, after the causes that Windlass observed itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleStage {
-    /// The signal says it all.
+    /// An unambiguous signal.
     Signal,
-    /// The most telling line.
+    /// The most relevant line.
     Text,
-    /// How it ended, where no line speaks.
+    /// The exit code, if no line matches.
     Ending,
 }
 
@@ -61,7 +61,7 @@ impl ClassificationRule {
         self.on.is_empty() && self.signals.is_empty() && self.exit_codes.is_empty() && self.stderr.is_empty()
     }
 
-    /// A failure with these last words that this rule is about.
+    /// Builds a failure with this output that the rule matches.
     pub(super) fn example_evidence<'a>(&self, tail: &'a str) -> FailureEvidence<'a> {
         let asked =
             Resources { memory: Bytes(1 << 30), runtime: Some(Duration::from_mins(1)), ..Resources::DEFAULT };
@@ -84,7 +84,7 @@ impl ClassificationRule {
         }
     }
 
-    /// All that it demands, but for what lines say.
+    /// Whether all conditions hold, except those about lines.
     fn matches_evidence(&self, evidence: &FailureEvidence<'_>) -> bool {
         let signal = evidence.effective_signal();
         let is_signal = |named: &Signal| signal == Some(named.number());
@@ -95,35 +95,35 @@ impl ClassificationRule {
     }
 }
 
-/// What is wrong with a rule.
+/// An invalid rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     #[error("a rule has no name")]
     NoName,
     #[error("there are two rules `{0}`")]
     Duplicate(String),
-    #[error("rule `{0}` names no condition; give it one of stderr, exit_codes, signals, on")]
+    #[error("rule `{0}` has no condition: add one of stderr, exit_codes, signals, on")]
     NoCondition(String),
-    #[error("rule `{0}` has empty words, which every line contains")]
+    #[error("rule `{0}` has an empty pattern, which matches every line")]
     Empty(String),
-    #[error("rule `{rule}`: `{pattern}` is no regular expression: {what}")]
+    #[error("rule `{rule}`: `{pattern}` is not a valid regular expression: {what}")]
     BadExpression { rule: String, pattern: String, what: String },
-    #[error("rule `{rule}` does not speak about its own example `{example}`; {instead}")]
+    #[error("rule `{rule}` does not match its own example `{example}`; {instead}")]
     BadExample { rule: String, example: String, instead: String },
 }
 
-/// Rules in their order, ready to be asked.
+/// A compiled list of rules in their order.
 #[derive(Debug)]
 pub(super) struct RuleSet {
     pub(super) rules: Vec<ClassificationRule>,
     words: WordMatcher,
-    /// The rule of each of `words`.
+    /// The rule of each word pattern.
     word_rules: Vec<usize>,
     expressions: RulePatterns,
     expression_rules: Vec<usize>,
 }
 
-/// A rule that speaks, with the line that it speaks about.
+/// A rule that matched, with the line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RuleMatch<'r, 'l> {
     pub(super) rule: &'r ClassificationRule,
@@ -131,7 +131,7 @@ pub(super) struct RuleMatch<'r, 'l> {
 }
 
 impl RuleSet {
-    /// Of rules that somebody wrote.
+    /// Checks and compiles rules of a user.
     pub(super) fn new(rules: Vec<ClassificationRule>) -> Result<Self, RuleError> {
         for (index, rule) in rules.iter().enumerate() {
             check_rule(rule)?;
@@ -142,8 +142,8 @@ impl RuleSet {
         Ok(Self::from_checked(rules))
     }
 
-    /// To check rules takes several times as long as to make them ready, and those that are built in are checked by a
-    /// test: there are programs that run for one failure.
+    /// Compiles rules without checking them. Checking takes several times as long, some programs run for a
+    /// single failure, and a test checks the built-in rules.
     pub(super) fn from_checked(rules: Vec<ClassificationRule>) -> Self {
         let (mut words, mut word_rules) = (Vec::new(), Vec::new());
         let (mut expressions, mut expression_rules) = (Vec::new(), Vec::new());
@@ -165,7 +165,7 @@ impl RuleSet {
         Self { rules, words, word_rules, expressions, expression_rules }
     }
 
-    /// The rules that know a line, in their order.
+    /// Returns the rules that match a line, in their order.
     fn rules_matching_line(&self, line: &str) -> Vec<usize> {
         let by_words = self.words.find_in(line).into_iter().map(|word| self.word_rules[word]);
         let by_expressions =
@@ -176,18 +176,18 @@ impl RuleSet {
         rules
     }
 
-    /// Words of which every line that a rule knows contains at least one, in upper or lower case.
+    /// Returns words of which every line that a rule matches contains at least one, ignoring case.
     pub(super) fn required_words(&self) -> Option<impl Iterator<Item = &str>> {
         Some(self.words.all().chain(self.expressions.required_words()?))
     }
 
-    /// The first rule that speaks about a line, whatever else it demands.
+    /// Returns the first rule that matches a line, ignoring its other conditions.
     pub(super) fn rule_for_line(&self, line: &str) -> Option<&ClassificationRule> {
         let knows = |index: &usize| self.rules[*index].stage() == RuleStage::Text;
         self.rules_matching_line(line).into_iter().find(knows).map(|index| &self.rules[index])
     }
 
-    /// The rule that speaks about the evidence; `lines` with the most telling first.
+    /// Returns the rule that matches the evidence; `lines` are ordered by relevance.
     pub(super) fn match_evidence<'l>(
         &self,
         evidence: &FailureEvidence<'_>,
@@ -207,7 +207,7 @@ impl RuleSet {
             .or_else(|| self.first_matching(evidence, &known, at(RuleStage::Ending)))
     }
 
-    /// The first of certain rules whose conditions hold.
+    /// Returns the first of these rules whose conditions hold.
     fn first_matching<'l>(
         &self,
         evidence: &FailureEvidence<'_>,
@@ -226,7 +226,7 @@ impl RuleSet {
         spoken.next()
     }
 
-    /// What the most telling line means.
+    /// Returns the rule for the most relevant line.
     fn match_line<'l>(
         &self,
         evidence: &FailureEvidence<'_>,

@@ -1,4 +1,4 @@
-//! The rules are held to their examples, and the order in which they are asked to a table.
+//! Tests of the rules against their examples, and of the order of evaluation against a table.
 
 use super::*;
 use FailureClass::{Data, Infrastructure, Memory, Permanent, Timeout, Transient, Unknown};
@@ -28,7 +28,7 @@ fn words(name: &str, class: FailureClass, stderr: &str) -> ClassificationRule {
     ClassificationRule { stderr: vec![stderr.to_owned()], ..rule(name, class) }
 }
 
-/// They are made ready unchecked.
+/// The default rules are compiled unchecked.
 #[test]
 fn the_default_rules_would_be_accepted_from_anybody() {
     RuleSet::new(default_rules()).unwrap();
@@ -74,7 +74,7 @@ fn the_words_of_torcs_design_are_known() {
     }
 }
 
-/// Words by themselves mean what their rule says, unless a rule before it takes them for the same.
+/// The words of a rule match that rule, unless an earlier rule of the same class matches them.
 #[test]
 fn no_rule_takes_the_words_of_another_for_something_else() {
     let mut complaints = Vec::new();
@@ -120,10 +120,10 @@ fn what_windlass_saw_itself_counts_before_all_else() {
 #[test]
 fn signals_lines_and_codes_in_their_order() {
     for (code, signal, tail, class, name) in [
-        // A signal that says it all comes before what was said.
+        // An unambiguous signal comes before the output.
         (152, Some(24), "Connection refused", Timeout, "cpu-time-over"),
         (132, None, "Connection refused", Infrastructure, "wrong-processor"),
-        // One that says little, after it.
+        // An ambiguous one comes after it.
         (
             134,
             Some(6),
@@ -142,21 +142,21 @@ fn signals_lines_and_codes_in_their_order() {
         ),
         (143, Some(15), "Terminated", Infrastructure, "asked-to-end"),
         (139, None, "", Permanent, "crashed"),
-        // Nobody is killed for what he said himself; but a launcher passes on what happened to one of many.
+        // The output of a killed job is not the cause; but a launcher passes on what happened to one of many.
         (137, Some(9), "cp: cannot stat 'x': No such file or directory", Infrastructure, "killed"),
         (143, Some(15), "Connection refused", Infrastructure, "asked-to-end"),
         (137, Some(9), "Out of memory: Killed process 4711 (solve)", Memory, "kernel-oom"),
         (143, None, "cp: cannot stat 'x': No such file or directory", Data, "file-missing"),
-        // Lines before codes.
+        // Lines come before exit codes.
         (75, None, "ModuleNotFoundError: No module named 'numpy'", Permanent, "python-module"),
         (75, None, "giving up", Transient, "ex-tempfail"),
         (127, None, "sh: 1: solvr: not found", Permanent, "program-missing"),
         (127, None, "", Permanent, "not-found"),
         (124, None, "", Timeout, "timeout-command"),
-        // The last line that tells something, not the first.
+        // The last relevant line, not the first.
         (1, None, "Connection refused\nNo space left on device\nleaving", Infrastructure, "disk-full"),
         (1, None, "No space left on device\nConnection refused\nleaving", Transient, "connection-lost"),
-        // What was survived and what was only a warning does not count where something else does.
+        // Survived errors and warnings do not count if anything else matches.
         (
             1,
             None,
@@ -229,7 +229,7 @@ fn killed_at_its_limit_is_memory_or_time() {
     assert_eq!(classify(&of(1 << 30, 1)).class, Memory);
     assert_eq!(classify(&of(1 << 20, 99)).class, Timeout);
     assert_eq!(classify(&of(1 << 20, 1)).class, Infrastructure);
-    // Nobody killed this one.
+    // This one was not killed.
     let failed = FailureEvidence { signal: None, return_code: 1, ..of(1 << 30, 99) };
     assert_eq!(classify(&failed).class, Unknown);
 }
@@ -280,7 +280,7 @@ fn own_rules_come_first_and_replace_defaults_of_their_name() {
     assert_eq!(of(1, "x: Disk quota exceeded").class, Unknown);
     let full = of(1, "x: No space left on device");
     assert_eq!((full.class, full.why.as_str()), (Permanent, "a disk is full"));
-    // What windlass saw itself is not overruled by what a program said.
+    // An observed cause takes precedence over the output of a program.
     let out = FailureEvidence {
         cause: TerminationCause::OutOfMemory,
         ..FailureEvidence::from_exit(3, "no seat left")
@@ -299,16 +299,16 @@ fn own_rules_come_first_and_replace_defaults_of_their_name() {
 fn wrong_rules_are_told_what_is_wrong() {
     let said = |own| FailureClassifier::new(own).unwrap_err().to_string();
     assert!(said(vec![rule("", Data)]).contains("no name"));
-    assert!(said(vec![rule("x", Data)]).contains("`x` names no condition"));
+    assert!(said(vec![rule("x", Data)]).contains("`x` has no condition"));
     assert!(said(vec![words("x", Data, "a"), words("x", Data, "b")]).contains("two rules `x`"));
-    assert!(said(vec![words("x", Data, "re:(")]).contains("no regular expression"));
+    assert!(said(vec![words("x", Data, "re:(")]).contains("not a valid regular expression"));
     assert!(said(vec![words("x", Data, " ")]).contains("empty"));
     assert!(said(vec![words("x", Data, "re:a*")]).contains("empty"));
     let unfit = ClassificationRule { examples: vec!["b".into()], ..words("x", Data, "a ") };
-    assert!(said(vec![unfit]).ends_with("its own example `b`; none does"));
+    assert!(said(vec![unfit]).ends_with("its own example `b`; no rule matches it"));
     let signal: Result<ClassificationRule, _> =
         serde_json::from_str(r#"{"name": "x", "class": "data", "signals": ["KIL"]}"#);
-    assert!(signal.unwrap_err().to_string().contains("`KIL` is no signal"));
+    assert!(signal.unwrap_err().to_string().contains("unknown signal `KIL`"));
     let unknown: Result<ClassificationRule, _> =
         serde_json::from_str(r#"{"name": "x", "class": "data", "pattern": "a"}"#);
     assert!(unknown.unwrap_err().to_string().contains("unknown field `pattern`"));

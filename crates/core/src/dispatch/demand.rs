@@ -1,46 +1,46 @@
-//! What the jobs of a class ask for, where they belong, and who takes them.
+//! Demand of job classes, location constraints, and worker selectors.
 
 use serde::{Deserialize, Serialize};
 use windlass_types::Resources;
 
-/// What the jobs of a class have in common, as far as it matters where they may run.
+/// What the jobs of a class request, as far as it matters where they may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobDemand {
     pub resources: Resources,
-    /// Somebody asked for them: they are no default.
+    /// Requested explicitly, not a default.
     pub is_explicit: bool,
     pub location: LocationConstraint,
 }
 
-/// Where the jobs of a class belong, and when they may start, apart from what they ask for.
+/// Where the jobs of a class may run, and when they may start, apart from resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LocationConstraint {
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     pub labels: Vec<String>,
     /// The scheduler whose nodes they are meant for.
     pub scheduler: Option<i64>,
-    /// Any of these; sorted, each once. Empty: anywhere.
+    /// Any of these; sorted, without duplicates. Empty: anywhere.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<String>,
-    /// The limit of the workflow that says how many of them are claimed at once.
+    /// Name of the job limit that bounds how many of them are claimed at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// Where such a job completes is where its unit is from then on.
+    /// Whether the completion of such a job fixes the site of its work unit.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub elects: bool,
 }
 
-/// Which jobs somebody takes, apart from whether they fit. The default takes all.
+/// Which jobs a worker accepts, apart from resources. The default accepts all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerSelector {
-    /// Sorted. With `None` labels do not matter.
+    /// Sorted. `None`: labels do not matter.
     labels: Option<Vec<String>>,
-    /// With labels of its own it takes jobs without labels as well.
+    /// A worker with labels also accepts jobs without labels.
     takes_unlabeled: bool,
     schedulers: SchedulerSelector,
     site: WorkerSite,
-    /// Nothing that elects a site, wherever it is.
+    /// Accepts no job that elects a site, wherever it is.
     refuses_elections: bool,
 }
 
@@ -50,7 +50,7 @@ enum WorkerSite {
     #[default]
     Anywhere,
     Site(String),
-    /// Nobody knows: nothing that has to do with sites.
+    /// Unknown: accepts no job that depends on sites.
     Unknown,
 }
 
@@ -68,7 +68,7 @@ impl WorkerSite {
 enum SchedulerSelector {
     #[default]
     Any,
-    /// Jobs that are meant for no scheduler, or for this one.
+    /// Jobs for any scheduler, or for this one.
     Only(Option<i64>),
 }
 
@@ -82,7 +82,8 @@ impl SchedulerSelector {
 }
 
 impl WorkerSelector {
-    /// Jobs with labels only if it has all of them, jobs without labels only if it has none.
+    /// Accepts jobs with labels only if the worker has all of them, and jobs without labels only if it has
+    /// none.
     #[must_use]
     pub fn with_labels(mut self, mut labels: Vec<String>) -> Self {
         labels.sort_unstable();
@@ -91,20 +92,21 @@ impl WorkerSelector {
         self
     }
 
-    /// All jobs whose labels are among these, also those without any: for the only worker of a workflow.
+    /// Accepts all jobs whose labels are among these, including those without: for the only worker of a
+    /// workflow.
     #[must_use]
     pub fn with_labels_of_only_worker(self, labels: Vec<String>) -> Self {
         Self { takes_unlabeled: true, ..self.with_labels(labels) }
     }
 
-    /// No jobs that are meant for another scheduler.
+    /// Rejects jobs meant for another scheduler.
     #[must_use]
     pub fn with_scheduler(mut self, scheduler: Option<i64>) -> Self {
         self.schedulers = SchedulerSelector::Only(scheduler);
         self
     }
 
-    /// The same, or the contrary, for a while.
+    /// Rejects jobs meant for another scheduler from now on; `None`: accepts all.
     pub const fn prefer_scheduler(&mut self, scheduler: Option<Option<i64>>) {
         self.schedulers = match scheduler {
             Some(own) => SchedulerSelector::Only(own),
@@ -112,14 +114,14 @@ impl WorkerSelector {
         };
     }
 
-    /// Jobs that name sites only if this is one of them; `None` is at no site at all.
+    /// Accepts jobs that name sites only if this is one of them; `None`: at no site.
     #[must_use]
     pub fn at_site(mut self, site: Option<&str>) -> Self {
         self.site = site.map_or(WorkerSite::Unknown, |site| WorkerSite::Site(site.to_owned()));
         self
     }
 
-    /// Where it is, if it is at a site.
+    /// Returns the site of the worker, if any.
     pub fn site(&self) -> Option<&str> {
         match &self.site {
             WorkerSite::Site(site) => Some(site),
@@ -127,7 +129,7 @@ impl WorkerSelector {
         }
     }
 
-    /// Whether it takes jobs that elect the site where they complete.
+    /// Sets whether it accepts jobs that elect the site where they complete.
     pub const fn set_accepts_elections(&mut self, may: bool) {
         self.refuses_elections = !may;
     }
@@ -137,14 +139,14 @@ impl WorkerSelector {
         !elects && self.could_accept_location(place)
     }
 
-    /// Those labels of the place that this one lacks.
+    /// Returns the labels of the location that this worker lacks.
     pub fn missing_labels<'p>(&self, place: &'p LocationConstraint) -> Vec<&'p str> {
         let mine = self.labels.as_deref().unwrap_or_default();
         let lacking = place.labels.iter().filter(|label| self.labels.is_some() && !mine.contains(label));
         lacking.map(String::as_str).collect()
     }
 
-    /// The same, whoever takes elections just now.
+    /// Whether it could accept the location, apart from who accepts elections at the moment.
     pub fn could_accept_location(&self, place: &LocationConstraint) -> bool {
         let labels = self.labels.as_ref().is_none_or(|mine| {
             (place.labels.is_empty() == mine.is_empty() || self.takes_unlabeled)
@@ -155,7 +157,7 @@ impl WorkerSelector {
 }
 
 impl From<Resources> for JobDemand {
-    /// Asked for, and at home anywhere.
+    /// Explicitly requested, at any location.
     fn from(resources: Resources) -> Self {
         Self { resources, is_explicit: true, location: LocationConstraint::default() }
     }

@@ -1,11 +1,11 @@
-//! Which ready job starts next, and on what: priorities, packing, backfill.
+//! Selection of the next ready job and its node: priorities, packing, backfill.
 //!
-//! The order is that of the Torc contract: priority first, then the hardest to place (GPUs, runtime, memory, CPUs), then
-//! age. A job that does not fit now is passed over by those that do (backfill), but not for ever: after
-//! [`BYPASS_LIMIT`] starts in front of it nothing is started until it fits.
+//! The order is that of the Torc contract: priority first, then the hardest to place (GPUs, runtime, memory,
+//! CPUs), then age. Jobs that fit now may pass a job that does not (backfill), but not forever: after
+//! [`BYPASS_LIMIT`] starts ahead of it nothing starts until it fits.
 //!
-//! `demand` says what jobs ask for and who takes them, `queue` keeps the ready ones in order, `pool` knows what is
-//! free on a worker, and `mirror` what the worker holds.
+//! `demand`: requests of jobs and selectors of workers; `ready_queue`: ready jobs in order; `resource_pool`:
+//! free resources of a worker; `worker_usage`: the jobs that a worker holds.
 
 mod demand;
 mod ready_queue;

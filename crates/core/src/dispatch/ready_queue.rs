@@ -1,36 +1,36 @@
-//! The ready jobs, by class and priority; and the gates that let only so many of some classes through.
+//! The ready jobs, by class and priority, and the job limits of classes.
 
 use super::demand::{JobDemand, WorkerSelector};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use windlass_types::Resources;
 
-/// How many jobs may start in front of one that would be next but does not fit yet.
+/// How many jobs may start ahead of the first job in the queue while it does not fit.
 pub const BYPASS_LIMIT: u32 = 64;
 
-/// The ready jobs, by what they ask for.
+/// The ready jobs, grouped by demand.
 #[derive(Clone, Debug)]
 pub struct ReadyQueue {
     demands: Vec<DemandQueue>,
     limits: Vec<JobLimit>,
-    /// Classes with ready jobs and no closed gate, the best first.
+    /// Classes with ready jobs and no exhausted limit, the best first.
     order: BTreeSet<ReadyQueueEntry>,
     len: usize,
-    /// The job at the front that did not fit, and how often others went first.
+    /// The job at the front that did not fit, and how often others passed it.
     bypassed: Option<(u32, u32)>,
 }
 
-/// A class by its highest priority, whether it elects, its rank, and its number. Where it elects, its first job stands for
-/// its rank: units are begun in their order, whatever the sites are that they may be at.
+/// A class by highest priority, election, rank, and number. A class that elects sites is ranked by its first
+/// job: work units begin in their order, whichever sites they may use.
 type ReadyQueueEntry = (Reverse<i32>, bool, u32, u32);
 
 /// Whether a job fits on a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobFit {
     Now,
-    /// When something else has ended.
+    /// Not until another job ends.
     Later,
-    /// Not on this worker: others may pass it without owing it anything.
+    /// Not on this worker: passing the job does not count as a bypass.
     Never,
 }
 
@@ -39,13 +39,13 @@ struct DemandQueue {
     demand: JobDemand,
     rank: u32,
     heap: BinaryHeap<(i32, Reverse<u32>)>,
-    /// Its jobs pass all of these. Few classes have any, and none has more than two.
+    /// Limits of its jobs. Few classes have any, none has more than two.
     limits: Vec<u32>,
-    /// How many of its gates are closed.
+    /// Number of exhausted limits.
     closed_limits: u8,
 }
 
-/// Lets so many jobs of its classes be claimed at once, and no more.
+/// Maximum number of claimed jobs of its classes.
 #[derive(Clone, Debug)]
 struct JobLimit {
     max_active: u32,
@@ -66,7 +66,7 @@ impl From<JobDemand> for DemandQueue {
 }
 
 impl DemandQueue {
-    /// Its place in the order, if anything of it may be taken.
+    /// Returns its position in the order, if a job of it may be taken.
     fn entry(&self, number: u32) -> Option<ReadyQueueEntry> {
         let (priority, Reverse(job)) = self.heap.peek().filter(|_| self.closed_limits == 0)?;
         let elects = self.demand.location.elects;
@@ -75,7 +75,7 @@ impl DemandQueue {
 }
 
 impl ReadyQueue {
-    /// `classes`: what each class of jobs asks for.
+    /// `classes`: the demand of each class of jobs.
     pub fn new<D: Clone + Into<JobDemand>>(classes: &[D]) -> Self {
         let classes = classes.iter().map(|class| DemandQueue::from(class.clone().into())).collect();
         let (order, gates) = (BTreeSet::new(), Vec::new());
@@ -84,7 +84,7 @@ impl ReadyQueue {
         queue
     }
 
-    /// One more class, for jobs that come later. Returns its number.
+    /// Adds a class for later jobs. Returns its number.
     pub fn add_demand(&mut self, demand: impl Into<JobDemand>) -> u32 {
         self.demands.push(demand.into().into());
         self.rank_demands();
@@ -95,20 +95,20 @@ impl ReadyQueue {
         &self.demands[class as usize].demand
     }
 
-    /// Of the job that is next for somebody with this taste.
-    pub fn top_priority(&self, taste: &WorkerSelector) -> Option<i32> {
+    /// Returns the priority of the next job for this worker selector.
+    pub fn top_priority(&self, selector: &WorkerSelector) -> Option<i32> {
         let first =
-            self.order.iter().find(|(.., class)| taste.accepts_location(&self.demand(*class).location));
+            self.order.iter().find(|(.., class)| selector.accepts_location(&self.demand(*class).location));
         first.map(|(Reverse(priority), ..)| *priority)
     }
 
-    /// A gate that lets `most` through. Returns its number.
+    /// Adds a limit of `most` jobs. Returns its number.
     pub fn add_limit(&mut self, most: u32) -> u32 {
         self.limits.push(JobLimit { max_active: most, active_count: 0, demands: Vec::new() });
         self.limits.len() as u32 - 1
     }
 
-    /// From now on whatever is taken of the class goes through the gate.
+    /// Applies the limit to jobs taken from the class from now on.
     pub fn apply_limit(&mut self, class: u32, gate: u32) {
         self.limits[gate as usize].demands.push(class);
         self.demands[class as usize].limits.push(gate);
@@ -117,7 +117,7 @@ impl ReadyQueue {
         }
     }
 
-    /// One more is inside, also where that is more than there should be.
+    /// Counts one more job, even beyond the limit.
     pub fn enter_limit(&mut self, gate: u32) {
         let gate = &mut self.limits[gate as usize];
         let was_closed = gate.is_closed();
@@ -129,7 +129,7 @@ impl ReadyQueue {
         }
     }
 
-    /// One less is inside.
+    /// Counts one job less.
     pub fn leave_limit(&mut self, gate: u32) {
         let gate = &mut self.limits[gate as usize];
         let was_closed = gate.is_closed();
@@ -141,14 +141,14 @@ impl ReadyQueue {
         }
     }
 
-    /// Something of the class was claimed in another way than by taking it from here.
+    /// Counts a job of the class that was claimed without being taken from this queue.
     pub fn enter_limits(&mut self, class: u32) {
         for index in 0..self.demands[class as usize].limits.len() {
             self.enter_limit(self.demands[class as usize].limits[index]);
         }
     }
 
-    /// What was claimed of the class is over.
+    /// A claimed job of the class ended.
     pub fn leave_limits_except(&mut self, class: u32, stays: Option<u32>) {
         for index in 0..self.demands[class as usize].limits.len() {
             let gate = self.demands[class as usize].limits[index];
@@ -158,12 +158,12 @@ impl ReadyQueue {
         }
     }
 
-    /// How many classes there are.
+    /// Returns the number of classes.
     pub fn demand_count(&self) -> u32 {
         self.demands.len() as u32
     }
 
-    /// The gates of the class are open.
+    /// Whether no limit of the class is exhausted.
     pub fn is_open(&self, class: u32) -> bool {
         self.demands[class as usize].closed_limits == 0
     }
@@ -176,7 +176,7 @@ impl ReadyQueue {
         self.update_demand(class, |class| class.closed_limits -= 1);
     }
 
-    /// Does something to a class that may change its place in the order.
+    /// Updates a class and its position in the order.
     fn update_demand<T>(&mut self, number: u32, change: impl FnOnce(&mut DemandQueue) -> T) -> T {
         let class = &mut self.demands[number as usize];
         let before = class.entry(number);
@@ -189,12 +189,12 @@ impl ReadyQueue {
         outcome
     }
 
-    /// Nothing may be taken by anybody.
+    /// Whether no job may be taken.
     pub fn is_all_blocked(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// The hardest to place first.
+    /// Ranks the hardest to place first.
     fn rank_demands(&mut self) {
         let mut ranked: Vec<u32> = (0..self.demands.len() as u32).collect();
         ranked.sort_by_key(|&class| {
@@ -219,7 +219,7 @@ impl ReadyQueue {
         self.len
     }
 
-    /// What the ready jobs ask for, and how many ask for it.
+    /// Returns the demands of the ready jobs with the number of jobs.
     pub fn by_demand(&self) -> impl Iterator<Item = (&JobDemand, usize)> {
         let classes = self.demands.iter().map(|class| (&class.demand, class.heap.len()));
         classes.filter(|(_, jobs)| *jobs > 0)
@@ -234,7 +234,7 @@ impl ReadyQueue {
         self.len += 1;
     }
 
-    /// Takes a job out, if it is there. Looks at all of its class: for what happens rarely.
+    /// Removes a job if it is queued. Scans all of its class: for rare cases.
     pub fn remove(&mut self, job: u32, class: u32) -> bool {
         let heap = &mut self.demands[class as usize].heap;
         let before = heap.len();
@@ -245,7 +245,7 @@ impl ReadyQueue {
         removed > 0
     }
 
-    /// Takes the next job that `place` accepts, in order. The one at the front is not bypassed for ever.
+    /// Takes the next job that `place` accepts, in order. Limits how often the job at the front is bypassed.
     pub fn pop_fitting(&mut self, mut place: impl FnMut(&JobDemand) -> JobFit) -> Option<u32> {
         let mut front = None;
         let mut chosen = None;
@@ -273,10 +273,11 @@ impl ReadyQueue {
         Some(self.pop_job(chosen))
     }
 
-    /// Takes the oldest of the highest priority among those that suit, whatever it asks for.
-    pub fn pop_oldest(&mut self, taste: &WorkerSelector) -> Option<u32> {
+    /// Takes the oldest job of the highest priority that the selector accepts, regardless of resources.
+    pub fn pop_oldest(&mut self, selector: &WorkerSelector) -> Option<u32> {
         let suiting = self.order.iter().map(|(Reverse(priority), .., class)| (*priority, *class));
-        let mut suiting = suiting.filter(|(_, class)| taste.accepts_location(&self.demand(*class).location));
+        let mut suiting =
+            suiting.filter(|(_, class)| selector.accepts_location(&self.demand(*class).location));
         let (highest, first) = suiting.next()?;
         let rivals = suiting.take_while(|(priority, _)| *priority == highest).map(|(_, class)| class);
         let oldest = rivals.chain([first]).min_by_key(|class| self.top_job(*class))?;
@@ -287,7 +288,7 @@ impl ReadyQueue {
         self.demands[class as usize].heap.peek().map_or(u32::MAX, |(_, Reverse(job))| *job)
     }
 
-    /// Of a class whose gates are open.
+    /// Takes a job of a class without an exhausted limit.
     fn pop_job(&mut self, number: u32) -> u32 {
         let Some((_, Reverse(job))) = self.update_demand(number, |class| class.heap.pop()) else {
             return u32::MAX;

@@ -1,11 +1,11 @@
-//! What is free on the nodes of one worker, and where a job is put.
+//! Free resources on the nodes of one worker, and placement of jobs.
 
 use windlass_types::worker_bounds::MAX_NODES;
 use windlass_types::{Bytes, Capacity, Resources};
 
-/// What is free on the nodes of one worker.
+/// Free resources on the nodes of one worker.
 ///
-/// A job of one node shares a node with others; a job of several nodes has them to itself.
+/// Jobs of one node share it with others; jobs of several nodes have them exclusively.
 #[derive(Clone, Debug)]
 pub struct Pool {
     capacity: Capacity,
@@ -20,24 +20,25 @@ struct FreeNode {
     gpus: u32,
 }
 
-/// Where a job was put; given back when it ends.
+/// The nodes of a placed job; released when it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePlacement(Vec<u32>);
 
 impl Pool {
-    /// More nodes than any worker has are not counted: a record of each is kept.
+    /// The number of nodes is capped, because each is tracked.
     pub fn new(mut capacity: Capacity) -> Self {
         capacity.nodes = capacity.nodes.clamp(1, MAX_NODES);
         let nodes = vec![Self::empty_node(&capacity); capacity.nodes as usize];
         Self { capacity, nodes, jobs: 0 }
     }
 
-    /// A number of jobs at once was given.
+    /// Whether the number of concurrent jobs is limited.
     pub(super) fn limits_job_count(&self) -> bool {
         self.capacity.max_jobs.is_some()
     }
 
-    /// Nothing more fits, so nobody need look through what is ready. Without a number of jobs at once, all count CPUs.
+    /// Whether nothing more fits, so that the queue need not be searched. All jobs count CPUs unless the number
+    /// of jobs is limited.
     pub(super) fn is_exhausted(&self) -> bool {
         match self.capacity.max_jobs {
             Some(max) => self.jobs >= max,
@@ -45,7 +46,7 @@ impl Pool {
         }
     }
 
-    /// Could ever run here, with nothing else running.
+    /// Whether the job would fit with nothing else running.
     pub fn could_hold(&self, asked: &Resources) -> bool {
         let node = Self::empty_node(&self.capacity);
         asked.nodes <= self.capacity.nodes
@@ -54,7 +55,7 @@ impl Pool {
             && asked.gpus <= node.gpus
     }
 
-    /// Puts a job of these needs somewhere, if it fits now.
+    /// Places a job if it fits now.
     pub fn place(&mut self, asked: &Resources) -> Option<NodePlacement> {
         if self.capacity.max_jobs.is_some_and(|max| self.jobs >= max) {
             return None;
@@ -78,7 +79,7 @@ impl Pool {
         Some(NodePlacement(chosen))
     }
 
-    /// Gives back what [`Pool::place`] took for the same needs.
+    /// Releases what [`ResourcePool::place`] took for the same request.
     pub fn release(&mut self, placement: &NodePlacement, asked: &Resources) {
         self.jobs -= 1;
         match placement.0.as_slice() {
@@ -96,7 +97,7 @@ impl Pool {
         }
     }
 
-    /// The node where least is left afterwards, so that large holes stay for large jobs.
+    /// Returns the node with the least left afterwards, so that large gaps remain for large jobs.
     fn tightest_node(&self, asked: &Resources) -> Option<u32> {
         let fits = |f: &FreeNode| f.cpus >= asked.cpus && f.memory >= asked.memory && f.gpus >= asked.gpus;
         let candidates = self.nodes.iter().enumerate().filter(|(_, free)| fits(free));

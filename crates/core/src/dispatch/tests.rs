@@ -34,14 +34,14 @@ fn drain(mut ready: ReadyQueue) -> Vec<u32> {
 fn what_would_not_end_in_time_is_not_taken() {
     let classes = [Resources::DEFAULT, asks(1, 1, 0, 5), asks(1, 1, 0, 60)];
     let ready = queue(&[(0, 2, 9), (1, 1, 0), (2, 0, 0)], &classes);
-    let mut mirror = WorkerUsage::new(worker(8, 1 << 30, 0));
-    mirror.limit_time(Duration::from_mins(10));
+    let mut usage = WorkerUsage::new(worker(8, 1 << 30, 0));
+    usage.limit_time(Duration::from_mins(10));
     let mut left = ready.clone();
-    assert_eq!(mirror.take_jobs(&mut left, 0), [2, 1], "what says nothing may take as long as it takes");
+    assert_eq!(usage.take_jobs(&mut left, 0), [2, 1], "jobs without a runtime are not limited");
     assert_eq!(left.len(), 1);
-    let mut mirror = WorkerUsage::new(worker(8, 1 << 30, 0));
-    mirror.limit_time(Duration::from_mins(10));
-    assert!(!mirror.take_alone(0, &classes[2].into()) && mirror.take_alone(1, &classes[1].into()));
+    let mut usage = WorkerUsage::new(worker(8, 1 << 30, 0));
+    usage.limit_time(Duration::from_mins(10));
+    assert!(!usage.take_alone(0, &classes[2].into()) && usage.take_alone(1, &classes[1].into()));
 }
 
 #[test]
@@ -68,10 +68,10 @@ fn a_class_that_comes_later_takes_its_place_among_the_others() {
 fn what_fits_goes_in_and_smaller_ones_fill_the_gaps() {
     let classes = [asks(3, 10, 0, 9), asks(1, 10, 0, 1)];
     let mut ready = queue(&[(0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 1, 0)], &classes);
-    let mut mirror = WorkerUsage::new(worker(4, 100, 0));
-    assert_eq!(mirror.take_jobs(&mut ready, 0), [0, 2], "3 + 1 of 4 CPUs; the second large one waits");
-    mirror.remove(0);
-    assert_eq!(mirror.take_jobs(&mut ready, 0), [1]);
+    let mut usage = WorkerUsage::new(worker(4, 100, 0));
+    assert_eq!(usage.take_jobs(&mut ready, 0), [0, 2], "3 + 1 of 4 CPUs; the second large one waits");
+    usage.remove(0);
+    assert_eq!(usage.take_jobs(&mut ready, 0), [1]);
     assert_eq!(ready.len(), 1);
 }
 
@@ -92,34 +92,38 @@ fn memory_gpus_and_the_number_of_jobs_bind_too() {
 fn a_job_of_several_nodes_has_them_to_itself() {
     let two_nodes = Resources { nodes: 2, ..asks(1, 1, 0, 9) };
     let classes = [two_nodes, asks(1, 1, 0, 1)];
-    let mut mirror = WorkerUsage::new(Capacity { nodes: 3, ..worker(2, 10, 0) });
+    let mut usage = WorkerUsage::new(Capacity { nodes: 3, ..worker(2, 10, 0) });
     let mut ready = queue(&[(0, 0, 0), (1, 1, 0), (2, 1, 0), (3, 1, 0)], &classes);
-    assert_eq!(mirror.take_jobs(&mut ready, 0), [0, 1, 2], "two nodes whole, two small jobs on the third");
-    mirror.remove(0);
-    assert_eq!(mirror.take_jobs(&mut ready, 0), [3]);
-    assert!(!mirror.pool().could_hold(&Resources { nodes: 4, ..two_nodes }));
+    assert_eq!(
+        usage.take_jobs(&mut ready, 0),
+        [0, 1, 2],
+        "two nodes exclusively, two small jobs on the third"
+    );
+    usage.remove(0);
+    assert_eq!(usage.take_jobs(&mut ready, 0), [3]);
+    assert!(!usage.pool().could_hold(&Resources { nodes: 4, ..two_nodes }));
 }
 
 #[test]
 fn a_large_job_is_not_bypassed_for_ever() {
     let classes = [asks(2, 1, 0, 9), asks(1, 1, 0, 1)];
-    let mut mirror = WorkerUsage::new(worker(2, 1000, 0));
+    let mut usage = WorkerUsage::new(worker(2, 1000, 0));
     let mut ready = queue(&[(9999, 1, 0)], &classes);
-    assert_eq!(mirror.take_jobs(&mut ready, 0), [9999]);
+    assert_eq!(usage.take_jobs(&mut ready, 0), [9999]);
     ready.push(10_000, 0, 5);
     for small in 0..500 {
         ready.push(small, 1, 0);
     }
     let mut started_before = 0;
     loop {
-        let started = mirror.take_jobs(&mut ready, 0);
+        let started = usage.take_jobs(&mut ready, 0);
         if started.contains(&10_000) {
             break;
         }
         started_before += started.len();
-        // One small job always overlaps the next, so that the two CPUs are never free together by themselves.
-        let running: Vec<u32> = mirror.held_jobs().collect();
-        mirror.remove(*running.iter().max().unwrap());
+        // Small jobs always overlap, so that the two CPUs are never free together by chance.
+        let running: Vec<u32> = usage.held_jobs().collect();
+        usage.remove(*running.iter().max().unwrap());
     }
     assert_eq!(started_before, BYPASS_LIMIT as usize);
 }
@@ -127,43 +131,47 @@ fn a_large_job_is_not_bypassed_for_ever() {
 #[test]
 fn jobs_taken_ahead_wait_in_order() {
     let classes = [asks(2, 1, 0, 9), asks(1, 1, 0, 1), asks(16, 1, 0, 1)];
-    let mut mirror = WorkerUsage::new(worker(2, 1000, 0));
+    let mut usage = WorkerUsage::new(worker(2, 1000, 0));
     let mut ready = queue(&[(0, 1, 9), (1, 1, 8), (2, 1, 7), (3, 1, 6), (4, 2, 99)], &classes);
-    assert_eq!(mirror.take_jobs(&mut ready, 1), [0, 1, 2], "0 and 1 start, 2 waits; 4 can never run here");
-    assert_eq!((mirror.running(), mirror.queued()), (2, 1));
-    mirror.remove(0);
-    assert_eq!((mirror.running(), mirror.queued()), (2, 0));
-    mirror.remove(2);
-    mirror.remove(1);
-    assert!(mirror.is_idle());
+    assert_eq!(usage.take_jobs(&mut ready, 1), [0, 1, 2], "0 and 1 start, 2 waits; 4 can never run here");
+    assert_eq!((usage.running(), usage.queued()), (2, 1));
+    usage.remove(0);
+    assert_eq!((usage.running(), usage.queued()), (2, 0));
+    usage.remove(2);
+    usage.remove(1);
+    assert!(usage.is_idle());
 }
 
 #[test]
 fn a_large_job_is_not_taken_ahead_where_it_would_hold_up_the_small_ones() {
     let classes = [asks(2, 1, 0, 9), asks(1, 1, 0, 1)];
-    let mut mirror = WorkerUsage::new(worker(2, 1000, 0));
+    let mut usage = WorkerUsage::new(worker(2, 1000, 0));
     let mut ready = queue(&[(0, 1, 0), (1, 1, 0), (2, 1, 0), (3, 1, 0)], &classes);
-    assert_eq!(mirror.take_jobs(&mut ready, 1), [0, 1, 2]);
+    assert_eq!(usage.take_jobs(&mut ready, 1), [0, 1, 2]);
     ready.push(9, 0, 99);
-    mirror.remove(0);
-    assert_eq!(mirror.take_jobs(&mut ready, 1), [3], "9 waits until both CPUs are free, and in no queue");
-    mirror.remove(1);
-    mirror.remove(2);
-    mirror.remove(3);
-    assert_eq!(mirror.take_jobs(&mut ready, 1), [9]);
+    usage.remove(0);
+    assert_eq!(
+        usage.take_jobs(&mut ready, 1),
+        [3],
+        "9 waits until both CPUs are free, and is not in the worker's queue"
+    );
+    usage.remove(1);
+    usage.remove(2);
+    usage.remove(3);
+    assert_eq!(usage.take_jobs(&mut ready, 1), [9]);
 }
 
 #[test]
 fn a_job_that_is_tried_alone_has_the_worker_to_itself() {
     let classes = [asks(1, 1, 0, 1)];
-    let mut mirror = WorkerUsage::new(worker(4, 1000, 0));
+    let mut usage = WorkerUsage::new(worker(4, 1000, 0));
     let mut ready = queue(&[(0, 0, 0)], &classes);
-    mirror.take_jobs(&mut ready, 0);
-    assert!(!mirror.take_alone(7, &classes[0].into()));
-    mirror.remove(0);
-    assert!(mirror.take_alone(7, &classes[0].into()));
-    mirror.remove(7);
-    assert!(mirror.is_idle());
+    usage.take_jobs(&mut ready, 0);
+    assert!(!usage.take_alone(7, &classes[0].into()));
+    usage.remove(0);
+    assert!(usage.take_alone(7, &classes[0].into()));
+    usage.remove(7);
+    assert!(usage.is_idle());
 }
 
 #[test]
@@ -177,7 +185,7 @@ fn labels_must_match_and_schedulers_may() {
     let only_worker =
         |labels: &[&str]| WorkerSelector::default().with_labels_of_only_worker(place(labels, None).labels);
     assert_eq!(only_worker(&["gpu"]).missing_labels(&place(&["big", "gpu"], None)), ["big"]);
-    for (taste, place, suits) in [
+    for (selector, place, suits) in [
         (WorkerSelector::default(), place(&["gpu"], Some(1)), true),
         (labels(&[]), place(&[], None), true),
         (labels(&[]), place(&["gpu"], None), false),
@@ -193,7 +201,7 @@ fn labels_must_match_and_schedulers_may() {
         (only_worker(&["gpu"]), place(&["gpu"], None), true),
         (only_worker(&["gpu"]), place(&["big", "gpu"], None), false),
     ] {
-        assert_eq!(taste.accepts_location(&place), suits, "{taste:?} and {place:?}");
+        assert_eq!(selector.accepts_location(&place), suits, "{selector:?} and {place:?}");
     }
 }
 
@@ -206,11 +214,11 @@ fn sites_are_any_of() {
     };
     let at = |site| WorkerSelector::default().at_site(site);
     let closed = |site| {
-        let mut taste = at(Some(site));
-        taste.set_accepts_elections(false);
-        taste
+        let mut selector = at(Some(site));
+        selector.set_accepts_elections(false);
+        selector
     };
-    for (taste, place, suits) in [
+    for (selector, place, suits) in [
         (WorkerSelector::default(), place(&["a"], true), true),
         (at(Some("a")), place(&[], false), true),
         (at(Some("a")), place(&["a", "b"], true), true),
@@ -222,7 +230,7 @@ fn sites_are_any_of() {
         (closed("a"), place(&["a"], true), false),
         (closed("a"), place(&[], true), false),
     ] {
-        assert_eq!(taste.accepts_location(&place), suits, "{taste:?} and {place:?}");
+        assert_eq!(selector.accepts_location(&place), suits, "{selector:?} and {place:?}");
     }
 }
 
@@ -238,15 +246,19 @@ fn a_class_behind_a_closed_gate_is_passed_over_and_owed_nothing() {
     for job in 0..4 {
         ready.push(job, u32::from(job >= 2), 0);
     }
-    let mut mirror = WorkerUsage::new(worker(8, 10, 0));
-    assert_eq!(mirror.take_jobs(&mut ready, 0), [0, 2, 3], "one of the limited, then the others");
+    let mut usage = WorkerUsage::new(worker(8, 10, 0));
+    assert_eq!(usage.take_jobs(&mut ready, 0), [0, 2, 3], "one limited job, then the others");
     assert!(ready.is_all_blocked() && !ready.is_empty());
     assert_eq!(ready.top_priority(&WorkerSelector::default()), None);
     ready.push(4, 0, 7);
-    assert_eq!(ready.pop_oldest(&WorkerSelector::default()), None, "also what comes while it is closed");
+    assert_eq!(
+        ready.pop_oldest(&WorkerSelector::default()),
+        None,
+        "also jobs that arrive while the limit is exhausted"
+    );
     ready.leave_limits_except(0, None);
     assert_eq!(ready.top_priority(&WorkerSelector::default()), Some(7));
-    assert_eq!(mirror.take_jobs(&mut ready, 0), [4]);
+    assert_eq!(usage.take_jobs(&mut ready, 0), [4]);
     assert!(ready.remove(1, 0) && ready.is_empty());
 }
 
@@ -259,16 +271,20 @@ fn a_worker_takes_what_suits_it_and_no_more_than_its_share() {
     for job in 0..6 {
         ready.push(job, job % 2, 0);
     }
-    let mut mirror: WorkerUsage =
+    let mut usage: WorkerUsage =
         WorkerUsage::with_selector(worker(8, 10, 0), WorkerSelector::default().with_labels(gpu.labels));
     let share = ClaimLimits { max_jobs: 2, queue_ahead: 0 };
-    assert_eq!(mirror.take_jobs_within(&mut ready, share, |job| job), [1, 3]);
-    assert_eq!(mirror.take_jobs_within(&mut ready, share, |job| job), [5], "the others are not for it");
+    assert_eq!(usage.take_jobs_within(&mut ready, share, |job| job), [1, 3]);
+    assert_eq!(
+        usage.take_jobs_within(&mut ready, share, |job| job),
+        [5],
+        "the others are not for this worker"
+    );
     assert_eq!(ready.pop_oldest(&WorkerSelector::default()), Some(0));
 }
 
 #[test]
-fn the_oldest_of_the_highest_priority_whatever_it_asks_for() {
+fn oldest_of_highest_priority_is_taken_regardless_of_resources() {
     let mut ready =
         queue(&[(0, 0, 0), (1, 1, 5), (2, 0, 5), (3, 1, 0)], &[asks(1, 1, 0, 1), asks(9, 9, 9, 9)]);
     let order: Vec<u32> = std::iter::from_fn(|| ready.pop_oldest(&WorkerSelector::default())).collect();
@@ -277,23 +293,23 @@ fn the_oldest_of_the_highest_priority_whatever_it_asks_for() {
 
 #[test]
 fn what_is_there_anyway_counts_even_without_room() {
-    let mut mirror = WorkerUsage::new(worker(1, 10, 0));
-    mirror.take_unchecked(0, &asks(1, 1, 0, 1).into());
-    mirror.take_unchecked(1, &asks(1, 1, 0, 1).into());
-    assert!(mirror.is_running(0) && !mirror.is_running(1));
-    mirror.remove(0);
-    assert!(mirror.is_running(1));
+    let mut usage = WorkerUsage::new(worker(1, 10, 0));
+    usage.take_unchecked(0, &asks(1, 1, 0, 1).into());
+    usage.take_unchecked(1, &asks(1, 1, 0, 1).into());
+    assert!(usage.is_running(0) && !usage.is_running(1));
+    usage.remove(0);
+    assert!(usage.is_running(1));
 }
 
 #[test]
 fn a_job_that_can_never_run_here_does_not_stop_the_others() {
     let classes = [asks(16, 1, 0, 9), asks(1, 1, 0, 1)];
-    let mut mirror = WorkerUsage::new(worker(1, 1000, 0));
+    let mut usage = WorkerUsage::new(worker(1, 1000, 0));
     let mut ready = queue(&[(0, 0, 9)], &classes);
     for small in 1..300 {
         ready.push(small, 1, 0);
-        assert_eq!(mirror.take_jobs(&mut ready, 0), [small]);
-        mirror.remove(small);
+        assert_eq!(usage.take_jobs(&mut ready, 0), [small]);
+        usage.remove(small);
     }
     assert_eq!(ready.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! What one worker holds: what runs there, and what waits in its queue.
+//! Jobs of one worker: running and queued.
 
 use super::demand::{JobDemand, LocationConstraint, WorkerSelector};
 use super::ready_queue::{JobFit, ReadyQueue};
@@ -9,7 +9,7 @@ use std::hash::Hash;
 use std::time::Duration;
 use windlass_types::{Capacity, JobId, Resources};
 
-/// How a [`Mirror`] names jobs: by their number on one board, or by their id where there are several boards.
+/// Identifies a job in [`WorkerUsage`]: its number in one workflow state, or its id across several.
 pub trait JobHandle: Copy + Eq + Hash {
     fn from_job(job: u32, id: JobId) -> Self;
 }
@@ -29,22 +29,22 @@ impl JobHandle for JobId {
 /// How many jobs to take at once.
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimLimits {
-    /// No more than this, so that others get a share.
+    /// At most this many, so that other workers get a share.
     pub max_jobs: usize,
-    /// So many are to wait in the worker's queue so that it need not wait for us.
+    /// Jobs to keep in the worker's queue so that it need not wait for the scheduler.
     pub queue_ahead: usize,
 }
 
-/// What one worker holds, as the engine sees it: what runs, and what waits in the worker's own queue.
+/// The jobs of one worker as the scheduler sees them: running, and waiting in the worker's own queue.
 ///
-/// The worker starts its queue strictly in order, each as soon as it fits; this mirror applies the same rule to the same
-/// sequence of reports.
+/// The worker starts its queue strictly in order, each job as soon as it fits; this model applies the same rule
+/// to the same sequence of reports.
 #[derive(Clone, Debug)]
 pub struct WorkerUsage<K = u32> {
     pool: Pool,
     placements: FxHashMap<K, (NodePlacement, Resources)>,
     queue: VecDeque<(K, Resources)>,
-    /// `None`: as long as it takes.
+    /// `None`: unlimited.
     time_left: Option<Duration>,
     selector: WorkerSelector,
 }
@@ -54,7 +54,7 @@ impl WorkerUsage {
         Self::with_selector(capacity, WorkerSelector::default())
     }
 
-    /// Takes jobs for this worker: all that fit now, and `ahead` more to wait in its queue.
+    /// Takes jobs for this worker: all that fit now, and `ahead` more for its queue.
     pub fn take_jobs(&mut self, ready: &mut ReadyQueue, ahead: usize) -> Vec<u32> {
         self.take_jobs_within(ready, ClaimLimits { max_jobs: usize::MAX, queue_ahead: ahead }, |job| job)
     }
@@ -66,17 +66,17 @@ impl<K: JobHandle> WorkerUsage<K> {
         Self { pool, placements: FxHashMap::default(), queue: VecDeque::new(), time_left: None, selector }
     }
 
-    /// From now on only jobs are taken that do not ask for more time than this.
+    /// Accepts only jobs with at most this runtime from now on.
     pub fn limit_time(&mut self, left: impl Into<Option<Duration>>) {
         self.time_left = left.into();
     }
 
-    /// Jobs that take too long are not for it.
+    /// Whether jobs with a long runtime are rejected.
     pub fn has_limited_time(&self) -> bool {
         self.time_left.is_some()
     }
 
-    /// `None`: for good.
+    /// `None`: unlimited.
     pub const fn time_left(&self) -> Option<Duration> {
         self.time_left
     }
@@ -85,7 +85,7 @@ impl<K: JobHandle> WorkerUsage<K> {
         &self.pool
     }
 
-    /// Jobs that wait in the worker's queue.
+    /// Returns the number of jobs in the worker's queue.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
@@ -98,7 +98,7 @@ impl<K: JobHandle> WorkerUsage<K> {
         self.placements.is_empty() && self.queue.is_empty()
     }
 
-    /// Nothing more can start now, so nobody need look through what is ready.
+    /// Whether nothing more can start now, so that the ready queue need not be searched.
     pub fn is_full(&self) -> bool {
         self.pool.is_exhausted() || !self.queue.is_empty()
     }
@@ -107,55 +107,55 @@ impl<K: JobHandle> WorkerUsage<K> {
         self.placements.keys().copied().chain(self.queue.iter().map(|(job, _)| *job))
     }
 
-    /// Whether the job has got what it asked for, as far as can be told from here, and does not wait for it.
+    /// Whether the job has its resources, according to this model, and is not queued.
     pub fn is_running(&self, job: K) -> bool {
         self.placements.contains_key(&job)
     }
 
-    /// What a job counts as here: where a number of jobs at once was given, one that asked for nothing takes only its
-    /// place.
+    /// Returns the resources that a job counts with. Where the number of jobs is limited, a job without a
+    /// request takes only one slot.
     fn effective_resources(&self, demand: &JobDemand) -> Resources {
         let uncounted = !demand.is_explicit && self.pool.limits_job_count();
         if uncounted { Resources::DEFAULT_WITHOUT_CPUS } else { demand.resources }
     }
 
-    /// Where the worker is, if it is at a site.
+    /// Returns the site of the worker, if any.
     pub fn site(&self) -> Option<&str> {
         self.selector.site()
     }
 
-    /// Whether the worker takes jobs that elect its site.
+    /// Sets whether the worker accepts jobs that elect its site.
     pub const fn set_accepts_elections(&mut self, may: bool) {
         self.selector.set_accepts_elections(may);
     }
 
-    /// From now on nothing is taken that is meant for another scheduler than this; `None`: whatever it is meant for.
+    /// Rejects jobs meant for another scheduler from now on; `None`: accepts all.
     pub const fn prefer_scheduler(&mut self, scheduler: Option<Option<i64>>) {
         self.selector.prefer_scheduler(scheduler);
     }
 
-    /// Jobs that belong there are for it.
+    /// Whether the worker accepts jobs of this location.
     pub fn accepts_location(&self, place: &LocationConstraint) -> bool {
         self.selector.accepts_location(place)
     }
 
-    /// It may start here at some time, when there is room.
+    /// Whether the job may start here once there is room.
     pub fn can_take(&self, demand: &JobDemand) -> bool {
         self.selector.accepts_location(&demand.location) && self.has_room_for(demand)
     }
 
-    /// The same, if it is taken for granted that elections are taken here one day.
+    /// Like [`Self::can_take`], assuming that elections are accepted at some time.
     pub fn could_ever_take(&self, demand: &JobDemand) -> bool {
         self.selector.could_accept_location(&demand.location) && self.has_room_for(demand)
     }
 
-    /// If nothing else were there.
+    /// Whether it would fit into the empty worker.
     fn has_room_for(&self, demand: &JobDemand) -> bool {
         ends_in_time(&demand.resources, self.time_left)
             && self.pool.could_hold(&self.effective_resources(demand))
     }
 
-    /// Takes one job that is to run with nothing beside it.
+    /// Takes one job that is to run alone.
     pub fn take_alone(&mut self, job: K, demand: &JobDemand) -> bool {
         let asked = self.effective_resources(demand);
         let may_start = self.is_idle() && self.can_take(demand);
@@ -165,7 +165,7 @@ impl<K: JobHandle> WorkerUsage<K> {
         true
     }
 
-    /// A job that is known to be there, whether there is room for it or not.
+    /// Adds a job that the worker already holds, whether it fits or not.
     pub fn take_unchecked(&mut self, job: K, demand: &JobDemand) {
         let asked = self.effective_resources(demand);
         match self.pool.place(&asked) {
@@ -174,7 +174,7 @@ impl<K: JobHandle> WorkerUsage<K> {
         }
     }
 
-    /// The same as [`Mirror::fill`], within limits; `name` says what a job is called here.
+    /// Like [`Self::take_jobs`], within limits; `name` maps a job to its handle.
     pub fn take_jobs_within(
         &mut self,
         ready: &mut ReadyQueue,
@@ -208,7 +208,7 @@ impl<K: JobHandle> WorkerUsage<K> {
                 asked = Some(resources);
                 match () {
                     () if !self.can_take(demand) => JobFit::Never,
-                    // What waits in the queue must not wait for more than the next end: it would hold up all behind it.
+                    // A queued job must fit after the next end of a job: otherwise it blocks the whole queue.
                     () if self.placements.values().any(|(_, held)| covers(held, &resources)) => JobFit::Now,
                     () => JobFit::Later,
                 }
@@ -220,7 +220,7 @@ impl<K: JobHandle> WorkerUsage<K> {
         taken
     }
 
-    /// The worker is done with `job`, or handed it back.
+    /// The worker ended `job` or returned it.
     pub fn remove(&mut self, job: K) {
         match self.placements.remove(&job) {
             Some((placement, asked)) => self.pool.release(&placement, &asked),
@@ -234,7 +234,7 @@ impl<K: JobHandle> WorkerUsage<K> {
     }
 }
 
-/// `asked` fits into what `held` will free.
+/// Whether `asked` fits into what `held` will free.
 fn covers(held: &Resources, asked: &Resources) -> bool {
     held.nodes == asked.nodes
         && held.cpus >= asked.cpus

@@ -1,10 +1,10 @@
-//! What agents may not do, and persons may: the policy of a workflow, and that nobody gets round it.
+//! Restrictions for agents that do not apply to persons: the policy of a workflow, and checks against evasion.
 
 use super::{CommandTarget, House};
 use windlass_types::JobStatus;
 use windlass_types::failure_commands::{FailureCommand, FailureCommandKind};
 
-/// A quote that is not a whole line says something of its own only if it is at least so long, in letters.
+/// Minimum number of letters of a quote that is not a whole line.
 const MIN_QUOTE_LETTERS: usize = 10;
 
 pub(super) fn policy_violation(
@@ -16,29 +16,27 @@ pub(super) fn policy_violation(
         return Some("the workflow does not ask for decisions (`use_pending_failed`)".to_owned());
     }
     if case.status != JobStatus::PendingFailed {
-        return Some(format!("it is `{}`: agents decide on what is `pending_failed`", case.status));
+        return Some(format!("the job is `{}`: agents decide only about `pending_failed` jobs", case.status));
     }
     let most = house.policy.max_agent_retries.filter(|_| order.verdict == FailureCommandKind::Retry);
     if let Some(most) = most.filter(|most| case.agent_retries >= *most) {
-        return Some(format!(
-            "agents have had it tried again {} times, which is all they may ({most})",
-            case.agent_retries
-        ));
+        return Some(format!("agents have retried it {} times, the maximum is {most}", case.agent_retries));
     }
     if house.policy.require_evidence && order.evidence.iter().all(|line| line.trim().is_empty()) {
-        return Some("the workflow wants evidence: quote lines of what the job said".to_owned());
+        return Some("the workflow requires evidence: quote lines of the job's log".to_owned());
     }
     let said = case.log_tail?;
     let missing = order.evidence.iter().find(|quote| !quote.trim().is_empty() && !is_quoted(&[said], quote));
     missing.map(|quote| {
         format!(
-            "the job did not say `{}`: quote whole lines, or at least {MIN_QUOTE_LETTERS} letters of one",
+            "the log does not contain `{}`: quote whole lines, or at least {MIN_QUOTE_LETTERS} letters of one",
             quote.trim()
         )
     })
 }
 
-/// Whether each line of a quote was said: as a line, or as so much of one that it was not met by chance.
+/// Whether each line of a quote is in the log: as a whole line, or as a part that is too long for a
+/// coincidence.
 pub fn is_quoted(said: &[&str], quote: &str) -> bool {
     let mut lines = quote.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
     let is_long = |line: &str| line.chars().count() >= MIN_QUOTE_LETTERS;
@@ -47,8 +45,7 @@ pub fn is_quoted(said: &[&str], quote: &str) -> bool {
     lines.peek().is_some() && lines.all(was_said)
 }
 
-/// Why an agent may not have a job run again with all that ended badly, as whoever resets or recovers a workflow does.
-/// `last`: what was decided about it last.
+/// Why an agent may not rerun a job as part of a reset or recovery. `last`: the latest decision about it.
 pub fn agent_rerun_refusal(
     asks: bool,
     status: JobStatus,
@@ -59,7 +56,7 @@ pub fn agent_rerun_refusal(
         JobStatus::Failed | JobStatus::Terminated
             if asks && matches!(last, Some(FailureCommandKind::Fail | FailureCommandKind::Ignore)) =>
         {
-            Some("it was decided on, and only a person has it tried again")
+            Some("already decided; only a person can retry it")
         }
         _ => None,
     }

@@ -1,4 +1,5 @@
-//! Failures that cannot be taken back now: what was built on them would have to begin anew, and somebody works on it.
+//! Dependents held by workers: a failure cannot be retried or ignored while a job that would have to be reset
+//! runs.
 
 use crate::edges::DependencyEdges;
 use crate::graph::DependencyCycle;
@@ -6,12 +7,13 @@ use crate::topological_order::TopologicalOrder;
 use windlass_types::JobStatus;
 use windlass_types::failure_commands::FailureCommandKind;
 
-/// Of each job the one with a worker that stands in its way, over all jobs at once: orders may be about very many.
+/// For each job a dependent that blocks commands, computed for all jobs at once: there may be very many
+/// commands.
 #[derive(Clone, Debug)]
 pub struct HeldDependents {
-    /// It would go back if the job ran again.
+    /// A dependent that would be reset if the job ran again.
     held_dependent: Vec<Option<u32>>,
-    /// It would go back if the job were ignored: what was canceled for it would run after all.
+    /// A dependent that would be reset if the job were ignored, because a canceled job before it would run.
     held_canceled_dependent: Vec<Option<u32>>,
 }
 
@@ -24,10 +26,10 @@ impl HeldDependents {
         };
         for &node in order.sorted().iter().rev() {
             let behind = held.held_dependent[node as usize];
-            // A gate passes on what is behind it.
+            // A dependency group passes on the result of its members.
             let (active, canceled) = match status.get(node as usize) {
                 None => (behind, held.held_canceled_dependent[node as usize]),
-                // Left out on purpose: it stays as it is, and nothing behind it goes back for its sake.
+                // Disabled jobs stay as they are, and so do jobs behind them.
                 Some(JobStatus::Disabled) => (None, None),
                 Some(status) if status.is_active() => (Some(node), None),
                 Some(JobStatus::Canceled) => (behind, behind),
@@ -42,7 +44,7 @@ impl HeldDependents {
         Ok(held)
     }
 
-    /// The job that a worker holds and that would have to go back, if this were done about `job`.
+    /// Returns the job that is held by a worker and would have to be reset by this command for `job`.
     pub fn blocking_job(&self, job: u32, verdict: FailureCommandKind) -> Option<u32> {
         let behind = match verdict {
             FailureCommandKind::Retry => &self.held_dependent,
@@ -67,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_somebody_at_work_behind_it_is_held() {
+    fn failure_with_running_dependent_is_held() {
         use JobStatus::{Blocked, Canceled, Completed, Disabled, Failed, Ready, Running};
         let (retry, ignore) = (FailureCommandKind::Retry, FailureCommandKind::Ignore);
         for (status, depends, job, verdict, expected) in [
@@ -76,13 +78,13 @@ mod tests {
             (vec![Failed, Running], &[(1, &[0])], 0, ignore, None),
             (vec![Failed, Ready], &[(1, &[0])], 0, retry, None),
             (vec![Failed, Running], &[], 0, retry, None),
-            // Not only directly, and not through what is left out.
+            // Also indirectly, but not through disabled jobs.
             (vec![Failed, Completed, Running], &[(1, &[0]), (2, &[1])], 0, retry, Some(2)),
             (vec![Failed, Disabled, Running], &[(1, &[0]), (2, &[1])], 0, retry, None),
-            // What was canceled for it would run.
+            // The job that was canceled because of it would run.
             (vec![Failed, Canceled, Running], &[(1, &[0]), (2, &[1])], 0, ignore, Some(2)),
             (vec![Failed, Blocked, Running], &[(1, &[0]), (2, &[1])], 0, ignore, None),
-            // All of these before all of those.
+            // A dependency group.
             (vec![Failed, Completed, Running, Ready], &[(2, &[0, 1]), (3, &[0, 1])], 0, retry, Some(2)),
             (
                 vec![Failed, Failed, Canceled, Canceled, Running],

@@ -1,11 +1,11 @@
-//! Where jobs go for their resources: the Slurm scheduler that a job names, and its partition. A job that is to go elsewhere
-//! gets a scheduler of its own name; the one that it shares with others stays as it is.
+//! Scheduler and partition of jobs. A job that moves to another partition gets a scheduler of its own; the one
+//! that it shares with others does not change.
 
 use serde::{Deserialize, Serialize};
 use windlass_types::failure_commands::RequestedJobChanges;
 use windlass_types::settings::SlurmScheduler;
 
-/// Names of partitions are short words.
+/// Maximum length of a partition name.
 const MAX_PARTITION_NAME: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,8 @@ impl SchedulerTarget {
     }
 }
 
-/// The scheduler that a job names afterwards; `None`: as before. `known`: those of the workflow. Or why that cannot be.
+/// Returns the scheduler of a job after these changes (`None`: unchanged), or why that is not possible.
+/// `known`: the schedulers of the workflow.
 pub(super) fn plan_scheduler_change(
     changes: &RequestedJobChanges,
     now: Option<&SlurmScheduler>,
@@ -37,7 +38,7 @@ pub(super) fn plan_scheduler_change(
 ) -> Result<Option<SlurmScheduler>, String> {
     let base = match &changes.scheduler {
         None if changes.partition.is_none() => return Ok(None),
-        None => now.ok_or("it names no Slurm scheduler whose partition could be another: name one too")?,
+        None => now.ok_or("the job has no Slurm scheduler whose partition could change: name one too")?,
         Some(name) => known
             .iter()
             .find(|one| one.name == *name)
@@ -61,7 +62,7 @@ fn unknown_scheduler_message(name: &str, known: &[SlurmScheduler]) -> String {
     format!("there is no scheduler `{name}` (known: {})", names.join(", "))
 }
 
-/// One, or several of which any will do: `short,long`.
+/// One partition, or several alternatives: `short,long`.
 fn check_partition_name(partition: &str) -> Result<(), String> {
     let is_word = |word: &str| {
         !word.is_empty()
@@ -70,10 +71,10 @@ fn check_partition_name(partition: &str) -> Result<(), String> {
     if partition.len() <= MAX_PARTITION_NAME && partition.split(',').all(is_word) {
         return Ok(());
     }
-    Err(format!("`{}` is no name of a partition", partition.escape_debug()))
+    Err(format!("`{}` is not a partition name", partition.escape_debug()))
 }
 
-/// One that there is, if it is the same but for its name; otherwise a new one.
+/// Returns an existing scheduler that differs only in its name, or else a new one.
 fn with_partition(base: &SlurmScheduler, partition: &str, known: &[SlurmScheduler]) -> SlurmScheduler {
     let mut then = SlurmScheduler { partition: Some(partition.to_owned()), ..base.clone() };
     let is_same =
@@ -88,7 +89,7 @@ fn with_partition(base: &SlurmScheduler, partition: &str, known: &[SlurmSchedule
     then
 }
 
-/// The name of the scheduler that one was made from.
+/// Returns the name of the scheduler that this one was derived from.
 fn original_name(scheduler: &SlurmScheduler) -> &str {
     let ending = scheduler.partition.as_ref().map(|partition| format!("@{partition}"));
     ending.and_then(|ending| scheduler.name.strip_suffix(&ending)).unwrap_or(&scheduler.name)
@@ -143,17 +144,17 @@ mod tests {
             plan_scheduler_change(&changes(s, p), now, &known).unwrap()
         };
         assert_eq!(to(None, None, Some(&cpu)), None);
-        assert_eq!(to(None, Some("short"), Some(&cpu)), None, "there it is");
+        assert_eq!(to(None, Some("short"), Some(&cpu)), None, "it exists");
         let long = to(None, Some("long"), Some(&cpu)).unwrap();
         assert_eq!((&*long.name, long.partition.as_deref(), &*long.account), ("cpu@long", Some("long"), "a"));
         assert_eq!(to(Some("gpu"), None, Some(&cpu)), Some(gpu.clone()));
         assert_eq!(to(Some("gpu"), Some("big,huge"), None).unwrap().name, "gpu@big,huge");
-        assert_eq!(to(None, Some("short"), Some(&long)), Some(cpu.clone()), "one that there is will do");
+        assert_eq!(to(None, Some("short"), Some(&long)), Some(cpu.clone()), "an existing one is used");
         assert_eq!(to(None, Some("night"), Some(&long)).unwrap().name, "cpu@night");
         let other = SlurmScheduler { nodes: 7, ..long.clone() };
         let taken =
             plan_scheduler_change(&changes(None, Some("long")), Some(&cpu), &[cpu.clone(), other]).unwrap();
-        assert_eq!(taken.unwrap().name, "cpu@long-2", "that name is somebody else's");
+        assert_eq!(taken.unwrap().name, "cpu@long-2", "that name is taken");
     }
 
     #[test]
@@ -163,9 +164,9 @@ mod tests {
             plan_scheduler_change(&changes(s, p), now, std::slice::from_ref(&cpu)).unwrap_err()
         };
         assert_eq!(why(Some("tpu"), None, None), "there is no scheduler `tpu` (known: cpu)");
-        assert!(why(None, Some("long"), None).contains("names no Slurm scheduler"));
+        assert!(why(None, Some("long"), None).contains("no Slurm scheduler"));
         for bad in ["", "a b", "x;rm", "a,,b", "é"] {
-            assert!(why(None, Some(bad), Some(&cpu)).contains("is no name of a partition"), "{bad}");
+            assert!(why(None, Some(bad), Some(&cpu)).contains("is not a partition name"), "{bad}");
         }
     }
 

@@ -103,8 +103,8 @@ fn nonsense_is_refused() {
         change(&mut order);
         refusal(&order, false, &HOUSE, &case(S::Failed))
     };
-    assert!(refused(|order| order.confidence = Some(1.5)).contains("0 to 1"));
-    assert!(refused(|order| order.confidence = Some(f64::NAN)).contains("0 to 1"));
+    assert!(refused(|order| order.confidence = Some(1.5)).contains("between 0 and 1"));
+    assert!(refused(|order| order.confidence = Some(f64::NAN)).contains("between 0 and 1"));
     assert!(refused(|order| order.changes.runtime_seconds = Some(-1.0)).contains("runtime"));
     assert!(refused(|order| order.changes.runtime_seconds = Some(f64::INFINITY)).contains("runtime"));
     assert!(refused(|order| order.changes.memory_bytes = Some(Bytes(0))).contains("memory"));
@@ -143,9 +143,11 @@ fn an_agent_may_less_than_a_person() {
     let tired = CommandTarget { agent_retries: 2, ..case(S::PendingFailed) };
     assert!(refusal(&quoting, true, &strict, &tired).contains("2 times"));
     quoting.evidence.push("invented".into());
-    assert!(refusal(&quoting, true, &strict, &case(S::PendingFailed)).contains("did not say `invented`"));
+    assert!(
+        refusal(&quoting, true, &strict, &case(S::PendingFailed)).contains("does not contain `invented`")
+    );
     quoting.evidence = vec!["e".into()];
-    assert!(refusal(&quoting, true, &strict, &case(S::PendingFailed)).contains("did not say `e`"));
+    assert!(refusal(&quoting, true, &strict, &case(S::PendingFailed)).contains("does not contain `e`"));
     let looked_up = CommandTarget { log_tail: None, ..case(S::PendingFailed) };
     assert!(matches!(decide_command(&quoting, true, &strict, &looked_up), CommandDecision::Accepted { .. }));
     assert!(
@@ -172,7 +174,7 @@ fn table(status: [S; 4]) -> JobTable {
     }
 }
 
-/// Where the jobs stand after the orders, as a store that applies the changes one after the other would have it.
+/// States of the jobs after the commands, if a store applies the changes one after another.
 fn carried_out(status: [S; 4], chosen: &[(u32, FailureCommandKind)]) -> [S; 4] {
     let table = table(status);
     let done = (0..4)
@@ -213,7 +215,7 @@ fn what_follows_from_a_verdict() {
     assert_eq!(
         carried_out(failed, &[(0, FailureCommandKind::Ignore)]),
         [Failed, Failed, Canceled, Canceled],
-        "the other counts"
+        "the other one counts"
     );
     let both = [(0, FailureCommandKind::Ignore), (1, FailureCommandKind::Ignore)];
     assert_eq!(carried_out(failed, &both), [Failed, Failed, Ready, Blocked]);
@@ -224,7 +226,7 @@ fn what_follows_from_a_verdict() {
     let one_of_each = [(0, FailureCommandKind::Fail), (1, FailureCommandKind::Retry)];
     assert_eq!(carried_out(undecided, &one_of_each), [Failed, Ready, Blocked, Blocked]);
 
-    // It ran although the first had failed.
+    // It ran although the first job had failed.
     let later = [Failed, Completed, PendingFailed, Blocked];
     let on_both = [(0, FailureCommandKind::Retry), (2, FailureCommandKind::Ignore)];
     assert_eq!(carried_out(later, &on_both), [Ready, Completed, Blocked, Blocked], "it runs again anyway");

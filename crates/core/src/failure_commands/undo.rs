@@ -1,25 +1,25 @@
-//! Taking back what was changed about a job: only where the change still stands, and nothing has come of it yet.
+//! Undo of changes to a job: only if the change is still in effect and the job has not run with it.
 
 use super::{CommandTarget, JobPatch, SchedulerTarget, describe_patch};
 use windlass_types::JobStatus;
 
-/// A change that is to be taken back.
+/// A change to be undone.
 #[derive(Clone, Copy, Debug)]
 pub struct PatchUndo<'a> {
     pub before: &'a JobPatch,
     pub after: &'a JobPatch,
-    /// An attempt of the job has ended that was made with it.
+    /// Whether an attempt with the change has ended.
     pub has_run: bool,
 }
 
-/// What taking it back comes to, in words; or why that cannot be.
+/// Describes what the undo changes, or why it is not possible.
 pub fn plan_undo(undoing: &PatchUndo<'_>, case: &CommandTarget<'_>) -> Result<String, String> {
     let PatchUndo { before, after, has_run } = *undoing;
     if case.status.is_active() || case.status == JobStatus::Completed {
         return Err(format!("it is `{}`", case.status));
     }
     if has_run {
-        return Err("it has run since: change it anew".to_owned());
+        return Err("it has run since: make a new change instead".to_owned());
     }
     let now = current_patch(after, case);
     if !is_unchanged(after, &now) {
@@ -28,7 +28,7 @@ pub fn plan_undo(undoing: &PatchUndo<'_>, case: &CommandTarget<'_>) -> Result<St
     Ok(describe_patch(after, before))
 }
 
-/// What an edition is about, as the job is now.
+/// Returns the current values of the properties in the patch.
 fn current_patch(edition: &JobPatch, case: &CommandTarget<'_>) -> JobPatch {
     JobPatch {
         asked: edition.asked.map(|_| case.asked),
@@ -38,7 +38,7 @@ fn current_patch(edition: &JobPatch, case: &CommandTarget<'_>) -> JobPatch {
     }
 }
 
-/// Where a job says what it asks for is not what it asks for, and a scheduler that was changed is the same one.
+/// Ignores where the resources are stored, and treats a modified copy of a scheduler as the same scheduler.
 fn is_unchanged(then: &JobPatch, now: &JobPatch) -> bool {
     let asked = |edition: &JobPatch| edition.asked.map(|asked| asked.resources);
     let place = |edition: &JobPatch| {
@@ -100,11 +100,14 @@ mod tests {
         assert!(why(undoing, CommandTarget { priority: 7, ..case }).contains("priority 2 → 7"));
         assert!(why(undoing, CommandTarget { command: "newer", ..case }).contains("another command"));
         assert!(why(undoing, CommandTarget { scheduler: None, ..case }).contains("scheduler big → none"));
-        assert_eq!(why(PatchUndo { has_run: true, ..undoing }, case), "it has run since: change it anew");
+        assert_eq!(
+            why(PatchUndo { has_run: true, ..undoing }, case),
+            "it has run since: make a new change instead"
+        );
         for status in [JobStatus::Pending, JobStatus::Running, JobStatus::Completed] {
             assert_eq!(why(undoing, CommandTarget { status, ..case }), format!("it is `{status}`"));
         }
-        // What it was not about is not looked at.
+        // Other properties are not compared.
         let priority = |priority| JobPatch { priority: Some(priority), ..JobPatch::default() };
         let (one, two) = (priority(1), priority(2));
         let undoing = PatchUndo { before: &one, after: &two, has_run: false };

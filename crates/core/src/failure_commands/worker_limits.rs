@@ -1,13 +1,14 @@
-//! Decisions stay within what the workers can give: a job that no worker can hold would wait for ever.
+//! Checks that decisions stay within the capacity of the workers: a job that fits no worker would wait forever.
 
 use crate::recovery::AvailableWorker;
 use std::time::Duration;
 use windlass_types::failure_commands::RequestedJobChanges;
 use windlass_types::{Resources, format_duration};
 
-/// Why no worker could run the job after these changes, with the limit; `None`: one could, or no worker is known.
+/// Returns why no worker could run the job after these changes, with the limit; `None`: one could, or no worker
+/// is known.
 ///
-/// What does not change is not judged: a job that asked for too much before may be changed in other ways.
+/// Only changed resources are checked: a job that requested too much before may be changed in other ways.
 pub fn exceeds_workers_reason(
     changes: &RequestedJobChanges,
     asked: &Resources,
@@ -21,7 +22,7 @@ pub fn exceeds_workers_reason(
     let memory = takers.iter().map(|taker| taker.capacity.memory).max().unwrap_or_default();
     if then.memory != asked.memory && then.memory > memory {
         return Some(format!(
-            "it would ask for {} of memory, and no worker has more than {memory}",
+            "it would request {} of memory, and no worker has more than {memory}",
             then.memory
         ));
     }
@@ -31,7 +32,7 @@ pub fn exceeds_workers_reason(
         ("nodes", then.nodes, asked.nodes, most(|taker| taker.capacity.nodes.into())),
     ] {
         if now != before && u64::from(now) > most {
-            return Some(format!("it would ask for {now} {what}, and no worker has more than {most}"));
+            return Some(format!("it would request {now} {what}, and no worker has more than {most}"));
         }
     }
     let stays: Option<Duration> = takers
@@ -43,10 +44,10 @@ pub fn exceeds_workers_reason(
         && runtime > stays
     {
         let (runtime, stays) = (format_duration(runtime), format_duration(stays));
-        return Some(format!("it would ask for {runtime}, and no worker stays longer than {stays}"));
+        return Some(format!("it would request {runtime}, and no worker stays longer than {stays}"));
     }
     let fitted_before = takers.iter().any(|taker| taker.can_run(asked));
-    fitted_before.then(|| "no single worker has all that it would ask for".to_owned())
+    fitted_before.then(|| "no single worker has all that it would request".to_owned())
 }
 
 #[cfg(test)]
@@ -76,7 +77,7 @@ mod tests {
         assert_eq!(said(&memory(16)), None);
         assert_eq!(
             said(&memory(100_000)).unwrap(),
-            "it would ask for 97.7 TiB of memory, and no worker has more than 16 GiB"
+            "it would request 97.7 TiB of memory, and no worker has more than 16 GiB"
         );
         let cpus = |n| RequestedJobChanges { cpus: Some(n), ..RequestedJobChanges::default() };
         assert_eq!(said(&cpus(16)), None);
@@ -102,11 +103,7 @@ mod tests {
             RequestedJobChanges { memory_bytes: Some(Bytes(8 * GIB)), ..RequestedJobChanges::default() };
         assert_eq!(exceeds_workers_reason(&lower, &asked(1, 1000), &one), None);
         let other = RequestedJobChanges { cpus: Some(2), ..RequestedJobChanges::default() };
-        assert_eq!(
-            exceeds_workers_reason(&other, &asked(1, 1000), &one),
-            None,
-            "its memory is another matter"
-        );
+        assert_eq!(exceeds_workers_reason(&other, &asked(1, 1000), &one), None, "memory is not changed");
         let priority = RequestedJobChanges { priority: Some(2), ..RequestedJobChanges::default() };
         assert_eq!(exceeds_workers_reason(&priority, &asked(1, 1000), &one), None);
     }

@@ -1,7 +1,7 @@
-//! What happens after a failure: whether the job is tried again, when, with what, and after which script.
+//! Retry decisions: whether a failed job is retried, when, with which resources, and after which script.
 //!
-//! The rules of a [`FailureHandler`] are compiled once; [`decide`] then weighs one failed attempt. Everything that chance or
-//! the surroundings have to say comes in as a value, so that the same question has the same answer.
+//! The rules of a [`FailureHandler`] are compiled once; [`decide_retry`] then decides about one failed attempt.
+//! Random numbers and surroundings are passed in as values, so that equal input gives equal output.
 
 mod request_retry_policy;
 mod resource_growth;
@@ -23,11 +23,11 @@ use windlass_types::{Attempt, Capacity, FailureClass, Resources};
 
 use std::time::Duration;
 
-/// A failed attempt, as far as rules can ask about it.
+/// The properties of a failed attempt that rules can match.
 #[derive(Clone, Copy, Debug)]
 pub struct FailedAttemptFacts<'a> {
     pub return_code: i32,
-    /// How its first process ended; `None` where only the return code is known.
+    /// How its first process ended; `None` if only the return code is known.
     pub exit: Option<ProcessExit>,
     /// `None`: it ended by itself.
     pub cause: Option<FailureCause>,
@@ -36,25 +36,25 @@ pub struct FailedAttemptFacts<'a> {
     pub stderr_tail: &'a str,
 }
 
-/// What else a decision depends on.
+/// Other input of a retry decision.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryContext<'a> {
     /// The attempt that failed.
     pub attempt: Attempt,
-    /// Attempts of this run that count, this one included. One whose worker died does not.
+    /// Counted attempts of this run, including this one. Attempts whose worker died do not count.
     pub used_attempts: u32,
-    /// What the job asks for; `None` where it says nothing, so that nothing limits it.
+    /// The resources of the job; `None` if it requests none, so that nothing limits it.
     pub asked: Option<Resources>,
-    /// What the workers that may take the job can give; empty where nobody knows.
+    /// Capacities of the workers that may run the job; empty if unknown.
     pub workers: &'a [Capacity],
-    /// No worker stays longer than this, where that is known.
+    /// Maximum lifetime of workers, if known.
     pub max_worker_lifetime: Option<Duration>,
     pub budget: RetryBudgetUsage,
-    /// A number by chance, out of all that there are.
+    /// A random number from the whole range.
     pub random: u64,
 }
 
-/// What handlers may spend on a workflow, and have spent.
+/// Retry budget of a workflow, and its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryBudgetUsage {
     pub granted: u64,
@@ -74,25 +74,25 @@ pub enum HandlerDecision {
     Final(HandlerFinal),
 }
 
-/// The job is tried again.
+/// The job is retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandlerRetry {
-    /// The number of the rule that says so, from 1.
+    /// Number of the matching rule, from 1.
     pub rule: usize,
     pub delay: Duration,
-    /// Comes before the next attempt.
+    /// Runs before the next attempt.
     pub recovery: Option<RecoveryScript>,
-    /// What it asks for from now on, if that is something else.
+    /// The resources of the next attempt, if they change.
     pub resources: Option<Resources>,
-    /// For the result of the failed attempt.
+    /// Message for the result of the failed attempt.
     pub message: String,
 }
 
-/// The job is not tried again.
+/// The job is not retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandlerFinal {
     pub reason: NoRetryReason,
-    /// For the result of the failed attempt, where there is something to say.
+    /// Message for the result of the failed attempt, if any.
     pub message: Option<String>,
 }
 
@@ -100,22 +100,22 @@ pub struct HandlerFinal {
 pub enum NoRetryReason {
     NoHandler,
     NoMatchingRule,
-    /// It has had as many attempts as the rule allows.
+    /// The maximum number of attempts of the rule is reached.
     Exhausted,
-    /// It would fail in the same way: it cannot get more of what it ran out of.
+    /// The job would fail in the same way: the exhausted resource cannot grow.
     Pointless,
-    /// The workflow has had as many retries as its budget allows.
+    /// The retry budget of the workflow is used up.
     OverBudget,
 }
 
 impl NoRetryReason {
-    /// Nobody foresaw this failure, so that somebody may be asked (`use_pending_failed`).
+    /// Whether no rule handles the failure, so that it may wait for a decision (`use_pending_failed`).
     pub const fn is_unhandled(self) -> bool {
         matches!(self, Self::NoHandler | Self::NoMatchingRule)
     }
 }
 
-/// The first of these that is no field of a rule, and the field that was probably meant.
+/// Returns the first key that is not a field of a rule, and the field that was probably meant.
 pub fn find_unknown_field<'k>(
     keys: impl IntoIterator<Item = &'k String>,
 ) -> Option<(&'k str, Option<&'static str>)> {
@@ -123,7 +123,7 @@ pub fn find_unknown_field<'k>(
     Some((unknown, nearest_word(unknown, FailureRule::FIELDS)))
 }
 
-/// What happens after an attempt that failed, or was terminated.
+/// Decides what happens after a failed or terminated attempt.
 pub fn decide_retry(
     handler: Option<&CompiledHandler>,
     failure: &FailedAttemptFacts<'_>,
@@ -141,7 +141,7 @@ pub fn decide_retry(
         );
     }
     let grown = resource_growth::grow_resources(rule, failure, situation);
-    // A script may well change how much the job needs.
+    // A script may change how much the job needs.
     if let Some(stuck) = grown.blocked_reason.filter(|_| rule.recovery_script.is_none()) {
         return no_retry(NoRetryReason::Pointless, Some(retry_messages::pointless_message(&matched, &stuck)));
     }
@@ -161,7 +161,7 @@ pub fn decide_retry(
     }))
 }
 
-/// So many attempts, the first one included.
+/// Maximum number of attempts, including the first one.
 fn max_attempts(rule: &FailureRule) -> u32 {
     u32::try_from(rule.max_retries).unwrap_or(0)
 }

@@ -1,46 +1,45 @@
-//! What follows failures of a request's jobs, whose class decides: the same rules whether the engine runs them or DAGMan.
+//! Retry policy for jobs of requests, based on the failure class: the same rules for the engine and for DAGMan.
 
 use std::time::Duration;
 use windlass_types::settings::FailureRule;
 use windlass_types::{Bytes, FailureClass, Ratio, ResourceGrowth};
 
-/// How much is done for a job before it is given up.
+/// How often and how a job is retried before it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestRetryPolicy {
     /// Attempts after the first one.
     pub retries: u32,
-    /// Before the second attempt; twice that before the third, and so on.
+    /// Delay before the second attempt; doubles for each further attempt.
     pub initial_delay: Duration,
     pub max_delay: Duration,
-    /// Of memory, where it ran out.
+    /// Growth of memory after an out-of-memory failure.
     pub memory_growth: Ratio,
-    /// No attempt asks for more.
+    /// Maximum memory of an attempt.
     pub max_memory: Bytes,
     pub max_runtime: Duration,
 }
 
 impl RequestRetryPolicy {
-    /// No job of a request is given more time, however often it ran out of it.
+    /// Maximum runtime of a job of a request, including growth after timeouts.
     pub const MAX_RUNTIME: Duration = Duration::from_hours(48);
 
-    /// When a job is ended that was estimated to take so long: half as much again and ten minutes, at least two hours, in
-    /// whole hours, so that there are few different ones.
+    /// Returns the time limit for an estimated duration: 1.5 times the estimate plus ten minutes, at least two
+    /// hours, in whole hours so that there are few different values.
     pub fn time_limit(estimated_sec: u64) -> Duration {
         const HOUR: u64 = 3600;
-        let patient = estimated_sec.saturating_add(estimated_sec / 2).saturating_add(600);
-        Duration::from_secs(patient.div_ceil(HOUR).max(2).saturating_mul(HOUR))
+        let failed_job = estimated_sec.saturating_add(estimated_sec / 2).saturating_add(600);
+        Duration::from_secs(failed_job.div_ceil(HOUR).max(2).saturating_mul(HOUR))
     }
 
-    /// Of time, where it ran out. How long a job takes is a guess at first, and often a bad one; what is ended teaches nothing.
-    /// So it is not crept up to: with three retries whatever fits below `longest_runtime` gets there, if only two hours were
-    /// granted at first.
+    /// Growth of time after a timeout. The first estimate is often poor, and a timeout does not improve it. So
+    /// the time grows fast: with three retries it reaches `longest_runtime` even from two hours.
     pub const RUNTIME_GROWTH: Ratio = Ratio::from_millionths(4_000_000);
 
-    /// What is permanent, or the fault of the data, is in no rule: it would fail again.
+    /// Permanent and data failures have no rule: the job would fail again.
     pub fn failure_rules(&self) -> Vec<FailureRule> {
         let rule = |classes: &[FailureClass]| FailureRule {
             classes: classes.to_vec(),
-            // It counts attempts, the first one included.
+            // `max_retries` counts attempts, including the first one.
             max_retries: i32::try_from(self.retries.saturating_add(1)).unwrap_or(i32::MAX),
             ..FailureRule::default()
         };
@@ -70,7 +69,7 @@ impl RequestRetryPolicy {
 mod tests {
     use super::*;
 
-    /// A hint may be wrong by any factor: the last attempt gets all the time that there is.
+    /// A hint may be wrong by any factor: the last attempt gets the maximum time.
     #[test]
     fn three_retries_reach_the_longest_time() {
         let care = RequestRetryPolicy {

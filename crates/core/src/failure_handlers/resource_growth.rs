@@ -1,4 +1,4 @@
-//! What the next attempt asks for: more, but no more than the rule allows and a worker can give, and never less.
+//! Resources of the next attempt: never less than before, limited by the rule and by the workers.
 
 use super::{FailedAttemptFacts, RetryContext};
 use crate::growth_limits::WorkerHeadroom;
@@ -7,18 +7,18 @@ use windlass_types::settings::{FailureCause, FailureRule};
 use windlass_types::{Bytes, FailureClass, GrowableQuantity, ResourceGrowth, Resources, format_duration};
 
 pub(super) struct GrownResources {
-    /// `None`: as before.
+    /// `None`: unchanged.
     pub(super) resources: Option<Resources>,
     /// In words: `memory 2 GiB → 3 GiB`.
     pub(super) changes: Vec<String>,
-    /// Why another attempt would end as this one did.
+    /// Why another attempt would end in the same way.
     pub(super) blocked_reason: Option<String>,
 }
 
-/// What ends the growth of something.
+/// An upper limit of growth.
 struct GrowthCap<Q> {
     max: Q,
-    /// Whose limit it is.
+    /// What sets the limit.
     source: &'static str,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn grow_resources(
 }
 
 impl GrownResources {
-    /// Grows one thing up to its cap, and notes it.
+    /// Grows one resource up to its cap and records the change.
     fn grow_one<Q: GrowableQuantity>(
         &mut self,
         what: &str,
@@ -79,14 +79,14 @@ impl GrownResources {
     }
 }
 
-/// The lower one of what the rule says and what workers have.
+/// Returns the lower of the limits of the rule and of the workers.
 fn lower_cap<Q: GrowableQuantity>(
     rule: Option<Q>,
     field: &'static str,
     workers: Option<Q>,
 ) -> Option<GrowthCap<Q>> {
     let rule = rule.map(|most| GrowthCap { max: most, source: field });
-    let workers = workers.map(|most| GrowthCap { max: most, source: "all that a worker has" });
+    let workers = workers.map(|most| GrowthCap { max: most, source: "largest worker" });
     match (rule, workers) {
         (Some(rule), Some(workers)) if workers.max < rule.max => Some(workers),
         (rule, workers) => rule.or(workers),

@@ -1,18 +1,19 @@
-//! How long a job waits before it is tried again.
+//! Delay of retries.
 
 use std::time::Duration;
 use windlass_types::settings::FailureRule;
 use windlass_types::{GrowableQuantity, Ratio};
 
-/// The delay after `used` attempts: times the back-off for each one after the first, never above the rule's limit, and
-/// spread by chance so that jobs which failed together do not come back together.
+/// Returns the delay after `used` attempts: multiplied by the backoff for each one after the first, limited by
+/// the rule, with random jitter so that jobs which failed together do not restart together.
 pub(super) fn retry_delay(rule: &FailureRule, used: u32, dice: u64) -> Duration {
     let Some(first) = rule.delay else { return Duration::ZERO };
     let most = rule.max_delay().units();
     let delay = apply_backoff(first.units().min(most), rule.backoff.unwrap_or(Ratio::ONE), used, most);
     let Some(jitter) = rule.jitter else { return Duration::from_micros(delay) };
     let by = jitter.scale(delay);
-    // Spread below the limit, not cut off at it: at the limit most jobs of a storm would meet again.
+    // Jitter is applied below the limit, not cut off at it: otherwise most jobs would restart at the limit
+    // together.
     let least = delay.saturating_sub(by);
     let longest = delay.saturating_add(by).min(most);
     Duration::from_micros(interpolate(least, longest, dice))
@@ -29,7 +30,7 @@ fn apply_backoff(first: u64, factor: Ratio, used: u32, most: u64) -> u64 {
     delay
 }
 
-/// As far from `least` to `most` as the dice are from nothing to all.
+/// Interpolates between `least` and `most`; `dice` is a number from the whole range.
 fn interpolate(least: u64, most: u64, dice: u64) -> u64 {
     let width = u128::from(most - least) + 1;
     least + ((width * u128::from(dice)) >> 64) as u64

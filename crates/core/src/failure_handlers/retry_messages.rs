@@ -1,4 +1,4 @@
-//! What stands in the result of a failed attempt about what came of it.
+//! Messages about retries in the result of a failed attempt.
 
 use super::rule_matching::MatchedRule;
 use super::{CompiledHandler, RetryBudgetUsage, max_attempts};
@@ -23,23 +23,23 @@ pub(super) fn retry_message(
 }
 
 pub(super) fn no_rule_message(handler: &CompiledHandler) -> String {
-    format!("no rule of handler {} is for it", handler.name())
+    format!("no rule of handler {} matches", handler.name())
 }
 
 pub(super) fn exhausted_message(matched: &MatchedRule<'_>, used: u32) -> String {
     let of = max_attempts(matched.rule);
     match of {
-        0 | 1 => format!("not tried again by {}", matched_rule_text(matched)),
-        _ => format!("not tried again after {used} of {of} attempts by {}", matched_rule_text(matched)),
+        0 | 1 => format!("not retried by {}", matched_rule_text(matched)),
+        _ => format!("not retried after {used} of {of} attempts by {}", matched_rule_text(matched)),
     }
 }
 
 pub(super) fn pointless_message(matched: &MatchedRule<'_>, stuck: &str) -> String {
-    format!("not tried again by {}: {stuck}", matched_rule_text(matched))
+    format!("not retried by {}: {stuck}", matched_rule_text(matched))
 }
 
 pub(super) fn over_budget_message(budget: RetryBudgetUsage) -> String {
-    format!("not tried again: the workflow's retry budget of {} is used up", budget.limit)
+    format!("not retried: the workflow's retry budget of {} is used up", budget.limit)
 }
 
 /// `rule 1 of handler net (exit code 75)`.

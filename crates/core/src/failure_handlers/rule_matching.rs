@@ -1,5 +1,6 @@
-//! Which rule speaks. Those that list the exit code come first, then those with another condition, then those for all;
-//! among equals the order in which they are written. So a rule for all never hides one for something.
+//! Selection of the matching rule. Rules that list the exit code come first, then rules with another condition,
+//! then rules for all failures; among equals the order in which they are written. So a general rule never hides
+//! a specific one.
 
 use super::FailedAttemptFacts;
 use regex::{Regex, RegexBuilder};
@@ -7,10 +8,10 @@ use windlass_types::Signal;
 use windlass_types::settings::{FailureHandler, FailureRule, StderrPattern};
 use windlass_types::worker_messages::ProcessExit;
 
-/// A pattern may take this much memory, compiled.
+/// Maximum memory of a compiled pattern.
 const MAX_PATTERN_BYTES: usize = 1 << 22;
 
-/// A [`FailureHandler`] that is ready to be asked.
+/// A [`FailureHandler`] with compiled rules.
 #[derive(Clone, Debug)]
 pub struct CompiledHandler {
     name: String,
@@ -24,7 +25,7 @@ struct CompiledRule {
     patterns: Vec<Regex>,
 }
 
-/// A rule that cannot be used.
+/// An invalid rule.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("rule {rule} of failure handler `{handler}`: `{pattern}` is not a regular expression: {reason}")]
 pub struct HandlerRuleError {
@@ -35,17 +36,17 @@ pub struct HandlerRuleError {
     pub reason: String,
 }
 
-/// The rule that speaks.
+/// The matching rule.
 pub(super) struct MatchedRule<'h> {
     pub(super) handler: &'h str,
     /// From 1.
     pub(super) number: usize,
     pub(super) rule: &'h FailureRule,
-    /// What about the failure it speaks of, in words.
+    /// The matching conditions in words.
     pub(super) reason: String,
 }
 
-/// How much a rule knows about the failure that it is for; the first is the most.
+/// How specific a rule is for the failure; the first is the most specific.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RuleSpecificity {
     Code,
@@ -74,7 +75,7 @@ impl CompiledHandler {
         &self.name
     }
 
-    /// The rule that speaks of this failure.
+    /// Returns the rule that matches this failure.
     pub(super) fn match_failure(&self, failure: &FailedAttemptFacts<'_>) -> Option<MatchedRule<'_>> {
         let telling = |(number, rule)| Some((rule_specificity(rule, failure)?, number, rule));
         let (_, number, rule) =
@@ -102,13 +103,13 @@ fn compile_pattern(text: &str) -> Result<Regex, String> {
         }
     };
     builder.size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES).build().map_err(|error| {
-        // The last line says what is wrong; the others draw the pattern.
+        // The last line has the message; the others show the position in the pattern.
         let text = error.to_string();
         text.lines().last().unwrap_or_default().trim_start_matches("error:").trim().to_owned()
     })
 }
 
-/// How well the rule fits; `None` if it is not for this failure.
+/// Returns how specific the rule is; `None` if it does not match this failure.
 fn rule_specificity(rule: &CompiledRule, failure: &FailedAttemptFacts<'_>) -> Option<RuleSpecificity> {
     let FailureRule { exit_codes, match_all_exit_codes, signals, on, classes, .. } = &rule.rule;
     let lists_code = exit_codes.contains(&failure.return_code);
@@ -126,7 +127,7 @@ fn rule_specificity(rule: &CompiledRule, failure: &FailedAttemptFacts<'_>) -> Op
     }
 }
 
-/// The signal of the rule that ended the job. A shell whose command died of one tells of it as 128 + number.
+/// Returns the signal of the rule that ended the job. A shell reports a signal of its command as 128 + number.
 fn matching_signal(signals: &[Signal], failure: &FailedAttemptFacts<'_>) -> Option<Signal> {
     let number = match failure.exit {
         Some(ProcessExit::Signal(number)) => number,
@@ -136,13 +137,13 @@ fn matching_signal(signals: &[Signal], failure: &FailedAttemptFacts<'_>) -> Opti
     signals.iter().copied().find(|signal| signal.number() == number)
 }
 
-/// The pattern of the rule, as written, that is found in the last words.
+/// Returns the pattern of the rule, as written, that matches the end of the output.
 fn matching_pattern<'r>(rule: &'r CompiledRule, failure: &FailedAttemptFacts<'_>) -> Option<&'r str> {
     let found = rule.patterns.iter().position(|pattern| pattern.is_match(failure.stderr_tail))?;
     Some(&rule.rule.stderr[found])
 }
 
-/// Each condition that the rule names, as it was met.
+/// Describes each condition of the rule and how it matched.
 fn describe_match(rule: &CompiledRule, failure: &FailedAttemptFacts<'_>) -> String {
     let FailureRule { exit_codes, match_all_exit_codes, on, classes, .. } = &rule.rule;
     let names_codes = !exit_codes.is_empty() || *match_all_exit_codes;
@@ -151,7 +152,7 @@ fn describe_match(rule: &CompiledRule, failure: &FailedAttemptFacts<'_>) -> Stri
         matching_signal(&rule.rule.signals, failure).map(|signal| signal.to_string()),
         failure.cause.filter(|_| !on.is_empty()).map(|cause| cause.as_str().replace('_', " ")),
         (!classes.is_empty()).then(|| format!("class {}", failure.class)),
-        matching_pattern(rule, failure).map(|pattern| format!("`{pattern}` in its last words")),
+        matching_pattern(rule, failure).map(|pattern| format!("`{pattern}` in its stderr")),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

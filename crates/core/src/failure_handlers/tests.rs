@@ -1,4 +1,4 @@
-//! The whole meaning of rules in tables, and what holds for all of them.
+//! Tables of the meaning of rules, and properties that hold for all of them.
 
 mod always;
 
@@ -83,7 +83,7 @@ fn after(used: u32) -> RetryContext<'static> {
     }
 }
 
-/// The number of the rule that speaks.
+/// The number of the matching rule.
 fn speaker(rules: &[FailureRule], failure: &FailedAttemptFacts<'_>) -> Option<usize> {
     handler(rules).match_failure(failure).map(|matched| matched.number)
 }
@@ -128,7 +128,7 @@ fn what_each_condition_is_for() {
         (signals(&[9, 11]), told_by_a_client, true),
         (signals(&[9, 11]), killed(6), false),
         (signals(&[9]), exited(9), false),
-        // 152 is what a timeout is called, not what killed it.
+        // 152 is the exit code of a timeout, not the signal that ended the job.
         (signals(&[24]), timed_out(), false),
         (signals(&[15]), timed_out(), true),
         (on(OutOfMemory), out_of_memory(), true),
@@ -170,7 +170,7 @@ fn every_kind_that_is_named_must_hold() {
 }
 
 #[test]
-fn the_most_telling_rule_speaks_whatever_the_order() {
+fn most_specific_rule_matches_in_any_order() {
     let code_or_all = FailureRule { exit_codes: vec![5], ..for_all() };
     for (rules, failure, number) in [
         (vec![for_all(), codes(&[1])], exited(1), 2),
@@ -182,7 +182,7 @@ fn the_most_telling_rule_speaks_whatever_the_order() {
         (vec![stderr(&["lost"]), codes(&[1])], said("lost"), 2),
         (vec![on(FailureCause::OutOfMemory), codes(&[137])], out_of_memory(), 2),
         (vec![class(FailureClass::Memory), on(FailureCause::OutOfMemory)], out_of_memory(), 1),
-        // For its code it is a rule of its own, for the others a rule for all.
+        // For its exit code it is a specific rule, for others a general one.
         (vec![for_all(), code_or_all.clone()], exited(5), 2),
         (vec![for_all(), code_or_all.clone()], exited(6), 1),
         (vec![code_or_all, class(FailureClass::Unknown)], exited(6), 2),
@@ -204,7 +204,7 @@ fn attempts_are_counted_with_the_first() {
     );
     let (why, words) = stop(&rule, &exited(75), &after(3));
     assert_eq!(why, NoRetryReason::Exhausted);
-    assert_eq!(words, "not tried again after 3 of 3 attempts by rule 1 of handler net (exit code 75)");
+    assert_eq!(words, "not retried after 3 of 3 attempts by rule 1 of handler net (exit code 75)");
     // Two attempts whose workers died do not count.
     let lost_two = RetryContext { attempt: Attempt(4), ..after(2) };
     assert_eq!(
@@ -216,19 +216,19 @@ fn attempts_are_counted_with_the_first() {
         let (why, words) = stop(&rule, &exited(75), &after(1));
         assert_eq!(
             (why, &*words),
-            (NoRetryReason::Exhausted, "not tried again by rule 1 of handler net (exit code 75)")
+            (NoRetryReason::Exhausted, "not retried by rule 1 of handler net (exit code 75)")
         );
     }
 }
 
 #[test]
-fn failures_that_nobody_foresaw() {
+fn unhandled_failures() {
     let HandlerDecision::Final(last) = decide_retry(None, &exited(1), &after(1)) else {
         panic!("there is no handler")
     };
     assert_eq!((last.reason, last.message), (NoRetryReason::NoHandler, None));
     let (why, words) = stop(&codes(&[2]), &exited(1), &after(1));
-    assert_eq!((why, &*words), (NoRetryReason::NoMatchingRule, "no rule of handler net is for it"));
+    assert_eq!((why, &*words), (NoRetryReason::NoMatchingRule, "no rule of handler net matches"));
     for (stop, is_unforeseen) in [
         (NoRetryReason::NoHandler, true),
         (NoRetryReason::NoMatchingRule, true),
@@ -246,9 +246,9 @@ fn a_budget_that_is_used_up_ends_it() {
     retry(&for_all(), &exited(1), &with(9, 10));
     let (why, words) = stop(&for_all(), &exited(1), &with(10, 10));
     assert_eq!(why, NoRetryReason::OverBudget);
-    assert_eq!(words, "not tried again: the workflow's retry budget of 10 is used up");
+    assert_eq!(words, "not retried: the workflow's retry budget of 10 is used up");
     assert_eq!(stop(&for_all(), &exited(1), &with(0, 0)).0, NoRetryReason::OverBudget);
-    // What would have been final anyway is not the budget's fault.
+    // A failure that is final anyway is not attributed to the budget.
     assert_eq!(
         stop(&for_all(), &exited(1), &RetryContext { used_attempts: 3, ..with(10, 10) }).0,
         NoRetryReason::Exhausted
@@ -258,7 +258,7 @@ fn a_budget_that_is_used_up_ends_it() {
 #[test]
 fn delays_grow_up_to_their_limit() {
     let seconds = Duration::from_secs;
-    let patient = FailureRule {
+    let failed_job = FailureRule {
         delay: Some(seconds(10)),
         backoff: Some("2".parse().unwrap()),
         max_delay: Some(seconds(60)),
@@ -267,16 +267,16 @@ fn delays_grow_up_to_their_limit() {
     };
     let delay = |rule: &FailureRule, used| retry(rule, &exited(1), &after(used)).delay;
     for (used, wanted) in [(1, 10), (2, 20), (3, 40), (4, 60), (99, 60)] {
-        assert_eq!(delay(&patient, used), seconds(wanted), "after {used}");
+        assert_eq!(delay(&failed_job, used), seconds(wanted), "after {used}");
     }
-    let steady = FailureRule { backoff: None, max_delay: None, ..patient.clone() };
+    let steady = FailureRule { backoff: None, max_delay: None, ..failed_job.clone() };
     assert_eq!(delay(&steady, 7), seconds(10));
-    let long = FailureRule { max_delay: None, ..patient.clone() };
+    let long = FailureRule { max_delay: None, ..failed_job.clone() };
     assert_eq!(delay(&long, 99), FailureRule::MAX_DELAY);
     let longer_still = FailureRule { delay: Some(Duration::from_hours(48)), ..long };
     assert_eq!(delay(&longer_still, 2), Duration::from_hours(48));
     assert_eq!(delay(&for_all(), 1), Duration::ZERO);
-    let words = retry(&patient, &exited(1), &after(3)).message;
+    let words = retry(&failed_job, &exited(1), &after(3)).message;
     assert_eq!(words, "attempt 4 of 100 in 40s by rule 1 of handler net (exit code 1)");
 }
 
@@ -321,7 +321,7 @@ fn what_it_ran_out_of_grows() {
     let small = [worker(8, 3), worker(1, 2)];
     let situation = RetryContext { workers: &small, ..after(1) };
     let next = retry(&more_memory("x8", Some(4)), &out_of_memory(), &situation);
-    assert!(next.message.ends_with(": memory 2 GiB → 3 GiB (all that a worker has)"), "{}", next.message);
+    assert!(next.message.ends_with(": memory 2 GiB → 3 GiB (largest worker)"), "{}", next.message);
     assert_eq!(given(next), Some(3));
 
     let longer =
@@ -330,10 +330,10 @@ fn what_it_ran_out_of_grows() {
     assert!(next.message.ends_with("(timeout): runtime 10m → 13m, cpus 1 → 2"), "{}", next.message);
     let resources = next.resources.unwrap();
     assert_eq!((resources.runtime, resources.cpus), (Some(Duration::from_mins(13)), 2));
-    assert_eq!(resources.memory, Bytes(2 * GIB), "the rest stays");
+    assert_eq!(resources.memory, Bytes(2 * GIB), "the rest does not change");
 }
 
-/// Memory of one worker and CPUs of another are of no use together.
+/// Memory of one worker and CPUs of another cannot be combined.
 #[test]
 fn caps_are_those_of_a_worker_that_could_take_the_job() {
     let rule = FailureRule { cpus: "x100".parse().ok(), ..more_memory("x100", None) };
@@ -344,7 +344,7 @@ fn caps_are_those_of_a_worker_that_could_take_the_job() {
     assert_eq!((resources.cpus, resources.memory), (8, Bytes(16 * GIB)));
     let with_gpus = RetryContext { asked: Some(Resources { gpus: 1, ..asked }), ..situation };
     let resources = retry(&rule, &out_of_memory(), &with_gpus).resources.unwrap();
-    assert_eq!(resources.memory, Bytes(200 * GIB), "none of them could take it, so they say nothing");
+    assert_eq!(resources.memory, Bytes(200 * GIB), "no worker could take the job, so they set no limit");
 }
 
 #[test]
@@ -355,10 +355,10 @@ fn what_would_die_in_the_same_way_is_not_tried_again() {
     assert_eq!(why, NoRetryReason::Pointless);
     assert_eq!(
         words,
-        "not tried again by rule 1 of handler net (out of memory): its memory of 2 GiB cannot grow (all that a worker has)"
+        "not retried by rule 1 of handler net (out of memory): its memory of 2 GiB cannot grow (largest worker)"
     );
     let (why, words) = stop(&more_memory("+1g", Some(1)), &out_of_memory(), &after(1));
-    assert_eq!(why, NoRetryReason::Pointless, "a limit below what it asks for shrinks nothing");
+    assert_eq!(why, NoRetryReason::Pointless, "a limit below the request reduces nothing");
     assert!(words.ends_with("(max_memory)"), "{words}");
     let capped = FailureRule {
         runtime: "x2".parse().ok(),
@@ -372,7 +372,7 @@ fn what_would_die_in_the_same_way_is_not_tried_again() {
     let (why, _) = stop(&FailureRule { max_runtime: None, ..capped.clone() }, &timed_out(), &leaving);
     assert_eq!(why, NoRetryReason::Pointless);
 
-    // It failed for another reason, or a script puts it right: then it is worth trying.
+    // It failed for another reason, or a script may solve it: then a retry is useful.
     let for_everything =
         FailureRule { on: Vec::new(), ..FailureRule { match_all_exit_codes: true, ..capped.clone() } };
     assert_eq!(retry(&for_everything, &exited(1), &after(1)).resources, None);
@@ -419,7 +419,7 @@ fn the_words_name_every_condition() {
     };
     let failure = FailedAttemptFacts { stderr_tail: "Killed", ..out_of_memory() };
     let words = retry(&rule, &failure, &after(1)).message;
-    let because = "exit code 137, SIGKILL, out of memory, class memory, `killed` in its last words";
+    let because = "exit code 137, SIGKILL, out of memory, class memory, `killed` in its stderr";
     assert_eq!(words, format!("attempt 2 of 3 by rule 1 of handler net ({because})"));
 }
 

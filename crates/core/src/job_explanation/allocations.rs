@@ -1,18 +1,18 @@
-//! Of a job that may start and whose workers come with allocations of Slurm: what became of those.
+//! Explains ready jobs whose workers come with Slurm allocations, from the state of the allocations.
 
 use super::ExplanationBuilder;
 use crate::slurm::allocation_ends;
 use windlass_types::slurm::{Allocation, AllocationState};
 
-/// So many are told of one by one.
+/// Maximum number of allocations listed individually.
 const MAX_SHOWN: usize = 5;
 
 /// The allocations in which a job could run.
 #[derive(Clone, Copy, Debug)]
 pub struct JobAllocations<'a> {
-    /// Those of its scheduler, or of all if it names none; by number.
+    /// Those of its scheduler, or all if it names none; by number.
     pub allocations: &'a [Allocation],
-    /// An action may still ask for one.
+    /// An action may still request one.
     pub has_pending_action: bool,
 }
 
@@ -21,14 +21,14 @@ impl JobAllocations<'_> {
         self.allocations.iter().filter(|row| !row.state.is_over())
     }
 
-    /// One that does not run yet may bring what those that are there do not have.
+    /// Whether a pending allocation may bring what the present workers lack.
     pub(super) fn has_pending(&self) -> bool {
         self.has_pending_action || self.open_allocations().any(|row| row.state != AllocationState::Running)
     }
 }
 
 impl ExplanationBuilder<'_> {
-    /// Nobody who is there takes it: which allocations will bring somebody, or why none will.
+    /// No present worker takes the job: explains which allocations will bring one, or why none will.
     pub(super) fn explain_allocations(&mut self, nodes: &JobAllocations<'_>) {
         self.explanation.evidence.clear();
         self.explanation.next.clear();
@@ -38,32 +38,35 @@ impl ExplanationBuilder<'_> {
         let open: Vec<&Allocation> = nodes.open_allocations().collect();
         match (open.as_slice(), nodes.allocations.last()) {
             ([only], _) => {
-                self.set_headline(format!("ready; it waits: {}", allocation_ends::describe_end(only)));
+                self.set_headline(format!("ready; waiting: {}", allocation_ends::describe_end(only)));
             }
             ([_, ..], _) => {
-                self.set_headline(format!("ready; it waits for one of {} allocations", open.len()));
+                self.set_headline(format!("ready; waiting for one of {} allocations", open.len()));
                 for row in open.iter().take(MAX_SHOWN) {
                     self.add_fact(allocation_ends::describe_end(row));
                 }
             }
             ([], _) if nodes.has_pending_action => {
-                self.set_headline("ready; the action that asks for its allocation is about to do so");
+                self.set_headline("ready; the action that requests its allocation is due");
             }
             ([], Some(last)) if last.state == AllocationState::Refused => {
                 self.set_headline(format!(
                     "ready, but no allocation is left: {}",
                     allocation_ends::describe_end(last)
                 ));
-                self.suggest_command(list.clone(), "shows what was asked for, and what Slurm said");
-                self.suggest_command(regenerate, "asks for new ones, when that is put right");
+                self.suggest_command(
+                    list.clone(),
+                    "shows the requested allocations and the messages of Slurm",
+                );
+                self.suggest_command(regenerate, "requests new ones, once the cause is fixed");
                 return;
             }
             ([], last) => {
-                self.set_headline("ready, but no allocation is asked for");
+                self.set_headline("ready, but no allocation is requested");
                 if let Some(last) = last {
                     self.add_fact(format!("the last one: {}", allocation_ends::describe_end(last)));
                 }
-                self.suggest_command(regenerate, "asks for new ones");
+                self.suggest_command(regenerate, "requests new ones");
                 return;
             }
         }

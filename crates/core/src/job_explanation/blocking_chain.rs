@@ -1,4 +1,4 @@
-//! The way from a job that waits, or was canceled, back to the jobs because of which.
+//! Paths from a waiting or canceled job back to the jobs that cause this.
 
 use super::{JobGraph, exit_meaning};
 use crate::graph::DependencyCycle;
@@ -7,18 +7,18 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use windlass_types::{JobId, JobStatus};
 
-/// Causes that are named; the others are counted.
+/// Maximum number of causes listed; the others are counted.
 const MAX_ROOTS: usize = 10;
 
-/// How a job hangs on others.
+/// How a job depends on its blockers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BlockingChain {
-    /// The shortest way from the job (not in it) to the first cause, which is its last link.
+    /// The shortest path from the job (excluded) to the first cause, which is its last link.
     pub links: Vec<ChainLink>,
     /// The causes, the nearest first, at most ten.
     pub roots: Vec<ChainLink>,
     pub root_count: u32,
-    /// All jobs on any way to a cause, the causes among them.
+    /// All jobs on any path to a cause, including the causes.
     pub waiting: u32,
 }
 
@@ -31,20 +31,21 @@ pub struct ChainLink {
     pub note: Option<String>,
 }
 
-/// What a blocked job really waits for: jobs that are not over and do not themselves wait for others.
+/// Returns what blocks a job: jobs that have not ended and do not wait for others.
 pub(super) fn find_blockers(jobs: &JobGraph<'_>, job: u32) -> Result<BlockingChain, DependencyCycle> {
     let is_on_the_way = |status: JobStatus| !status.is_settled();
     let waits = |status: JobStatus| matches!(status, JobStatus::Blocked | JobStatus::Uninitialized);
     search_backwards(jobs, job, is_on_the_way, waits)
 }
 
-/// The failures because of which a job was canceled: through canceled jobs back to what ended badly by itself.
+/// Returns the failures because of which a job was canceled: through canceled jobs back to the original
+/// failures.
 pub(super) fn find_cancel_causes(jobs: &JobGraph<'_>, job: u32) -> Result<BlockingChain, DependencyCycle> {
     search_backwards(jobs, job, JobStatus::is_unsuccessful, |status| status == JobStatus::Canceled)
 }
 
-/// Walks backwards, the nearest first, over jobs that are `on_the_way`. Those from which no way leads on are the
-/// causes; a job that `passes_on` is one only if nothing before it is on the way.
+/// Searches backwards, nearest first, over jobs that are `on_the_way`. Jobs from which no path continues are
+/// the causes; a job that `passes_on` is a cause only if no job before it is on the path.
 fn search_backwards(
     jobs: &JobGraph<'_>,
     start: u32,
@@ -52,7 +53,7 @@ fn search_backwards(
     passes_on: impl Fn(JobStatus) -> bool,
 ) -> Result<BlockingChain, DependencyCycle> {
     let order = TopologicalOrder::new(jobs.count, jobs.edges)?;
-    // A gate is on the way if one of its members is.
+    // A dependency group is on the path if one of its members is.
     let leads = |node: u32| {
         let is_near = |job: u32| on_the_way((jobs.status)(job));
         if order.is_gate(node) {
@@ -96,7 +97,7 @@ fn search_backwards(
     Ok(chain)
 }
 
-/// The jobs between `start` and `root`, and the latter.
+/// Returns the jobs between `start` and `root`, and `root` itself.
 fn path_to_root<'o>(
     order: &'o TopologicalOrder,
     came_from: &[u32],

@@ -1,24 +1,24 @@
-//! What an exit code or a signal means.
+//! Meanings of exit codes and signals.
 
 use super::AttemptSummary;
 use crate::classify::FailureClassifier;
 use windlass_types::worker_messages::return_code;
 use windlass_types::{JobStatus, Resources, format_duration};
 
-/// How an attempt ended that did not end well, in one sentence.
+/// Describes in one sentence how a failed attempt ended.
 pub(super) fn end_headline(outcome: &AttemptSummary, asked: Option<&Resources>) -> String {
     let code = outcome.return_code;
     let limit = asked.and_then(|asked| asked.runtime).map(format_duration);
     match () {
         () if outcome.out_of_memory => match asked {
             Some(asked) => {
-                format!("ended because it used more than the {} of memory that it asked for", asked.memory)
+                format!("ended because it used more than the requested {} of memory", asked.memory)
             }
             None => "ended because the machine ran out of memory".to_owned(),
         },
         () if code == return_code::TIMEOUT && outcome.status == JobStatus::Terminated => match limit {
-            Some(limit) => format!("ended because its time of {limit} was up"),
-            None => "ended because its time was up".to_owned(),
+            Some(limit) => format!("ended because its time limit of {limit} was reached"),
+            None => "ended because its time limit was reached".to_owned(),
         },
         () if code == return_code::ORPHANED => match eviction_reason(outcome) {
             Some(why) => format!("lost: {why}"),
@@ -62,13 +62,13 @@ pub(super) fn end_note(outcome: &AttemptSummary) -> String {
     }
 }
 
-/// The end of the allocation that it was lost by, if that is why.
+/// Returns the end of the allocation, if the attempt was lost because of it.
 fn eviction_reason(outcome: &AttemptSummary) -> Option<&str> {
     let why = outcome.reason.as_deref()?.strip_prefix("orphaned: ")?;
     why.starts_with("allocation ").then_some(why)
 }
 
-/// The reason says it better than the code: Windlass itself set the code.
+/// Whether Windlass set the exit code itself, so that the reason is more precise.
 fn is_windlass_code(outcome: &AttemptSummary) -> bool {
     let reason = outcome.reason.as_deref().unwrap_or_default();
     reason.starts_with("ended with 0 but did not write") || reason.starts_with("could not be started")
@@ -79,32 +79,33 @@ fn ending_signal(outcome: &AttemptSummary) -> Option<(i32, &'static str, &'stati
     signal_meaning(number).map(|(name, meaning)| (number, name, meaning))
 }
 
-/// Exit codes with a meaning of their own. Those on which shells and sysexits.h agree are known to the rules.
+/// Returns the meaning of exit codes that the rules do not cover. The rules cover those on which shells and
+/// sysexits.h agree.
 fn exit_code_meaning(code: i32) -> Option<&'static str> {
     match code {
-        2 => Some("often a wrong option or argument"),
-        255 => Some("general failure; ssh says this when it cannot connect"),
+        2 => Some("often an invalid option or argument"),
+        255 => Some("general failure; ssh returns this when it cannot connect"),
         _ => FailureClassifier::standard().rule_for_exit_code(code).map(|rule| rule.means.as_str()),
     }
 }
 
 fn signal_meaning(number: i32) -> Option<(&'static str, &'static str)> {
     Some(match number {
-        1 => ("SIGHUP", "its terminal or its parent went away"),
-        2 => ("SIGINT", "somebody pressed Ctrl-C"),
-        3 => ("SIGQUIT", "somebody pressed Ctrl-\\"),
+        1 => ("SIGHUP", "its terminal closed or its parent ended"),
+        2 => ("SIGINT", "interrupted with Ctrl-C"),
+        3 => ("SIGQUIT", "interrupted with Ctrl-\\"),
         4 => ("SIGILL", "the program was built for another processor"),
-        6 => ("SIGABRT", "the program gave up by itself (abort)"),
+        6 => ("SIGABRT", "the program aborted itself"),
         7 => ("SIGBUS", "often a file that shrank while it was read, or a full /dev/shm"),
         8 => ("SIGFPE", "an arithmetic error, for example a division by zero"),
         9 => ("SIGKILL", "killed, but not by windlass; most often the machine ran out of memory"),
-        11 => ("SIGSEGV", "the program crashed: it touched memory that is not its own"),
-        13 => ("SIGPIPE", "what read its output was gone"),
-        14 => ("SIGALRM", "a timer that it had set itself"),
-        15 => ("SIGTERM", "somebody asked it to end"),
-        24 => ("SIGXCPU", "its limit of CPU time was reached"),
+        11 => ("SIGSEGV", "the program crashed: it accessed invalid memory"),
+        13 => ("SIGPIPE", "the reader of its output was gone"),
+        14 => ("SIGALRM", "a timer that it had set itself expired"),
+        15 => ("SIGTERM", "it was asked to end"),
+        24 => ("SIGXCPU", "its CPU time limit was reached"),
         25 => ("SIGXFSZ", "it wrote a file larger than its limit"),
-        31 => ("SIGSYS", "it made a system call that is forbidden here"),
+        31 => ("SIGSYS", "it made a forbidden system call"),
         _ => return None,
     })
 }
@@ -153,20 +154,20 @@ mod tests {
             ),
             (
                 of(Failed, 139, Some(11), None),
-                "ended by signal 11 (SIGSEGV): the program crashed: it touched memory that is not its own",
+                "ended by signal 11 (SIGSEGV): the program crashed: it accessed invalid memory",
             ),
             (
                 of(Failed, 139, None, None),
-                "failed with the code of signal 11 (SIGSEGV): the program crashed: it touched memory that is not its own",
+                "failed with the code of signal 11 (SIGSEGV): the program crashed: it accessed invalid memory",
             ),
             (
                 of(Failed, 137, Some(9), None),
                 "ended by signal 9 (SIGKILL): killed, but not by windlass; most often the machine ran out of memory",
             ),
-            (of(Failed, 143, Some(15), None), "ended by signal 15 (SIGTERM): somebody asked it to end"),
+            (of(Failed, 143, Some(15), None), "ended by signal 15 (SIGTERM): it was asked to end"),
             (of(Failed, 200, None, None), "failed with exit code 200"),
             (of(Failed, -128, None, None), "lost: its worker died while it ran"),
-            (of(Terminated, 152, Some(9), None), "ended because its time of 1h 30m was up"),
+            (of(Terminated, 152, Some(9), None), "ended because its time limit of 1h 30m was reached"),
             (
                 of(Failed, 1, None, Some("ended with 0 but did not write out.csv")),
                 "ended with 0 but did not write out.csv",
@@ -177,7 +178,7 @@ mod tests {
         let killed = AttemptSummary { out_of_memory: true, ..outcome(Failed, 137, Some(9), None) };
         assert_eq!(
             end_headline(&killed, Some(&asked)),
-            "ended because it used more than the 2 GiB of memory that it asked for"
+            "ended because it used more than the requested 2 GiB of memory"
         );
     }
 }

@@ -1,7 +1,8 @@
-//! Why a job is where it is: the verdict, the evidence for it, what really blocks it, and what to type next.
+//! Explains the state of a job: the headline, the evidence, what blocks it, and which command to type next.
 //!
-//! A pure function of the state that the caller gathered ([`Situation`]). What an exit code or a signal means is in
-//! [`exit`], the way to the jobs that block in [`chain`], the lines of a log that matter in [`crate::telltale`].
+//! A pure function of the state that the caller gathered ([`JobSituation`]). The meanings of exit codes and
+//! signals are in [`exit_meaning`], the path to blocking jobs in [`blocking_chain`], relevant log lines in
+//! [`crate::log_excerpt`].
 
 mod allocations;
 mod blocking_chain;
@@ -23,43 +24,43 @@ use windlass_types::{
     Attempt, Bytes, JobId, JobStatus, Resources, Timestamp, WorkerId, WorkflowId, format_duration,
 };
 
-/// A worker that waits for something to do is heard of about this often.
+/// The longest usual interval between contacts of an idle worker.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(21);
-/// Lines that are quoted from each log.
+/// Maximum number of lines quoted from each log.
 const LINES_PER_LOG: usize = 5;
 
-/// A job and all that may have to do with where it stands.
+/// A job and everything that may affect its state.
 #[derive(Clone, Copy, Debug)]
 pub struct JobSituation<'a> {
     pub now: Timestamp,
     pub id: JobId,
     /// Its number in the graph.
     pub job: u32,
-    /// `None`: it asked for nothing, so nothing limits it.
+    /// `None`: it requests nothing, so nothing limits it.
     pub asked: Option<Resources>,
-    /// The worker that has it, if one has.
+    /// The worker that holds it, if any.
     pub worker: Option<WorkerId>,
-    /// If it runs.
+    /// Set if it runs.
     pub started_at: Option<Timestamp>,
-    /// It is to be tried again, but not earlier.
+    /// Earliest time of its next attempt.
     pub not_before: Option<Timestamp>,
     /// Its newest attempt that ended.
     pub outcome: Option<&'a AttemptSummary>,
-    /// What it may only run beside.
+    /// Labels that its worker must have.
     pub labels: &'a [String],
     /// Where it may run; empty: anywhere.
     pub sites: &'a [String],
-    /// How many of its sort are claimed at once, if the workflow says.
+    /// The job limit that applies to it, if any.
     pub limit: Option<LimitUsage<'a>>,
-    /// How many units may be under way at once, if it would begin one and the workflow says.
+    /// The limit of concurrent work units, if the job would begin one.
     pub unit_limit: Option<WorkUnitLimitUsage>,
-    /// What the last worker that could not start a job of the workflow said about it.
+    /// Message of the last worker that could not start a job of the workflow.
     pub start_problem: Option<&'a str>,
-    /// The allocations that its workers come with, if the workflow runs on Slurm.
+    /// The allocations of its workers, if the workflow runs on Slurm.
     pub allocations: Option<JobAllocations<'a>>,
-    /// How long jobs of its kind usually take.
+    /// Usual runtime of jobs of its group.
     pub typical_runtime: Option<Duration>,
-    /// What the newest attempt wrote, or the end of it.
+    /// The logs of the newest attempt, or their ends.
     pub logs: &'a [JobLogTail<'a>],
     pub workflow: WorkflowSituation<'a>,
     pub graph: JobGraph<'a>,
@@ -69,11 +70,11 @@ pub struct JobSituation<'a> {
 pub struct WorkflowSituation<'a> {
     pub id: WorkflowId,
     pub is_canceled: bool,
-    /// Some process is running it.
+    /// Whether a process runs the workflow.
     pub has_scheduler: bool,
-    /// That process is a server: workers come and go, and each takes what suits it.
+    /// Whether that process is a server: workers come and go, and each takes jobs that it accepts.
     pub has_server: bool,
-    /// Those who may work on it.
+    /// The workers that may run it.
     pub workers: &'a [WorkerAvailability],
 }
 
@@ -103,7 +104,7 @@ pub struct AttemptSummary {
     pub return_code: i32,
     pub signal: Option<i32>,
     pub out_of_memory: bool,
-    /// What was noted when it ended.
+    /// The stored reason.
     pub reason: Option<String>,
     pub ended_at: Timestamp,
     pub wall: Duration,
@@ -112,14 +113,14 @@ pub struct AttemptSummary {
 
 #[derive(Clone, Copy, Debug)]
 pub struct JobLogTail<'a> {
-    /// As it is shown.
+    /// The displayed name.
     pub name: &'a str,
     pub text: &'a str,
-    /// How many lines come before `text` in the file.
+    /// Number of lines before `text` in the file.
     pub skipped_lines: usize,
 }
 
-/// The answer.
+/// The explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobExplanation {
     pub job: JobId,
@@ -128,12 +129,12 @@ pub struct JobExplanation {
     /// One sentence.
     pub headline: String,
     pub evidence: Vec<ExplanationEvidence>,
-    /// From the job to what really blocks it.
+    /// From the job to what blocks it.
     pub chain: Option<BlockingChain>,
     pub next: Vec<SuggestedCommand>,
 }
 
-/// What the verdict rests on.
+/// Evidence for the headline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ExplanationEvidence {
@@ -157,7 +158,7 @@ pub struct SuggestedCommand {
     pub does: String,
 }
 
-/// Explains where the job stands.
+/// Explains the state of the job.
 pub fn explain_job(situation: &JobSituation<'_>) -> Result<JobExplanation, DependencyCycle> {
     let mut answer = ExplanationBuilder::new(situation);
     match (situation.graph.status)(situation.job) {
@@ -176,7 +177,7 @@ pub fn explain_job(situation: &JobSituation<'_>) -> Result<JobExplanation, Depen
     Ok(answer.explanation)
 }
 
-/// A verdict in the making.
+/// An explanation under construction.
 struct ExplanationBuilder<'s> {
     situation: &'s JobSituation<'s>,
     explanation: JobExplanation,
@@ -210,7 +211,7 @@ impl<'s> ExplanationBuilder<'s> {
 
     fn explain_completed(&mut self) {
         let Some(outcome) = self.situation.outcome else {
-            self.set_headline("completed; its result was taken over from an earlier workflow");
+            self.set_headline("completed; its result was reused from an earlier workflow");
             return;
         };
         self.set_headline(format!("completed in {}, at {}", format_duration(outcome.wall), outcome.ended_at));
@@ -229,12 +230,12 @@ impl<'s> ExplanationBuilder<'s> {
         }
         self.explain_silence();
         self.explain_no_scheduler(
-            "it counts as running, but no process runs this workflow: the machine or the run died",
+            "recorded as running, but no process runs this workflow: the machine or the run died",
         );
         self.suggest_command(format!("windlass logs {} --follow", self.situation.id), "shows what it prints");
     }
 
-    /// A worker that was not heard of for a while keeps its jobs until its lease is over.
+    /// Explains a worker without contact: it keeps its jobs until its lease expires.
     fn explain_silence(&mut self) {
         let has_it =
             |offer: &&WorkerAvailability| offer.worker.is_some() && offer.worker == self.situation.worker;
@@ -242,7 +243,7 @@ impl<'s> ExplanationBuilder<'s> {
         if let Some(silence) = offer.silence.filter(|silence| *silence > MAX_POLL_INTERVAL) {
             let seconds = Duration::from_secs(silence.as_secs());
             self.add_fact(format!(
-                "{} is silent for {}: if its lease ends before it is heard of, the job runs elsewhere",
+                "{} has not reported for {}: if its lease expires, the job runs elsewhere",
                 offer.name,
                 format_duration(seconds)
             ));
@@ -252,8 +253,8 @@ impl<'s> ExplanationBuilder<'s> {
     fn compare_runtime(&mut self, so_far: Duration) {
         if let Some(limit) = self.situation.asked.and_then(|asked| asked.runtime) {
             let text = match limit.checked_sub(so_far) {
-                Some(left) => format!("asked for {}; {} left", format_duration(limit), format_duration(left)),
-                None => format!("asked for {}: it is about to be ended", format_duration(limit)),
+                Some(left) => format!("requested {}; {} left", format_duration(limit), format_duration(left)),
+                None => format!("requested {}: it is about to be ended", format_duration(limit)),
             };
             self.add_fact(text);
         }
@@ -261,9 +262,9 @@ impl<'s> ExplanationBuilder<'s> {
             let usually = format_duration(usual);
             let slow = so_far > usual * 2;
             self.add_fact(if slow {
-                format!("jobs like it usually take {usually}: this one is unusually slow")
+                format!("similar jobs usually take {usually}: this one is unusually slow")
             } else {
-                format!("jobs like it usually take {usually}")
+                format!("similar jobs usually take {usually}")
             });
         }
     }
@@ -273,7 +274,7 @@ impl<'s> ExplanationBuilder<'s> {
         self.explain_no_scheduler("a worker held it, but no process runs this workflow any more");
     }
 
-    /// Nobody works on the workflow: says so instead of what stands in the headline, and what helps.
+    /// If no process runs the workflow, replaces the headline and suggests a command.
     fn explain_no_scheduler(&mut self, headline: &str) -> bool {
         if self.situation.workflow.has_scheduler {
             return false;
@@ -282,7 +283,7 @@ impl<'s> ExplanationBuilder<'s> {
         let workflow = self.situation.workflow.id;
         self.suggest_command(
             format!("windlass resume {workflow}"),
-            "goes on with the workflow; what was running runs again",
+            "resumes the workflow; jobs that were running run again",
         );
         true
     }
@@ -291,10 +292,10 @@ impl<'s> ExplanationBuilder<'s> {
         let chain = blocking_chain::find_blockers(&self.situation.graph, self.situation.job)?;
         let Some(root) = chain.roots.first() else {
             self.set_headline(
-                "blocked, although all it depends on is over: it is released when the workflow goes on",
+                "blocked, although all its dependencies have ended: it is released when the workflow resumes",
             );
             self.explain_no_scheduler(
-                "blocked, although all it depends on is over: nothing runs the workflow",
+                "blocked, although all its dependencies have ended: no process runs the workflow",
             );
             return Ok(());
         };
@@ -312,15 +313,15 @@ impl<'s> ExplanationBuilder<'s> {
         if let Some(root) = chain.roots.iter().find(|root| root.status == JobStatus::PendingFailed) {
             self.suggest_decision(root.job);
         }
-        self.add_fact(format!("{} of the jobs that it depends on are not over", chain.waiting));
+        self.add_fact(format!("{} of the jobs that it depends on have not ended", chain.waiting));
         let root = root.job;
         self.explanation.chain = Some(chain);
         if self.situation.workflow.has_scheduler {
-            self.suggest_command(format!("windlass why {root}"), "explains the job that blocks");
+            self.suggest_command(format!("windlass why {root}"), "explains the blocking job");
         } else {
             let workflow = self.situation.workflow.id;
             self.add_fact("no process runs this workflow");
-            self.suggest_command(format!("windlass resume {workflow}"), "goes on with the workflow");
+            self.suggest_command(format!("windlass resume {workflow}"), "resumes the workflow");
         }
         Ok(())
     }
@@ -330,7 +331,7 @@ impl<'s> ExplanationBuilder<'s> {
             return self.explain_blocked();
         }
         let again = if self.situation.outcome.is_some() { "it was reset and has" } else { "it has" };
-        self.set_headline(format!("not looked at yet: {again} not been part of a run"));
+        self.set_headline(format!("not started: {again} not been part of a run"));
         self.suggest_command(format!("windlass resume {}", self.situation.workflow.id), "runs the workflow");
         Ok(())
     }
@@ -341,28 +342,28 @@ impl<'s> ExplanationBuilder<'s> {
         if let Some(root) = chain.roots.first() {
             let others = match chain.root_count {
                 1 => String::new(),
-                n => format!(", and {} more did not end well", n - 1),
+                n => format!(", and {} more did not complete", n - 1),
             };
             let how = root.note.clone().unwrap_or_else(|| root.status.to_string());
             self.set_headline(format!("canceled because {} ({}) {how}{others}", root.name, root.job));
             let root = root.job;
             self.explanation.chain = Some(chain);
-            self.suggest_command(format!("windlass why {root}"), "explains the failure behind it");
+            self.suggest_command(format!("windlass why {root}"), "explains the original failure");
         } else if self.situation.workflow.is_canceled {
             self.set_headline("canceled together with its workflow");
         } else {
-            self.set_headline("canceled by somebody");
+            self.set_headline("canceled by a user");
         }
         self.suggest_command(
             format!("windlass resume {workflow} --retry-failed"),
-            "runs what failed and what was canceled again",
+            "runs failed and canceled jobs again",
         );
         Ok(())
     }
 
     fn explain_failed(&mut self) {
         let Some(outcome) = self.situation.outcome else {
-            self.set_headline("failed; no attempt of it is on record");
+            self.set_headline("failed; there is no record of an attempt");
             return;
         };
         self.set_headline(exit_meaning::end_headline(outcome, self.situation.asked.as_ref()));
@@ -374,32 +375,29 @@ impl<'s> ExplanationBuilder<'s> {
         match self.situation.outcome {
             Some(outcome) => {
                 let headline = exit_meaning::end_headline(outcome, self.situation.asked.as_ref());
-                self.set_headline(format!("{headline}; somebody is to decide what happens next"));
+                self.set_headline(format!("{headline}; waiting for a decision"));
                 self.explain_end(outcome);
             }
-            None => self.set_headline("it failed, and somebody is to decide what happens next"),
+            None => self.set_headline("failed, waiting for a decision"),
         }
         self.suggest_decision(self.situation.id);
     }
 
     fn suggest_decision(&mut self, job: JobId) {
+        self.suggest_command(format!("windlass failures show {job}"), "shows its output and earlier decisions");
         self.suggest_command(
-            format!("windlass triage show {job}"),
-            "shows what it said and what was decided before",
-        );
-        self.suggest_command(
-            format!("windlass triage retry {job}"),
+            format!("windlass failures retry {job}"),
             "runs it again; `--memory`, `--runtime` change it",
         );
         self.suggest_command(
-            format!("windlass triage fail {job}"),
-            "lets it fail, or `ignore`: the others go on",
+            format!("windlass failures fail {job}"),
+            "makes it fail; `ignore` lets its dependents continue",
         );
     }
 
     fn explain_terminated(&mut self) {
         let Some(outcome) = self.situation.outcome else {
-            self.set_headline("ended by windlass; no attempt of it is on record");
+            self.set_headline("ended by windlass; there is no record of an attempt");
             return;
         };
         self.set_headline(exit_meaning::end_headline(outcome, self.situation.asked.as_ref()));
@@ -408,13 +406,13 @@ impl<'s> ExplanationBuilder<'s> {
     }
 
     fn explain_disabled(&mut self) {
-        self.set_headline("left out on purpose; jobs that depend on it do not wait for it");
+        self.set_headline("disabled; its dependents do not wait for it");
         let (workflow, id) = (self.situation.workflow.id, self.situation.id);
-        self.suggest_command(format!("windlass jobs reset-status {id}"), "lets it run after all");
-        self.suggest_command(format!("windlass resume {workflow}"), "then goes on with the workflow");
+        self.suggest_command(format!("windlass jobs reset-status {id}"), "lets it run");
+        self.suggest_command(format!("windlass resume {workflow}"), "then resumes the workflow");
     }
 
-    /// Everything about a bad end: what was noted, what was used, what the logs say.
+    /// Explains a failed end: the reason, the resources used, the logs.
     fn explain_end(&mut self, outcome: &AttemptSummary) {
         if let Some(reason) = &outcome.reason
             && !self.explanation.headline.contains(reason.as_str())
@@ -424,7 +422,7 @@ impl<'s> ExplanationBuilder<'s> {
         let wall = format_duration(outcome.wall);
         self.add_fact(format!("attempt {} ended at {} after {wall}", outcome.attempt, outcome.ended_at));
         self.explain_usage(outcome);
-        // A shell says `Killed` too when windlass or the kernel did it for a reason that is known.
+        // The shell also prints `Killed` when windlass or the kernel killed the job for a known reason.
         let known = outcome.out_of_memory || outcome.status == JobStatus::Terminated;
         let is_news = |finding: &LogFinding| !known || finding.means != log_excerpt::KILLED_MEANING;
         let mut quoted = false;
@@ -444,7 +442,7 @@ impl<'s> ExplanationBuilder<'s> {
         }
     }
 
-    /// Nothing in the logs looks like an error: what they end with may still say something.
+    /// If no log line looks like an error, adds the last lines: they may still help.
     fn add_log_tail(&mut self) {
         let last = |log: &JobLogTail<'_>| {
             let lines = log.text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -462,17 +460,17 @@ impl<'s> ExplanationBuilder<'s> {
         self.explanation.evidence.extend(lines);
     }
 
-    /// Memory and time against what was asked for.
+    /// Compares memory and time used with the request.
     fn explain_usage(&mut self, outcome: &AttemptSummary) {
         let Some(asked) = self.situation.asked else { return };
         if let Some(peak) = outcome.peak_memory {
-            self.add_fact(format!("used {peak} of the {} of memory that it asked for", asked.memory));
+            self.add_fact(format!("used {peak} of the requested {} of memory", asked.memory));
         }
         if let Some(limit) = asked.runtime {
             let share = outcome.wall.as_secs_f64() / limit.as_secs_f64().max(1e-9);
             if share >= 0.8 {
                 self.add_fact(format!(
-                    "took {:.0} % of the {} that it asked for",
+                    "took {:.0} % of the requested {}",
                     share * 100.0,
                     format_duration(limit)
                 ));
@@ -482,14 +480,14 @@ impl<'s> ExplanationBuilder<'s> {
 
     fn suggest_retry(&mut self, outcome: &AttemptSummary) {
         let workflow = self.situation.workflow.id;
-        self.suggest_command(format!("windlass logs {}", self.situation.id), "shows all that it printed");
+        self.suggest_command(format!("windlass logs {}", self.situation.id), "shows all its output");
         if outcome.out_of_memory || outcome.return_code == return_code::TIMEOUT {
             self.suggest_command(
                 format!("windlass resources correct {workflow} --dry-run"),
-                "proposes what it should ask for",
+                "proposes new resource requests",
             );
         }
-        self.suggest_command(format!("windlass resume {workflow} --retry-failed"), "runs what failed again");
+        self.suggest_command(format!("windlass resume {workflow} --retry-failed"), "runs failed jobs again");
     }
 }
 

@@ -1,44 +1,44 @@
-//! Of a job that may start: who would take it, and what keeps it waiting.
+//! Explains ready jobs: which workers accept them, and what keeps them waiting.
 
 use super::{ExplanationBuilder, JobAllocations};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use windlass_types::{Capacity, Resources, WorkerId, format_duration};
 
-/// What a worker can give, and what it takes.
+/// Capacity of a worker and the jobs that it accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerAvailability {
-    /// As it is shown: its number and its machine. Empty where there is only one.
+    /// Displayed name: number and host. Empty if there is only one worker.
     pub name: String,
-    /// `None`: it is the only one there can be.
+    /// `None`: the only possible worker.
     pub worker: Option<WorkerId>,
-    /// How long nothing was heard of it, where that is known.
+    /// Time since the last contact, if known.
     pub silence: Option<Duration>,
     pub capacity: Capacity,
     pub labels: Vec<String>,
-    /// Where it is; `None`: nobody knows.
+    /// Its site; `None`: unknown.
     pub site: Option<String>,
     pub is_draining: bool,
-    /// How long it will be there; `None`: for good.
+    /// How long it will stay; `None`: unlimited.
     pub time_left: Option<Duration>,
 }
 
-/// What a workflow allows of the jobs that name a limit.
+/// Use of a job limit of the workflow.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitUsage<'a> {
     pub name: &'a str,
-    /// So many at once.
+    /// Maximum number of claimed jobs.
     pub max_claimed: u32,
-    /// So many are claimed: they run, or are about to.
+    /// Number of claimed jobs: running, or about to run.
     pub claimed: u32,
 }
 
-/// What a workflow allows of its units, for a job that would begin one.
+/// Use of the limit of work units, for a job that would begin one.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkUnitLimitUsage {
-    /// So many at once.
+    /// Maximum number of active units.
     pub max_active: u32,
-    /// So many have begun and are not over.
+    /// Number of units that have begun and not ended.
     pub active_units: u64,
 }
 
@@ -55,7 +55,7 @@ impl ExplanationBuilder<'_> {
             let workflow = self.situation.workflow.id;
             self.suggest_command(
                 format!("windlass resume {workflow} --retry-failed"),
-                "takes the workflow up again",
+                "resumes the workflow",
             );
             return;
         }
@@ -66,13 +66,13 @@ impl ExplanationBuilder<'_> {
         {
             return;
         }
-        if self.explain_no_scheduler("ready, but nothing runs the workflow") {
+        if self.explain_no_scheduler("ready, but no process runs the workflow") {
             return;
         }
         if let Some(wait) =
             self.situation.not_before.map(|at| at.since(self.situation.now)).filter(|wait| !wait.is_zero())
         {
-            self.set_headline(format!("ready, and tried again in {}", format_duration(wait)));
+            self.set_headline(format!("ready; it is retried in {}", format_duration(wait)));
             if let Some(reason) = self.situation.outcome.and_then(|outcome| outcome.reason.as_deref()) {
                 self.add_fact(reason);
             }
@@ -108,8 +108,8 @@ impl ExplanationBuilder<'_> {
             self.explain_unit_limit(units);
             return;
         }
-        self.set_headline("ready; it waits its turn: other jobs hold the resources it asks for");
-        self.add_fact(format!("asks for {}", describe_resources(&asked)));
+        self.set_headline("ready; waiting for resources that other jobs hold");
+        self.add_fact(format!("requests {}", describe_resources(&asked)));
         for worker in workers {
             self.add_fact(format!("{} has {}", worker.display_name(), describe_capacity(&worker.capacity)));
         }
@@ -119,7 +119,7 @@ impl ExplanationBuilder<'_> {
         );
     }
 
-    /// What all workers that are known have too little of; `None`: one of them can run it, or none is known.
+    /// Returns what all known workers lack; `None`: one of them can run it, or none is known.
     fn common_shortages(&self, asked: &Resources) -> Option<BTreeSet<String>> {
         let workers = self.situation.workflow.workers;
         let short: Vec<Vec<String>> =
@@ -128,26 +128,26 @@ impl ExplanationBuilder<'_> {
         is_short.then(|| short.into_iter().flatten().collect())
     }
 
-    /// Whether it asks for more than any worker can give. Says so, and what helps: another run would not.
+    /// Returns whether it requests more than any worker has, and explains it: another run would not help.
     fn explain_too_large(&mut self, asked: &Resources) -> bool {
         let Some(short) = self.common_shortages(asked) else { return false };
-        self.set_headline("ready, but it asks for more than any worker can ever give");
+        self.set_headline("ready, but it requests more than any worker has");
         for short in short {
             self.add_fact(short);
         }
         let (workflow, job) = (self.situation.workflow.id, self.situation.id);
         self.suggest_command(
-            format!("windlass revisions {workflow}"),
-            "lists what was changed; `windlass revisions undo N` takes a change back",
+            format!("windlass failures revisions {workflow}"),
+            "lists changes; `windlass failures undo N` undoes one",
         );
         self.suggest_command(
             format!("windlass jobs update {job} --memory SIZE --cpus N"),
-            "lets it ask for less",
+            "reduces its request",
         );
         if self.situation.workflow.has_server {
             self.suggest_command(
                 "windlass worker".to_owned(),
-                "on a larger machine, has that work for the server",
+                "on a larger machine, starts a worker for the server",
             );
         }
         true
@@ -155,9 +155,9 @@ impl ExplanationBuilder<'_> {
 
     fn explain_limit(&mut self, limit: LimitUsage<'_>) {
         let LimitUsage { name, max_claimed: most, claimed } = limit;
-        self.set_headline(format!("ready; it waits for the limit `{name}`, which is used up"));
-        let who = if claimed == 1 { "job that names it is" } else { "jobs that name it are" };
-        self.add_fact(format!("{claimed} {who} under way, and it allows {most} at once"));
+        self.set_headline(format!("ready; waiting for the limit `{name}`, which is used up"));
+        let who = if claimed == 1 { "job with this limit is" } else { "jobs with this limit are" };
+        self.add_fact(format!("{claimed} {who} running or claimed, the maximum is {most}"));
         self.suggest_command(
             format!("windlass jobs {} --status running", self.situation.workflow.id),
             "shows what runs now",
@@ -168,30 +168,33 @@ impl ExplanationBuilder<'_> {
         &mut self,
         WorkUnitLimitUsage { max_active: most, active_units: under_way }: WorkUnitLimitUsage,
     ) {
-        self.set_headline("ready; it would begin a work unit, and as many as may be are under way");
+        self.set_headline("ready; it would begin a work unit, but the maximum number of units is active");
         let are = if under_way == 1 { "unit is" } else { "units are" };
-        self.add_fact(format!("{under_way} {are} under way, and `max_units` allows {most} at once"));
+        self.add_fact(format!("{under_way} {are} active, the maximum (`max_units`) is {most}"));
         self.suggest_command(
             format!("windlass jobs {} --status running", self.situation.workflow.id),
             "shows what runs now",
         );
     }
 
-    /// Whether a worker of the server takes such jobs, if it has room. Says why, where none does.
+    /// Returns whether a worker of the server accepts such jobs when it has room. Explains why, if none does.
     fn explain_workers(&mut self, asked: &Resources, workers: &[WorkerAvailability]) -> bool {
         let (labels, sites) = (self.situation.labels, self.situation.sites);
         let site = sites.first().map(|site| format!(" --site {site}")).unwrap_or_default();
         let flags = labels.iter().fold(site, |flags, label| flags + " --label " + label);
         if workers.is_empty() {
-            self.set_headline("ready, but no worker is there to take it");
+            self.set_headline("ready, but no worker is connected");
             if let Some(trouble) = self.situation.start_problem {
                 self.add_fact(trouble);
             }
             if !sites.is_empty() {
                 self.add_fact(format!("runs only at {}", sites.join(" or ")));
             }
-            self.add_fact("workers of others, who may run it too, are seen by operators only");
-            self.suggest_command(format!("windlass worker{flags}"), "has this machine work for the server");
+            self.add_fact("workers of other users are visible to operators only");
+            self.suggest_command(
+                format!("windlass worker{flags}"),
+                "starts a worker for the server on this machine",
+            );
             return false;
         }
         let unwilling: Vec<(&WorkerAvailability, String)> = workers
@@ -205,7 +208,7 @@ impl ExplanationBuilder<'_> {
             return true;
         }
         if workers.iter().any(|worker| worker.is_at(sites)) {
-            self.set_headline("ready, but no worker that is there takes it");
+            self.set_headline("ready, but no connected worker accepts it");
         } else {
             self.set_headline(format!("ready, but no worker is at {}", sites.join(" or ")));
         }
@@ -215,14 +218,17 @@ impl ExplanationBuilder<'_> {
         if let Some(trouble) = self.situation.start_problem {
             self.add_fact(trouble);
         }
-        self.suggest_command(format!("windlass worker{flags}"), "has this machine work for the server");
-        self.suggest_command("windlass workers".to_owned(), "lists those who are there");
+        self.suggest_command(
+            format!("windlass worker{flags}"),
+            "starts a worker for the server on this machine",
+        );
+        self.suggest_command("windlass worker list".to_owned(), "lists the connected workers");
         false
     }
 }
 
 impl WorkerAvailability {
-    /// Of a worker that takes whatever fits.
+    /// Creates a worker that accepts all jobs that fit.
     pub const fn from_capacity(capacity: Capacity) -> Self {
         Self {
             name: String::new(),
@@ -244,32 +250,30 @@ impl WorkerAvailability {
         sites.is_empty() || self.site.as_ref().is_some_and(|site| sites.contains(site))
     }
 
-    /// Why it does not take such a job, however much room it has; what it has too little of is told elsewhere.
+    /// Returns why it rejects such a job regardless of capacity; missing capacity is reported elsewhere.
     fn refusal_reason(&self, asked: &Resources, labels: &[String], sites: &[String]) -> Option<String> {
         let missing: Vec<&str> =
             labels.iter().filter(|label| !self.labels.contains(label)).map(String::as_str).collect();
         let too_long = asked.runtime.zip(self.time_left).filter(|(asked, left)| asked > left);
         match () {
-            () if self.is_draining => {
-                Some("takes nothing more: it finishes what it has, and leaves".to_owned())
-            }
+            () if self.is_draining => Some("accepts no more jobs: it finishes its jobs and stops".to_owned()),
             () if !self.is_at(sites) => Some(match &self.site {
                 Some(site) => format!("is at {site}"),
                 None => "is at no site".to_owned(),
             }),
             () if !missing.is_empty() => Some(format!("does not have the label {}", missing.join(", "))),
             () if labels.is_empty() && !self.labels.is_empty() => {
-                Some(format!("takes only jobs with labels, of {}", self.labels.join(", ")))
+                Some(format!("accepts only jobs with labels, of {}", self.labels.join(", ")))
             }
             () => too_long.map(|(asked, left)| {
                 let (asked, left) = (format_duration(asked), format_duration(left));
-                format!("is there for {left} only, and it asks for {asked}")
+                format!("stays for only {left}, and the job requests {asked}")
             }),
         }
     }
 }
 
-/// What a worker can never give to a job that asks for so much.
+/// Returns the resources that a worker lacks for this request.
 fn find_shortages(asked: &Resources, has: &Capacity) -> Vec<String> {
     let mut short = Vec::new();
     let mut say = |too_much: bool, text: String| {
@@ -277,14 +281,14 @@ fn find_shortages(asked: &Resources, has: &Capacity) -> Vec<String> {
             short.push(text);
         }
     };
-    say(asked.cpus > has.cpus, format!("asks for {} cpus, a worker has {}", asked.cpus, has.cpus));
+    say(asked.cpus > has.cpus, format!("requests {} cpus, a worker has {}", asked.cpus, has.cpus));
     say(
         asked.memory > has.memory,
-        format!("asks for {} of memory, a worker has {}", asked.memory, has.memory),
+        format!("requests {} of memory, a worker has {}", asked.memory, has.memory),
     );
-    say(asked.gpus > has.gpus, format!("asks for {} gpus, a worker has {}", asked.gpus, has.gpus));
+    say(asked.gpus > has.gpus, format!("requests {} gpus, a worker has {}", asked.gpus, has.gpus));
     let nodes = has.nodes.max(1);
-    say(asked.nodes > nodes, format!("asks for {} nodes, a worker has {nodes}", asked.nodes));
+    say(asked.nodes > nodes, format!("requests {} nodes, a worker has {nodes}", asked.nodes));
     short
 }
 

@@ -1,4 +1,4 @@
-//! One situation per case: what is said, what it rests on, and what to type.
+//! One situation per case: headline, evidence, and suggested command.
 
 use super::*;
 use crate::edges::DependencyEdgesBuilder;
@@ -143,12 +143,12 @@ fn the_silence_of_the_worker_that_has_the_job_is_told() {
     };
     world.workers = vec![worker(3, 25_400), worker(4, 300)];
     let says = |world: &World| {
-        texts(&world.why(0)).iter().any(|text| text.contains("worker 3 on n1 is silent for 25s"))
+        texts(&world.why(0)).iter().any(|text| text.contains("worker 3 on n1 has not reported for 25s"))
     };
     world.worker = Some(WorkerId(3));
     assert!(says(&world), "{:?}", texts(&world.why(0)));
     world.worker = Some(WorkerId(4));
-    assert!(!says(&world), "the other one has it");
+    assert!(!says(&world), "the other worker has it");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_running_job_is_compared_with_what_it_asked_for_and_with_its_like() {
     );
     assert_eq!(
         texts(&verdict),
-        ["asked for 1h; 10m left", "jobs like it usually take 10m: this one is unusually slow"]
+        ["requested 1h; 10m left", "similar jobs usually take 10m: this one is unusually slow"]
     );
     assert_eq!(commands(&verdict), ["windlass logs 11 --follow"]);
     world.is_driven = false;
@@ -173,11 +173,11 @@ fn a_running_job_is_compared_with_what_it_asked_for_and_with_its_like() {
 }
 
 #[test]
-fn a_ready_job_that_nobody_runs() {
+fn ready_job_without_scheduler() {
     let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
     world.is_driven = false;
     let verdict = world.why(0);
-    assert_eq!(verdict.headline, "ready, but nothing runs the workflow");
+    assert_eq!(verdict.headline, "ready, but no process runs the workflow");
     assert_eq!(commands(&verdict), ["windlass resume 7"]);
 }
 
@@ -186,20 +186,20 @@ fn a_ready_job_that_is_too_large_for_every_worker() {
     let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
     world.asked = Some(Resources { cpus: 64, memory: Bytes(100 * GIB), ..Resources::DEFAULT });
     let verdict = world.why(0);
-    assert_eq!(verdict.headline, "ready, but it asks for more than any worker can ever give");
+    assert_eq!(verdict.headline, "ready, but it requests more than any worker has");
     assert_eq!(
         texts(&verdict),
-        ["asks for 100 GiB of memory, a worker has 8 GiB", "asks for 64 cpus, a worker has 4"]
+        ["requests 100 GiB of memory, a worker has 8 GiB", "requests 64 cpus, a worker has 4"]
     );
     world.is_driven = false;
     let verdict = world.why(0);
-    assert_eq!(verdict.headline, "ready, but it asks for more than any worker can ever give");
+    assert_eq!(verdict.headline, "ready, but it requests more than any worker has");
     let helps = commands(&verdict);
-    assert_eq!(helps, ["windlass revisions 7", "windlass jobs update 11 --memory SIZE --cpus N"]);
+    assert_eq!(helps, ["windlass failures revisions 7", "windlass jobs update 11 --memory SIZE --cpus N"]);
     assert!(helps.iter().all(|command| !command.contains("resume")), "another run would not help");
     world.is_driven = true;
     world.asked = Some(Resources { cpus: 4, ..Resources::DEFAULT });
-    assert!(world.why(0).headline.starts_with("ready; it waits its turn"));
+    assert!(world.why(0).headline.starts_with("ready; waiting for resources"));
     world.is_canceled = true;
     assert!(world.why(0).headline.contains("canceled"));
 }
@@ -214,14 +214,14 @@ fn a_blocked_job_leads_to_what_really_blocks_it() {
         let verdict = World::new([status, S::Blocked, S::Blocked, S::Blocked]).why(3);
         assert_eq!(verdict.headline, said);
         let chain = verdict.chain.unwrap();
-        assert_eq!(names(&chain.links), ["solve_1", "prepare"], "the way, through the gate");
+        assert_eq!(names(&chain.links), ["solve_1", "prepare"], "the path through the dependency group");
         assert_eq!((names(&chain.roots), chain.waiting), (vec!["prepare"], 3));
         assert_eq!(verdict.next.last().unwrap().command, "windlass why 11");
     }
     let several = World::new([S::Completed, S::Running, S::Ready, S::Blocked]).why(3);
     assert_eq!(several.headline, "blocked by solve_1 (12), which is running and 1 other job");
     let disabled = World::new([S::Completed, S::Disabled, S::Running, S::Blocked]).why(3);
-    assert_eq!(names(&disabled.chain.unwrap().roots), ["solve_2"], "what is left out blocks nobody");
+    assert_eq!(names(&disabled.chain.unwrap().roots), ["solve_2"], "disabled jobs block no others");
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_canceled_job_leads_to_the_failure() {
     assert_eq!(names(&verdict.chain.as_ref().unwrap().links), ["solve_1", "prepare"]);
     assert_eq!(commands(&verdict), ["windlass why 11", "windlass resume 7 --retry-failed"]);
     let by_hand = World::new([S::Completed, S::Canceled, S::Completed, S::Blocked]).why(1);
-    assert_eq!((by_hand.headline.as_str(), by_hand.chain), ("canceled by somebody", None));
+    assert_eq!((by_hand.headline.as_str(), by_hand.chain), ("canceled by a user", None));
 }
 
 #[test]
@@ -252,8 +252,8 @@ fn a_failed_job_with_the_lines_that_matter() {
         texts(&verdict),
         [
             "attempt 2 ended at 2023-11-14T22:13:20.000Z after 55m",
-            "used 3 GiB of the 4 GiB of memory that it asked for",
-            "took 92 % of the 1h that it asked for",
+            "used 3 GiB of the requested 4 GiB of memory",
+            "took 92 % of the requested 1h",
             "stderr:102: sh: 1: solvr: not found",
         ]
     );
@@ -275,11 +275,11 @@ fn want_of_memory_or_time_leads_to_the_resources() {
     world.asked = Some(Resources { memory: Bytes(2 * GIB), ..Resources::DEFAULT });
     world.outcomes[0] = Some(AttemptSummary { out_of_memory: true, ..failure(137) });
     let verdict = world.why(0);
-    assert!(verdict.headline.contains("more than the 2 GiB of memory"), "{}", verdict.headline);
+    assert!(verdict.headline.contains("more than the requested 2 GiB of memory"), "{}", verdict.headline);
     assert!(commands(&verdict).contains(&"windlass resources correct 7 --dry-run"));
     world.statuses[0] = S::Terminated;
     world.outcomes[0] = Some(AttemptSummary { status: S::Terminated, ..failure(152) });
-    assert_eq!(world.why(0).headline, "ended because its time was up");
+    assert_eq!(world.why(0).headline, "ended because its time limit was reached");
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn every_status_has_a_headline() {
 }
 
 #[test]
-fn who_is_known_to_have_run_out_of_memory_was_not_ended_by_somebody() {
+fn out_of_memory_is_not_explained_as_kill() {
     let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
     world.logs = vec![("job.e", "Killed\n")];
     let meaning = |world: &World| {
@@ -319,23 +319,23 @@ fn a_ready_job_of_a_server_is_told_who_would_take_it() {
     let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
     world.is_served = true;
     world.asked = Some(Resources { runtime: Some(Duration::from_hours(1)), ..Resources::DEFAULT });
-    assert_eq!(world.why(0).headline, "ready; it waits its turn: other jobs hold the resources it asks for");
+    assert_eq!(world.why(0).headline, "ready; waiting for resources that other jobs hold");
 
     let able = world.workers[0].clone();
     let facts = |world: &World| texts(&world.why(0));
     world.workers =
         vec![WorkerAvailability { name: "worker 3".into(), labels: vec!["gpu".into()], ..able.clone() }];
-    assert_eq!(facts(&world), ["worker 3 takes only jobs with labels, of gpu"]);
+    assert_eq!(facts(&world), ["worker 3 accepts only jobs with labels, of gpu"]);
     world.labels = vec!["gpu".into(), "big".into()];
     assert_eq!(facts(&world), ["worker 3 does not have the label big"]);
     assert_eq!(commands(&world.why(0))[0], "windlass worker --label gpu --label big");
     world.labels.clear();
     world.workers = vec![WorkerAvailability { is_draining: true, ..able.clone() }];
-    assert!(facts(&world)[0].starts_with("a worker takes nothing more"));
+    assert!(facts(&world)[0].starts_with("a worker accepts no more jobs"));
     world.workers = vec![WorkerAvailability { time_left: Some(Duration::from_mins(10)), ..able }];
-    assert_eq!(facts(&world), ["a worker is there for 10m only, and it asks for 1h"]);
+    assert_eq!(facts(&world), ["a worker stays for only 10m, and the job requests 1h"]);
     world.workers.clear();
-    assert_eq!(world.why(0).headline, "ready, but no worker is there to take it");
+    assert_eq!(world.why(0).headline, "ready, but no worker is connected");
 }
 
 #[test]
@@ -352,15 +352,15 @@ fn a_ready_job_of_a_server_is_told_of_its_sites() {
     let verdict = world.why(0);
     assert_eq!(verdict.headline, "ready, but no worker is at north or south");
     assert_eq!(texts(&verdict), ["worker 3 is at local", "worker 4 is at no site"]);
-    assert_eq!(commands(&verdict), ["windlass worker --site north", "windlass workers"]);
+    assert_eq!(commands(&verdict), ["windlass worker --site north", "windlass worker list"]);
     world.labels = vec!["gpu".into()];
     world.workers.push(at("worker 5", Some("south")));
     let verdict = world.why(0);
-    assert_eq!(verdict.headline, "ready, but no worker that is there takes it");
+    assert_eq!(verdict.headline, "ready, but no connected worker accepts it");
     assert_eq!(texts(&verdict)[2], "worker 5 does not have the label gpu");
     assert_eq!(commands(&verdict)[0], "windlass worker --site north --label gpu");
     world.labels.clear();
-    assert!(world.why(0).headline.starts_with("ready; it waits its turn"));
+    assert!(world.why(0).headline.starts_with("ready; waiting for resources"));
     world.workers.clear();
     assert_eq!(texts(&world.why(0))[0], "runs only at north or south");
 }
@@ -370,12 +370,12 @@ fn a_ready_job_whose_limit_is_used_up_waits_for_that() {
     let mut world = World::new([S::Completed, S::Running, S::Ready, S::Blocked]);
     let limit = LimitUsage { name: "licences", max_claimed: 2, claimed: 1 };
     world.limit = Some(limit);
-    assert!(world.why(2).headline.starts_with("ready; it waits its turn"));
+    assert!(world.why(2).headline.starts_with("ready; waiting for resources"));
     world.limit = Some(LimitUsage { claimed: 2, ..limit });
     let verdict = world.why(2);
-    assert_eq!(verdict.headline, "ready; it waits for the limit `licences`, which is used up");
-    assert_eq!(texts(&verdict), ["2 jobs that name it are under way, and it allows 2 at once"]);
-    // Room under the limit would not help a job that no worker can hold.
+    assert_eq!(verdict.headline, "ready; waiting for the limit `licences`, which is used up");
+    assert_eq!(texts(&verdict), ["2 jobs with this limit are running or claimed, the maximum is 2"]);
+    // A free slot under the limit would not help a job that no worker can hold.
     world.asked = Some(Resources { cpus: 64, ..Resources::DEFAULT });
     assert!(world.why(2).headline.contains("more than any worker"));
 }
@@ -384,23 +384,23 @@ fn a_ready_job_whose_limit_is_used_up_waits_for_that() {
 fn a_ready_job_that_would_begin_a_unit_too_many_waits_for_one_to_be_over() {
     let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
     world.units = Some(WorkUnitLimitUsage { max_active: 2, active_units: 1 });
-    assert!(world.why(0).headline.starts_with("ready; it waits its turn"));
+    assert!(world.why(0).headline.starts_with("ready; waiting for resources"));
     world.units = Some(WorkUnitLimitUsage { max_active: 2, active_units: 2 });
     let verdict = world.why(0);
-    assert!(verdict.headline.contains("as many as may be are under way"), "{}", verdict.headline);
-    assert_eq!(texts(&verdict), ["2 units are under way, and `max_units` allows 2 at once"]);
+    assert!(verdict.headline.contains("the maximum number of units is active"), "{}", verdict.headline);
+    assert_eq!(texts(&verdict), ["2 units are active, the maximum (`max_units`) is 2"]);
 }
 
 #[test]
-fn who_waits_before_he_is_tried_again_waits_for_nobody() {
+fn delayed_retry_is_explained() {
     let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
     world.not_before = Some(Timestamp(NOW.0 + 90_000_000));
     world.outcomes[0] = Some(AttemptSummary { reason: Some("attempt 2 of 3 in 2m".into()), ..failure(75) });
     let verdict = world.why(0);
-    assert_eq!(verdict.headline, "ready, and tried again in 1m 30s");
+    assert_eq!(verdict.headline, "ready; it is retried in 1m 30s");
     assert_eq!(verdict.evidence, [ExplanationEvidence::Fact { text: "attempt 2 of 3 in 2m".into() }]);
     world.not_before = Some(NOW);
-    assert!(world.why(0).headline.starts_with("ready; it waits its turn"));
+    assert!(world.why(0).headline.starts_with("ready; waiting for resources"));
 }
 
 fn allocation(
@@ -429,14 +429,14 @@ fn a_job_that_waits_for_an_allocation() {
         (
             vec![pending()],
             false,
-            "ready; it waits: allocation 11 (Slurm job 4711) waits in Slurm's queue: Priority: others are before it in the queue",
+            "ready; waiting: allocation 11 (Slurm job 4711) waits in Slurm's queue: Priority: others are before it in the queue",
             vec![],
             vec![list],
         ),
         (
             vec![gone(), pending(), pending()],
             false,
-            "ready; it waits for one of 2 allocations",
+            "ready; waiting for one of 2 allocations",
             vec![
                 "allocation 11 (Slurm job 4711) waits in Slurm's queue: Priority: others are before it in the queue";
                 2
@@ -453,18 +453,12 @@ fn a_job_that_waits_for_an_allocation() {
         (
             vec![gone()],
             false,
-            "ready, but no allocation is asked for",
+            "ready, but no allocation is requested",
             vec!["the last one: allocation 12 (Slurm job 4712) was preempted"],
             vec![regenerate],
         ),
-        (vec![], false, "ready, but no allocation is asked for", vec![], vec![regenerate]),
-        (
-            vec![],
-            true,
-            "ready; the action that asks for its allocation is about to do so",
-            vec![],
-            vec![list],
-        ),
+        (vec![], false, "ready, but no allocation is requested", vec![], vec![regenerate]),
+        (vec![], true, "ready; the action that requests its allocation is due", vec![], vec![list]),
     ] {
         let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
         (world.is_served, world.workers) = (true, Vec::new());
@@ -476,12 +470,12 @@ fn a_job_that_waits_for_an_allocation() {
             (facts.into_iter().map(str::to_owned).collect(), next)
         );
     }
-    // A larger one is on its way.
+    // A pending allocation is larger.
     let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
     world.is_served = true;
     world.asked = Some(Resources { memory: Bytes(64 * GIB), ..Resources::DEFAULT });
     world.allocations = Some((vec![pending()], false));
-    assert!(world.why(0).headline.starts_with("ready; it waits: allocation 11"));
+    assert!(world.why(0).headline.starts_with("ready; waiting: allocation 11"));
 }
 
 #[test]

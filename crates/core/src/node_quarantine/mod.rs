@@ -1,12 +1,12 @@
-//! Nodes that fail jobs which others do not: when one is set aside, for how long, and what it takes to be trusted again.
+//! Node quarantine: when a node that fails jobs is quarantined, for how long, and when it is trusted again.
 //!
-//! A node is compared with all others by what they did of the *same work* lately: a workflow that fails says nothing about
-//! the node that happens to run it, nor do jobs that only nodes with certain labels get. For the same reason a failure does
-//! not count if the same job failed elsewhere too; nor, if the program or its input is said to be at fault, where that is so
-//! elsewhere as well.
+//! A node is compared with all others by their recent results for the *same work*: a failing workflow does not
+//! count against the node that happens to run it, nor do jobs that only nodes with certain labels get. For the
+//! same reason a failure does not count if the same job also failed elsewhere; nor do failures attributed to
+//! the program or its input, if they occur elsewhere too.
 //!
-//! A node that was set aside gets nothing for a spell. Then it is *on probation*: it is given one job, and what becomes of
-//! that decides.
+//! A quarantined node gets no jobs for some time. Then it is *on probation*: it gets one job, and the result of
+//! that job decides.
 
 #[cfg(test)]
 mod tests;
@@ -21,22 +21,22 @@ use std::time::Duration;
 use windlass_types::worker_messages::AttemptEndCause;
 use windlass_types::{FailureClass, JobId, JobStatus, Timestamp, WorkflowId};
 
-/// The first time a node is set aside.
+/// Duration of the first quarantine of a node.
 pub const FIRST_QUARANTINE: Duration = Duration::from_mins(10);
-/// Each further spell is twice as long as the one before, but no longer than this.
+/// Each further quarantine is twice as long, up to this limit.
 pub const MAX_QUARANTINE: Duration = Duration::from_hours(4);
 
-/// So many attempts of each node are remembered.
+/// Number of attempts kept for each node.
 const RECENT_ATTEMPTS: usize = 32;
-/// Fewer failures than this, or failures of fewer jobs, say nothing.
+/// Fewer failures than this, or failures of fewer jobs, are not sufficient.
 const MIN_FAILED: u32 = 5;
 const MIN_JOBS: usize = 3;
-/// Of work of which others have done less than this, nothing is known.
+/// Work with fewer attempts on other nodes is not compared.
 const MIN_COMMON_ATTEMPTS: u32 = 3;
-/// Others have to have done this much of all that is compared.
+/// Minimum number of attempts of other nodes in all compared work.
 const MIN_PEER_ATTEMPTS: u32 = 10;
 
-/// What nodes have in common: jobs of one workflow that belong to the same place.
+/// Comparable work: jobs of one workflow with the same location constraint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ComparableWork {
     workflow: WorkflowId,
@@ -58,30 +58,30 @@ pub struct NodeAttemptOutcome {
     pub failure_class: Option<FailureClass>,
 }
 
-/// Whether the end of an attempt says anything of its node: not that of one that somebody ended, nor that of one that asked for
-/// less than it needs. It would go over its own limits wherever it runs.
+/// Whether the end of an attempt counts for its node. It does not if a user ended it, or if it exceeded its own
+/// limits, which would happen on any node.
 pub const fn concerns_node(status: JobStatus, cause: &AttemptEndCause) -> bool {
     matches!(status, JobStatus::Completed | JobStatus::Failed)
         && !matches!(cause, AttemptEndCause::OutOfMemory | AttemptEndCause::Timeout)
 }
 
-/// How attempts ended lately, by node. To note one, and to weigh a node, costs the same however many nodes there are.
+/// Recent attempts by node. Recording and evaluation cost the same however many nodes there are.
 #[derive(Clone, Debug, Default)]
 pub struct NodeRecords {
     nodes: HashMap<String, VecDeque<NodeAttemptOutcome>>,
     totals: HashMap<ComparableWork, WorkTotals>,
-    /// How often each job failed, over all nodes.
+    /// Number of failures of each job, over all nodes.
     failures: HashMap<JobId, u32>,
 }
 
-/// What is remembered of one work, over all nodes.
+/// Recent results of one kind of work, over all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct WorkTotals {
     ended: u32,
     failed: HashMap<FailureClass, u32>,
 }
 
-/// What speaks against a node.
+/// Evidence against a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeEvidence {
     pub failed: u32,
@@ -92,7 +92,7 @@ pub struct NodeEvidence {
     pub jobs: Vec<JobId>,
 }
 
-/// Whether a node is given jobs.
+/// Whether a node gets jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeStanding {
@@ -100,21 +100,21 @@ pub enum NodeStanding {
     Trusted,
     /// It gets none.
     SetAside,
-    /// It gets one at a time, until one of them goes well.
+    /// It gets one at a time until one completes.
     OnProbation,
 }
 
-/// What the end of an attempt on a node on probation says.
+/// What the end of an attempt says about a node on probation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
     Passed,
     Failed,
-    /// The job fails elsewhere too, or was there before.
+    /// The job also fails elsewhere, or ran there before.
     Unclear,
 }
 
 impl NodeStanding {
-    /// Of a node that was set aside until then.
+    /// Returns the standing of a node that was quarantined until that time.
     pub fn from_quarantine(until: Option<Timestamp>, now: Timestamp) -> Self {
         match until {
             None => Self::Trusted,
@@ -132,7 +132,7 @@ impl NodeStanding {
     }
 }
 
-/// How long a node is set aside that was set aside for so long before.
+/// Returns the duration of the next quarantine after one of this duration.
 pub fn quarantine_duration(before: Option<Duration>) -> Duration {
     before.map_or(FIRST_QUARANTINE, |before| before.saturating_mul(2).clamp(FIRST_QUARANTINE, MAX_QUARANTINE))
 }
@@ -156,7 +156,7 @@ impl NodeRecords {
         }
     }
 
-    /// The node begins anew, or is gone.
+    /// Forgets a node that starts over or is gone.
     pub fn forget_node(&mut self, node: &str) {
         for outcome in self.nodes.remove(node).into_iter().flatten() {
             self.remove_attempt(&outcome);
@@ -178,7 +178,7 @@ impl NodeRecords {
         }
     }
 
-    /// How the node did lately, and how the others did with the same work.
+    /// Returns recent counts of the node and of other nodes with the same work.
     pub fn failure_counts(&self, node: &str) -> NodeFailureCounts {
         let Some(lately) = self.nodes.get(node) else { return NodeFailureCounts::default() };
         let ended = lately.len() as u32;
@@ -192,8 +192,8 @@ impl NodeRecords {
         NodeFailureCounts { failed, ended, peers_failed: all_failed - failed, peers_ended: all_ended - ended }
     }
 
-    /// What speaks against the node, if it is enough to set it aside. Whether anybody else is there to do its work is for
-    /// the caller to know.
+    /// Returns the evidence against the node if it suffices for quarantine. The caller checks whether other
+    /// nodes can do its work.
     pub fn find_evidence(&self, node: &str) -> Option<NodeEvidence> {
         let lately = self.nodes.get(node)?;
         let mut evidence = NodeEvidence::default();
@@ -223,7 +223,8 @@ impl NodeRecords {
         evidence.is_sufficient().then_some(evidence)
     }
 
-    /// The job failed elsewhere as well, or others like it do for a reason that is not the node's.
+    /// Whether the failure is not the node's: the job also failed elsewhere, or similar jobs fail there for a
+    /// reason unrelated to the node.
     fn is_own_fault(
         &self,
         job: JobId,
@@ -241,8 +242,9 @@ impl NodeRecords {
         everywhere as usize > failed_here.count()
     }
 
-    /// What an attempt that ended on a node on probation says of it. Ask before it is noted. `is_probe`: it was given to the
-    /// node because of that; what ran there before says nothing of how the node is now.
+    /// Decides what an ended attempt says about a node on probation. Call it before recording the attempt.
+    /// `is_probe`: it was assigned as a probe; attempts that began earlier say nothing about the present state
+    /// of the node.
     pub fn decide_probe(&self, node: &str, outcome: NodeAttemptOutcome, is_probe: bool) -> ProbeResult {
         let nothing = VecDeque::new();
         let here = self.nodes.get(node).unwrap_or(&nothing);
@@ -256,7 +258,7 @@ impl NodeRecords {
 }
 
 impl WorkTotals {
-    /// The same without what one node did.
+    /// Subtracts the attempts of one node.
     fn without<'a>(&self, mine: impl Iterator<Item = &'a NodeAttemptOutcome>) -> Self {
         let mut rest = self.clone();
         for outcome in mine {
@@ -279,7 +281,8 @@ fn decrement_count<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: &
 }
 
 impl NodeEvidence {
-    /// It fails at least half of what it is given, and three times as often as the others would if one more failed there.
+    /// Whether the node fails at least half of its attempts, and three times as often as the others with one
+    /// more failure.
     fn is_sufficient(&self) -> bool {
         let [failed, ended, peers_failed, peers_ended] =
             [self.failed, self.ended, self.peers_failed, self.peers_ended].map(u64::from);

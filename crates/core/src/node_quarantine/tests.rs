@@ -21,7 +21,7 @@ fn note_all(records: &mut NodeRecords, node: &str, outcomes: impl IntoIterator<I
     outcomes.into_iter().for_each(|outcome| records.record_attempt(node, outcome));
 }
 
-/// Twelve jobs of workflow 1 went well elsewhere.
+/// Twelve jobs of workflow 1 completed elsewhere.
 fn peers() -> NodeRecords {
     let mut records = NodeRecords::default();
     note_all(&mut records, "good", (100..106).map(|job| well(1, job)));
@@ -33,13 +33,13 @@ fn peers() -> NodeRecords {
 fn a_node_that_fails_what_others_do_is_set_aside_with_the_reason() {
     let mut records = peers();
     note_all(&mut records, "bad", (1..5).map(failed));
-    assert_eq!(records.find_evidence("bad"), None, "four may be chance");
+    assert_eq!(records.find_evidence("bad"), None, "four may be coincidence");
     records.record_attempt("bad", failed(5));
     let evidence = records.find_evidence("bad").unwrap();
     assert_eq!(evidence.to_string(), "5 of its last 5 attempts failed; 0 of 12 elsewhere");
     assert_eq!(evidence.jobs, [1, 2, 3, 4, 5].map(JobId));
     assert_eq!(records.find_evidence("good"), None);
-    assert_eq!(records.find_evidence("nobody"), None);
+    assert_eq!(records.find_evidence("unknown"), None);
 }
 
 #[test]
@@ -49,8 +49,8 @@ fn a_node_is_measured_by_those_that_did_the_same_work() {
     records.record_attempt("good", failed(200));
     records.record_attempt("good", badly(2, 300, FailureClass::Unknown));
     let expected = NodeFailureCounts { failed: 2, ended: 3, peers_failed: 1, peers_ended: 13 };
-    assert_eq!(records.failure_counts("bad"), expected, "workflow 2 is not its affair");
-    assert_eq!(records.failure_counts("nobody"), NodeFailureCounts::default());
+    assert_eq!(records.failure_counts("bad"), expected, "workflow 2 is not compared");
+    assert_eq!(records.failure_counts("unknown"), NodeFailureCounts::default());
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn who_blames_the_program_is_believed_where_others_do_so_too() {
     for class in [FailureClass::Permanent, FailureClass::Data] {
         let mut records = peers();
         note_all(&mut records, "bad", (1..9).map(|job| badly(1, job, class)));
-        assert!(records.find_evidence("bad").is_some(), "only here is a program or a file missing");
+        assert!(records.find_evidence("bad").is_some(), "a program or a file is missing only here");
         records.record_attempt("good", badly(1, 200, class));
         assert_eq!(records.find_evidence("bad"), None, "{class:?}");
     }
@@ -99,9 +99,9 @@ fn who_blames_the_program_is_believed_where_others_do_so_too() {
     assert!(records.find_evidence("bad").is_some());
 }
 
-/// Only this node works for it; that others do other work well says nothing.
+/// Only this node runs the workflow; results of others with other work do not count.
 #[test]
-fn a_workflow_that_nobody_else_runs_condemns_nobody() {
+fn workflow_on_a_single_node_is_no_evidence() {
     let mut records = peers();
     note_all(&mut records, "bad", (1..20).map(|job| badly(2, job, FailureClass::Unknown)));
     records.record_attempt("bad", well(1, 300));
@@ -110,7 +110,7 @@ fn a_workflow_that_nobody_else_runs_condemns_nobody() {
     assert_eq!(records.find_evidence("bad"), None, "two are too few");
 }
 
-/// Jobs that only nodes with a label get are compared among those.
+/// Jobs that only nodes with a label get are compared among those nodes.
 #[test]
 fn who_does_other_jobs_of_the_workflow_is_no_measure() {
     let mut records = peers();
@@ -123,7 +123,7 @@ fn who_does_other_jobs_of_the_workflow_is_no_measure() {
 }
 
 #[test]
-fn where_the_work_itself_fails_nobody_is_to_blame() {
+fn failing_work_is_no_evidence() {
     let mut records = peers();
     note_all(&mut records, "good", (200..206).map(failed));
     note_all(&mut records, "bad", (1..20).map(failed));
@@ -156,13 +156,13 @@ fn a_spell_is_twice_as_long_each_time() {
     assert_eq!(
         quarantine_duration(Some(Duration::from_secs(1))),
         FIRST_QUARANTINE,
-        "somebody set it aside for a moment"
+        "a user quarantined it for a moment"
     );
     assert_eq!(quarantine_duration(Some(Duration::MAX)), MAX_QUARANTINE);
 }
 
 #[test]
-fn after_its_time_it_is_on_probation_until_somebody_says_otherwise() {
+fn expired_quarantine_leads_to_probation() {
     let of = |until: Option<i64>| NodeStanding::from_quarantine(until.map(Timestamp), Timestamp(100));
     assert_eq!(of(None), NodeStanding::Trusted);
     assert_eq!(of(Some(101)), NodeStanding::SetAside);
@@ -198,11 +198,11 @@ fn one_job_decides_about_a_node_on_probation() {
     assert_eq!(
         judge(well(1, 8), false),
         ProbeResult::Unclear,
-        "it began before, perhaps before the node went bad"
+        "it began before, perhaps before the node became faulty"
     );
     assert_eq!(judge(failed(8), true), ProbeResult::Failed);
-    assert_eq!(judge(failed(8), false), ProbeResult::Unclear, "it was there before");
-    assert_eq!(judge(failed(7), true), ProbeResult::Unclear, "it fails elsewhere too");
+    assert_eq!(judge(failed(8), false), ProbeResult::Unclear, "it ran there before");
+    assert_eq!(judge(failed(7), true), ProbeResult::Unclear, "it also fails elsewhere");
 }
 
 /// Something happens to a node.
@@ -232,7 +232,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// What is counted over all nodes is what is remembered of each.
+    /// Totals over all nodes equal the sum over the nodes.
     #[test]
     fn counts_are_those_of_what_is_remembered(steps in proptest::collection::vec(step(), 0..300)) {
         let mut records = NodeRecords::default();
@@ -257,13 +257,13 @@ proptest! {
         prop_assert!(records.nodes.values().all(|lately| lately.len() <= RECENT_ATTEMPTS));
     }
 
-    /// Whoever is set aside failed half of what counts, of several jobs, and others did better.
+    /// A quarantined node failed half of what counts, of several jobs, and others did better.
     #[test]
-    fn nobody_is_set_aside_without_evidence(steps in proptest::collection::vec(step(), 0..300)) {
+    fn quarantine_requires_evidence(steps in proptest::collection::vec(step(), 0..300)) {
         let mut records = NodeRecords::default();
         for step in steps {
             if let Step::Note(node, outcome) = step {
-                // One fails more than the others, so that there is something to see.
+                // One node fails more than the others, so that it can be found.
                 let failed = if node == 0 { outcome.failure_class } else { outcome.failure_class.filter(|_| outcome.job.0 % 11 == 0) };
                 records.record_attempt(NODES[node], NodeAttemptOutcome { failure_class: failed, ..outcome });
             }
@@ -282,7 +282,7 @@ proptest! {
         }
     }
 
-    /// The only node is never set aside, whatever it does.
+    /// The only node is never quarantined.
     #[test]
     fn the_only_node_is_never_set_aside(outcomes in proptest::collection::vec(outcome(), 0..100)) {
         let mut records = NodeRecords::default();

@@ -1,4 +1,4 @@
-//! Why one job ended as it did.
+//! Diagnosis of a failed job.
 
 use super::{FailedJob, LastAttempt, RecoveryDiagnosis};
 use crate::sizing::CPU_PERCENT_NOISE;
@@ -8,15 +8,15 @@ use windlass_types::{FailureClass, JobStatus, Resources, format_duration, signal
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
-/// A job that is ended from outside after so much of its time was most likely ended for it.
+/// A job that is killed from outside after this share of its time most likely ran out of time.
 const NEAR_LIMIT_SHARE: f64 = 0.9;
 
-/// With what it rests on.
+/// Returns the diagnosis and its evidence.
 pub(super) fn diagnose(case: &FailedJob) -> (RecoveryDiagnosis, String) {
     let Some(last) = &case.last else {
         return match case.status {
             JobStatus::Canceled => (RecoveryDiagnosis::Canceled, "it never ran".to_owned()),
-            _ => (RecoveryDiagnosis::Unknown, "no attempt of it is known".to_owned()),
+            _ => (RecoveryDiagnosis::Unknown, "there is no record of an attempt".to_owned()),
         };
     };
     let found = match () {
@@ -39,20 +39,21 @@ pub(super) fn diagnose(case: &FailedJob) -> (RecoveryDiagnosis, String) {
 }
 
 impl LastAttempt {
-    /// The signal that ended it. A shell tells of the one that ended its command by 128 + n.
+    /// Returns the signal that ended it. A shell reports a signal of its command as 128 + n.
     fn effective_signal(&self) -> Option<i32> {
         let told = || Some(self.observation.return_code - 128).filter(|signal| (1..=31).contains(signal));
         self.signal.or_else(told)
     }
 
-    /// What it said names another cause, which more of something would not remove.
+    /// Whether its output shows another cause, which more resources would not remove.
     fn has_other_explanation(&self) -> bool {
         use FailureClass::{Data, Permanent, Timeout, Transient};
         matches!(self.class, Some(Permanent | Data | Transient | Timeout))
     }
 }
 
-/// The class alone does not say whose time it was: commands have limits of their own.
+/// Whether the time limit of the job was reached. The class alone does not show it: commands have their own
+/// timeouts.
 fn ran_out_of_time(case: &FailedJob, last: &LastAttempt) -> bool {
     let is_ours = last.observation.status == JobStatus::Terminated || was_near_time_limit(case, last);
     last.observation.return_code == return_code::TIMEOUT
@@ -68,7 +69,7 @@ fn was_near_time_limit(case: &FailedJob, last: &LastAttempt) -> bool {
     runtime.is_some_and(|runtime| last.observation.wall >= runtime.mul_f64(NEAR_LIMIT_SHARE))
 }
 
-/// It went over what it asked for, where nobody ended it for that.
+/// Finds a resource that exceeded the request without being ended for it.
 fn diagnose_excess(asked: Option<&Resources>, last: &LastAttempt) -> RecoveryDiagnosis {
     let Some(asked) = asked else { return RecoveryDiagnosis::Unknown };
     let seen = &last.observation;
@@ -91,7 +92,7 @@ fn describe_evidence(found: RecoveryDiagnosis, asked: Option<&Resources>, last: 
             let how =
                 (!proven && last.effective_signal() == Some(SIGKILL)).then(|| "killed by SIGKILL".to_owned());
             let told = [how, used].into_iter().flatten().collect::<Vec<_>>();
-            if told.is_empty() { format!("ended for its memory{of}") } else { told.join(", ") }
+            if told.is_empty() { format!("ended because of its memory{of}") } else { told.join(", ") }
         }
         RecoveryDiagnosis::Timeout => {
             let of =
@@ -102,7 +103,7 @@ fn describe_evidence(found: RecoveryDiagnosis, asked: Option<&Resources>, last: 
             let used = seen.peak_cpu_percent.unwrap_or_default() / 100.0;
             format!("used {used:.1} of {} CPUs", asked.map_or(0, |asked| asked.cpus))
         }
-        RecoveryDiagnosis::WorkerLost => format!("its worker was gone ({})", seen.return_code),
+        RecoveryDiagnosis::WorkerLost => format!("its worker was lost ({})", seen.return_code),
         RecoveryDiagnosis::Canceled => format!("it was stopped after {}", format_duration(seen.wall)),
         RecoveryDiagnosis::Unknown => describe_unexplained(last),
     }

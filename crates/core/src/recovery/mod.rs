@@ -1,5 +1,5 @@
-//! What `recover` does about jobs that ended badly: each is diagnosed from the measurements of its own last attempt, and
-//! gets more of what it ran out of, as far as a worker has it. Others that ask for the same keep what they ask for.
+//! Recovery of failed jobs: each is diagnosed from the measurements of its own last attempt and gets more of
+//! what it ran out of, as far as a worker has it. Other jobs with the same request keep theirs.
 
 mod diagnosis;
 mod remedy;
@@ -13,25 +13,25 @@ use std::fmt;
 use std::time::Duration;
 use windlass_types::{Capacity, FailureClass, JobId, JobStatus, Resources};
 
-/// A job that ended badly.
+/// A failed job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FailedJob {
     pub job: JobId,
     pub status: JobStatus,
-    /// `None`: it asks for nothing, so that nothing of ours limited it.
+    /// `None`: it requests nothing, so no limit of Windlass applied.
     pub asked: Option<Resources>,
     /// `None`: it never ran.
     pub last: Option<LastAttempt>,
 }
 
-/// The newest attempt of a job, as the books have it.
+/// The newest attempt of a job, from the database.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LastAttempt {
     pub observation: AttemptObservation,
     pub signal: Option<i32>,
-    /// There is proof that it was ended for its memory.
+    /// Whether it was certainly ended because of its memory.
     pub out_of_memory: bool,
-    /// `None`: nobody classified it.
+    /// `None`: not classified.
     pub class: Option<FailureClass>,
 }
 
@@ -40,11 +40,11 @@ pub struct LastAttempt {
 pub enum RecoveryDiagnosis {
     OutOfMemory,
     Timeout,
-    /// It kept more CPUs busy than it had asked for, and nothing else explains its failure.
+    /// It used more CPUs than requested, and nothing else explains its failure.
     CpuOveruse,
-    /// Its worker was gone: not the job's fault.
+    /// Its worker was lost; the job is not the cause.
     WorkerLost,
-    /// It did not fail: it was stopped, or what it waits for failed.
+    /// It did not fail: it was stopped, or a dependency failed.
     Canceled,
     Unknown,
 }
@@ -68,29 +68,29 @@ impl fmt::Display for RecoveryDiagnosis {
     }
 }
 
-/// How to go about it.
+/// Settings of a recovery.
 #[derive(Clone, Copy, Debug)]
 pub struct RecoverySettings<'a> {
     pub memory_multiplier: f64,
     pub runtime_multiplier: f64,
     pub cpu_multiplier: f64,
-    /// What nobody can explain is tried again as it is.
+    /// Retry unexplained failures unchanged.
     pub retry_unknown: bool,
-    /// Those who may take the jobs; empty where nobody knows.
+    /// The workers that may run the jobs; empty if unknown.
     pub workers: &'a [AvailableWorker],
 }
 
-/// A worker that may take jobs, or one that an allocation of Slurm would bring. What one has is not there for as long as
-/// another one stays.
+/// A worker that may run jobs, or one that a Slurm allocation would bring. Resources of one worker cannot be
+/// combined with the lifetime of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AvailableWorker {
     pub capacity: Capacity,
-    /// So long a job may take there; `None`: as long as it likes.
+    /// Maximum runtime of a job there; `None`: unlimited.
     pub time_left: Option<Duration>,
 }
 
 impl AvailableWorker {
-    /// Whether it could run a job that asks for this, with nothing else running.
+    /// Whether it could run this job with nothing else running.
     pub fn can_run(&self, asked: &Resources) -> bool {
         let Self { capacity: has, time_left: stays } = self;
         has.cpus >= asked.cpus
@@ -101,15 +101,15 @@ impl AvailableWorker {
     }
 }
 
-/// What was found about one job, and what is done about it.
+/// The diagnosis of one job and the action to take.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobRemedy {
     pub job: JobId,
     pub diagnosis: RecoveryDiagnosis,
-    /// What the diagnosis rests on: `used 2.1 GiB of 2 GiB`.
+    /// Evidence of the diagnosis: `used 2.1 GiB of 2 GiB`.
     pub evidence: String,
     pub next: RecoveryAction,
-    /// What it asks for from then on, where that is something else.
+    /// The changes of its request, if any.
     pub changes: Vec<ResourceChange>,
 }
 
@@ -127,7 +127,7 @@ impl JobRemedy {
     }
 }
 
-/// What is to be done about each of them, in the same order.
+/// Returns the remedy for each job, in the same order.
 pub fn plan_recovery(cases: &[FailedJob], terms: &RecoverySettings<'_>) -> Vec<JobRemedy> {
     cases.iter().map(|case| remedy::find_remedy(case, terms)).collect()
 }

@@ -1,4 +1,4 @@
-//! What is done about a job whose ailment is known: sized anew by its own measurements, capped by what workers have.
+//! Remedies for diagnosed jobs: new requests from their own measurements, limited by the workers.
 
 use super::diagnosis::diagnose;
 use super::{AvailableWorker, FailedJob, JobRemedy, RecoveryAction, RecoveryDiagnosis, RecoverySettings};
@@ -20,7 +20,7 @@ pub(super) fn find_remedy(case: &FailedJob, terms: &RecoverySettings<'_>) -> Job
     let next = match (diagnosis, stuck) {
         (_, Some(why)) => RecoveryAction::Stay(why),
         (RecoveryDiagnosis::Unknown, None) if !terms.retry_unknown => {
-            RecoveryAction::Stay("nobody knows whether another attempt would help".to_owned())
+            RecoveryAction::Stay("unknown whether another attempt would help".to_owned())
         }
         _ => RecoveryAction::RunAgain,
     };
@@ -28,7 +28,8 @@ pub(super) fn find_remedy(case: &FailedJob, terms: &RecoverySettings<'_>) -> Job
     JobRemedy { job: case.job, diagnosis, evidence, next, changes }
 }
 
-/// Return codes can be set to other values, and a termination may have had other reasons: what counts is the diagnosis.
+/// Overrides the observed end by the diagnosis: return codes are configurable, and a termination may have other
+/// reasons.
 fn as_diagnosed(diagnosis: RecoveryDiagnosis, seen: &AttemptObservation) -> AttemptObservation {
     let return_code = match diagnosis {
         RecoveryDiagnosis::OutOfMemory => return_code::OUT_OF_MEMORY,
@@ -38,7 +39,7 @@ fn as_diagnosed(diagnosis: RecoveryDiagnosis, seen: &AttemptObservation) -> Atte
     AttemptObservation { status: JobStatus::Failed, return_code, ..*seen }
 }
 
-/// What it should ask for instead.
+/// Returns the changes of its request.
 fn plan_increases(
     asked: Resources,
     seen: AttemptObservation,
@@ -56,7 +57,7 @@ fn plan_increases(
     let room = WorkerHeadroom { workers: &workers, asked };
     let (mut memory, mut cpus) = (asked.memory, asked.cpus);
     let mut changes = sizing::size_group(&alone, &rules).changes;
-    // Memory comes first: CPUs have to go with it, and time with both.
+    // Memory comes first: CPUs must fit with it, and time with both.
     for change in &mut changes {
         let to = match change.to {
             ResourceAmount::Memory(wanted) => {
@@ -82,14 +83,14 @@ fn plan_increases(
     changes
 }
 
-/// Those that can have the job as it is: what it gets more of has to be where the rest of it is, for as long as it takes. All,
-/// if none can.
+/// Returns the workers that can run the job as it is: the increase must fit together with the rest of the
+/// request, for as long as the job runs. Returns all if none can.
 fn workers_that_fit(asked: &Resources, takers: &[AvailableWorker]) -> Vec<AvailableWorker> {
     let holding: Vec<AvailableWorker> = takers.iter().filter(|taker| taker.can_run(asked)).copied().collect();
     if holding.is_empty() { takers.to_vec() } else { holding }
 }
 
-/// So long one of them stays that has this; `None` where there is no limit, or nobody knows.
+/// Returns the longest stay of a worker with these resources; `None` if unlimited or unknown.
 fn longest_stay(takers: &[AvailableWorker], memory: Bytes, cpus: u32) -> Option<Duration> {
     let has = |taker: &&AvailableWorker| taker.capacity.memory >= memory && taker.capacity.cpus >= cpus;
     let stays = |takers: Vec<&AvailableWorker>| {
@@ -100,7 +101,7 @@ fn longest_stay(takers: &[AvailableWorker], memory: Bytes, cpus: u32) -> Option<
     stays(able)?.into_iter().max()
 }
 
-/// No more than there is, and never less than before.
+/// Limits the value to what is available, but never below the value before.
 fn cap_value<Q: Ord>(wanted: Q, most: Option<Q>, before: Q) -> Q {
     match most {
         Some(most) => wanted.min(most).max(before),
@@ -108,7 +109,7 @@ fn cap_value<Q: Ord>(wanted: Q, most: Option<Q>, before: Q) -> Q {
     }
 }
 
-/// Why it would end in the same way: it cannot get more of what it ran out of.
+/// Returns why the job would end in the same way: the exhausted resource cannot grow.
 fn stuck_reason(
     diagnosis: RecoveryDiagnosis,
     asked: Resources,
@@ -119,14 +120,14 @@ fn stuck_reason(
     match diagnosis {
         RecoveryDiagnosis::OutOfMemory if !grows(ResourceKind::Memory) => {
             let is_there = terms.workers.iter().any(|taker| taker.capacity.memory > asked.memory);
-            let which = if is_there { "no worker that could take it" } else { "no worker" };
-            Some(format!("{which} has more than the {} that it asks for", asked.memory))
+            let which = if is_there { "no worker that could run it" } else { "no worker" };
+            Some(format!("{which} has more than the requested {}", asked.memory))
         }
         RecoveryDiagnosis::Timeout if asked.runtime.is_some() && !grows(ResourceKind::Runtime) => {
             let runtime = asked.runtime.unwrap_or_default();
             let is_there =
                 terms.workers.iter().any(|taker| taker.time_left.is_none_or(|stays| stays > runtime));
-            let which = if is_there { "no worker that could take it" } else { "no worker" };
+            let which = if is_there { "no worker that could run it" } else { "no worker" };
             Some(format!("{which} stays longer than its {}", ResourceAmount::Runtime(runtime)))
         }
         _ => None,

@@ -1,4 +1,4 @@
-//! The diagnoses and what follows from them, one by one.
+//! Diagnoses and remedies, one by one.
 
 use super::*;
 use crate::sizing::ResourceAmount;
@@ -122,7 +122,7 @@ fn a_timeout_gets_more_time() {
 }
 
 #[test]
-fn excess_that_nobody_ended_counts_where_nothing_else_explains_the_failure() {
+fn excess_counts_if_nothing_else_explains_the_failure() {
     let large = AttemptObservation { peak_memory: Some(Bytes(5 * GIB)), ..seen() };
     let busy = AttemptObservation { peak_cpu_percent: Some(390.0), ..seen() };
     assert_eq!(remedy(last(large)).diagnosis, RecoveryDiagnosis::OutOfMemory);
@@ -154,16 +154,16 @@ fn all_that_was_too_small_grows_at_once() {
 }
 
 #[test]
-fn the_unknown_is_tried_again_only_if_somebody_says_so() {
+fn unknown_failures_are_retried_only_on_request() {
     let unknown = case(last(seen()));
     let RecoveryAction::Stay(why) = with(&unknown, &TERMS).next else { panic!("it stays") };
-    assert!(why.contains("nobody knows"), "{why}");
+    assert!(why.contains("unknown whether"), "{why}");
     let bold = with(&unknown, &RecoverySettings { retry_unknown: true, ..TERMS });
     assert!(bold.runs_again() && bold.changes.is_empty());
 }
 
 #[test]
-fn the_loss_of_a_worker_is_nobodys_fault() {
+fn lost_worker_reruns_unchanged() {
     let lost = remedy(last(AttemptObservation { return_code: -128, ..seen() }));
     assert_eq!(
         (lost.diagnosis, lost.runs_again(), lost.changes.len()),
@@ -199,11 +199,8 @@ fn nothing_grows_beyond_what_a_worker_has() {
     assert_eq!(changes(&capped), ["16 GiB"]);
     assert!(capped.changes[0].evidence.ends_with("; a worker has no more"), "{:?}", capped.changes);
     let full = with(&oom(16 * GIB), &terms);
-    assert_eq!(
-        full.next,
-        RecoveryAction::Stay("no worker has more than the 16 GiB that it asks for".to_owned())
-    );
-    assert_eq!(with(&oom(20 * GIB), &terms).changes, [], "and nothing shrinks");
+    assert_eq!(full.next, RecoveryAction::Stay("no worker has more than the requested 16 GiB".to_owned()));
+    assert_eq!(with(&oom(20 * GIB), &terms).changes, [], "and nothing is reduced");
 }
 
 #[test]
@@ -215,7 +212,7 @@ fn cpus_have_to_go_with_the_memory() {
         &case,
         &RecoverySettings { workers: &[TAKER, AvailableWorker { capacity: wide, ..TAKER }], ..TERMS },
     );
-    assert_eq!(changes(&found), ["6 GiB", "8 cpus"], "64 CPUs are there, but not with 6 GiB");
+    assert_eq!(changes(&found), ["6 GiB", "8 cpus"], "there are 64 CPUs, but not with 6 GiB");
 }
 
 #[test]
@@ -228,7 +225,7 @@ fn time_is_capped_by_how_long_workers_stay() {
     assert_eq!(stuck.next, RecoveryAction::Stay("no worker stays longer than its 2h".to_owned()));
 }
 
-/// Large nodes for ten minutes and small ones for a day: nobody has large ones for a day.
+/// Large nodes for ten minutes and small ones for a day: there are no large ones for a day.
 #[test]
 fn what_one_worker_has_is_not_there_for_as_long_as_another_one_stays() {
     let taker = |gib, minutes| AvailableWorker {
@@ -243,11 +240,10 @@ fn what_one_worker_has_is_not_there_for_as_long_as_another_one_stays() {
         let asked = Some(Resources { memory: Bytes(gib * GIB), runtime, ..asked() });
         with(&FailedJob { asked, ..case(LastAttempt { out_of_memory: true, ..last(seen) }) }, &terms)
     };
-    assert_eq!(changes(&oom(4, 60)), ["5 GiB"], "6 GiB would be there for ten minutes");
+    assert_eq!(changes(&oom(4, 60)), ["5 GiB"], "6 GiB are available for ten minutes");
     assert_eq!(changes(&oom(4, 10)), ["6 GiB"]);
-    let stuck = RecoveryAction::Stay(
-        "no worker that could take it has more than the 5 GiB that it asks for".to_owned(),
-    );
+    let stuck =
+        RecoveryAction::Stay("no worker that could run it has more than the requested 5 GiB".to_owned());
     assert_eq!(oom(5, 60).next, stuck);
     let late = |gib: u64| {
         let late = AttemptObservation { return_code: 152, wall: Duration::from_mins(8), ..seen() };
@@ -256,7 +252,7 @@ fn what_one_worker_has_is_not_there_for_as_long_as_another_one_stays() {
         with(&FailedJob { asked, ..case(last(late)) }, &terms)
     };
     assert_eq!(changes(&late(4)), ["12m"]);
-    assert_eq!(changes(&late(8)), ["10m"], "and those of a day are too small");
+    assert_eq!(changes(&late(8)), ["10m"], "and those that stay a day are too small");
 }
 
 #[test]

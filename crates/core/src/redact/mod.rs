@@ -1,9 +1,8 @@
-//! Secrets are taken out of texts before somebody else sees them: logs of jobs, messages, what an agent is shown.
+//! Redaction of secrets in texts shown to others: job logs, messages, input of agents.
 //!
-//! Two ways, and both are used: values that are known to be secret because of the names of their environment variables
-//! ([`Masking`]), wherever they occur; and what looks like a secret in any text: passwords in URLs, tokens with a
-//! well-known beginning, private keys. Neither finds everything. Redact *before* a text is cut: half a secret looks like
-//! nothing.
+//! Two methods are combined: values of environment variables with secret names ([`SecretNames`]), wherever they
+//! occur; and patterns of secrets in any text: passwords in URLs, tokens with a well-known prefix, private
+//! keys. Neither finds everything. Redact *before* cutting a text: half a secret matches no pattern.
 
 mod secret_names;
 
@@ -15,18 +14,18 @@ use regex::{Captures, Regex};
 use std::borrow::Cow;
 use std::sync::{LazyLock, OnceLock};
 
-/// Masks what is secret in texts of one job.
+/// Redacts secrets in texts of one job.
 #[derive(Clone, Debug, Default)]
 pub struct SecretRedactor {
     /// `None`: no value is known.
     values: Option<AhoCorasick>,
 }
 
-/// Shorter values are also parts of innocent words.
+/// Shorter values also occur in ordinary words.
 const MIN_SECRET_LENGTH: usize = 4;
 
 impl SecretRedactor {
-    /// Knows the values of the variables whose names mean secrets.
+    /// Collects the values of variables with secret names.
     pub fn new<'e>(masking: &SecretNames, environment: impl IntoIterator<Item = (&'e str, &'e str)>) -> Self {
         let secret =
             environment.into_iter().filter(|(name, _)| masking.is_secret(name)).map(|(_, value)| value);
@@ -39,11 +38,11 @@ impl SecretRedactor {
         let build =
             |values: &[&str]| AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(values);
         let values =
-            (!values.is_empty()).then(|| build(&values).expect("an environment is not as large as that"));
+            (!values.is_empty()).then(|| build(&values).expect("an environment is smaller than the limit"));
         Self { values }
     }
 
-    /// The text with [`MASK`] instead of each secret; as it is where there is none.
+    /// Replaces each secret by [`MASK`]; returns the same text if there is none.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let text = match &self.values {
             Some(values) if values.is_match(text) => {
@@ -56,12 +55,12 @@ impl SecretRedactor {
     }
 }
 
-/// All shapes, and a quick way to see which of them may occur.
+/// All patterns, with a fast prefilter.
 struct SecretPatterns {
     patterns: Vec<SecretPattern>,
-    /// The words of all shapes; most texts have few of them.
+    /// The required words of all patterns; most texts contain few of them.
     words: WordMatcher,
-    /// The shape of each of `words`.
+    /// The pattern of each of `words`.
     word_owners: Vec<usize>,
 }
 
@@ -90,13 +89,13 @@ impl SecretPatterns {
     }
 }
 
-/// What a secret looks like. The groups `keep` and `after` of its pattern stay.
+/// A pattern of secrets. The groups `keep` and `after` remain visible.
 struct SecretPattern {
     text: &'static str,
-    /// Made when a text first has one of the words: there are programs that run for one text, and all shapes take them
-    /// longer than everything else.
+    /// Compiled when a text first contains one of the words: some programs run for a single text, and compiling
+    /// all patterns would take longer than the rest of their work.
     pattern: OnceLock<Regex>,
-    /// Quick to look for: without one of them, in upper or lower case, the pattern fits nowhere.
+    /// Without one of these words, ignoring case, the pattern cannot match.
     required_words: &'static [&'static str],
 }
 
@@ -106,7 +105,7 @@ impl SecretPattern {
     }
 
     fn mask<'t>(&self, text: Cow<'t, str>) -> Cow<'t, str> {
-        let make = || Regex::new(self.text).expect("the pattern is a constant that tests use");
+        let make = || Regex::new(self.text).expect("the pattern is a constant covered by tests");
         let pattern = self.pattern.get_or_init(make);
         if !pattern.is_match(&text) {
             return text;
@@ -121,7 +120,8 @@ impl SecretPattern {
 
 fn secret_patterns() -> Vec<SecretPattern> {
     vec![
-        // The first one hides what follows it to the end if the end is not there, the second one what comes before.
+        // The first one hides everything after the begin marker if the end marker is missing, the second one
+        // what precedes a lone end marker.
         SecretPattern::new(
             &["private key-----"],
             r"(?P<keep>-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----)(?s:.*?)(?P<after>-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)",
@@ -148,8 +148,8 @@ fn secret_patterns() -> Vec<SecretPattern> {
             &["--pass", "--token", "--secret", "--api"],
             r#"(?i)(?P<keep>--(?:password|passwd|passphrase|token|secret|api-?key)[ =]["']?)[^\s"'=-][^\s"']*"#,
         ),
-        // Those that one knows by how they begin: AWS, GitHub, GitLab, Slack, Hugging Face, Google, OpenAI,
-        // Anthropic, JWT; and our own.
+        // Tokens with a known prefix: AWS, GitHub, GitLab, Slack, Hugging Face, Google, OpenAI, Anthropic,
+        // JWT, and Windlass.
         SecretPattern::new(
             &["akia", "asia", "gh", "glpat-", "xox", "hf_", "aiza", "sk-", "eyj", "wl_"],
             r"\b(?:(?:AKIA|ASIA)[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeprs]-[A-Za-z0-9-]{10,}|hf_[A-Za-z0-9]{20,}|AIza[A-Za-z0-9_-]{35}|sk-[A-Za-z0-9_-]{20,}|wl_[A-Za-z0-9_-]{20,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)",

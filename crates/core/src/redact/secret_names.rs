@@ -1,9 +1,9 @@
-//! Which names of environment variables mean secrets, and what is shown instead of their values.
+//! Names of environment variables with secret values, and the mask shown instead.
 
 /// Shown instead of a secret.
 pub const MASK: &str = "********";
 
-/// Names that mean a secret wherever nothing else is said; `*` stands for anything, case does not matter.
+/// Default patterns of secret names; `*` matches any text, case is ignored.
 const DEFAULT_SECRET_NAMES: &[&str] = &[
     "*TOKEN*",
     "*SECRET*",
@@ -23,7 +23,7 @@ const DEFAULT_SECRET_NAMES: &[&str] = &[
     "*DATABASE_URL*",
 ];
 
-/// The patterns in force.
+/// The patterns in effect.
 #[derive(Clone, Debug)]
 pub struct SecretNames {
     patterns: Vec<String>,
@@ -37,7 +37,7 @@ impl Default for SecretNames {
 }
 
 impl SecretNames {
-    /// The usual ones, with more, and without the exceptions.
+    /// Returns the default patterns, with `more`, without the exceptions.
     pub fn new(more: &[String], exceptions: &[String]) -> Self {
         let upper = |pattern: &str| pattern.to_uppercase();
         let patterns =
@@ -53,14 +53,14 @@ impl SecretNames {
         any(&self.patterns) && !any(&self.exceptions)
     }
 
-    /// The value to show: an empty one hides nothing.
+    /// Returns the value to show; an empty value is not masked.
     pub fn mask_value<'a>(&self, name: &str, value: &'a str) -> &'a str {
         if !value.is_empty() && self.is_secret(name) { MASK } else { value }
     }
 }
 
-/// Whether a pattern with `*` fits the whole text. The last star is the only one that is ever gone back to, so this takes
-/// at most length times length steps.
+/// Whether a pattern with `*` matches the whole text. Backtracks only to the last star, so it takes at most
+/// pattern length times text length steps.
 fn matches_wildcard(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

@@ -1,9 +1,9 @@
-//! Whose turn it is.
+//! Admission order of requests.
 //!
-//! Urgent ones first, then by priority. Between equals the places go round the requestors: somebody's second request waits
-//! until everybody else of the same rank has one, counting those that already have a place; then the older one goes first.
-//! Who has waited longer than [`Settings::patience`] is not passed over for the sake of fairness any more, so that nobody
-//! waits for ever behind newcomers.
+//! Urgent requests come first, then by priority. Between equals requestors take turns: the second request of a
+//! requestor waits until all other requestors of the same rank have one, counting active requests; then the
+//! older one goes first. A request that has waited longer than the configured patience is no longer passed over
+//! for fairness, so that none waits forever behind new ones.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use windlass_types::Timestamp;
 
 #[derive(Clone, Debug)]
 pub struct AdmissionSettings {
-    /// So many runs may be under way at once.
+    /// Maximum number of active runs.
     pub max_active: usize,
     pub fairness_timeout: Duration,
 }
@@ -33,15 +33,15 @@ pub struct AdmissionCandidate<'a> {
     pub queued_since: Timestamp,
 }
 
-/// A request in the queue, in the order in which they will start.
+/// A position in the queue, in starting order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePosition<'a> {
     pub name: &'a str,
-    /// There is a place for it now.
+    /// Whether it can start now.
     pub admitted: bool,
 }
 
-/// The whole queue in order. `holders` are the requestors of those that have a place, one entry for each place.
+/// Orders the whole queue. `holders` are the requestors of active runs, one entry for each.
 pub fn order_queue<'a>(
     candidates: &[AdmissionCandidate<'a>],
     holders: &[&str],
@@ -58,8 +58,8 @@ pub fn order_queue<'a>(
         }
         for &one in equals {
             let has = have.entry(one.requestor).or_default();
-            let patient = now.since(one.queued_since) < settings.fairness_timeout;
-            ranked.push((if patient { *has } else { 0 }, one));
+            let failed_job = now.since(one.queued_since) < settings.fairness_timeout;
+            ranked.push((if failed_job { *has } else { 0 }, one));
             *has += 1;
         }
     }
@@ -118,11 +118,11 @@ mod tests {
             one("c1", "c", 100, false, 50),
         ];
         assert_eq!(order(&queue, &[]), ["a1", "b1", "c1", "a2", "a3"]);
-        assert_eq!(order(&queue, &["a", "b"]), ["c1", "a1", "b1", "a2", "a3"], "places that they have count");
+        assert_eq!(order(&queue, &["a", "b"]), ["c1", "a1", "b1", "a2", "a3"], "active requests count");
     }
 
     #[test]
-    fn nobody_waits_for_ever() {
+    fn no_request_waits_forever() {
         let queue = [one("a1", "a", 100, false, 90_000), one("b1", "b", 100, false, 5)];
         assert_eq!(order(&queue, &["a", "a", "a"]), ["a1", "b1"]);
     }

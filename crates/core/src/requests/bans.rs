@@ -1,5 +1,5 @@
-//! Sites that are to get no work: for one request because most of it fails there, for all because it does so for several
-//! requests; until a ban is over or somebody removes it.
+//! Site bans: for one request because too much fails at the site, or for all because this happens to several
+//! requests. A ban lasts until it expires or is removed.
 
 use super::failures::{FailureTally, is_known_site};
 use super::rows::{NewBan, SiteBan, SiteRow};
@@ -9,19 +9,19 @@ use std::time::Duration;
 use windlass_types::Timestamp;
 use windlass_types::requests::SiteStatus;
 
-/// Whoever bans without being asked.
+/// The actor of automatic bans.
 pub const LIFECYCLE_ACTOR: &str = "lifecycle";
 
 /// When sites are banned (E 8.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct BanPolicy {
     pub enabled: bool,
-    /// A site needs so many failures that it may be the cause of …
+    /// Minimum number of failures attributable to the site …
     pub min_failures: u64,
-    /// … and they must be more than this part of what ended there.
+    /// … and their minimum share of the attempts that ended there.
     pub failure_ratio: f64,
     pub duration: Duration,
-    /// So many requests with a ban of a site make one for all.
+    /// Number of requests with a ban of a site from which the site is banned for all.
     pub promote_after: usize,
 }
 
@@ -32,23 +32,23 @@ impl Default for BanPolicy {
     }
 }
 
-/// A site that a request is better off without.
+/// A site to be banned for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BanCandidate {
     pub site: String,
-    /// Failures that it may be the cause of.
+    /// Failures attributable to the site.
     pub blamed: u64,
-    /// What ended there, well or not, of the roles that these failures are of.
+    /// Attempts that ended there, failed or not, of the roles of these failures.
     pub ended: u64,
 }
 
 impl BanCandidate {
     fn describe_failures(&self) -> String {
-        format!("{} of {} attempts failed there for reasons of the site or its data", self.blamed, self.ended)
+        format!("{} of {} attempts failed there because of the site or its data", self.blamed, self.ended)
     }
 }
 
-/// Sites at which too much of a run failed. One that nobody knows is never among them.
+/// Returns sites where too much of a run failed. Never contains the unknown site.
 pub fn find_failing_sites(tally: &FailureTally, policy: &BanPolicy) -> Vec<BanCandidate> {
     if !policy.enabled {
         return Vec::new();
@@ -65,16 +65,16 @@ fn exceeds_ratio(blamed: u64, ended: u64, policy: &BanPolicy) -> bool {
     blamed >= policy.min_failures && blamed as f64 > policy.failure_ratio * ended as f64
 }
 
-/// What becomes of accused sites.
+/// Decisions about ban candidates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BanDecision {
     pub bans: Vec<NewBan>,
-    /// Sites that a unit has no other than, with the reason in words.
+    /// Sites that are the only site of a unit, with the reason in words.
     pub refused: Vec<(String, String)>,
 }
 
-/// Bans them for a request, the worst first, as long as each of its units keeps a site. `places`: sets of sites that units
-/// of the request may use, without those that are closed to it already.
+/// Bans sites for a request, the worst first, as long as each of its units keeps a site. `places`: sets of
+/// sites that units of the request may use, without those already closed to it.
 pub fn decide_bans(
     mut accused: Vec<BanCandidate>,
     request: &str,
@@ -87,12 +87,12 @@ pub fn decide_bans(
     accused.sort_by(|a, b| (b.blamed * a.ended).cmp(&(a.blamed * b.ended)).then_with(|| a.site.cmp(&b.site)));
     for one in accused {
         if !places.iter().any(|sites| sites.contains(&one.site)) {
-            // It is closed to the request already, or no place of it.
+            // Already closed to the request, or not a site of it.
             continue;
         }
         if places.iter().any(|sites| sites.len() == 1 && sites.contains(&one.site)) {
             let why = format!(
-                "{} is not banned, although {}: some of the work has no other site to go to",
+                "{} is not banned, although {}: some of the work has no other site",
                 one.site,
                 one.describe_failures()
             );
@@ -114,24 +114,24 @@ pub fn decide_bans(
     judged
 }
 
-/// Of the sites that are closed to a request, those that its units can do without. A unit all of whose sites are closed
-/// keeps them: otherwise it would wait, at some backends for ever, where nobody sees that it does.
+/// Returns the closed sites of a request that its units can do without. A unit whose sites are all closed keeps
+/// them: otherwise it would wait, with some backends forever and without a visible reason.
 #[must_use]
 pub fn dispensable_sites(closed: &BTreeSet<String>, places: &[BTreeSet<String>]) -> BTreeSet<String> {
     let needed: BTreeSet<&String> = places.iter().filter(|sites| sites.is_subset(closed)).flatten().collect();
     closed.iter().filter(|site| !needed.contains(site)).cloned().collect()
 }
 
-/// Bans for all requests, found together.
+/// Bans for all requests, decided together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BanPromotion {
     pub bans: Vec<NewBan>,
-    /// Those that would have left no site at all.
+    /// Bans that would have left no site.
     pub refused: Vec<NewBan>,
 }
 
-/// Bans for all requests that follow from those of single ones, as long as a site is left: each of them leaves the next one
-/// a site less. `open`: the sites that work may go to now.
+/// Returns bans for all requests that follow from bans of single ones, as long as a site is left; each reduces
+/// the sites left for the next. `open`: the sites open to work now.
 pub fn decide_promotions(
     bans: &[SiteBan],
     mut open: BTreeSet<String>,
@@ -150,8 +150,8 @@ pub fn decide_promotions(
     promoted
 }
 
-/// `bans` are all that there are, also those that were removed. What was there when somebody removed a ban for all does not
-/// count for the next one: he has looked at it.
+/// `bans` are all bans, including removed ones. Bans of single requests from before the removal of a ban for
+/// all do not count for the next one: an operator has judged them.
 fn due_promotions(bans: &[SiteBan], policy: &BanPolicy, now: Timestamp) -> Vec<NewBan> {
     let is_active = |ban: &SiteBan| ban.removed_at.is_none() && ban.ban.expires_at > now;
     let mut by_site: BTreeMap<&str, Vec<&SiteBan>> = BTreeMap::new();
@@ -174,7 +174,7 @@ fn due_promotions(bans: &[SiteBan], policy: &BanPolicy, now: Timestamp) -> Vec<N
         due.push(NewBan {
             site: site.to_owned(),
             request: None,
-            reason: format!("{} requests have banned it: {}", requests.len(), describe_requests(&requests)),
+            reason: format!("banned by {} requests: {}", requests.len(), describe_requests(&requests)),
             failure_data: json!({ "requests": requests }),
             by: LIFECYCLE_ACTOR.to_owned(),
             expires_at: now.after(policy.duration),
@@ -190,19 +190,19 @@ fn describe_requests(requests: &BTreeSet<&str>) -> String {
     if more == 0 { names.join(", ") } else { format!("{} and {more} more", names.join(", ")) }
 }
 
-/// The sites that work may go to: `active` are the bans that hold.
+/// Returns the sites open to work; `active` are the bans in effect.
 pub fn open_sites(sites: &[SiteRow], active: &[SiteBan]) -> BTreeSet<String> {
     let is_banned = |name: &str| active.iter().any(|ban| ban.ban.request.is_none() && ban.ban.site == name);
     let is_open = |row: &&SiteRow| row.status == SiteStatus::Enabled && !is_banned(&row.name);
     sites.iter().filter(is_open).map(|row| row.name.clone()).collect()
 }
 
-/// No work at all could go anywhere without it.
+/// Whether it is the only site open to work.
 pub fn is_last_site(site: &str, open: &BTreeSet<String>) -> bool {
     open.iter().all(|other| other == site)
 }
 
-/// Bans that ended by themselves and that nobody was told of.
+/// Returns bans that expired and were not reported yet.
 pub fn expired_bans(bans: &[SiteBan], now: Timestamp) -> impl Iterator<Item = &SiteBan> {
     bans.iter().filter(move |ban| {
         ban.removed_at.is_none() && ban.expiry_told_at.is_none() && ban.ban.expires_at <= now
@@ -228,7 +228,7 @@ mod tests {
     /// E 6.1: more than half, and at least three, of infrastructure or data.
     #[test]
     fn a_site_is_accused_of_much_that_is_its_fault() {
-        // site, class, failed, ended → accused?
+        // site, class, failed, ended → candidate?
         let table = [
             ("T2_A", Infrastructure, 3, 5, true),
             ("T2_A", Infrastructure, 3, 6, false),
@@ -247,12 +247,13 @@ mod tests {
         }
     }
 
-    /// E 6.1: what failed is compared with what might have failed so, and not with landings that went well.
+    /// E 6.1: failures are compared with attempts that might have failed in the same way, not with completed
+    /// landings.
     #[test]
     fn landings_that_go_well_clear_no_site() {
         use crate::requests::failures::RoleCounts;
         use windlass_types::requests::NodeRole;
-        // role of what failed, how many, what ended there → accused of how many?
+        // role of the failures, how many, what ended there → failures counted
         let table = [
             (
                 NodeRole::Processing,
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_bad_everywhere_is_nobody_elses_fault() {
+    fn file_unreadable_everywhere_blames_no_site() {
         let mut tally = FailureTally::default();
         let bad = |seq, site: &str, file: &str| {
             let mut news = attempt(seq, site, Data);
@@ -306,7 +307,7 @@ mod tests {
         tally.add_reports(&here, &ended(&[("T2_A", 4)]));
         assert_eq!(find_failing_sites(&tally, &BanPolicy::default()), [accused("T2_A", 3, 4)]);
         tally.add_reports(&[bad(4, "T2_B", "/store/2")], &ended(&[("T2_A", 4), ("T2_B", 10)]));
-        assert_eq!(tally.blamed_failures("T2_A"), 2, "one of its files cannot be read elsewhere either");
+        assert_eq!(tally.blamed_failures("T2_A"), 2, "one of its files is unreadable elsewhere too");
         assert_eq!(find_failing_sites(&tally, &BanPolicy::default()), []);
     }
 
@@ -324,8 +325,8 @@ mod tests {
         assert_eq!(banned(&judged), ["T2_B"]);
         assert_eq!(judged.refused[0].0, "T2_A");
         let judged = judge(both.clone(), &[&["T2_A", "T2_C"], &["T2_B"]]);
-        assert_eq!(banned(&judged), ["T2_A"], "one unit has no other place than T2_B");
-        assert_eq!(judge(both, &[&["T2_C"]]), BanDecision::default(), "closed to it already");
+        assert_eq!(banned(&judged), ["T2_A"], "one unit has no other site than T2_B");
+        assert_eq!(judge(both, &[&["T2_C"]]), BanDecision::default(), "already closed to it");
     }
 
     #[test]
@@ -337,7 +338,7 @@ mod tests {
         assert_eq!(bearable(&[&["T2_A", "T2_B"]]), closed(&[]));
     }
 
-    /// Bans for all, where there are sites enough.
+    /// Bans for all, if there are enough sites.
     fn promoted(bans: &[SiteBan], now: Timestamp) -> Vec<NewBan> {
         let open = sets(&[&["T2_A", "T2_B", "T2_Z"]]).remove(0);
         let found = decide_promotions(bans, open, &BanPolicy::default(), now);
@@ -373,19 +374,19 @@ mod tests {
         let [general] = &promoted(&bans, NOW)[..] else { panic!("one") };
         assert_eq!((general.site.as_str(), &general.request), ("T2_A", &None));
         assert!(general.reason.contains("r1, r2, r3"), "{}", general.reason);
-        assert_eq!(promoted(&bans, NOW.after(Duration::from_mins(1))), [], "they are over");
+        assert_eq!(promoted(&bans, NOW.after(Duration::from_mins(1))), [], "they have expired");
         bans.push(ban(6, "T2_A", None));
-        assert_eq!(promoted(&bans, NOW), [], "there is one already");
+        assert_eq!(promoted(&bans, NOW), [], "it already exists");
     }
 
-    /// Found in one pass, the first of two takes the second one's place to go.
+    /// Of two sites found in one pass, the ban of the first leaves only the second, which stays open.
     #[test]
     fn two_sites_that_are_found_together_leave_one_of_them() {
         let at = |site: &'static str, first| {
             (first..).zip(["r1", "r2", "r3"]).map(move |(id, request)| ban(id, site, Some(request)))
         };
         let bans: Vec<SiteBan> = at("T2_A", 1).chain(at("T2_B", 4)).collect();
-        // open → banned, and not
+        // open → banned, and refused
         let table: [(&[&str], &[&str], &[&str]); 4] = [
             (&["T2_A", "T2_B"], &["T2_A"], &["T2_B"]),
             (&["T2_A", "T2_B", "T2_C"], &["T2_A", "T2_B"], &[]),

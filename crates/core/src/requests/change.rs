@@ -1,4 +1,4 @@
-//! What a decision about a request changes, as values. The store applies the changes of one [`Commit`] in one transaction.
+//! Changes of a request as values. The store applies the changes of one [`RequestCommit`] in one transaction.
 
 use super::failures::FailureTally;
 use super::rows::{
@@ -11,66 +11,66 @@ use windlass_types::requests::{
     ProcessingBlockStatus, ProductionStep, Request, RequestRunStatus, RequestStatus,
 };
 
-/// All or nothing, and only if the request is still at the version that the decision was made from.
+/// Atomic; applied only if the request still has the version that the decision was based on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestCommit {
     pub request: String,
     pub version: i64,
     pub changes: Vec<RequestChange>,
-    /// Who decided: a person, or `lifecycle`.
+    /// Who decided: a user, or `lifecycle`.
     pub by: String,
     pub at: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestChange {
-    /// Through here and nowhere else: leaves a line in the audit trail. The row's `since` is the time of the commit, its
-    /// `reason` is this one, and its `alerted_at` is forgotten.
+    /// The only way to change the status; adds a line to the audit log. Sets `since` to the time of the commit
+    /// and `reason` to this one, and clears `alerted_at`.
     Status {
         from: RequestStatus,
         to: RequestStatus,
         reason: Option<String>,
     },
-    /// What keeps it where it is, while that lasts: for whoever looks, and for the person whom it may come to.
+    /// Why it makes no progress, for display and for the operator who may be alerted.
     BlockedReason(String),
     Priority(i64),
-    /// What is left of them.
+    /// The remaining steps.
     ProductionSteps(Vec<ProductionStep>),
     Urgent(bool),
     SupersededBy(Option<String>),
     SetCommand(Option<RequestCommand>),
-    /// As a whole.
+    /// Replaces all overrides.
     Overrides(Box<RequestOverrides>),
-    /// A site that is to get nothing of a request, or of any.
+    /// Bans a site for a request, or for all.
     Ban(Box<NewBan>),
-    /// The request that takes the place of this one: submitted in the same breath, so that there is never one without the
-    /// other. Refused if there is one of that name, or if another request writes one of its output datasets. With what
-    /// people have changed about it.
+    /// Submits the request that supersedes this one, in the same commit, so that there is never one without the
+    /// other. Refused if the name exists, or if another request writes one of its output datasets. With the
+    /// overrides set by users.
     AddVersion(Box<Request>, Box<RequestOverrides>),
     SetAlertedAt(Option<Timestamp>),
-    /// Made or replaced as a whole.
+    /// Added or replaced as a whole.
     Process(Box<RequestProcess>),
     AddRun(Box<RunRow>),
     Run {
         run: String,
         change: RunChange,
     },
-    /// What is known of the failed attempts of a run, as a whole.
+    /// The failed attempts of a run, replaced as a whole.
     FailureTally {
         run: String,
         tally: Arc<FailureTally>,
     },
-    /// Something that happened to a run; that its status changed is noted anyway.
+    /// An event of a run; changes of its status are recorded anyway.
     RecordRunEvent(Box<RunEvent>),
-    /// A block of a new round; no change if the process has one of that dataset and index.
+    /// A block of a new round; ignored if the process has a block of that dataset and index.
     AddBlock(Box<BlockRow>),
     Block {
         block: String,
         change: BlockChange,
     },
-    /// Something to do; no change if it is there already.
+    /// A step to do; ignored if it exists.
     AddStep(Box<OutputStep>),
-    /// How it went.
+    /// The result of a step.
     Step {
         block: String,
         unit: Option<u32>,
@@ -87,15 +87,15 @@ pub enum RequestChange {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunChange {
-    /// To `submitted` sets `submitted_at`; to one that is an end, `completed_at`: the time of the commit. Leaves a line in
-    /// the run's history.
+    /// Sets `submitted_at` for `submitted` and `completed_at` for a final status, to the time of the commit.
+    /// Adds a line to the history of the run.
     Status {
         from: RequestRunStatus,
         to: RequestRunStatus,
     },
-    /// It was handed over, and this is what it is called there. The backend of a run never changes, only its name there.
+    /// Records the name of the submitted run at the backend. The backend of a run never changes.
     AssignBackend(BackendRunRef),
-    /// How large it is, once it is planned.
+    /// Its size, once it is planned.
     Totals(RunTotals),
     Counts(NodeCounts),
     Units {
@@ -107,11 +107,11 @@ pub enum RunChange {
         at: Timestamp,
         reason: String,
     },
-    /// Since when nothing new of it is to begin; `None`: it goes on.
+    /// Since when it starts nothing new; `None`: not paused.
     Pause(Option<Timestamp>),
-    /// Since when its backend does not answer; `None`: it does.
+    /// Since when its backend does not answer; `None`: it answers.
     Unresponsive(Option<Timestamp>),
-    /// The priority that its backend has been told.
+    /// The priority that was sent to its backend.
     Priority(i64),
 }
 
@@ -126,7 +126,7 @@ pub enum BlockChange {
     },
     Closed,
     UnitsCompleted(u32),
-    /// So many of its units will be registered, and no more.
+    /// The number of its units that will be registered.
     UnitsExpected(u32),
     TapeRule(String),
 }

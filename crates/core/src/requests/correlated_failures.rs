@@ -1,36 +1,36 @@
-//! Failures that have something in common, found while a run is active: many attempts that fail alike, or many at one site.
-//! One by one each would be tried until all its attempts are used up; together they say that this is in vain.
+//! Correlated failures in an active run: many attempts that fail alike, or many at one site. Retried one by
+//! one, all would use up their attempts in vain.
 
 use super::failures::{FailureTally, RecentFailures, RoleCounts, is_known_site};
 use std::time::Duration;
 use windlass_types::{FailureClass, Timestamp};
 
-/// What is thought to be too much, and what follows.
+/// Thresholds of correlated failures, and the action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CorrelationPolicy {
-    /// `false`: nobody looks.
+    /// `false`: no detection.
     pub enabled: bool,
-    /// So many failures with something in common, at least …
+    /// Minimum number of correlated failures …
     pub min_attempts: u64,
-    /// … and more than this part of what ended meanwhile …
+    /// … and their minimum share of the attempts that ended …
     pub share: f64,
-    /// … within so long.
+    /// … within this time.
     pub window: Duration,
-    /// What is done where attempts fail alike wherever they are.
+    /// Action for attempts that fail alike at any site.
     pub action: CorrelatedAction,
-    /// A paused run is given up after so long, unless somebody lets it go on.
+    /// Time after which a paused run is ended, unless an operator resumes it.
     pub hold_after: Duration,
 }
 
-/// What is done about a run whose attempts fail alike everywhere.
+/// What is done about a run whose attempts fail alike at all sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CorrelatedAction {
-    /// People are told, and that is all.
+    /// Alerts the operators only.
     Alert,
-    /// Nothing new of it begins until somebody has looked.
+    /// Starts nothing new until an operator decides.
     #[default]
     Pause,
-    /// It is ended, and its request is held.
+    /// Ends the run and holds its request.
     Hold,
 }
 
@@ -48,13 +48,13 @@ impl Default for CorrelationPolicy {
     }
 }
 
-/// What failures have in common.
+/// A group of correlated failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorrelatedFinding {
     pub shared_cause: SharedCause,
-    /// Failures that have it in common …
+    /// Correlated failures …
     pub failed: u64,
-    /// … out of so many attempts that ended.
+    /// … out of this number of ended attempts.
     pub ended: u64,
     /// For people.
     pub text: String,
@@ -62,14 +62,14 @@ pub struct CorrelatedFinding {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SharedCause {
-    /// The site where they were, and that may be the cause; elsewhere it goes better.
+    /// The site where they occurred and that may be the cause; other sites do better.
     Site(String),
     /// The kind of failure, by its key.
     Kind(String),
 }
 
 impl CorrelatedFinding {
-    /// What tells it from all others of a run.
+    /// Returns a key that is unique within the run.
     pub fn key(&self) -> String {
         match &self.shared_cause {
             SharedCause::Site(site) => format!("site:{site}"),
@@ -78,7 +78,7 @@ impl CorrelatedFinding {
     }
 }
 
-/// What is to be found now. Sites first: what happens at one site is no matter of the run.
+/// Returns the current findings. Sites come first: failures at one site are no problem of the run.
 pub fn find_correlations(
     tally: &FailureTally,
     policy: &CorrelationPolicy,
@@ -103,8 +103,8 @@ fn exceeds_share(failed: u64, ended: u64, policy: &CorrelationPolicy) -> bool {
     failed >= policy.min_attempts && failed as f64 > policy.share * ended as f64
 }
 
-/// Sites where too much fails for reasons of their own, or of their data, while elsewhere it goes at least twice as well, as
-/// far as anybody knows. What fails for another reason says nothing about a site, wherever it happens.
+/// Returns sites where too much fails because of the site or its data, while other sites, as far as known, do
+/// at least twice as well. Failures with other causes do not count.
 fn site_findings<'t>(
     recent: &'t RecentFailures<'_>,
     policy: &'t CorrelationPolicy,
@@ -120,14 +120,12 @@ fn site_findings<'t>(
             shared_cause: SharedCause::Site((*name).to_owned()),
             failed: blamed,
             ended,
-            text: format!(
-                "{blamed} of {ended} attempts at {name} failed for reasons of the site or its data"
-            ),
+            text: format!("{blamed} of {ended} attempts at {name} failed because of the site or its data"),
         })
     })
 }
 
-/// Kinds that make up too much of all that ended, at sites that are not known to be the cause.
+/// Returns kinds that are too large a share of all ended attempts, at sites that are not known to be the cause.
 fn kind_findings<'t>(
     recent: &'t RecentFailures<'_>,
     guilty: &'t [&str],
@@ -137,7 +135,7 @@ fn kind_findings<'t>(
         guilty.iter().filter_map(|site| recent.sites.get(site)).map(|site| site.ended).sum();
     let all_ended = recent.ended.minus(of_guilty);
     recent.kinds.iter().filter_map(move |(kind, attempts)| {
-        // Where each of them was is only known for the whole run.
+        // The site of each failure is known only for the whole run.
         let elsewhere: u64 =
             kind.sites.iter().filter(|(site, _)| !guilty.contains(&site.as_str())).map(|(_, n)| n).sum();
         let mut failed = elsewhere.min(*attempts);
@@ -157,7 +155,7 @@ fn kind_findings<'t>(
     })
 }
 
-/// Whoever ran out of something gets more of it with the next attempt: only what fails for good all the same is in vain.
+/// Whether the next attempt gets more resources, so that it may complete: then only final failures count.
 const fn is_helped_by_retry(class: FailureClass) -> bool {
     matches!(class, FailureClass::Memory | FailureClass::Timeout)
 }

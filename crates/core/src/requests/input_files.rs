@@ -1,14 +1,14 @@
-//! Which input files are done, which are to be tried again and which are left out: what a round changes of that, and what
-//! it means for the next one (R-187, R-188).
+//! State of input files: processed, attempted or excluded; how a round changes it, and what the next round
+//! reads (R-187, R-188).
 //!
 //! ```text
 //! fresh ──► processed                  all units that read it are completed
-//!   └─────► attempted ──► processed    some are not: what is left of it comes once more, after all fresh ones
-//!   └───────────┴───────► excluded     a unit that failed said that it is bad, or a person did; what is done stays done
+//!   └─────► attempted ──► processed    some are not: the rest is read again, after all fresh files
+//!   └───────────┴───────► excluded     a failed unit reported it as bad, or a user excluded it; processed parts are kept
 //! ```
 //!
-//! Fresh files have no row. A file may be in several units, and only some of them may complete: then it is known which
-//! of its events or lumis are left, so that each is processed once.
+//! Fresh files have no row. A file may be in several units, of which only some complete: then the remaining
+//! events or lumis are stored, so that each is processed once.
 
 #[cfg(test)]
 mod tests;
@@ -33,22 +33,22 @@ pub struct UnitInput {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilePart {
     Whole,
-    /// By position in the file, from 1, both ends included.
+    /// By position in the file, from 1, inclusive.
     Events(u64, u64),
     Lumis(LumiMask),
 }
 
-/// How the units of a round ended, over all its runs.
+/// Results of the units of a round, over all its runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoundUnitOutcome {
-    /// Their outputs count, and no others.
+    /// Units whose outputs count.
     pub completed: BTreeSet<u32>,
-    /// Which files units found to be bad, by unit.
+    /// Bad files found by units.
     pub bad_files: BTreeMap<u32, BTreeSet<String>>,
 }
 
-/// Which files the units of a round found to be bad, given what is known of its runs, the first one first. What the last
-/// run says in which a unit failed stands: a file that could be read after all is not named again.
+/// Returns the bad files found by the units of a round, from the tallies of its runs in order. For each unit
+/// the last run in which it failed decides: a file that became readable is not reported again.
 pub fn find_bad_files(tallies: &[FailureTally]) -> BTreeMap<u32, BTreeSet<String>> {
     let mut bad: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
     for tally in tallies {
@@ -62,7 +62,7 @@ pub fn find_bad_files(tallies: &[FailureTally]) -> BTreeMap<u32, BTreeSet<String
     bad
 }
 
-/// A round whose parts of a file cannot be put together.
+/// A round whose parts of a file cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the work units of round {round} read {lfn} partly by events and partly by lumis")]
 pub struct MixedPartsError {
@@ -70,8 +70,8 @@ pub struct MixedPartsError {
     pub round: u32,
 }
 
-/// What becomes of the files that a round has read, by LFN. The same again if it is asked again, also with what it said
-/// among the earlier rows.
+/// Returns the new rows of the files that a round has read, by LFN. Idempotent, even if its result is among the
+/// earlier rows.
 pub fn settle_files(
     round: u32,
     readings: impl IntoIterator<Item = UnitInput>,
@@ -98,14 +98,14 @@ pub fn settle_files(
     files.into_iter().map(|(lfn, seen)| seen.into_row(lfn, round)).collect()
 }
 
-/// What the units of a round have made of a file.
+/// Progress of a file in a round.
 #[derive(Debug, Default)]
 struct FileProgress {
-    /// By a unit of this round, or before it.
+    /// Whether a unit of this or an earlier round processed part of it.
     is_partly_done: bool,
-    /// What units read that are not completed.
+    /// What units read that did not complete.
     left: Vec<FilePart>,
-    /// The first of them that said that it is bad.
+    /// The first unit that reported it as bad.
     bad_by: Option<u32>,
 }
 
@@ -132,7 +132,7 @@ impl FileProgress {
     }
 }
 
-/// Parts of one file as one; `None`: all of it.
+/// Merges parts of one file; `None`: all of it.
 fn merge_parts(parts: Vec<FilePart>) -> Result<Option<FileRemainder>, ()> {
     let (mut events, mut lumis) = (Vec::new(), LumiMask::default());
     for part in parts {
@@ -155,7 +155,7 @@ fn merge_parts(parts: Vec<FilePart>) -> Result<Option<FileRemainder>, ()> {
     }
 }
 
-/// Ascending, neighbours as one.
+/// Sorts ranges and merges adjacent ones.
 fn merge_ranges(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     ranges.sort_unstable();
     ranges.dedup_by(|next, before| {
@@ -168,23 +168,22 @@ fn merge_ranges(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     ranges
 }
 
-/// What the next round may be made of.
+/// The input left for the next round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RemainingInput {
-    /// Of the dataset, those that are neither processed nor excluded.
+    /// Files of the dataset that are neither processed nor excluded.
     pub files: Vec<CatalogFile>,
-    /// LFNs of those among them that were tried before.
+    /// LFNs of those that were attempted before.
     pub attempted: BTreeSet<String>,
-    /// What is left of those of them that are partly done.
+    /// The remaining parts of partly processed files.
     pub left: BTreeMap<String, FileRemainder>,
-    /// Rows of files that will not be read any more, though no unit said that they are bad. They are to be kept before
-    /// anything is planned.
+    /// Rows of files that will not be read, though no unit reported them as bad. Store them before planning.
     pub excluded: Vec<RequestFileRow>,
 }
 
-/// Of the files that the dataset has now. Those that came to it after earlier rounds were planned are fresh; one that was
-/// tried and is not there any more is excluded, since nobody can ever read it. `unwanted` are those that people do not
-/// want to be read, and who said so.
+/// Returns the input left in the current dataset. Files added after earlier rounds are fresh; an attempted file
+/// that is gone from the dataset is excluded, since it can never be read. `unwanted` are files excluded by
+/// users, with the user.
 pub fn remaining_input(
     dataset: Vec<CatalogFile>,
     rows: Vec<RequestFileRow>,
@@ -211,7 +210,7 @@ pub fn remaining_input(
         remaining.files.push(file);
     }
     let gone = rows.into_values().filter(|row| row.state == RequestFileState::Attempted);
-    let why = "it is not in the dataset any more";
+    let why = "it is no longer in the dataset";
     remaining.excluded.extend(gone.map(|row| excluded_row(row.lfn, round, row.left, why.to_owned())));
     remaining.excluded.sort_unstable_by(|a, b| a.lfn.cmp(&b.lfn));
     remaining
@@ -233,25 +232,25 @@ pub fn count_files(rows: &[RequestFileRow]) -> RequestFileCounts {
     counts
 }
 
-/// What of the input is not in the outputs, and why.
+/// Input that is missing in the outputs, with reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct InputExclusions {
     pub files: u64,
-    /// Those of them that were processed in part; that part is in the outputs.
+    /// Files that were partly processed; these parts are in the outputs.
     pub partly_processed: u64,
-    /// How many for which reason, the most frequent first.
+    /// Number of files for each reason, the most frequent first.
     pub reasons: Vec<(String, u64)>,
 }
 
 impl InputExclusions {
-    /// Of all rows of a request.
+    /// Counts over all rows of a request.
     pub fn from_rows(rows: &[RequestFileRow]) -> Self {
         let mut told = Self::default();
         let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
         for row in rows.iter().filter(|row| row.state == RequestFileState::Excluded) {
             told.files += 1;
             told.partly_processed += u64::from(row.left.is_some());
-            *reasons.entry(row.reason.as_deref().unwrap_or("nobody said why")).or_default() += 1;
+            *reasons.entry(row.reason.as_deref().unwrap_or("no reason given")).or_default() += 1;
         }
         told.reasons = reasons.into_iter().map(|(reason, files)| (reason.to_owned(), files)).collect();
         told.reasons.sort_by_key(|(_, files)| std::cmp::Reverse(*files));

@@ -1,9 +1,9 @@
-//! What is to be done about a request now: its rows and the news of it go in, changes, effects and alerts come out.
+//! Lifecycle decisions of requests: rows and events go in, changes, effects and alerts come out.
 //!
-//! An *effect* is something to be done outside: its outcome comes back as [`News`]. Effects are due because the rows say
-//! so, never because they were due a moment ago; after a crash the same rows give the same effects again. Whoever carries
-//! them out must therefore be able to do each twice, does not start one that is still under way, and does those about one
-//! run, and those about one block, in the order in which they were given.
+//! An *effect* is an action outside the database; its result returns as a [`LifecycleEvent`]. Effects follow
+//! from the rows alone, never from earlier effects; after a crash the same rows give the same effects again.
+//! The process that performs them must therefore make each idempotent, must not start one that is still in
+//! progress, and must perform effects of one run or one block in the given order.
 
 mod decision_builder;
 mod events;
@@ -37,22 +37,23 @@ use windlass_types::requests::{RequestStatus, RequestUnitStatus};
 
 pub use planned_round::{PlannedRound, PlannedRun};
 
-/// Everything that a decision needs beside the rows.
+/// Input of a decision besides the rows.
 #[derive(Clone, Copy, Debug)]
 pub struct LifecycleInputs<'a> {
     pub events: &'a [LifecycleEvent],
-    /// Admission has a place for it (see [`super::admission`]).
+    /// Whether admission has a slot for it (see [`super::admission`]).
     pub admitted: bool,
-    /// Blocks of the versions that this request replaces. Needed only where their outputs are to go at once.
+    /// Blocks of the versions that this request supersedes. Needed only if their outputs are invalidated
+    /// immediately.
     pub previous: &'a [BlockRow],
-    /// Sets of sites that units of the run may go to, without those that are closed to the request. Needed only where
-    /// [`may_ban`] says so.
+    /// Sets of sites that units of the run may use, without those closed to the request. Needed only if
+    /// [`may_ban_sites`] returns true.
     pub unit_sites: &'a [BTreeSet<String>],
-    /// The name of the run that this decision may make.
+    /// The name of a run that this decision may create.
     pub new_run_uuid: &'a str,
 }
 
-/// What comes from outside: outcomes of effects, and what the backend says about the run.
+/// Results of effects, and reports of the backend about the run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LifecycleEvent {
     Imported(Box<RequestProcess>),
@@ -61,14 +62,14 @@ pub enum LifecycleEvent {
     /// There is nothing (more) to plan.
     NothingToPlan,
     PlanFailed(EffectFailure),
-    /// A run is at its backend, under this name.
+    /// A run was submitted to its backend under this name.
     Submitted {
         run: String,
         backend: BackendRunRef,
-        /// The priority that it was handed over with, if that is known.
+        /// The priority at submission, if known.
         priority: Option<i64>,
     },
-    /// [`Effect::Prioritize`] is carried out.
+    /// [`LifecycleEffect::Prioritize`] was performed.
     Prioritized {
         run: String,
         priority: i64,
@@ -77,23 +78,23 @@ pub enum LifecycleEvent {
         run: String,
         failure: EffectFailure,
     },
-    /// [`Effect::Stop`] is carried out. `there`: the backend had the run; that it is over comes as [`News::Run`].
-    /// Otherwise it certainly does not run and will not.
+    /// [`LifecycleEffect::Stop`] was performed. `there`: the backend has the run; its end is reported by
+    /// [`LifecycleEvent::RunReported`]. Otherwise it does not run and never will.
     Stopped {
         run: String,
         was_running: bool,
     },
-    /// [`Effect::Unpause`] is carried out.
+    /// [`LifecycleEffect::Unpause`] was performed.
     Unpaused {
         run: String,
     },
-    /// The backend could not be told to stop a run.
+    /// The stop command could not be sent to the backend.
     StopFailed {
         run: String,
         failure: EffectFailure,
     },
     RunReported(Box<RunReport>),
-    /// What a round has done of the input, up to the end of this run, is credited.
+    /// The progress of a round on its input, up to the end of this run, is recorded.
     Settled {
         round: u32,
         run: String,
@@ -103,7 +104,7 @@ pub enum LifecycleEvent {
         round: u32,
         failure: EffectFailure,
     },
-    /// What there is of the outputs of a request that is given up is listed there.
+    /// The manifest of the outputs of a failed request was written to this path.
     ManifestWritten {
         path: String,
     },
@@ -114,38 +115,40 @@ pub enum LifecycleEvent {
         block: String,
         unit: Option<u32>,
         kind: OutputStepKind,
-        /// The name of the block, the id of the rule, where there is one; or what went wrong.
+        /// The name of the block or the id of the rule, if any; or the error.
         outcome: Result<Option<String>, String>,
     },
 }
 
-/// What went wrong with an effect.
+/// The failure of an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EffectFailure {
     pub reason: String,
-    /// It may go better next time; otherwise a person has to change something.
+    /// Whether a retry may succeed; otherwise an operator has to change something.
     pub is_retryable: bool,
 }
 
-/// What the backend says. `state` must have been asked for *before* the units, so that `Over` means: these are all.
+/// A report of the backend. `state` must be read *before* the units, so that `Over` means that the units are
+/// complete.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunReport {
     pub run: String,
-    /// What it is called there. `None` where it was asked for by its UUID alone and not found: it may be on its way there.
+    /// Its name at the backend. `None` if it was looked up by UUID and not found: its submission may be in
+    /// progress.
     pub backend: Option<BackendRunRef>,
     pub state: RunState,
     pub counts: NodeCounts,
     pub units_completed: u32,
     pub units_failed: u32,
-    /// What happened to units after `units_read`, ascending.
+    /// Events of units after `units_read`, ascending.
     pub units: Vec<WorkUnitReport>,
-    /// Attempts that failed, after those that the tally has read, ascending.
+    /// Failed attempts after those in the tally, ascending.
     pub attempts: Vec<FailedAttemptReport>,
-    /// How many attempts have ended at each site, well or not, in all runs of the round.
+    /// Number of ended attempts at each site, completed or failed, in all runs of the round.
     pub site_totals: BTreeMap<String, RoleCounts>,
-    /// What waits there for a person, and why: for the first look that finds more of it than the last one.
+    /// Jobs held at the backend, with reasons: reported when their number grows.
     pub held: Vec<String>,
-    /// Why it ended, where the units do not say it.
+    /// Why it ended, if the units do not show it.
     pub reason: Option<String>,
 }
 
@@ -153,10 +156,10 @@ pub struct RunReport {
 pub enum RunState {
     /// The backend does not answer.
     Unknown,
-    /// It answers, and knows nothing of this run.
+    /// It answers, and does not know this run.
     Gone,
     Running,
-    /// Nothing more of it begins until somebody lets it go on.
+    /// It starts nothing new until it is released.
     Halted,
     Over,
 }
@@ -166,23 +169,23 @@ pub struct WorkUnitReport {
     pub seq: i64,
     pub unit: u32,
     pub status: RequestUnitStatus,
-    /// Of a completed one: what its merge wrote, or why that cannot be read.
+    /// Output of the merge of a completed unit, or why it cannot be read.
     pub output: Result<Option<MergeOutput>, String>,
 }
 
-/// What must be done outside.
+/// An action outside the database.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LifecycleEffect {
-    /// See that input and sites exist, make the process.
+    /// Checks input and sites, and creates the process.
     Import,
     Plan {
         round: u32,
     },
-    /// Hand a run that is ready to the backend.
+    /// Submits a run that is ready to the backend.
     Submit {
         run: String,
     },
-    /// The same for one that goes on with another.
+    /// Submits a run that continues another.
     Resume {
         run: String,
     },
@@ -190,35 +193,35 @@ pub enum LifecycleEffect {
         run: String,
         reason: String,
     },
-    /// Nothing new of the run begins; what is under way goes on.
+    /// The run starts nothing new; running jobs continue.
     Pause {
         run: String,
     },
-    /// It goes on.
+    /// The run continues.
     Unpause {
         run: String,
     },
-    /// Sites are closed to the request that were not: what has not begun begins elsewhere.
+    /// New sites are closed to the request: work that has not begun uses other sites.
     AvoidSites {
         run: String,
     },
-    /// The jobs of a run get the priority that its request has now.
+    /// Sets the priority of the jobs of a run to that of its request.
     Prioritize {
         run: String,
         priority: i64,
     },
-    /// Credit what a round has done of the input. This is the last of its runs, and over.
+    /// Records the progress of a round on its input. This is its last run, and has ended.
     Settle {
         round: u32,
         run: String,
     },
-    /// Write down what there is of the outputs of a request that is given up, for those who clean up (E 4.2).
+    /// Writes a manifest of the outputs of a failed request, for cleanup (E 4.2).
     WriteManifest,
     Step(Box<OutputStep>),
 }
 
 impl LifecycleEffect {
-    /// What tells it from all others of its request.
+    /// Returns a key that is unique within the request.
     pub fn effect_key(&self) -> String {
         match self {
             Self::Import => "import".to_owned(),
@@ -236,7 +239,7 @@ impl LifecycleEffect {
     }
 }
 
-/// Something that somebody should know.
+/// An alert for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LifecycleAlert {
     pub kind: AlertKind,
@@ -246,23 +249,23 @@ pub struct LifecycleAlert {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AlertKind {
-    /// Too long in a status where nothing but we are waited for.
+    /// Too long in a status that waits only for this system.
     Stuck(RequestStatus),
     StuckInQueue,
     SlowDag,
     ScheddUnreachable,
     Held,
-    /// Nodes of a run, or the run itself, wait at the backend for a person.
+    /// Nodes of a run, or the run itself, are held at the backend.
     HeldNodes,
     OutputFailed,
-    /// Many attempts of a run have failed with something in common.
+    /// Many attempts of a run fail in the same way or at the same site.
     CorrelatedFailures,
     SiteBanned,
-    /// A site is to blame, and is the only one for some of the work.
+    /// A site is to blame, but some of the work has no other site.
     BanRefused,
-    /// Input files that cannot be read are left out.
+    /// Unreadable input files are excluded.
     FilesExcluded,
-    /// What there is of the outputs of a request that is given up could not be listed.
+    /// The manifest of the outputs of a failed request could not be written.
     ManifestFailed,
 }
 
@@ -293,13 +296,13 @@ impl AlertKind {
 
 #[derive(Clone, Debug)]
 pub struct LifecycleSettings {
-    /// A status that is not here is never stuck.
+    /// Time after which a status counts as stuck; without an entry it never does.
     pub timeouts: BTreeMap<RequestStatus, Duration>,
-    /// After trouble that may pass.
+    /// Delay after a transient failure.
     pub retry_after: Duration,
-    /// A backend that has not answered for so long is told of.
+    /// Time without an answer after which a backend is reported.
     pub unresponsive_after: Duration,
-    /// When failures are a matter for a person.
+    /// When failures need an operator.
     pub recovery: RecoveryPolicy,
     pub outputs: outputs::OutputRetryPolicy,
     pub mc_completion: McCompletion,
@@ -330,19 +333,19 @@ impl Default for LifecycleSettings {
     }
 }
 
-/// What follows. Changes are committed before effects are carried out and alerts told.
+/// The result of a decision. Changes are committed before effects are performed and alerts are sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LifecycleDecision {
     pub changes: Vec<RequestChange>,
     pub effects: Vec<LifecycleEffect>,
-    /// They are among the changes too, so that none is lost; these are for whoever counts them.
+    /// They are also among the changes, so that none is lost; these are for metrics.
     pub alerts: Vec<LifecycleAlert>,
-    /// When to decide again even if there is no news.
+    /// When to decide again even without events.
     pub next_check: Option<Timestamp>,
 }
 
 impl LifecycleDecision {
-    /// As the store takes it; `None` if nothing changes.
+    /// Returns the commit for the store; `None` if nothing changes.
     pub fn commit(&self, view: &RequestView, at: Timestamp) -> Option<RequestCommit> {
         (!self.changes.is_empty()).then(|| RequestCommit {
             request: view.row.request.request_name.clone(),
@@ -354,35 +357,35 @@ impl LifecycleDecision {
     }
 }
 
-/// What is to be done about a request now.
+/// Decides what to do about a request now.
 pub fn decide_request(
     view: &RequestView,
     situation: &LifecycleInputs<'_>,
     settings: &LifecycleSettings,
     now: Timestamp,
 ) -> LifecycleDecision {
-    let mut desk = DecisionBuilder::new(view, situation, settings, now);
-    desk.apply_events();
-    let stuck = desk.alert_if_stuck();
-    desk.alert_if_unresponsive();
-    desk.apply_pending_command();
-    desk.update_pause();
-    desk.advance();
-    desk.update_priority();
+    let mut builder = DecisionBuilder::new(view, situation, settings, now);
+    builder.apply_events();
+    let stuck = builder.alert_if_stuck();
+    builder.alert_if_unresponsive();
+    builder.apply_pending_command();
+    builder.update_pause();
+    builder.advance();
+    builder.update_priority();
     if let Some(status) = stuck {
-        desk.hold_if_stuck(status);
+        builder.hold_if_stuck(status);
     }
-    if !desk.is_ending {
-        desk.update_outputs();
+    if !builder.is_ending {
+        builder.update_outputs();
     }
-    desk.into_decision()
+    builder.into_decision()
 }
 
-/// Whether a request takes one of the places that admission gives out.
+/// Whether a request uses an admission slot.
 pub fn takes_slot(view: &RequestView) -> bool {
     match view.row.status {
         RequestStatus::Planning | RequestStatus::Stopping => true,
-        // When its run is over, outputs being seen to are no load.
+        // Registering outputs after the end of the run does not use a slot.
         RequestStatus::Active => view.run.as_ref().is_some_and(|run| run.status.is_active()),
         _ => false,
     }

@@ -1,19 +1,19 @@
-//! The life of requests, decided purely: what may follow what, and what is to be done next.
+//! Lifecycle of requests as pure functions: status transitions, and decisions about the next steps.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `document/` | a JSON document, ours or ReqMgr2's → a `Request`, or all its faults at once |
-//! | `reqmgr2.rs` | what ReqMgr2 answers when it is asked for a request by its name |
-//! | `transitions.rs` | the one table of what may follow what |
-//! | `lifecycle.rs` | rows and news → changes, effects, alerts; its parts in `lifecycle/` |
-//! | `outputs.rs` | what is done about outputs, in which order, how often it is tried |
-//! | `files.rs` | which input files are done, to be tried again, or left out |
-//! | `rounds.rs` | what follows the end of a run: the next round, the end, a person |
-//! | `admission.rs` | whose turn it is |
-//! | `failures/` | failed attempts summed up; what people are told of them |
-//! | `bans.rs`, `correlated.rs` | which sites get no work; what failures have in common while a run is active |
-//! | `versions.rs` | the request that takes the place of another |
-//! | `book.rs`, `change.rs` | the rows, and what a decision changes of them |
+//! | `document/` | a JSON document, native or ReqMgr2's → a `Request`, or all its problems |
+//! | `reqmgr2.rs` | responses of ReqMgr2 to a lookup by name |
+//! | `transitions.rs` | the table of status transitions |
+//! | `lifecycle.rs` | rows and events → changes, effects, alerts; details in `lifecycle/` |
+//! | `outputs.rs` | steps for outputs: order and retries |
+//! | `input_files.rs` | which input files are processed, retried, or excluded |
+//! | `rounds.rs` | what follows the end of a run: the next round, the end, or a hold |
+//! | `admission.rs` | admission order |
+//! | `failures/` | summary of failed attempts, and the error report |
+//! | `bans.rs`, `correlated_failures.rs` | site bans; correlated failures of an active run |
+//! | `versions.rs` | requests that supersede others |
+//! | `rows.rs`, `change.rs`, `request_view.rs` | the rows, and their changes |
 
 pub mod admission;
 pub mod bans;

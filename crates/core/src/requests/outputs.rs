@@ -1,8 +1,8 @@
-//! What is done in the catalog about outputs (DESIGN 6.6): a list of steps, each of which may be done twice without harm.
+//! Catalog steps for outputs (DESIGN 6.6): a list of idempotent steps.
 //!
 //! ```text
 //! open ──► register U ──► protect U ──┐
-//!     └──► register V ──► protect V ──┴─► close ──► archive          (invalidate takes the place of all that is open)
+//!     └──► register V ──► protect V ──┴─► close ──► archive          (invalidate replaces all open steps)
 //! ```
 
 use super::change::{BlockChange, RequestChange};
@@ -12,12 +12,12 @@ use std::time::Duration;
 use windlass_types::Timestamp;
 use windlass_types::requests::{ProcessingBlockStatus, WorkUnitName};
 
-/// How long a service that refuses is asked again (R-114).
+/// How long a failing service is retried (R-114).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputRetryPolicy {
-    /// After the first failure, the second, …; the last one for all that follow.
+    /// Delay after the first failure, the second, …; the last one for all following ones.
     pub backoff: Vec<Duration>,
-    /// Since the first failure in a row.
+    /// Maximum time since the first consecutive failure.
     pub limit: Duration,
 }
 
@@ -30,7 +30,7 @@ impl Default for OutputRetryPolicy {
     }
 }
 
-/// Something to do from now on.
+/// Adds a step that is due immediately.
 pub fn add_step(
     block: &str,
     unit: Option<u32>,
@@ -52,14 +52,14 @@ pub fn add_step(
     }))
 }
 
-/// All work units that will ever be in it are registered and protected, and nobody has closed it.
+/// Whether all work units that will ever be in it are registered and protected, and it is not closed.
 pub fn is_full(block: &BlockRow) -> bool {
     block.status == ProcessingBlockStatus::Open
         && !block.is_closed
         && block.units_completed >= block.units_expected
 }
 
-/// Everything that was recorded of these blocks is to be taken back.
+/// Undoes everything that was recorded for these blocks.
 pub fn plan_invalidation(blocks: &[BlockRow], now: Timestamp) -> Vec<RequestChange> {
     let there = blocks.iter().filter(|block| block.status != ProcessingBlockStatus::Invalidated);
     there
@@ -67,7 +67,7 @@ pub fn plan_invalidation(blocks: &[BlockRow], now: Timestamp) -> Vec<RequestChan
         .collect()
 }
 
-/// The steps that can be done now, in order, and when the next of the others is due.
+/// Returns the steps that can be performed now, in order, and when the next of the others is due.
 pub fn ready_steps(open: &[OutputStep], now: Timestamp) -> (Vec<OutputStep>, Option<Timestamp>) {
     let free = open.iter().filter(|step| step.state == OutputStepState::Pending && !is_waiting(step, open));
     let (mut ready, later): (Vec<_>, Vec<_>) = free.partition(|step| step.due_at <= now);
@@ -75,7 +75,7 @@ pub fn ready_steps(open: &[OutputStep], now: Timestamp) -> (Vec<OutputStep>, Opt
     (ready.into_iter().cloned().collect(), later.iter().map(|step| step.due_at).min())
 }
 
-/// Whether something that comes before it is not done: of its unit, or of the block as a whole.
+/// Whether an earlier step is not done: of its unit, or of the whole block.
 fn is_waiting(step: &OutputStep, open: &[OutputStep]) -> bool {
     open.iter().any(|other| {
         other.state.is_open()
@@ -85,7 +85,7 @@ fn is_waiting(step: &OutputStep, open: &[OutputStep]) -> bool {
     })
 }
 
-/// It went well: earlier failures are forgotten (R-115).
+/// The step succeeded: earlier failures are cleared (R-115).
 pub fn record_success(step: &OutputStep, result: Option<&str>, now: Timestamp) -> RequestChange {
     RequestChange::Step {
         block: step.block.clone(),
@@ -103,7 +103,7 @@ pub fn record_success(step: &OutputStep, result: Option<&str>, now: Timestamp) -
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepFailureDecision {
     Retry(RequestChange),
-    /// It has been tried for too long.
+    /// It has failed for too long.
     GivenUp(RequestChange),
 }
 
@@ -131,14 +131,14 @@ pub fn decide_step_failure(
     if given_up { StepFailureDecision::GivenUp(change) } else { StepFailureDecision::Retry(change) }
 }
 
-/// A step that was given up, from the beginning.
+/// Restarts a failed step.
 pub fn restart_step(step: &OutputStep, now: Timestamp) -> RequestChange {
     OutputStep { attempts: 0, due_at: now, first_failed_at: None, ..step.clone() }
         .change_state(OutputStepState::Pending)
 }
 
-/// All that was given up gets as long again, and its blocks are what they were before. A block that ended with its request
-/// has no steps any more, and stays as it is.
+/// Restarts all failed steps and restores the status of their blocks. A block that ended with its request has
+/// no steps, and stays as it is.
 pub fn retry_failed_steps(blocks: &[BlockRow], steps: &[OutputStep], now: Timestamp) -> Vec<RequestChange> {
     let given_up: Vec<&OutputStep> =
         steps.iter().filter(|step| step.state == OutputStepState::Failed).collect();
@@ -153,7 +153,7 @@ pub fn retry_failed_steps(blocks: &[BlockRow], steps: &[OutputStep], now: Timest
     given_up.iter().map(|step| restart_step(step, now)).chain(reopened).collect()
 }
 
-/// What invalidation must undo, by how far the block came (R-116, S 6.3).
+/// Returns what invalidation must undo, by the progress of the block (R-116, S 6.3).
 pub fn undo_detail(block: &BlockRow) -> Value {
     json!({
         "source_rules": block.units_completed > 0 || block.name.is_some(),
@@ -162,7 +162,7 @@ pub fn undo_detail(block: &BlockRow) -> Value {
     })
 }
 
-/// All that somebody needs who has to look (R-114).
+/// Describes a failed step for the operator (R-114).
 pub fn describe_failure(step: &OutputStep, block: Option<&BlockRow>, error: &str, now: Timestamp) -> String {
     let about = match step.unit {
         Some(unit) => format!("{:?} of work unit {}", step.kind, WorkUnitName(unit)),
@@ -202,7 +202,7 @@ mod tests {
         steps.iter().map(|step| (step.unit, step.kind)).collect()
     }
 
-    /// R-110, R-111, R-112: nothing before what it depends on.
+    /// R-110, R-111, R-112: no step before those that it depends on.
     #[test]
     fn steps_are_done_in_their_order() {
         use OutputStepKind::{Archive, Close, Open, Protect, Register};
@@ -244,10 +244,10 @@ mod tests {
         ];
         let (ready, next) = ready_steps(&open, Timestamp(0));
         assert_eq!(names(&ready), [(Some(2), OutputStepKind::Protect)]);
-        assert_eq!(next, Some(Timestamp(50)), "of what could be done but is not due");
+        assert_eq!(next, Some(Timestamp(50)), "of the steps that are possible but not due");
     }
 
-    /// R-114: the waits grow, and after three days of nothing but failures a person has to look.
+    /// R-114: delays grow, and after three days of failures an operator has to decide.
     #[test]
     fn failures_wait_longer_and_end() {
         let patience = OutputRetryPolicy::default();
@@ -281,12 +281,13 @@ mod tests {
 
     #[test]
     fn what_was_given_up_is_tried_again_and_its_block_is_what_it_was() {
-        // status of the block, closed?, kind and state of its step → the block afterwards, and whether the step is due
+        // status of the block, closed?, kind and state of its step → the block afterwards, and whether the
+        // step is due
         use {OutputStepKind as K, OutputStepState as S, ProcessingBlockStatus as B};
         let table = [
             (B::Failed, true, K::Archive, S::Failed, B::Complete, true),
             (B::Failed, false, K::Register, S::Failed, B::Open, true),
-            // It never came into its way.
+            // It never affected the block.
             (B::Archived, true, K::Invalidate, S::Failed, B::Archived, true),
             // It ended with its request.
             (B::Failed, false, K::Register, S::Dropped, B::Failed, false),

@@ -1,19 +1,19 @@
-//! ReqMgr2, asked for a request by its name: what its answers mean, and how often it is asked.
+//! Responses of ReqMgr2 to a lookup of a request by name, and their retries.
 //!
-//! It answers 200 with an empty list where it knows no such request, and its refusals are HTML pages whose words for
-//! programs are in headers (reference: services 3).
+//! For an unknown request it answers 200 with an empty list; its errors are HTML pages with machine-readable
+//! headers (reference: services 3).
 
 use serde_json::{Map, Value};
 use std::fmt;
 use std::time::Duration;
 
-/// An answer, as far as it decides.
+/// The relevant parts of a response.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReqmgrReply<'a> {
     pub status: u16,
-    /// `X-Error-Detail`, where it says what is wrong.
+    /// `X-Error-Detail`, if it describes the error.
     pub detail: Option<&'a str>,
-    /// Where it sends us.
+    /// The target of a redirect.
     pub location: Option<&'a str>,
     pub body: &'a [u8],
 }
@@ -21,49 +21,49 @@ pub struct ReqmgrReply<'a> {
 /// Why there is no document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReqmgrRefusal {
-    /// It knows no request of that name.
+    /// It has no request of that name.
     Unknown,
-    /// Nothing is at the address where requests are asked for.
+    /// The address of the request API does not exist.
     WrongAddress,
-    /// We are not known there, or may not look.
+    /// This client is not authenticated or not authorized.
     Denied(String),
-    /// It has trouble of its own, or too much to do.
+    /// It has an internal error, or is overloaded.
     Busy(String),
-    /// It does not want to be asked like this.
+    /// It rejects the query.
     Refused(String),
-    /// It is no answer of a ReqMgr2.
+    /// This is not a response of ReqMgr2.
     Unexpected(String),
 }
 
 impl ReqmgrRefusal {
-    /// The same question may be answered in a while.
+    /// Whether a retry may succeed.
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Busy(_))
     }
 }
 
 impl fmt::Display for ReqmgrRefusal {
-    /// Behind `ReqMgr2 at URL`.
+    /// Follows `ReqMgr2 at URL`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown => f.write_str("knows no request of that name"),
-            Self::WrongAddress => f.write_str("answers that there is nothing (404)"),
-            Self::Denied(why) => write!(f, "does not let us look: {why}"),
-            Self::Busy(why) => write!(f, "has trouble: {why}"),
-            Self::Refused(why) => write!(f, "refuses: {why}"),
-            Self::Unexpected(why) => write!(f, "gives an answer that is not understood: {why}"),
+            Self::Unknown => f.write_str("has no request of that name"),
+            Self::WrongAddress => f.write_str("answers 404: wrong address"),
+            Self::Denied(why) => write!(f, "denies access: {why}"),
+            Self::Busy(why) => write!(f, "is unavailable: {why}"),
+            Self::Refused(why) => write!(f, "rejects the query: {why}"),
+            Self::Unexpected(why) => write!(f, "sends an invalid response: {why}"),
         }
     }
 }
 
-/// The document of the request of this name.
+/// Returns the document of the request with this name.
 pub fn parse_document(name: &str, reply: &ReqmgrReply<'_>) -> Result<Value, ReqmgrRefusal> {
     match reply.status {
         200..=299 => find_document(name, reply.body),
-        // Its front door sends those whom it does not know to where people log in.
+        // Its frontend redirects unauthenticated clients to a login page.
         300..=399 => {
             let to =
-                reply.location.map(|to| format!(", it sends us to {}", one_line(to))).unwrap_or_default();
+                reply.location.map(|to| format!(", redirecting to {}", one_line(to))).unwrap_or_default();
             Err(ReqmgrRefusal::Denied(format!("{}{to}", describe_status(reply))))
         }
         401 | 403 | 407 => Err(ReqmgrRefusal::Denied(describe_status(reply))),
@@ -81,7 +81,7 @@ fn describe_status(reply: &ReqmgrReply<'_>) -> String {
     }
 }
 
-/// One line of what others have written, for people to read.
+/// Reduces a foreign text to one line for people.
 fn one_line(text: &str) -> String {
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
     plain.trim().to_owned()
@@ -92,14 +92,14 @@ fn find_document(name: &str, body: &[u8]) -> Result<Value, ReqmgrRefusal> {
     let odd = |why: &str| Err(ReqmgrRefusal::Unexpected(why.to_owned()));
     let answer: Value = serde_json::from_slice(body).map_err(|error| {
         let looks_like_page = body.trim_ascii_start().starts_with(b"<");
-        let why = if looks_like_page { "it is a page for people".to_owned() } else { error.to_string() };
+        let why = if looks_like_page { "it is an HTML page".to_owned() } else { error.to_string() };
         ReqmgrRefusal::Unexpected(why)
     })?;
     let Some(result) = answer.get("result").and_then(Value::as_array) else {
         return odd("it has no list `result`");
     };
     let entries: Option<Vec<&Map<String, Value>>> = result.iter().map(Value::as_object).collect();
-    let Some(entries) = entries else { return odd("`result` lists other things than documents") };
+    let Some(entries) = entries else { return odd("`result` contains other values than documents") };
     let mut documents = entries.into_iter().flatten();
     match (documents.next(), documents.next()) {
         (None, _) => Err(ReqmgrRefusal::Unknown),
@@ -111,18 +111,18 @@ fn find_document(name: &str, body: &[u8]) -> Result<Value, ReqmgrRefusal> {
             }
             odd(&format!("`RequestName` in the document of `{name}` is {}", one_line(&inside.to_string())))
         }
-        (Some((key, _)), None) if key != name => odd(&format!("it is about `{}`", one_line(key))),
-        (Some(_), None) => odd("the document is no object"),
-        (Some(_), Some(_)) => odd("it is about several requests"),
+        (Some((key, _)), None) if key != name => odd(&format!("it is the document of `{}`", one_line(key))),
+        (Some(_), None) => odd("the document is not an object"),
+        (Some(_), Some(_)) => odd("it contains several requests"),
     }
 }
 
-/// Before the second time that it is asked.
+/// Before the first retry.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 const MAX_DELAY: Duration = Duration::from_secs(8);
 
-/// How long to wait before it is asked again, after so many times and all this time; `None`: that was it. Where it said how
-/// long it wants to be left alone, it is not asked before.
+/// Returns the delay before the next retry, by the number of attempts and the elapsed time; `None`: no more
+/// retries. Respects the delay that the server asked for.
 pub fn retry_delay(
     asked: u32,
     spent: Duration,
@@ -161,16 +161,16 @@ mod tests {
     #[test]
     fn what_is_no_document_is_told_apart() {
         let table: &[(&str, &str)] = &[
-            (r#"{"result": []}"#, "knows no request of that name"),
-            (r#"{"result": [{}]}"#, "knows no request of that name"),
-            ("<html>log in</html>", "it is a page for people"),
-            ("{", "gives an answer that is not understood: EOF while parsing an object at line 1 column 1"),
+            (r#"{"result": []}"#, "has no request of that name"),
+            (r#"{"result": [{}]}"#, "has no request of that name"),
+            ("<html>log in</html>", "it is an HTML page"),
+            ("{", "sends an invalid response: EOF while parsing an object at line 1 column 1"),
             ("[]", "it has no list `result`"),
             (r#"{"result": {}}"#, "it has no list `result`"),
-            (r#"{"result": ["a"]}"#, "`result` lists other things than documents"),
-            (r#"{"result": [{"b": {}}]}"#, "it is about `b`"),
-            (r#"{"result": [{"a": {}}, {"b": {}}]}"#, "it is about several requests"),
-            (r#"{"result": [{"a": null}]}"#, "the document is no object"),
+            (r#"{"result": ["a"]}"#, "`result` contains other values than documents"),
+            (r#"{"result": [{"b": {}}]}"#, "it is the document of `b`"),
+            (r#"{"result": [{"a": {}}, {"b": {}}]}"#, "it contains several requests"),
+            (r#"{"result": [{"a": null}]}"#, "the document is not an object"),
             (r#"{"result": [{"a": {"RequestName": "b"}}]}"#, "`RequestName` in the document of `a` is \"b\""),
         ];
         for (body, words) in table {
@@ -184,7 +184,7 @@ mod tests {
     fn refusals_are_told_apart_by_their_status() {
         let detail = Some("no\nrole");
         let table = [
-            (302, ReqmgrRefusal::Denied("302: no role, it sends us to https://login".to_owned()), false),
+            (302, ReqmgrRefusal::Denied("302: no role, redirecting to https://login".to_owned()), false),
             (401, ReqmgrRefusal::Denied("401: no role".to_owned()), false),
             (403, ReqmgrRefusal::Denied("403: no role".to_owned()), false),
             (404, ReqmgrRefusal::WrongAddress, false),
@@ -199,7 +199,7 @@ mod tests {
             assert_eq!(expected.is_transient(), is_passing, "{status}");
         }
         let bare = parse_document("a", &reply(403, b"")).unwrap_err();
-        assert_eq!(bare.to_string(), "does not let us look: it answers 403");
+        assert_eq!(bare.to_string(), "denies access: it answers 403");
     }
 
     #[test]
@@ -211,11 +211,15 @@ mod tests {
             .collect();
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 8000, 8000]);
         assert_eq!(retry_delay(1, Duration::from_secs(29), limit, None), Some(FIRST_DELAY));
-        assert_eq!(retry_delay(2, Duration::from_secs(29), limit, None), None, "it would be over by then");
+        assert_eq!(
+            retry_delay(2, Duration::from_secs(29), limit, None),
+            None,
+            "the time limit would be exceeded"
+        );
         let wished = |seconds| retry_delay(1, Duration::ZERO, limit, Some(Duration::from_secs(seconds)));
         assert_eq!(wished(0), Some(FIRST_DELAY));
         assert_eq!(wished(20), Some(Duration::from_secs(20)));
-        assert_eq!(wished(60), None, "nobody here waits so long");
+        assert_eq!(wished(60), None, "the delay is too long");
         assert_eq!(retry_delay(u32::MAX, Duration::MAX, limit, None), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A request with all its rows, as decisions see it; and what becomes of them when changes are applied.
+//! A request with all its rows, and the effect of changes on them.
 
 use super::change::{BlockChange, RequestChange, RunChange};
 use super::failures::FailureTally;
@@ -12,25 +12,25 @@ use windlass_types::requests::{RequestOverrides, RequestRunStatus};
 pub struct RequestView {
     pub row: RequestRow,
     pub process: Option<RequestProcess>,
-    /// The latest one.
+    /// The latest run.
     pub run: Option<RunRow>,
-    /// What is known of the failed attempts of the latest run. Shared, because it may be long and views are copied often.
+    /// Failed attempts of the latest run. Shared, because it may be large and views are cloned often.
     pub failures: Arc<FailureTally>,
-    /// All of its process.
+    /// All blocks of its process.
     pub blocks: Vec<BlockRow>,
-    /// Those that are not done and not dropped; of a finished request too, as long as there are any.
+    /// Steps neither done nor dropped; also those of a finished request.
     pub steps: Vec<OutputStep>,
 }
 
 impl RequestView {
-    /// The run that the present round has, if it is planned.
+    /// Returns the run of the current round, if it is planned.
     pub fn run_of_round(&self) -> Option<&RunRow> {
         let round = self.process.as_ref()?.round;
         self.run.as_ref().filter(|run| run.round == round)
     }
 
-    /// With these exclusions its present round is not gone on with: it was planned with files that are not to be read any
-    /// more, and what is left of it is for the next one.
+    /// Whether its current round does not continue with these exclusions: it was planned with excluded files,
+    /// and its remaining work is left to the next round.
     pub fn is_outdated_by(&self, overrides: &RequestOverrides) -> bool {
         let is_open = |process: &&RequestProcess| process.settled <= process.round;
         let Some(process) = self.process.as_ref().filter(is_open) else { return false };
@@ -42,8 +42,8 @@ impl RequestView {
         self.blocks.iter().find(|block| block.uuid == uuid)
     }
 
-    /// What the books will say once this is committed. A change that does not fit the rows changes nothing here; the store
-    /// refuses it.
+    /// Applies a change as the store does. A change that does not fit the rows changes nothing here; the store
+    /// rejects it.
     pub fn apply_change(&mut self, change: &RequestChange, at: Timestamp) {
         match change {
             RequestChange::Status { from, to, reason } if self.row.status == *from => {
@@ -164,12 +164,12 @@ fn apply_to_step(row: &mut OutputStep, change: &RequestChange) {
 }
 
 impl OutputStep {
-    /// What tells it from all others.
+    /// Whether it has this key.
     pub fn is_step(&self, block: &str, unit: Option<u32>, kind: super::rows::OutputStepKind) -> bool {
         self.block == block && self.unit == unit && self.kind == kind
     }
 
-    /// A change of it that leaves all but its state as it is.
+    /// Returns a change of its state alone.
     pub(super) fn change_state(&self, state: OutputStepState) -> RequestChange {
         RequestChange::Step {
             block: self.block.clone(),

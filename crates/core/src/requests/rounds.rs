@@ -1,11 +1,11 @@
-//! What follows the end of a run: another run for what is left, the next round, the end of the request, or a person.
+//! Decisions after the end of a run: a rescue, the next round, the end of the request, or a hold.
 //!
 //! ```text
 //! run over ──► all units completed ────────────────────────────────► settled ──► next round, or finished
 //!      │                                                                ▲
-//!      └─────► failures ──┬─► few, and not rescued too often: rescue    │
-//!                         ├─► few, and only files that cannot be read ──┤
-//!                         └─► else: held ──────► released by a person ──┘
+//!      └─────► failures ──┬─► few, and rescues left: rescue             │
+//!                         ├─► few, and only because of bad files ───────┤
+//!                         └─► else: held ──────► released by an operator┘
 //! ```
 
 use super::failures::FailureTally;
@@ -14,38 +14,38 @@ use crate::round_plan::RoundPlan;
 use std::time::Duration;
 use windlass_types::requests::{GenerationParams, ProductionStep, Request, RequestRunStatus};
 
-/// When a request for generated events has all that it wants (DESIGN 6.5).
+/// When a request for generated events is complete (DESIGN 6.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum McCompletion {
-    /// So many events were produced and registered.
+    /// This number of events was produced and registered.
     #[default]
     Produced,
-    /// The numbers of so many events were given out, whatever became of them: the letter of the specification.
+    /// This number of event numbers was assigned, used or not: literally as specified.
     Offset,
 }
 
-/// How a round came to its end.
+/// How a round ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundEnd {
     /// There was nothing to plan.
     Empty,
     /// All its work units are completed.
     Complete,
-    /// Some are not, and will not be: what is done is credited.
+    /// Some are not, and will not be: progress is recorded.
     Partial,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoundDecision {
-    /// Everything that was wished for is made.
+    /// Everything requested is produced.
     Finished,
-    /// Another round, for what is left.
+    /// Another round, for the rest.
     NextRound,
-    /// Going on like this would go on for ever.
+    /// Further rounds would repeat forever.
     Hold(String),
 }
 
-/// After a round that is settled, and whose completed work units are registered.
+/// Decides after a round that is settled, and whose completed work units are registered.
 pub fn decide_after_round(
     request: &Request,
     process: &RequestProcess,
@@ -53,7 +53,7 @@ pub fn decide_after_round(
     completion: McCompletion,
 ) -> RoundDecision {
     let Some(generation) = &request.generation else {
-        // Files that were attempted and are not planned again are not in the catalog any more.
+        // Attempted files that are not planned again are no longer in the catalog.
         let is_left = process.more_input || process.files.attempted > 0;
         return if is_left && ended != RoundEnd::Empty {
             RoundDecision::NextRound
@@ -72,7 +72,7 @@ pub fn decide_after_round(
         && !may_be_chance(generation, process, ended)
     {
         RoundDecision::Hold(format!(
-            "round {} produced no events: {} of {} are there; the filter efficiency {} may be wrong",
+            "round {} produced no events: {} of {} are produced; the filter efficiency {} may be wrong",
             process.round, made, generation.events, generation.filter_efficiency
         ))
     } else {
@@ -80,9 +80,10 @@ pub fn decide_after_round(
     }
 }
 
-/// A filter may let nothing pass of the little that was left to make; not of much, and not again and again.
+/// Whether a filter may have rejected all events by chance: plausible for few events, but not for many, and not
+/// repeatedly.
 fn may_be_chance(generation: &GenerationParams, process: &RequestProcess, ended: RoundEnd) -> bool {
-    /// So many that were expected, and none of them came.
+    /// Expected number of events from which an empty result is no coincidence.
     const MUCH: u64 = 10;
     const OFTEN: u32 = 3;
     ended == RoundEnd::Complete
@@ -91,18 +92,18 @@ fn may_be_chance(generation: &GenerationParams, process: &RequestProcess, ended:
         && process.empty_rounds + 1 < OFTEN
 }
 
-/// When failures are a matter for a person (E 8.1).
+/// When failures need an operator (E 8.1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecoveryPolicy {
-    /// From this share of failed work units on.
+    /// Share of failed work units from which the request is held.
     pub hold_threshold: f64,
-    /// After so many rescues of a round.
+    /// Maximum number of rescues of a round.
     pub max_rescues: u32,
-    /// Before the first rescue of a round; twice that before the second one, and so on.
+    /// Delay before the first rescue of a round; doubles for each further one.
     pub rescue_pause: Duration,
 }
 
-/// However often a round was rescued, the next rescue begins after this, or after the pause that is set if that is longer.
+/// Maximum delay of a rescue, unless the configured delay is longer.
 const MAX_RESCUE_PAUSE: Duration = Duration::from_mins(10);
 
 impl Default for RecoveryPolicy {
@@ -112,13 +113,13 @@ impl Default for RecoveryPolicy {
 }
 
 impl RecoveryPolicy {
-    /// How long a rescue waits, counted from 1.
+    /// Returns the delay of a rescue, counted from 1.
     pub fn pause_before(&self, rescue: u32) -> Duration {
         let times = 1_u32.checked_shl(rescue.saturating_sub(1)).unwrap_or(u32::MAX);
         self.rescue_pause.saturating_mul(times).min(MAX_RESCUE_PAUSE.max(self.rescue_pause))
     }
 
-    /// What a person said about the request stands over it.
+    /// Overrides set for the request take precedence.
     #[must_use]
     pub fn with_overrides(self, overrides: &RequestOverrides) -> Self {
         Self {
@@ -132,23 +133,23 @@ impl RecoveryPolicy {
 /// What is done about a run that ended with failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunRecovery {
-    /// Another run for what is left of the round.
+    /// Another run for the remaining units of the round.
     Rescue { reason: String },
-    /// No other attempt can help, and nothing but these files is wrong: they are left out, and the next round follows.
+    /// No other attempt helps, and only these files are bad: they are excluded, and the next round follows.
     Settle { reason: String, files: Vec<String> },
-    /// A person is to decide.
+    /// An operator has to decide.
     Hold { reason: String },
 }
 
-/// The one place that decides what follows a run with failures (E 3.2). What is not completed has failed: an abort leaves
-/// units that never ran.
+/// Decides what follows a run with failures (E 3.2); the only place to do so. Units that are not completed
+/// count as failed: an abort leaves units that never ran.
 pub fn decide_recovery(run: &RunRow, failures: &FailureTally, policy: RecoveryPolicy) -> RunRecovery {
     let failed = run.totals.units.saturating_sub(run.units_completed);
     let ratio = f64::from(failed) / f64::from(run.totals.units.max(1));
     let told = describe_failures(run);
     if ratio >= policy.hold_threshold {
         let reason = format!(
-            "{told}; {:.1} % failed, and from {:.1} % on a person decides",
+            "{told}; {:.1} % failed (limit {:.1} %), waiting for an operator",
             ratio * 100.0,
             policy.hold_threshold * 100.0
         );
@@ -156,11 +157,11 @@ pub fn decide_recovery(run: &RunRow, failures: &FailureTally, policy: RecoveryPo
     } else if failures.has_only_bad_files(failed) {
         let files: Vec<String> = failures.files.keys().cloned().collect();
         RunRecovery::Settle {
-            reason: format!("{told}; nothing is wrong but {} input files", files.len()),
+            reason: format!("{told}; the only cause is {} bad input files", files.len()),
             files,
         }
     } else if run.rescues >= policy.max_rescues {
-        RunRecovery::Hold { reason: format!("{told}; it was rescued {} times, and no more", run.rescues) }
+        RunRecovery::Hold { reason: format!("{told}; the maximum of {} rescues is reached", run.rescues) }
     } else {
         RunRecovery::Rescue {
             reason: format!("{told}; rescue {} of {}", run.rescues + 1, policy.max_rescues),
@@ -171,9 +172,9 @@ pub fn decide_recovery(run: &RunRow, failures: &FailureTally, policy: RecoveryPo
 fn describe_failures(run: &RunRow) -> String {
     let left = run.totals.units.saturating_sub(run.units_completed).saturating_sub(run.units_failed);
     format!(
-        "round {} ended {}: {} of {} work units completed, {} failed, {left} never ended; jobs: {} done, {} failed",
+        "round {} ended {}: {} of {} work units completed, {} failed, {left} never ended; jobs: {} completed, {} failed",
         run.round,
-        if run.status == RequestRunStatus::Failed { "without a single success" } else { "with failures" },
+        if run.status == RequestRunStatus::Failed { "without any success" } else { "with failures" },
         run.units_completed,
         run.totals.units,
         run.units_failed,
@@ -182,16 +183,16 @@ fn describe_failures(run: &RunRow) -> String {
     )
 }
 
-/// How many production steps have been reached (R-045): several at once if the work went past several. A step is a share
-/// of the whole request, whatever rounds it is made in.
+/// Returns the number of production steps reached (R-045), possibly several at once. A step is a share of the
+/// whole request, independent of rounds.
 pub fn count_steps_reached(steps: &[ProductionStep], process: &RequestProcess, run: &RunRow) -> usize {
     let done = share_done(process, run);
     steps.iter().take_while(|step| step.fraction <= done).count()
 }
 
-/// How much is to be made until the next production step, events or files: a round ends there, so that what follows it is
-/// planned by what was measured (spec 5.7). `done` of it are made, `left` files are still to be read. `None`: there is no step
-/// to come.
+/// Returns the amount until the next production step, in events or files: a round ends there, so that the
+/// following work is planned with new measurements (spec 5.7). `done` is complete, `left` files are unread.
+/// `None`: no step remains.
 pub fn amount_until_next_step(request: &Request, done: u64, left: u64) -> Option<u64> {
     let whole = request.generation.map_or(done.saturating_add(left), |generation| generation.events);
     let missing = |step: &ProductionStep| {
@@ -201,20 +202,21 @@ pub fn amount_until_next_step(request: &Request, done: u64, left: u64) -> Option
     request.production_steps.iter().find_map(missing)
 }
 
-/// What a round with this plan is of its request. Events count where they are generated, as many as come through the filter.
+/// Returns the part of the request that a round with this plan covers. Generated events count after the filter.
 pub fn round_extent(request: &Request, process: &RequestProcess, plan: &RoundPlan) -> RoundExtent {
     let Some(generation) = &request.generation else {
         let planned = plan.files.len() as u64;
         return RoundExtent { before: process.files.processed, planned, later: plan.left_out.later };
     };
     let wanted = generation.events.saturating_sub(process.events_produced);
-    // As large a share of what is wanted as of what has to be made for it.
+    // The share of events after the filter equals that before it.
     let all = plan.asked.events.saturating_add(plan.events_left).max(1);
     let later = (u128::from(wanted) * u128::from(plan.events_left) / u128::from(all)) as u64;
     RoundExtent { before: process.events_produced, planned: wanted - later, later }
 }
 
-/// The share of the whole request that is done, with so many work units of the present round completed.
+/// Returns the share of the whole request that is done, including the completed work units of the current
+/// round.
 pub fn share_done(process: &RequestProcess, run: &RunRow) -> f64 {
     if run.totals.units == 0 {
         return 0.0;
@@ -231,7 +233,7 @@ mod tests {
     #[test]
     fn generation_is_over_when_enough_was_produced() {
         use McCompletion::{Offset, Produced};
-        // completion, produced, of this round, next first event → what
+        // completion, produced, of this round, next first event → result
         let table = [
             (Produced, 1000, 400, 1500, RoundDecision::Finished),
             (Produced, 1200, 400, 1500, RoundDecision::Finished),
@@ -278,20 +280,20 @@ mod tests {
             matches!(&whole, RoundDecision::Hold(reason) if reason.contains("produced no events")),
             "{whole:?}"
         );
-        assert_eq!(next(RoundEnd::Partial), RoundDecision::NextRound, "it failed, and somebody let it go on");
+        assert_eq!(next(RoundEnd::Partial), RoundDecision::NextRound, "it failed, and was released");
     }
 
-    /// That none of a few events passes a filter is bad luck: the request is right, and goes on.
+    /// That none of a few events passes a filter is bad luck: the request continues.
     #[test]
     fn bad_luck_with_the_last_events_is_no_matter_for_a_person() {
-        // efficiency, expected of the round, empty rounds before it → is it held
+        // efficiency, expected in the round, empty rounds before it → is it held
         let table = [
             (0.1, 1, 0, false),
             (0.1, 9, 0, false),
             (0.1, 9, 1, false),
             (0.1, 1, 2, true),
             (0.1, 10, 0, true),
-            // Without a filter nothing is left to chance.
+            // Without a filter nothing is random.
             (1.0, 1, 0, true),
         ];
         for (filter_efficiency, planned, empty_rounds, is_held) in table {
@@ -327,7 +329,7 @@ mod tests {
     #[test]
     fn a_request_with_input_ends_when_no_file_is_left() {
         use RoundEnd::{Complete, Empty, Partial};
-        // more input, files attempted, how the round ended → what
+        // more input, files attempted, how the round ended → result
         let table = [
             (false, 0, Complete, RoundDecision::Finished),
             (false, 0, Partial, RoundDecision::Finished),
@@ -355,7 +357,7 @@ mod tests {
     /// E 3.2, with the numbers of E 8.1: below the threshold and not at it, three rescues and not four.
     #[test]
     fn few_failures_are_rescued_and_many_are_held() {
-        // units, completed, rescues so far → what
+        // units, completed, rescues so far → result
         let table = [
             (100, 99, 0, "rescue"),
             (100, 81, 0, "rescue"),
@@ -374,11 +376,11 @@ mod tests {
         }
     }
 
-    /// No rescue can help where a file cannot be read; but where too much fails, or something else too, a person looks.
+    /// A rescue cannot help if a file is unreadable; but with too many or other failures the request is held.
     #[test]
     fn only_files_that_cannot_be_read_end_the_round() {
         use crate::requests::failures::BadFile;
-        // completed of 10, units that failed and whether only because of files → what
+        // completed of 10, failed units and whether only because of files → result
         let table = [
             (9, vec![(3, true)], "settle"),
             (9, vec![(3, false)], "rescue"),
@@ -427,7 +429,7 @@ mod tests {
     fn a_round_ends_at_the_next_step() {
         type Row<'s> = (Option<u64>, u64, u64, &'s [ProductionStep], Option<u64>);
         let steps = [0.1, 0.5].map(|fraction| ProductionStep { fraction, priority: 50 });
-        // events that are generated, done, files left, steps → until the next one
+        // events to generate, done, files left, steps → amount until the next one
         let table: [Row<'_>; 8] = [
             (None, 0, 100, &steps, Some(10)),
             (None, 0, 24, &steps, Some(3)),
@@ -470,12 +472,12 @@ mod tests {
         }
     }
 
-    /// A small first round that is all done is little of the request.
+    /// A completed small first round is a small share of the request.
     #[test]
     fn steps_are_shares_of_the_whole_request() {
         let steps =
             [ProductionStep { fraction: 0.1, priority: 80 }, ProductionStep { fraction: 0.5, priority: 50 }];
-        // before, planned, later, units of 10 that are completed → steps reached
+        // before, planned, later, completed units of 10 → steps reached
         let table = [
             (0, 90, 910, 10, 0),
             (0, 100, 900, 9, 0),

@@ -1,8 +1,8 @@
-//! What is kept about a request while it lives: the rows of the books as values.
+//! Rows of a request in the database, as values.
 //!
-//! A request has one [`Process`] (the *workflow* of the requests API); a process has runs (there: *DAGs*), one after the
-//! other; its outputs gather in blocks; and what is to be done about outputs is a list of [`OutputStep`]s that survives
-//! any crash.
+//! A request has one [`RequestProcess`] (the *workflow* of the requests API); a process has runs (there:
+//! *DAGs*), one after another; its outputs are collected in blocks; and the work on outputs is a list of
+//! [`OutputStep`]s that survives crashes.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,49 +14,49 @@ pub use windlass_types::requests::{
     FileRemainder, RequestFileCounts, RequestFileRow, RequestFileState, RequestOverrides, RequestRunCause,
 };
 
-/// A request and where it stands.
+/// A request and its status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestRow {
-    /// `priority` and `production_steps` are what they are now; the others as they were wished for.
+    /// `priority` and `production_steps` are current values; the other fields are as submitted.
     pub request: Request,
-    /// What people have changed about how it is carried out.
+    /// Settings that users have changed for its execution.
     #[serde(default, skip_serializing_if = "RequestOverrides::is_empty")]
     pub overrides: RequestOverrides,
     pub status: RequestStatus,
-    /// Rises with every change. A change that quotes another one than it finds is refused.
+    /// Increases with every change. A change based on another version is rejected.
     pub version: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// When it came to its status.
+    /// When it reached its status.
     pub since: Timestamp,
-    /// What somebody wants of it and the reconciler has not seen to yet.
+    /// A command that the reconciler has not processed yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wanted: Option<RequestCommand>,
     /// Why it is held, failed or aborted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When it was last said of it that it is stuck, so that it is not said at every pass.
+    /// When it was last reported as stuck, so that alerts are not repeated in every pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alerted_at: Option<Timestamp>,
 }
 
-/// What a person asked for. Kept until it is done, so that a crash forgets nothing.
+/// A command of a user. Kept until it is processed, so that it survives a crash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestCommand {
     pub what: RequestCommandKind,
     pub by: String,
     pub reason: String,
     pub at: Timestamp,
-    /// Of an end: the backend of its run is lost for good, so that nobody waits for a run there that does not answer.
+    /// For an end: the backend of its run is lost for good, so a run that does not answer is not awaited.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
-    /// Of a release: what failed is tried once more within its round, instead of in the next one.
+    /// For a release: failed units are retried in a rescue of the same round, instead of in the next round.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rescue: bool,
 }
 
 impl RequestCommand {
-    /// Without any of the choices that some wishes have.
+    /// Creates a command without options.
     pub fn new(
         what: RequestCommandKind,
         by: impl Into<String>,
@@ -70,52 +70,53 @@ impl RequestCommand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestCommandKind {
-    /// A clean stop; it goes on when its turn comes again.
+    /// A clean stop; it continues after its next admission.
     Stop,
-    /// The end of it, because nobody wants it any more: what is unfinished of its outputs is taken back.
+    /// Ends it because it is no longer wanted: unfinished outputs are undone.
     Abort,
-    /// The end of it, because it cannot succeed or a new version takes its place: its outputs stay as they are.
+    /// Ends it because it cannot succeed or a new version supersedes it: its outputs stay.
     Fail,
-    /// Out of `held`: after failures what is done is credited and the next round follows; otherwise it goes on where it was.
+    /// Leaves `held`: after failures progress is recorded and the next round follows; otherwise it continues
+    /// where it was.
     Release,
-    /// Its run is to end, and what follows is for a person to say.
+    /// Ends its run; an operator decides what follows.
     Remove,
 }
 
-/// The workflow of a request, as the requests API has it.
+/// The workflow of a request, as in the requests API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestProcess {
     pub uuid: String,
     pub request_name: String,
-    /// Counted from 0; a round is planned once and has one run plus those that go on with it.
+    /// From 0; a round is planned once and has one run plus those that continue it.
     pub round: u32,
-    /// Generated events start here in the next round: past all that were ever planned.
+    /// First event number of the next round: beyond all that were ever planned.
     pub next_first_event: u64,
     pub next_first_lumi: u32,
     /// Number of the first block of the next round.
     pub next_block: u32,
-    /// There is input that the rounds planned so far leave to later ones.
+    /// Whether the rounds planned so far leave input to later ones.
     #[serde(default)]
     pub more_input: bool,
-    /// So many files had people excluded when the present round was planned.
+    /// Number of files that users had excluded when the current round was planned.
     #[serde(default)]
     pub excluded: u64,
-    /// Rounds whose outcome is credited: all before this one.
+    /// Number of settled rounds.
     #[serde(default)]
     pub settled: u32,
-    /// What they left of the input.
+    /// State of the input files after these rounds.
     #[serde(default)]
     pub files: RequestFileCounts,
-    /// What the present round is of the whole.
+    /// The part of the request that the current round covers.
     #[serde(default)]
     pub extent: RoundExtent,
-    /// Events that are registered in the first output dataset; what generation is measured by (DESIGN 6.5).
+    /// Events registered in the first output dataset; the progress of generation (DESIGN 6.5).
     #[serde(default)]
     pub events_produced: u64,
-    /// Those of them that this round made.
+    /// Those produced by this round.
     #[serde(default)]
     pub events_of_round: u64,
-    /// Rounds just before it that were completed and made none.
+    /// Number of preceding rounds that completed without events.
     #[serde(default)]
     pub empty_rounds: u32,
     pub category_throttles: BTreeMap<String, u64>,
@@ -125,20 +126,20 @@ pub struct RequestProcess {
     pub updated_at: Timestamp,
 }
 
-/// How much of a request a round is, as it was when the round was planned: events where they are generated, else input
-/// files. All 0: the round is all that there is.
+/// The part of a request that a round covers, at the time of planning: events if generated, else input files.
+/// All 0: the round is the whole request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoundExtent {
-    /// Done by the rounds before it.
+    /// Done by earlier rounds.
     pub before: u64,
-    /// Planned in it.
+    /// Planned in this round.
     pub planned: u64,
     /// Left to later ones.
     pub later: u64,
 }
 
 impl RoundExtent {
-    /// The share of the whole request that is done when this share of the round is.
+    /// Returns the share of the whole request that is done when this share of the round is.
     pub fn done_share(self, of_round: f64) -> f64 {
         let whole = self.before.saturating_add(self.planned).saturating_add(self.later);
         if whole == 0 {
@@ -154,20 +155,20 @@ pub struct RunRow {
     pub uuid: String,
     pub process: String,
     pub round: u32,
-    /// The run that this one goes on with.
+    /// The run that this one continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// Why there is this run.
+    /// Why this run was created.
     pub cause: RequestRunCause,
-    /// How many runs of this round, with this one, go on after failures by themselves.
+    /// Number of automatic rescues in this round up to this run.
     pub rescues: u32,
-    /// Since then nothing new of it is to begin.
+    /// Since when it starts nothing new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Timestamp>,
-    /// Since then its backend does not answer.
+    /// Since when its backend does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent: Option<Timestamp>,
-    /// The priority that its jobs have; `None`: not known.
+    /// The priority of its jobs; `None`: unknown.
     pub priority: Option<i64>,
     pub backend: BackendRunRef,
     pub submit_dir: String,
@@ -178,10 +179,10 @@ pub struct RunRow {
     pub stop_reason: Option<String>,
     pub totals: RunTotals,
     pub counts: NodeCounts,
-    /// Work units that are completed, those of the runs before it in this round included.
+    /// Completed work units, including those of earlier runs of this round.
     pub units_completed: u32,
     pub units_failed: u32,
-    /// How far the news of its work units have been read.
+    /// Sequence number of the last work unit report that was read.
     pub units_read: i64,
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -190,11 +191,11 @@ pub struct RunRow {
     pub completed_at: Option<Timestamp>,
 }
 
-/// Where a run executes, and what it is called there.
+/// The backend of a run, and its name there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "backend", rename_all = "snake_case")]
 pub enum BackendRunRef {
-    /// `None` until it is handed over.
+    /// `None` until it is submitted.
     Engine {
         workflow: Option<WorkflowId>,
         run: Option<RunId>,
@@ -206,7 +207,7 @@ pub enum BackendRunRef {
 }
 
 impl BackendRunRef {
-    /// As it is called in commands and answers.
+    /// Name in commands and responses.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Engine { .. } => "engine",
@@ -214,7 +215,7 @@ impl BackendRunRef {
         }
     }
 
-    /// The same place, for a run that goes on with one there.
+    /// Returns the same backend, for a run that continues this one.
     #[must_use]
     pub fn for_continuation(&self) -> Self {
         match self {
@@ -260,16 +261,16 @@ pub struct BlockRow {
     pub uuid: String,
     pub process: String,
     pub round: u32,
-    /// Counted from 0 within the process and dataset.
+    /// From 0 within the process and dataset.
     pub index: u32,
     pub dataset: String,
     pub first_unit: u32,
     pub last_unit: u32,
     /// Work units whose files are registered and protected.
     pub units_completed: u32,
-    /// So many will be: all of its work units, or those that were completed when its round was settled.
+    /// Expected number: all of its work units, or those completed when its round was settled.
     pub units_expected: u32,
-    /// What the catalog calls it, once it is open there.
+    /// Its name in the catalog, once it is open there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub is_closed: bool,
@@ -286,46 +287,46 @@ impl BlockRow {
     }
 }
 
-/// Something to be done in the catalog about outputs (DESIGN 6.6). Each may be done twice without harm.
+/// A catalog step for outputs (DESIGN 6.6). Idempotent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputStep {
     pub block: String,
-    /// `None`: about the block as a whole.
+    /// `None`: concerns the whole block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<u32>,
     pub kind: OutputStepKind,
     pub state: OutputStepState,
-    /// Attempts that failed since the last success.
+    /// Failed attempts since the last success.
     pub attempts: u32,
-    /// Not before then.
+    /// Earliest time of the next attempt.
     pub due_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_failed_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// The id of the rule, the name of the block.
+    /// The id of the rule, or the name of the block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// What it is about: the files of the unit and the site they are at.
+    /// Its parameters: the files of the unit and their site.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub detail: Value,
 }
 
-/// In the order in which they are done.
+/// In the order of execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputStepKind {
-    /// The block is opened in the catalog.
+    /// Opens the block in the catalog.
     Open,
-    /// The files of a unit are registered in it.
+    /// Registers the files of a unit in it.
     Register,
-    /// They are protected where they are.
+    /// Protects them at their site.
     Protect,
-    /// The block is closed.
+    /// Closes the block.
     Close,
-    /// It is to go to tape.
+    /// Archives it to tape.
     Archive,
-    /// Undoing: rules are removed, files made invalid.
+    /// Undo: removes rules, invalidates files.
     Invalidate,
 }
 
@@ -334,14 +335,14 @@ pub enum OutputStepKind {
 pub enum OutputStepState {
     Pending,
     Done,
-    /// Given up after too long; a person has to look.
+    /// Failed for too long; an operator has to decide.
     Failed,
-    /// No longer wanted: its block is being taken back.
+    /// No longer wanted: its block is being undone.
     Dropped,
 }
 
 impl OutputStepState {
-    /// It stands in the way of what comes after it.
+    /// Whether later steps have to wait for it.
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Pending | Self::Failed)
     }
@@ -376,12 +377,12 @@ impl OutputStepState {
     }
 }
 
-/// A line of the audit trail of a request.
+/// A line of the audit log of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusTransition {
-    /// Counted from 1 within the request.
+    /// From 1 within the request.
     pub n: u32,
-    /// `None`: it came to be.
+    /// `None`: created.
     pub from: Option<RequestStatus>,
     pub to: RequestStatus,
     pub at: Timestamp,
@@ -390,10 +391,10 @@ pub struct StatusTransition {
     pub reason: Option<String>,
 }
 
-/// Something that a person should know. Kept until it was told, so that a crash loses none.
+/// An alert for operators. Kept until it is sent, so that a crash loses none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewAlert {
-    /// One word, stable: for programs.
+    /// One stable word for programs.
     pub kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
@@ -408,7 +409,7 @@ pub struct AlertRow {
     #[serde(flatten)]
     pub alert: NewAlert,
     pub at: Timestamp,
-    /// When it was handed to whoever tells people.
+    /// When it was passed to the notifier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_at: Option<Timestamp>,
 }
@@ -431,17 +432,17 @@ pub struct SiteRow {
     pub collector_host: Option<String>,
     #[serde(default)]
     pub storage_element: Option<String>,
-    /// Where files are kept: a path of LFNs begins here.
+    /// Path prefix of LFNs in its storage.
     #[serde(default)]
     pub storage_path: Option<String>,
     pub updated_at: Timestamp,
 }
 
-/// That a site is to get no work.
+/// A site that is to get no work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewBan {
     pub site: String,
-    /// Of this request; `None`: of any.
+    /// For this request; `None`: for all.
     #[serde(default)]
     pub request: Option<String>,
     pub reason: String,
@@ -462,7 +463,7 @@ pub struct SiteBan {
     pub removed_at: Option<Timestamp>,
     #[serde(default)]
     pub removed_by: Option<String>,
-    /// When people were told that it is over.
+    /// When its expiry was reported.
     #[serde(default)]
     pub expiry_told_at: Option<Timestamp>,
 }

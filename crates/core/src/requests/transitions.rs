@@ -1,38 +1,37 @@
-//! What may follow what in the life of a request. There is no other way from one status to another.
+//! Status transitions of requests. There is no other way from one status to another.
 
 use windlass_types::requests::RequestStatus::{
     self, Aborted, Active, Completed, Failed, Held, New, Partial, Planning, Queued, Resubmitting, Stopping,
     Submitted,
 };
 
-/// A step that the table does not have.
+/// A transition that is not in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a request that is {from} does not become {to}; after {from} comes {}", list_next_statuses(*.from))]
+#[error("a request cannot change from {from} to {to}; after {from} comes {}", list_next_statuses(*.from))]
 pub struct ForbiddenTransition {
     pub from: RequestStatus,
     pub to: RequestStatus,
 }
 
-/// All statuses that may come directly after this one.
+/// Returns all statuses that may directly follow this one.
 pub const fn next_statuses(status: RequestStatus) -> &'static [RequestStatus] {
     match status {
         New => &[Submitted, Aborted],
         Submitted | Resubmitting => &[Queued, Held, Failed, Aborted],
         Queued => &[Planning, Held, Failed, Aborted],
-        // Back to stopping: its run may be at the backend already.
+        // To stopping: its run may be at the backend already.
         Planning => &[Active, Stopping, Held, Failed, Aborted],
-        // Back to queued: for its next round.
+        // To queued: for its next round.
         Active => &[Queued, Stopping, Partial, Held, Completed, Failed, Aborted],
-        // Back to active: everything was done before the stop reached it; or what is done is credited, and the next round
-        // follows.
+        // To active: all work completed before the stop; or progress is recorded, and the next round follows.
         Stopping | Partial => &[Resubmitting, Active, Held, Failed, Aborted],
-        // Released, to where it was; or ended, by way of stopping where something of it may still run.
+        // Released to its earlier status; or ended, through stopping if some of it may still run.
         Held => &[Submitted, Queued, Active, Resubmitting, Stopping, Failed, Aborted],
         Completed | Failed | Aborted => &[],
     }
 }
 
-/// Whether a request may go this way.
+/// Checks whether the transition is allowed.
 pub fn check(from: RequestStatus, to: RequestStatus) -> Result<(), ForbiddenTransition> {
     if next_statuses(from).contains(&to) { Ok(()) } else { Err(ForbiddenTransition { from, to }) }
 }
@@ -49,7 +48,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// what is final is final, and nothing else is.
+    /// final statuses are final, and no others.
     #[test]
     fn only_the_end_has_no_way_on() {
         for &status in RequestStatus::ALL {
@@ -72,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_over_can_be_held_given_up_and_aborted() {
+    fn unfinished_requests_can_be_held_failed_and_aborted() {
         for &status in RequestStatus::ALL.iter().filter(|status| !status.is_terminal() && **status != New) {
             for end in [Failed, Aborted] {
                 assert_eq!(check(status, end), Ok(()), "{status} → {end}");
@@ -101,11 +100,11 @@ mod tests {
     fn a_refusal_says_what_would_do() {
         assert_eq!(
             check(Queued, Active).unwrap_err().to_string(),
-            "a request that is queued does not become active; after queued comes planning, held, failed, aborted"
+            "a request cannot change from queued to active; after queued comes planning, held, failed, aborted"
         );
         assert_eq!(
             check(Aborted, Queued).unwrap_err().to_string(),
-            "a request that is aborted does not become queued; after aborted comes nothing"
+            "a request cannot change from aborted to queued; after aborted comes nothing"
         );
     }
 }

@@ -1,9 +1,9 @@
-//! Names that follow from others, so that whoever makes them makes the same ones.
+//! Deterministic names, so that every process derives the same ones.
 
 use windlass_types::Timestamp;
 
-/// The UUID of the workflow of a request (version 8). Known as soon as the request is, before there is such a workflow; a
-/// request that is made anew under an old name has another one.
+/// Returns the UUID of the workflow of a request (version 8). Known before the workflow exists; a request that
+/// is created again under an old name has another one.
 pub fn process_uuid(request: &str, created_at: Timestamp) -> String {
     let bytes = request.bytes().chain([0]).chain(created_at.0.to_be_bytes());
     let hash = bytes.fold(FNV_OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(FNV_PRIME));
@@ -13,7 +13,7 @@ pub fn process_uuid(request: &str, created_at: Timestamp) -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
-/// FNV-1a, 128 bits: no secret depends on it, only that different things are called differently.
+/// FNV-1a, 128 bits: not for secrets, only for distinct names.
 const FNV_OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 const FNV_PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 

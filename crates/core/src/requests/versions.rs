@@ -1,12 +1,12 @@
-//! A request that takes the place of another: the same wish, with the next processing version and a name that is certainly
-//! new (R-180, R-181, DESIGN 6.12).
+//! New versions of requests: the same content, with the next processing version and an unused name (R-180,
+//! R-181, DESIGN 6.12).
 
 use super::change::RequestChange;
 use super::rows::{BlockRow, NewBan, RequestCommand, RequestCommandKind, RequestRow, SiteBan};
 use std::collections::BTreeSet;
 use windlass_types::requests::{CleanupPolicy, ProcessingBlockStatus, Request, RequestStatus};
 
-/// What exists already, and must not be given to a new version.
+/// Existing names that a new version must not use.
 pub struct TakenNames<'a> {
     /// Whether a request has this name.
     pub name: &'a dyn Fn(&str) -> bool,
@@ -20,9 +20,10 @@ impl std::fmt::Debug for TakenNames<'_> {
     }
 }
 
-/// What ends a request and begins its next version (E 4.3), all in one commit: there is never one without the other. The
-/// old one becomes failed as soon as nothing of it runs; its outputs stay until the new ones are there. What people have
-/// changed about it holds for the new version, and so do `bans`, of which only those of this request are copied.
+/// Plans the commit that ends a request and creates its next version (E 4.3), so that there is never one
+/// without the other. The old one becomes failed as soon as nothing of it runs; its outputs stay until the new
+/// ones are complete. Overrides and `bans` of the request are copied to the new version; bans of other requests
+/// are not.
 pub fn plan_restart(
     old: &RequestRow,
     cleanup_policy: CleanupPolicy,
@@ -46,13 +47,13 @@ pub fn plan_restart(
     changes
 }
 
-/// No request has more versions than this.
+/// Maximum number of versions of a request.
 const MAX_VERSIONS: usize = 1000;
 
-/// So many versions are looked at for one whose datasets are new.
+/// Maximum number of versions tried to find unused datasets.
 const MAX_VERSIONS_TRIED: u32 = 1000;
 
-/// The versions before a request, the latest first. `read` knows what a name stands for; `request` is what is wished for there.
+/// Returns the versions before a request, the latest first. `read` looks up a name and returns its request.
 pub fn earlier_versions<T, E>(
     of: &Request,
     read: impl FnMut(&str) -> Result<Option<T>, E>,
@@ -61,7 +62,7 @@ pub fn earlier_versions<T, E>(
     walk_versions(of, read, request, |version| version.previous_version_request.as_deref())
 }
 
-/// The versions after a request, the next one first.
+/// Returns the versions after a request, the next one first.
 pub fn later_versions<T, E>(
     of: &Request,
     read: impl FnMut(&str) -> Result<Option<T>, E>,
@@ -70,7 +71,7 @@ pub fn later_versions<T, E>(
     walk_versions(of, read, request, |version| version.superseded_by_request.as_deref())
 }
 
-/// From one to the next, and to none twice: people name the version before theirs, and may name anything.
+/// Follows links without visiting a version twice: users set the previous version and may name any request.
 fn walk_versions<T, E>(
     of: &Request,
     mut read: impl FnMut(&str) -> Result<Option<T>, E>,
@@ -89,19 +90,19 @@ fn walk_versions<T, E>(
     Ok(found)
 }
 
-/// What the outputs of a request are worth, now that there may be a later version of it. Nobody keeps it: it follows
-/// from the rows.
+/// The state of the outputs of a request, considering later versions. Not stored: derived from the
+/// rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputState {
     Active,
-    /// There are others in their place.
+    /// Replaced by those of a later version.
     Superseded,
-    /// Nothing of them is left.
+    /// All of them are invalidated.
     Invalidated,
 }
 
 impl OutputState {
-    /// `later` is how the versions after it stand, if there are any: some of them may never have been completed.
+    /// `later` are the statuses of later versions, if any: some may never have been completed.
     pub fn from_blocks(blocks: &[BlockRow], later: impl IntoIterator<Item = RequestStatus>) -> Self {
         let is_gone = |block: &BlockRow| block.status == ProcessingBlockStatus::Invalidated;
         if !blocks.is_empty() && blocks.iter().all(is_gone) {
@@ -122,8 +123,8 @@ impl OutputState {
     }
 }
 
-/// The next version of a request, ready to be submitted, with a name and output datasets that are certainly new. Its
-/// processing version is the one that its datasets are called after.
+/// Creates the next version of a request, ready to submit, with an unused name and unused output datasets. Its
+/// processing version is the one in its dataset names.
 #[must_use]
 pub fn next_version(old: &Request, cleanup_policy: CleanupPolicy, taken: &TakenNames<'_>) -> Request {
     let first = old.processing_version.saturating_add(1);
@@ -135,7 +136,7 @@ pub fn next_version(old: &Request, cleanup_policy: CleanupPolicy, taken: &TakenN
         all.iter().all(|name| !old.output_datasets.contains(name) && !(taken.dataset)(name))
     };
     let last = first.saturating_add(MAX_VERSIONS_TRIED);
-    // Where none is new, the store refuses the request.
+    // If none is unused, the store rejects the request.
     let version = (first..last).find(is_new).unwrap_or(first);
     Request {
         request_name: next_name(&old.request_name, version, taken.name),
@@ -148,7 +149,7 @@ pub fn next_version(old: &Request, cleanup_policy: CleanupPolicy, taken: &TakenN
     }
 }
 
-/// `a_v3_b` → `a_v4_b`, `a_v3` → `a_v4`, `a` → `a_v4`; and on until nobody has it (N-11).
+/// `a_v3_b` → `a_v4_b`, `a_v3` → `a_v4`, `a` → `a_v4`; and so on until the name is unused (N-11).
 fn next_name(old: &str, version: u32, taken: impl Fn(&str) -> bool) -> String {
     let (before, after, first) = match version_marker(old) {
         Some((before, number, after)) => (before, after, number.saturating_add(1)),
@@ -158,7 +159,7 @@ fn next_name(old: &str, version: u32, taken: impl Fn(&str) -> bool) -> String {
     candidates.into_iter().find(|name| !taken(name)).unwrap_or_else(|| format!("{old}_new"))
 }
 
-/// The last `_v{n}` that ends the name or is followed by `_`.
+/// Returns the last `_v{n}` that ends the name or is followed by `_`.
 fn version_marker(name: &str) -> Option<(&str, u32, &str)> {
     name.rmatch_indices("_v").find_map(|(at, _)| {
         let rest = &name[at + 2..];
@@ -189,7 +190,7 @@ mod tests {
 
     #[test]
     fn names_are_new() {
-        // old, version, names that exist → new
+        // old, version, existing names → new
         let table: &[(&str, u32, &[&str], &str)] = &[
             ("a_Run3_v1_b", 2, &[], "a_Run3_v2_b"),
             ("a_v1_b_v7", 2, &[], "a_v1_b_v8"),
@@ -248,14 +249,14 @@ mod tests {
         assert_eq!((wanted.what, wanted.lost), (RequestCommandKind::Fail, true));
         assert_eq!((new.request_name.as_str(), by.as_deref()), ("ana_test_v3", Some("ana_test_v3")));
         assert_eq!((new.processing_version, new.cleanup_policy), (2, CleanupPolicy::ImmediateCleanup));
-        assert_eq!(**said, overrides, "what people have changed holds for the new version");
+        assert_eq!(**said, overrides, "overrides also apply to the new version");
         assert_eq!((ban.site.as_str(), ban.request.as_deref()), ("T2_A", Some("ana_test_v3")));
     }
 
-    /// Two requests never write into one dataset, whatever the datasets of the old one are called.
+    /// Two requests never write into one dataset, for any dataset names of the old one.
     #[test]
     fn output_datasets_of_a_new_version_are_new() {
-        // Outputs, processing version, datasets that exist, and the outputs of the new version.
+        // Outputs, processing version, existing datasets, and the outputs of the new version.
         type Row<'s> = (&'s [&'s str], u32, &'s [&'s str], &'s [&'s str]);
         let table: &[Row<'_>] = &[
             (&["/P/E-S-v1/AOD"], 1, &[], &["/P/E-S-v2/AOD"]),
@@ -303,7 +304,7 @@ mod tests {
         assert_eq!(state(&[], completed), "superseded");
     }
 
-    /// All of them, one after the other; also where somebody has named a version that is later than his own.
+    /// All of them, one after another; also if a version names a later one as its previous version.
     #[test]
     fn versions_are_followed_to_the_end_and_not_in_circles() {
         type Row<'s> = (&'s [Request], &'s str, &'s [&'s str], &'s [&'s str]);
@@ -350,13 +351,13 @@ mod tests {
         }
     }
 
-    /// all is copied but what makes it another version.
+    /// everything is copied except what identifies the version.
     #[test]
     fn the_wish_stays_the_same() {
         let mut old = samples::view().row.request;
         old.output_datasets = vec!["/P/Era-Str-v3/AOD".into(), "/P/Plain/RAW".into()];
         old.processing_version = 3;
-        old.superseded_by_request = Some("nobody".into());
+        old.superseded_by_request = Some("unknown".into());
         let taken = TakenNames { name: &|_| false, dataset: &|_| false };
         let new = next_version(&old, CleanupPolicy::ImmediateCleanup, &taken);
         assert_eq!(new.output_datasets, ["/P/Era-Str-v4/AOD", "/P/Plain-v4/RAW"]);

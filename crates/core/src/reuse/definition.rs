@@ -1,4 +1,4 @@
-//! What makes a job the job it is, and the first thing in which two definitions differ.
+//! Job definitions for reuse of results, and the first difference between two of them.
 
 use super::RerunReason;
 use serde::{Deserialize, Serialize};
@@ -6,13 +6,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash as _, Hasher as _};
 
-/// Everything that decides what a job does.
+/// Everything that determines what a job does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReuseDefinition<'a> {
     pub name: Cow<'a, str>,
     pub command: Cow<'a, str>,
     pub invocation_script: Option<Cow<'a, str>>,
-    /// All that is set for it, by whatever level of the spec. The order means nothing.
+    /// All its environment variables, from all levels of the spec. The order does not matter.
     pub env: Cow<'a, [(String, String)]>,
     /// Name and text (or digest) of each user data that it reads.
     pub user_data: Vec<(Cow<'a, str>, Cow<'a, str>)>,
@@ -20,7 +20,7 @@ pub struct ReuseDefinition<'a> {
     pub output_user_data: Vec<Cow<'a, str>>,
     pub inputs: Vec<Cow<'a, str>>,
     pub outputs: Vec<Cow<'a, str>>,
-    /// The jobs that it waits for, if they are to count.
+    /// Its dependencies, if they count.
     pub depends_on: Option<NameSetDigest>,
 }
 
@@ -63,7 +63,8 @@ pub enum DefinitionField {
 }
 
 impl DefinitionField {
-    /// In the order in which they are compared. User data first: commands hold their ids, which say less than a name.
+    /// In the order of comparison. User data first: commands contain their ids, which are less clear than
+    /// names.
     pub const ALL: [Self; 8] = [
         Self::UserData,
         Self::OutputUserData,
@@ -95,7 +96,8 @@ impl fmt::Display for DefinitionField {
     }
 }
 
-/// "This change means nothing": a field of a job, or of all jobs. Written `JOB:FIELD`, `JOB` (any field) or `*:FIELD`.
+/// A change accepted by the user as irrelevant: a field of a job, or of all jobs. Written `JOB:FIELD`, `JOB`
+/// (any field) or `*:FIELD`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptedChange {
     /// `None`: every job.
@@ -113,7 +115,7 @@ impl AcceptedChange {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseAcceptError {
-    #[error("`{0}` names no job; write JOB, JOB:FIELD or *:FIELD")]
+    #[error("`{0}` does not name a job; write JOB, JOB:FIELD or *:FIELD")]
     NoJob(String),
     #[error(
         "unknown field `{0}`; known: {known}", known = DefinitionField::ALL.map(DefinitionField::name).join(", ")
@@ -141,7 +143,7 @@ impl std::str::FromStr for AcceptedChange {
     }
 }
 
-/// The first field that is not as it was and not accepted.
+/// Returns the first field that differs and is not accepted.
 pub(super) fn find_difference(
     old: &ReuseDefinition<'_>,
     new: &ReuseDefinition<'_>,
@@ -153,7 +155,7 @@ pub(super) fn find_difference(
     })
 }
 
-/// How one field differs, as text to show, or `None` if it does not.
+/// Describes how a field differs; `None` if it does not.
 fn compare_field(
     field: DefinitionField,
     old: &ReuseDefinition<'_>,
@@ -189,7 +191,7 @@ fn compare_texts(old: Option<&str>, new: Option<&str>) -> Option<(String, String
     (old != new).then(|| (show(old), show(new)))
 }
 
-/// The first name, in the order of the alphabet, whose value differs.
+/// Returns the first name, in alphabetical order, whose value differs.
 fn compare_pairs(mut old: Vec<(String, String)>, mut new: Vec<(String, String)>) -> Option<(String, String)> {
     old.sort();
     new.sort();
@@ -221,7 +223,7 @@ fn compare_sets(old: &[Cow<'_, str>], new: &[Cow<'_, str>]) -> Option<(String, S
     (!same).then(|| (only(old, new), only(new, old)))
 }
 
-/// Names are not kept, so the numbers have to do.
+/// Names are not stored, so only their numbers are shown.
 fn compare_digests(old: NameSetDigest, new: NameSetDigest) -> Option<(String, String)> {
     let show = |digest: NameSetDigest, which: &str| match digest.count {
         0 => "(none)".to_owned(),

@@ -1,13 +1,13 @@
-//! Whom each job waits for, as a digest of names: what is compared when a spec changes.
+//! Dependencies of jobs as digests of names, for comparison when a spec changes.
 //!
-//! The same dependencies may be written as single edges, as one gate or as several that overlap. They are equal if the
-//! sets are, so every name counts once.
+//! The same dependencies may be written as single edges or as one or several overlapping groups. They are equal
+//! if the sets are, so every name counts once.
 
 use super::NameSetDigest;
 use crate::edges::DependencyEdges;
 use rustc_hash::FxHashSet;
 
-/// By number of job. `name` gives the digest of one name.
+/// Returns the digests by job number. `name` returns the digest of one name.
 pub fn dependency_digests(
     jobs: u32,
     edges: &DependencyEdges,
@@ -24,7 +24,7 @@ pub fn dependency_digests(
         .collect()
 }
 
-/// The members of several gates. Jobs that wait for the same ones mostly follow each other, so the last union is kept.
+/// The union of several dependency groups. Consecutive jobs often have the same one, so the last union is kept.
 #[derive(Default)]
 struct GroupUnion {
     groups: Vec<u32>,
@@ -61,7 +61,7 @@ fn sort_pairs(pairs: &[(u32, u32)]) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// The pairs that begin with `job`.
+/// Returns the pairs that begin with `job`.
 fn pairs_of_job(sorted: &[(u32, u32)], job: u32) -> &[(u32, u32)] {
     let start = sorted.partition_point(|pair| pair.0 < job);
     let length = sorted[start..].partition_point(|pair| pair.0 == job);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the lists overlap, each job that is waited for counts once.
+        /// However lists overlap, each dependency counts once.
         #[test]
         fn a_digest_is_that_of_the_set(
             lists in proptest::collection::vec((0u32..6, proptest::collection::vec(0u32..12, 0..6)), 0..16),

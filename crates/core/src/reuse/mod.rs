@@ -1,8 +1,8 @@
-//! Running only what changed: for each job of a plan, whether an earlier result still stands, and if not, why.
+//! Reuse of results: for each job of a plan, whether an earlier result is still valid, and if not, why.
 //!
-//! A result stands if the job is defined as it was, it completed, its input files are as that attempt found them, its
-//! outputs as it left them, and nothing that it depends on runs again. The caller says how things are, files included;
-//! nothing here looks at a disk.
+//! A result is valid if the definition of the job is unchanged, the job completed, its input files are as that
+//! attempt found them, its outputs as it left them, and none of its dependencies runs again. The caller passes
+//! in the current state, including files; nothing here reads a disk.
 
 mod definition;
 mod dependencies;
@@ -20,31 +20,31 @@ use std::fmt;
 use windlass_types::worker_messages::{AttemptFiles, FileSnapshot};
 use windlass_types::{Bytes, JobStatus, Timestamp};
 
-/// A job as it was when it last had the chance to run.
+/// A job as it was in the earlier workflow.
 #[derive(Clone, Debug)]
 pub struct PreviousJob<'a> {
     pub definition: ReuseDefinition<'a>,
     pub status: JobStatus,
-    /// The files of the newest attempt that completed, in the order of the definition.
+    /// Files of the newest completed attempt, in the order of the definition.
     pub files: Option<AttemptFiles>,
-    /// It added jobs that are not in the plan: only running it again tells what they are to be.
+    /// Whether it added jobs that are not in the plan: only a rerun shows what they are.
     pub has_added: bool,
 }
 
-/// What is to be decided on.
+/// Input of the decision.
 #[derive(Clone, Copy)]
 pub struct ReuseQuery<'a> {
     pub jobs: u32,
     pub edges: &'a DependencyEdges,
-    /// Each job of the plan.
+    /// Returns each job of the plan.
     pub current: &'a dyn Fn(u32) -> ReuseDefinition<'a>,
-    /// The same job before; `None` if there was none of that name.
+    /// Returns the earlier job of this name, if any.
     pub previous: &'a dyn Fn(u32, &str) -> Option<PreviousJob<'a>>,
-    /// A file as it is at present. With a hash where contents are compared.
+    /// Returns the current state of a file, with a hash if contents are compared.
     pub file: &'a dyn Fn(&str) -> Option<FileSnapshot>,
-    /// Whether files that are declared by themselves lie in this directory.
+    /// Whether other declared files are in this directory.
     pub is_shared: &'a dyn Fn(&str) -> bool,
-    /// Changes that somebody declared to mean nothing.
+    /// Changes accepted by the user.
     pub accepted: &'a [AcceptedChange],
 }
 
@@ -57,7 +57,7 @@ impl fmt::Debug for ReuseQuery<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReuseDecision {
-    /// What it made is still good. Also said of a job that was left out on purpose.
+    /// Its result is still valid. Also used for disabled jobs.
     Reuse,
     Run(RerunReason),
 }
@@ -68,7 +68,7 @@ impl ReuseDecision {
     }
 }
 
-/// The one thing because of which a job runs.
+/// The reason why a job runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "because", rename_all = "snake_case")]
 pub enum RerunReason {
@@ -82,9 +82,9 @@ pub enum RerunReason {
         old: String,
         new: String,
     },
-    /// It added jobs, which the plan does not have.
+    /// It added jobs that are not in the plan.
     HasAdded,
-    /// It declares files, but how they were is not on record.
+    /// It declares files, but their earlier state is not recorded.
     NoRecord,
     InputChanged {
         file: String,
@@ -97,30 +97,30 @@ pub enum RerunReason {
     OutputMissing {
         file: String,
     },
-    /// Somebody else has written it since.
+    /// The output was modified since.
     OutputChanged {
         file: String,
         old: Option<FileSnapshot>,
         new: FileSnapshot,
     },
-    /// A job that it depends on runs again.
+    /// A dependency runs again.
     Upstream {
-        /// The nearest one that runs for a reason of its own.
+        /// The nearest dependency that runs for a reason of its own.
         job: u32,
-        /// The dependency through which that reaches this job; the same one if it is a direct dependency.
+        /// The direct dependency on the path to it; the same one if it is direct.
         through: u32,
     },
 }
 
 impl RerunReason {
-    /// In words: `command changed: a → b`. `name` gives the name of a job.
+    /// In words: `command changed: a → b`. `name` returns the name of a job.
     pub fn describe(&self, name: impl Fn(u32) -> String) -> String {
         match self {
             Self::New => "new".to_owned(),
             Self::NotCompleted { status } => format!("was {status}"),
             Self::Changed { field, old, new } => format!("{field} changed: {old} → {new}"),
             Self::HasAdded => "it added jobs, which are not in the spec".to_owned(),
-            Self::NoRecord => "how its files were is not on record".to_owned(),
+            Self::NoRecord => "the earlier state of its files is not recorded".to_owned(),
             Self::InputChanged { file, old, new } => {
                 format!("input {file} changed: {}", describe_change(old.as_ref(), new))
             }
@@ -146,19 +146,19 @@ fn describe_change(old: Option<&FileSnapshot>, new: &FileSnapshot) -> String {
     }
 }
 
-/// A file by what tells it from `other`, and no more: its contents if both were looked at, else its size, else its time.
+/// Describes a file by what distinguishes it from `other`: contents if both have hashes, else size, else time.
 fn describe_file(file: &FileSnapshot, other: &FileSnapshot) -> String {
     let size = |file: &FileSnapshot| Bytes(file.size).to_string().replace(".0 ", " ");
     match (&file.hash, &other.hash) {
         (Some(hash), Some(_)) => format!("contents {}", hash.chars().take(12).collect::<String>()),
         _ if size(file) != size(other) => size(file),
-        // A large file that grew by little.
+        // A large file whose size changed slightly.
         _ if file.size != other.size => format!("{} bytes", file.size),
         _ => Timestamp(file.mtime_ns / 1000).to_string(),
     }
 }
 
-/// How many jobs run, and for which kinds of reasons.
+/// Number of jobs that run, by kind of reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReuseSummary {
     pub reused: u32,
@@ -199,11 +199,11 @@ impl ReuseSummary {
     }
 }
 
-/// Decides on every job, by number.
+/// Decides about every job, by number.
 pub fn decide_reuse(question: &ReuseQuery<'_>) -> Result<Vec<ReuseDecision>, DependencyCycle> {
     let order = TopologicalOrder::new(question.jobs, question.edges)?;
     let mut decisions = vec![ReuseDecision::Reuse; question.jobs as usize];
-    // Per node: the job that makes those behind it run, and the nearest cause of that.
+    // For each node: the job that makes its dependents run, and the nearest cause.
     let mut stirred: Vec<Option<UpstreamRerun>> = vec![None; order.len()];
     let mut rewritten = FxHashSet::default();
     for &node in order.sorted() {
@@ -231,8 +231,8 @@ struct UpstreamRerun {
     direct: u32,
 }
 
-/// Why `job` has to run whatever becomes of the jobs before it. A file that a job before it writes anew says nothing
-/// yet.
+/// Returns why `job` has to run regardless of its dependencies. An input written by a dependency is not checked
+/// here.
 fn own_reason(
     question: &ReuseQuery<'_>,
     job: u32,
@@ -268,7 +268,7 @@ fn input_reason(
     now: &ReuseDefinition<'_>,
     rewritten: &FxHashSet<String>,
 ) -> Option<RerunReason> {
-    // What a job changes in place is compared as the output that it left.
+    // A file that a job modifies in place is compared as its output.
     let settled =
         now.inputs.iter().filter(|path| !rewritten.contains(path.as_ref()) && !now.outputs.contains(path));
     settled.map(AsRef::as_ref).find_map(|path: &str| match (question.file)(path) {
@@ -280,8 +280,8 @@ fn input_reason(
     })
 }
 
-/// The outputs must be there, and as the job left them: whatever else wrote them is not its result. `accepted`: being
-/// there is enough, and so it is for a directory in which other jobs have files of their own.
+/// Checks that the outputs exist and are as the job left them. If `accepted`, existence suffices, also for a
+/// directory that contains files of other jobs.
 fn output_reason(
     question: &ReuseQuery<'_>,
     before: &ReuseDefinition<'_>,
@@ -303,11 +303,11 @@ fn output_reason(
     })
 }
 
-/// A file that was different; `None`: not there.
+/// The earlier state of a changed file; `None`: missing.
 struct PreviousFile(Option<FileSnapshot>);
 
-/// How the file was, if that differs from how it is. One that was not among `paths`, because its addition was accepted,
-/// has no old state to differ from.
+/// Returns the earlier state of a file if it differs. A file not among `paths`, because its addition was
+/// accepted, has no earlier state.
 fn changed_file(
     paths: &[Cow<'_, str>],
     states: &[Option<FileSnapshot>],
@@ -319,7 +319,7 @@ fn changed_file(
     old.as_ref().is_none_or(|old| !is_same(old, new)).then_some(PreviousFile(old))
 }
 
-/// Equal contents are the same file whatever its time says; without both hashes, size and time decide.
+/// Equal hashes mean the same file even if its time differs; without both hashes, size and time decide.
 fn is_same(old: &FileSnapshot, new: &FileSnapshot) -> bool {
     match (&old.hash, &new.hash) {
         (Some(old), Some(new)) => old == new,

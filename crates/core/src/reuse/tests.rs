@@ -1,4 +1,4 @@
-//! Each reason by hand, and random workflows against the rules that must hold whatever changed.
+//! Each reason by example, and properties of random workflows.
 
 use super::*;
 use crate::edges::DependencyEdgesBuilder;
@@ -16,7 +16,7 @@ struct World {
     old: Vec<PreviousJob<'static>>,
     now: Vec<ReuseDefinition<'static>>,
     disk: BTreeMap<String, FileSnapshot>,
-    /// A directory in which other declared files lie.
+    /// A directory that contains other declared files.
     shared: &'static str,
     accepted: Vec<AcceptedChange>,
     edges: DependencyEdges,
@@ -76,7 +76,7 @@ impl World {
         .unwrap()
     }
 
-    /// What is decided if all but `reasons` are due to the first job that runs.
+    /// Expected decisions; `None` means because of the first job that runs.
     fn expect(&self, reasons: [Option<RerunReason>; 3]) {
         let expected = reasons.map(|reason| reason.map_or(ReuseDecision::Reuse, ReuseDecision::Run));
         assert_eq!(self.decide(), expected);
@@ -260,7 +260,7 @@ fn missing_files_make_a_job_run() {
     ]);
 }
 
-/// An output that somebody else wrote: the job's result is gone, although the file is there.
+/// An output that was overwritten: the result is lost although the file exists.
 #[test]
 fn an_output_that_is_not_as_the_job_left_it_makes_it_run() {
     let mut world = World::new();
@@ -302,7 +302,7 @@ fn a_file_that_is_changed_in_place_is_compared_as_it_was_left() {
 }
 
 #[test]
-fn a_file_that_is_about_to_be_written_again_is_nobodys_reason() {
+fn file_to_be_rewritten_is_no_rerun_reason() {
     let mut world = World::new();
     world.disk.remove("clean");
     world.expect([
@@ -342,7 +342,8 @@ fn what_is_accepted_is_read_as_people_write_it() {
 }
 
 proptest! {
-    /// What runs is exactly what has a reason of its own and everything behind it, also behind gates.
+    /// The jobs that run are exactly those with a reason of their own and their dependents, also through
+    /// groups.
     #[test]
     fn what_runs_is_what_changed_and_all_that_follows(
         failed in proptest::collection::vec(any::<bool>(), 1..25),
@@ -371,7 +372,7 @@ proptest! {
             is_shared: &|_| false,
             accepted: &[],
         }).unwrap();
-        // Jobs only wait for lower numbers, so one pass is enough.
+        // Jobs only depend on lower numbers, so one pass is sufficient.
         let mut runs = failed.clone();
         for job in 0..count {
             runs[job] |= pairs.iter().any(|&(waiter, on)| waiter == job && runs[on]);

@@ -1,4 +1,4 @@
-//! Which files and lumis are to be processed, where they are, and in what order they are cut.
+//! Selection of files and lumis to process, their sites, and their order.
 
 use super::input::PlanInput;
 use super::parameters::PlanParameters;
@@ -10,10 +10,10 @@ use windlass_types::catalog::{CatalogFile, FileLumi};
 use windlass_types::requests::{FileRemainder, SplittingAlgo, SplittingParams};
 
 pub(super) struct SelectedFiles<'a> {
-    /// In the order in which they are cut: what failed before comes last; files at the same sites are neighbours, and
-    /// among them those of the same run.
+    /// In processing order: earlier failures last; files at the same sites are adjacent, and among them those
+    /// of the same run.
     pub(super) files: Vec<SelectedFile<'a>>,
-    /// LFNs of files of which nothing is wanted, ascending.
+    /// LFNs of files without selected events, ascending.
     pub(super) nothing_to_do: Vec<String>,
 }
 
@@ -22,21 +22,21 @@ pub(super) struct SelectedFile<'a> {
     pub(super) file: &'a CatalogFile,
     pub(super) sites: SiteSetId,
     pub(super) attempted: bool,
-    /// The first one that is wanted of it; 0 if the catalog does not say.
+    /// The first selected run of it; 0 if unknown.
     pub(super) run: u32,
-    /// None of its lumis is unwanted or done.
+    /// Whether all of its lumis are selected and unprocessed.
     pub(super) all_lumis: bool,
-    /// What earlier rounds have left of it; `None`: all.
+    /// What earlier rounds left of it; `None`: everything.
     pub(super) remaining: Option<&'a FileRemainder>,
 }
 
 impl SelectedFile<'_> {
-    /// All that is in it is to be processed.
+    /// Whether all of it is to be processed.
     pub(super) fn is_whole(&self) -> bool {
         self.all_lumis && self.remaining_events().is_none()
     }
 
-    /// What is left of it, where that is known by the positions of events.
+    /// Returns the remaining event positions, if known as such.
     pub(super) fn remaining_events(&self) -> Option<&[(u64, u64)]> {
         match self.remaining {
             Some(FileRemainder::Events(ranges)) => Some(ranges),
@@ -44,7 +44,7 @@ impl SelectedFile<'_> {
         }
     }
 
-    /// Whether this one of its lumis is to be processed, or some of it.
+    /// Whether this lumi, or part of it, is to be processed.
     pub(super) fn wants_lumi(&self, lumi: &FileLumi, selection: &LumiSelection) -> bool {
         self.all_lumis
             || selection.includes_lumi(lumi.run, lumi.lumi)
@@ -55,12 +55,12 @@ impl SelectedFile<'_> {
 fn has_remaining_part(left: &FileRemainder, lumi: &FileLumi) -> bool {
     match left {
         FileRemainder::Lumis(mask) => mask.contains(lumi.run.into(), lumi.lumi.into()),
-        // Where a lumi begins and ends only its events tell: see `windows`.
+        // Only event counts show where a lumi begins and ends: see `wanted_windows`.
         FileRemainder::Events(_) => true,
     }
 }
 
-/// Which lumis are wanted: lists of runs, and the mask.
+/// The selected lumis: run lists, and the mask.
 #[derive(Debug)]
 pub(super) struct LumiSelection {
     run_whitelist: BTreeSet<u32>,
@@ -73,13 +73,13 @@ impl LumiSelection {
         let run_whitelist: BTreeSet<u32> = params.run_whitelist.iter().copied().collect();
         let run_blacklist: BTreeSet<u32> = params.run_blacklist.iter().copied().collect();
         if let Some(run) = run_whitelist.intersection(&run_blacklist).next() {
-            let what = format!("run {run} is in `run_whitelist` too");
+            let what = format!("run {run} is also in `run_whitelist`");
             faults.add_request_problem("splitting_params.run_blacklist", what, "leave it out of one of them");
         }
         let ranges = params.lumi_mask.iter().flatten();
         let wrong = ranges.flat_map(|(run, ranges)| ranges.iter().map(move |range| (run, range)));
         for (run, (first, last)) in wrong.filter(|(_, (first, last))| first > last) {
-            let what = format!("in run {run} the range [{first}, {last}] ends before it begins");
+            let what = format!("in run {run} the end of the range [{first}, {last}] is before its start");
             faults.add_request_problem("splitting_params.lumi_mask", what, "write the smaller number first");
         }
         Self { run_whitelist, run_blacklist, mask: params.lumi_mask.clone().map(LumiMask::normalized) }
@@ -105,7 +105,7 @@ pub(super) fn select_files<'a>(
     let mut by_name: Vec<&CatalogFile> = input.files.iter().collect();
     by_name.sort_unstable_by(|a, b| a.lfn.cmp(&b.lfn));
     for pair in by_name.windows(2).filter(|pair| pair[0].lfn == pair[1].lfn) {
-        let what = || "is there twice".to_owned();
+        let what = || "is listed twice".to_owned();
         faults.add_data_problem(
             PlanProblemCause::Catalog,
             || pair[0].lfn.clone(),
@@ -124,9 +124,9 @@ pub(super) fn select_files<'a>(
         }
     }
     if files.is_empty() && nothing_to_do.len() == input.files.len() {
-        let what = format!("of {} files nothing is left to process", input.files.len());
+        let what = format!("of {} files, nothing is left to process", input.files.len());
         let remedy =
-            "look at `run_whitelist`, `run_blacklist` and `lumi_mask`, and at the events of the files";
+            "check `run_whitelist`, `run_blacklist` and `lumi_mask`, and the numbers of events of the files";
         faults.add_nothing_to_do("splitting_params", what, remedy);
     }
     let places = sets.site_order();
@@ -166,8 +166,9 @@ fn check_file<'a>(
     chosen.run = first.map_or(0, |lumi| lumi.run);
     let by_position = algo == SplittingAlgo::EventBased || chosen.remaining_events().is_some();
     if by_position && !all_lumis && !counts_add_up(file) {
-        let what = "only some of its lumis are wanted, and the catalog does not say how many events each of them has";
-        let remedy = "give the events of each lumi (they add up to those of the file), or split by lumis";
+        let what = "only some of its lumis are selected, and the catalog has no event counts of its lumis";
+        let remedy =
+            "add the events of each lumi (their sum must equal those of the file), or split by lumis";
         faults.add_data_problem(PlanProblemCause::Catalog, || file.lfn.clone(), || what.to_owned(), remedy);
         return FileCheck::Faulty;
     }
@@ -175,7 +176,7 @@ fn check_file<'a>(
         return FileCheck::Unwanted;
     }
     let Some(sites) = allowed_sites(file, input.request.trust_sitelists, terms, sets) else {
-        let remedy = "replicate it to an allowed site, or set `trust_sitelists` to have it read from afar";
+        let remedy = "replicate it to an allowed site, or set `trust_sitelists` to read it remotely";
         faults.add_data_problem(
             PlanProblemCause::Sites,
             || file.lfn.clone(),
@@ -187,7 +188,7 @@ fn check_file<'a>(
     FileCheck::Wanted(SelectedFile { sites, ..chosen })
 }
 
-/// What is missing of a file's description, and what can be done.
+/// Returns what is missing in the catalog entry of a file, and a remedy.
 fn missing_description(
     file: &CatalogFile,
     algo: SplittingAlgo,
@@ -197,21 +198,21 @@ fn missing_description(
     let by_lumis = matches!(algo, SplittingAlgo::LumiBased | SplittingAlgo::EventAwareLumiBased);
     if by_lumis && matches!(left, Some(FileRemainder::Events(_))) {
         return Some((
-            "of what is left of it only the positions of events are known, and it is to be cut by lumis",
-            "process it with another request that cuts by events",
+            "only event positions are known of its remaining part, but it is to be split by lumis",
+            "process it with another request that splits by events",
         ));
     }
     let asks_for_lumis = by_lumis || !selection.is_all() || matches!(left, Some(FileRemainder::Lumis(_)));
     if file.lumis.is_empty() && asks_for_lumis {
         return Some((
-            "the catalog does not say which lumis are in it",
-            "add its lumis to the catalog, or split by files or events, without lists of runs and mask",
+            "the catalog has no lumis for it",
+            "add its lumis to the catalog, or split by files or events, without run lists and mask",
         ));
     }
     if !file.lumis.is_sorted_by(|a, b| (a.run, a.lumi) < (b.run, b.lumi)) {
         return Some((
-            "its lumis are not in order, or one is there twice",
-            "list each lumi once, ascending by run and lumi",
+            "its lumis are not in order, or one is listed twice",
+            "list each lumi once, in ascending order of run and lumi",
         ));
     }
     None
@@ -222,10 +223,11 @@ fn file_location_text(file: &CatalogFile) -> String {
         return "is at no site".to_owned();
     }
     let places: Vec<_> = file.replicas.keys().map(String::as_str).collect();
-    format!("is at {}, none of which may be used", places.join(", "))
+    format!("is at {}, none of which is allowed", places.join(", "))
 }
 
-/// The allowed sites that have the file. All allowed ones where the request trusts its lists, as in ReqMgr2.
+/// Returns the allowed sites that have the file. All allowed sites if the request trusts its lists, as in
+/// ReqMgr2.
 fn allowed_sites(
     file: &CatalogFile,
     trusts: bool,
@@ -236,7 +238,7 @@ fn allowed_sites(
     let places: Vec<u32> = if trusts {
         all.collect()
     } else {
-        // Both ascend by name.
+        // Both are in ascending order of name.
         let mut index =
             file.replicas.keys().filter_map(|site| terms.sites.binary_search(site).ok()).peekable();
         index.peek()?;
@@ -250,8 +252,8 @@ fn counts_add_up(file: &CatalogFile) -> bool {
     known == Some(file.events)
 }
 
-/// The lumis of a file with their events. Where the catalog does not say, what is left of the file's events is taken
-/// to be spread evenly: an estimate that adds up.
+/// Returns the lumis of a file with their events. Without event counts, the remaining events are distributed
+/// evenly: an estimate with the correct sum.
 pub(super) fn lumis_with_events(file: &CatalogFile) -> impl Iterator<Item = (FileLumi, u64)> {
     let known: u64 = file.lumis.iter().filter_map(|lumi| lumi.events).map(u64::from).sum();
     let unknown = file.lumis.iter().filter(|lumi| lumi.events.is_none()).count() as u128;
@@ -270,7 +272,7 @@ pub(super) fn lumis_with_events(file: &CatalogFile) -> impl Iterator<Item = (Fil
     })
 }
 
-/// Of a file, the events that are wanted.
+/// Returns the number of selected events of a file.
 pub(super) fn wanted_events(chosen: &SelectedFile<'_>, selection: &LumiSelection) -> u64 {
     if chosen.is_whole() {
         return chosen.file.events;
@@ -282,7 +284,7 @@ pub(super) fn wanted_events(chosen: &SelectedFile<'_>, selection: &LumiSelection
     lumis.filter(|(lumi, _)| chosen.wants_lumi(lumi, selection)).map(|(_, events)| events).sum()
 }
 
-/// Positions of the events that are wanted, from 1, both ends included, ascending.
+/// Returns the positions of the selected events, from 1, inclusive, ascending.
 pub(super) fn wanted_windows(chosen: &SelectedFile<'_>, selection: &LumiSelection) -> Vec<(u64, u64)> {
     let wanted = match (chosen.all_lumis, chosen.file.events) {
         (true, 0) => Vec::new(),
@@ -295,7 +297,7 @@ pub(super) fn wanted_windows(chosen: &SelectedFile<'_>, selection: &LumiSelectio
     }
 }
 
-/// By the events of each lumi, which are known here.
+/// Uses the event counts of the lumis, which are known here.
 fn windows_by_lumi(chosen: &SelectedFile<'_>, selection: &LumiSelection) -> Vec<(u64, u64)> {
     let mut windows: Vec<(u64, u64)> = Vec::new();
     let mut before = 0;
@@ -312,7 +314,7 @@ fn windows_by_lumi(chosen: &SelectedFile<'_>, selection: &LumiSelection) -> Vec<
     windows
 }
 
-/// What is in both of two lists of ranges, each ascending and without overlap.
+/// Intersects two lists of ranges, each ascending and without overlap.
 fn intersect_ranges(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut common = Vec::new();
     let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
@@ -320,7 +322,7 @@ fn intersect_ranges(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)>
         if a.max(c) <= b.min(d) {
             common.push((a.max(c), b.min(d)));
         }
-        // Whichever ends first has nothing to do with what follows in the other list.
+        // The range that ends first cannot overlap later ones of the other list.
         if b <= d {
             one.next();
         } else {

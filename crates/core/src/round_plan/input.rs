@@ -1,4 +1,4 @@
-//! What a plan is made of: the request, its files, the sites, and what the deployment has set.
+//! Input of a plan: the request, its files, the sites, and the settings of the deployment.
 
 use crate::adaptive::{AdaptiveSettings, MemoryWindow, RequestMeasurements};
 use serde::{Deserialize, Serialize};
@@ -9,41 +9,41 @@ use windlass_types::requests::{FileRemainder, Request};
 #[derive(Clone, Copy, Debug)]
 pub struct PlanInput<'a> {
     pub request: &'a Request,
-    /// Those that are still to be processed, in any order. None for generation.
+    /// Files still to be processed, in any order. Empty for generation.
     pub files: &'a [CatalogFile],
-    /// LFNs of files that were in a work unit that failed: they come after all others, apart from them.
+    /// LFNs of files of failed work units: they come last, in separate rounds.
     pub attempted: &'a BTreeSet<String>,
-    /// By LFN: what is still to be done of files that were processed in part. Of all others, all that is wanted is.
+    /// By LFN: the remaining part of partly processed files. Of all others, everything selected remains.
     pub remaining: &'a BTreeMap<String, FileRemainder>,
-    /// Sites that may be used at present, those that are disabled or banned left out; with their slots where known.
+    /// Sites usable at present, without disabled or banned ones; with their slots if known.
     pub sites: &'a BTreeMap<String, Option<u64>>,
     pub settings: &'a PlanSettings,
     pub start: RoundStart,
-    /// Of events that are generated, so many are still wanted after the filter. `None`: all that the request asks for.
+    /// Events still wanted after the filter, for generation. `None`: as many as the request asks for.
     pub events_wanted: Option<u64>,
-    /// MB of a whole job, by the word of a person: it stands over what the request says and over what was measured.
+    /// Memory of a job in MB, set by an operator; overrides the request and measurements.
     pub memory_mb: Option<u64>,
-    /// Seconds that an event takes, likewise.
+    /// Seconds per event, likewise.
     pub time_per_event: Option<f64>,
-    /// What earlier rounds have measured.
+    /// Measurements of earlier rounds.
     pub metrics: Option<&'a RequestMeasurements>,
-    /// No more work units than this; the rest is for a later round. Files are never divided between rounds, so a single
-    /// file that makes more units than this is planned whole. Files that failed before have rounds of their own, after
-    /// all others.
+    /// Maximum number of work units; the rest is left to later rounds. Files are not divided between rounds, so
+    /// a single file with more units is planned whole. Files that failed before have separate rounds, after all
+    /// others.
     pub max_units: Option<u32>,
-    /// Nor more processing jobs than this, as far as whole units allow.
+    /// Maximum number of processing jobs, as far as whole units allow.
     pub max_jobs: Option<u64>,
-    /// Nor more of the events that are wanted, or of the files, than this, as far as whole units allow: a production step is
-    /// reached then, and what follows it is planned by what was measured.
+    /// Maximum number of wanted events, or of files, as far as whole units allow: then a production step is
+    /// reached, and the following work is planned with new measurements.
     pub until_step: Option<u64>,
 }
 
-/// Where the numbers of a round begin: past everything that was ever planned before.
+/// First numbers of a round: beyond everything planned before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoundStart {
     pub first_event: u64,
     pub first_lumi: u32,
-    /// The same for all output datasets: their blocks consist of the same work units.
+    /// Common to all output datasets: their blocks contain the same work units.
     pub first_block: u32,
 }
 
@@ -53,41 +53,41 @@ impl Default for RoundStart {
     }
 }
 
-/// What is set for all requests together.
+/// Settings for all requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlanSettings {
-    /// MB. What nearly every site offers.
+    /// MB. Offered by nearly every site.
     pub default_memory_per_core: u64,
-    /// MB. Nothing that needs more is accepted.
+    /// MB. Requests above it are rejected.
     pub max_memory_per_core: u64,
-    /// What was measured, times this, is asked for.
+    /// Factor between measured and requested memory.
     pub memory_safety: f64,
-    /// How rounds learn from those before them.
+    /// Settings of adaptive rounds.
     pub adaptive: AdaptiveSettings,
 
-    /// Where the request does not say how to cut.
+    /// Default if the request does not give it.
     pub files_per_job: u64,
     pub events_per_job: u64,
     pub lumis_per_job: u64,
 
     pub target_merged_size_kb: u64,
     pub target_block_size_kb: u64,
-    /// However small their outputs are: all of a unit is lost when one of its jobs is.
+    /// Maximum even if outputs are small: the whole unit is lost when one of its jobs is.
     pub max_jobs_per_unit: u32,
 
-    /// However small a job is, it is said to take this long and to need this much room.
+    /// Minimum for the estimated time and disk space of a job.
     pub min_time_sec: u64,
     pub min_disk_kb: u64,
 
-    /// A plan with more processing jobs is refused: somebody has mistaken a parameter.
+    /// Maximum number of processing jobs of a plan: more indicate a wrong parameter.
     pub max_nodes: u32,
     pub retries: RetriesByRole,
-    /// How many at once, by category.
+    /// Maximum number of concurrent jobs, by category.
     pub throttles: BTreeMap<String, u64>,
 }
 
-/// How often a job is tried again, by its role.
+/// Number of retries of a job, by role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetriesByRole {
@@ -104,14 +104,14 @@ impl Default for RetriesByRole {
 }
 
 impl PlanSettings {
-    /// With this memory that jobs may ask for.
+    /// Sets the range of memory that jobs may request.
     pub const fn set_memory_window(&mut self, window: MemoryWindow) {
         self.default_memory_per_core = window.default_per_core;
         self.max_memory_per_core = window.max_per_core;
         self.memory_safety = window.safety;
     }
 
-    /// The memory that jobs may ask for.
+    /// Returns the range of memory that jobs may request.
     pub const fn memory_window(&self) -> MemoryWindow {
         MemoryWindow {
             default_per_core: self.default_memory_per_core,

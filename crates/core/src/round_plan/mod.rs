@@ -1,11 +1,12 @@
-//! How a request becomes work: files, events or lumis are cut into jobs, jobs are put into work units, units into blocks.
+//! Planning of requests: files, events or lumis are split into jobs, jobs are grouped into work units, units
+//! into blocks.
 //!
-//! Pure, and a function of its input alone: files may come in any order and the plan is the same. The way through it:
-//! [`terms`] checks the request and says what is allowed, [`choose`] which files and lumis there are and in what order,
-//! [`split`] cuts them, [`rounds`] leaves for later what is more than asked for, [`units`] gathers jobs into units and
-//! blocks. The outcome is a [`Plan`], a compact value that manifests are made from.
+//! A pure function of its input: the order of files does not matter. The stages: [`parameters`] checks the
+//! request and determines limits, [`file_selection`] selects files and lumis and their order, [`split`] makes
+//! jobs, [`round_fit`] leaves what exceeds the round to later ones, [`work_units`] groups jobs into units and
+//! blocks. The result is a [`RoundPlan`], a compact value from which manifests are made.
 //!
-//! What was decided, and why: docs/design/014-planning.md.
+//! Design and reasons: docs/design/014-planning.md.
 
 mod file_selection;
 mod input;
@@ -31,7 +32,7 @@ use parameters::PlanParameters;
 use problems::PlanProblems;
 use split::PlanDraft;
 
-/// Everything that is to be done for a request, or for one round of it; or all that stands against it.
+/// Plans a request or one round of it, or returns all problems.
 pub fn plan_round(input: &PlanInput<'_>) -> Result<RoundPlan, Vec<PlanProblem>> {
     let terms = PlanParameters::from_input(input)?;
     let mut plan = match input.request.generation {
@@ -42,7 +43,7 @@ pub fn plan_round(input: &PlanInput<'_>) -> Result<RoundPlan, Vec<PlanProblem>> 
     Ok(plan)
 }
 
-/// What is found out is of use only if another round follows.
+/// Measurements of probes are useful only if another round follows.
 fn plan_probes(input: &PlanInput<'_>, terms: &PlanParameters, plan: &RoundPlan) -> Option<ProbeJobs> {
     if !input.request.adaptive || plan.left_out.later == 0 && plan.events_left == 0 {
         return None;

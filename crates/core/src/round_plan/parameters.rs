@@ -1,5 +1,5 @@
-//! What the request and the settings come to: how much fits into a job, what a job needs, where it may run. Settled once,
-//! before anything is cut, so that nothing that is planned can disagree with what is counted afterwards.
+//! Parameters of a plan, from request and settings: job size, resources of a job, allowed sites. Computed once
+//! before splitting, so that the plan and its totals agree.
 
 use super::file_selection::LumiSelection;
 use super::input::{PlanInput, PlanSettings};
@@ -10,7 +10,7 @@ use windlass_types::requests::{GenerationParams, Request, SplittingAlgo, Splitti
 
 #[derive(Debug)]
 pub(super) struct PlanParameters {
-    /// What all the rest follows from.
+    /// The decision from which the rest follows.
     pub(super) tuning: JobTuning,
     pub(super) limits: SplitLimits,
     pub(super) estimates: JobEstimates,
@@ -22,27 +22,27 @@ pub(super) struct PlanParameters {
     pub(super) target_block_kb: u64,
 }
 
-/// How much goes into a job.
+/// Limits of the size of a job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SplitLimits {
     /// Files (FileBased) or lumis (LumiBased).
     pub(super) count: u64,
-    /// Events: no more (EventBased), as near as possible (EventAwareLumiBased).
+    /// Events: the maximum (EventBased), or the target (EventAwareLumiBased).
     pub(super) events: Option<u64>,
-    /// More events than this take longer than `time_per_job`.
+    /// Maximum number of events within `time_per_job`.
     pub(super) events_in_time: Option<u64>,
-    /// Of a single lumi.
+    /// Maximum of a single lumi.
     pub(super) events_per_lumi: Option<u64>,
     pub(super) one_file: bool,
 }
 
 impl SplitLimits {
-    /// Whether so much fills a job by itself.
+    /// Whether this amount fills a job alone.
     pub(super) fn is_full(&self, count: u64, events: u64) -> bool {
         count >= self.count || self.max_events().is_some_and(|most| events >= most)
     }
 
-    /// How many events make a job follows from how long each of them takes.
+    /// Derives the number of events per job from the time per event.
     fn apply_tuning(&mut self, decision: &JobTuning, time_per_job: Option<u64>) {
         self.events = decision.events_per_job;
         self.events_in_time = time_per_job
@@ -55,16 +55,16 @@ impl SplitLimits {
     }
 }
 
-/// What a job is said to need.
+/// Estimated resources of a job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobEstimates {
     pub(super) cores: u32,
     pub(super) memory_mb: u64,
-    /// What was measured would need more than is allowed.
+    /// Whether more memory would be needed than is allowed.
     pub(super) is_memory_capped: bool,
     pub(super) time_per_event: f64,
     pub(super) size_per_event_kb: f64,
-    /// Of the events that go in, this share comes out.
+    /// Share of input events that pass the filter.
     pub(super) efficiency: f64,
     min_time_sec: u64,
     min_disk_kb: u64,
@@ -76,13 +76,13 @@ impl JobEstimates {
         estimate.max(self.min_time_sec)
     }
 
-    /// Twice what goes in or comes out, whichever is more.
+    /// Twice the input or output, whichever is larger.
     pub(super) fn disk_kb(&self, input_bytes: u64, events: u64) -> u64 {
         let most = input_bytes.max(self.output_bytes(events));
         (most / 1024).saturating_mul(2).max(self.min_disk_kb)
     }
 
-    /// All datasets together. Whole bytes, so that sums do not depend on how they are taken.
+    /// All datasets together. In whole bytes, so that sums do not depend on the order.
     pub(super) fn output_bytes(&self, events: u64) -> u64 {
         (events as f64 * self.efficiency * self.size_per_event_kb * 1024.0).ceil() as u64
     }
@@ -137,28 +137,28 @@ impl PlanParameters {
     }
 }
 
-/// Either there is input or events are generated.
+/// Checks that there is either input or generation.
 fn check_input_kind(input: &PlanInput<'_>, faults: &mut PlanProblems) {
     let request = input.request;
     match (&request.input_dataset, request.generation) {
         (Some(_), Some(_)) => faults.add_request_problem(
             "generation",
-            "the request has an input dataset as well",
-            "leave out one of `input_dataset` and `generation`",
+            "the request also has an input dataset",
+            "remove one of `input_dataset` and `generation`",
         ),
         (None, None) => faults.add_request_problem(
             "input_dataset",
             "there is none, and no events are generated",
-            "name a dataset or say how many events to generate",
+            "set a dataset or the number of events to generate",
         ),
         (Some(name), None) if input.files.is_empty() => faults.add_request_problem(
             "input_dataset",
-            format!("{name} has no files that are to be processed"),
+            format!("{name} has no files to process"),
             "add files to it, or name another dataset",
         ),
         (None, Some(_)) if request.splitting_algo == SplittingAlgo::FileBased => faults.add_request_problem(
             "splitting_algo",
-            "FileBased cuts files, and there are none when events are generated",
+            "FileBased splits files, but generation has none",
             "use EventBased",
         ),
         (None, Some(generation)) => check_generation(&generation, faults),
@@ -175,14 +175,14 @@ fn check_input_kind(input: &PlanInput<'_>, faults: &mut PlanProblems) {
         faults.add_request_problem(
             "output_datasets",
             "there are none",
-            "name the datasets that the request makes",
+            "set the output datasets of the request",
         );
     }
     if input.max_units == Some(0) {
         faults.add_request_problem(
             "max_units",
-            "a round of no work units plans nothing",
-            "let it have at least one",
+            "a round without work units plans nothing",
+            "set it to at least one",
         );
     }
 }
@@ -190,26 +190,22 @@ fn check_input_kind(input: &PlanInput<'_>, faults: &mut PlanProblems) {
 fn check_generation(generation: &GenerationParams, faults: &mut PlanProblems) {
     let efficiency = generation.filter_efficiency;
     if !(efficiency > 0.0 && efficiency <= 1.0) {
-        let what = format!("{efficiency} is not a share of events");
+        let what = format!("{efficiency} is not a valid share of events");
         faults.add_request_problem(
             "generation.filter_efficiency",
             what,
-            "give a number above 0 and not above 1",
+            "set a number above 0 and at most 1",
         );
     }
     if generation.events_per_lumi == 0 {
-        faults.add_request_problem(
-            "generation.events_per_lumi",
-            "is 0",
-            "let a lumi have at least one event",
-        );
+        faults.add_request_problem("generation.events_per_lumi", "is 0", "set at least one event per lumi");
     }
     if generation.events == 0 {
-        faults.add_request_problem("generation.events", "is 0", "say how many events are wanted");
+        faults.add_request_problem("generation.events", "is 0", "set the number of events");
     }
 }
 
-/// Faults of what the request says about its jobs.
+/// Checks the hints of the request about its jobs.
 fn check_hints(request: &Request, input: &PlanInput<'_>, faults: &mut PlanProblems) {
     for (field, value) in
         [("time_per_event_sec", request.time_per_event_sec), ("size_per_event_kb", request.size_per_event_kb)]
@@ -217,8 +213,8 @@ fn check_hints(request: &Request, input: &PlanInput<'_>, faults: &mut PlanProble
         if !(value.is_finite() && value >= 0.0) {
             faults.add_request_problem(
                 field,
-                format!("{value} is no amount"),
-                "give a number that is not negative",
+                format!("{value} is not a valid amount"),
+                "set a number that is not negative",
             );
         }
     }
@@ -230,15 +226,15 @@ fn check_hints(request: &Request, input: &PlanInput<'_>, faults: &mut PlanProble
     let memory_mb = input.memory_mb.unwrap_or(request.memory_mb);
     if memory_mb > most && cores > 0 {
         let what = format!(
-            "{memory_mb} MB for {cores} cores is more than {} MB per core, and no site is asked for that",
+            "{memory_mb} MB for {cores} cores is more than the maximum of {} MB per core",
             input.settings.max_memory_per_core
         );
-        let remedy = format!("ask for at most {most} MB, or for more cores (`multicore`)");
+        let remedy = format!("request at most {most} MB, or more cores (`multicore`)");
         faults.add_request_problem("memory_mb", what, &remedy);
     }
 }
 
-/// What the request says, for [`decide`] to hold against what was measured.
+/// Collects the hints of the request for [`decide_tuning`], which compares them with measurements.
 fn job_hints(input: &PlanInput<'_>, limits: &SplitLimits) -> JobHints {
     let request = input.request;
     JobHints {
@@ -255,11 +251,11 @@ fn job_hints(input: &PlanInput<'_>, limits: &SplitLimits) -> JobHints {
     }
 }
 
-/// The share of generated events that is kept. It is learnt whether or not the request is to learn what its jobs need: it is
-/// no matter of what they are given, but of how much is still to be made.
+/// Returns the share of generated events that is kept. Measured even if adaptive rounds are disabled: it
+/// affects the number of events still to be generated, not the resources of jobs.
 fn generation_efficiency(input: &PlanInput<'_>, generation: &GenerationParams) -> f64 {
     let hint = generation.filter_efficiency;
-    // Whoever does not say how many are still wanted does not say either how many there are.
+    // Without the number of events still wanted, the hint applies.
     let (Some(wanted), Some(known)) = (input.events_wanted, input.metrics) else { return hint };
     adaptive::estimate_filter_efficiency(hint, generation.events.saturating_sub(wanted), known.events_in)
 }
@@ -315,13 +311,13 @@ fn split_limits(request: &Request, settings: &PlanSettings, faults: &mut PlanPro
 
 fn positive_value(field: &str, given: Option<u64>, faults: &mut PlanProblems) -> Option<u64> {
     if given == Some(0) {
-        faults.add_request_problem(field, "is 0", "give at least 1, or leave it out");
+        faults.add_request_problem(field, "is 0", "set at least 1, or remove it");
         return None;
     }
     given
 }
 
-/// Usable, wished for, and large enough for a job.
+/// Returns the sites that are usable, selected by the request, and large enough for a job.
 fn allowed_sites(input: &PlanInput<'_>, faults: &mut PlanProblems) -> Vec<String> {
     let request = input.request;
     let white: BTreeSet<&str> = request.site_whitelist.iter().map(String::as_str).collect();
@@ -335,19 +331,20 @@ fn allowed_sites(input: &PlanInput<'_>, faults: &mut PlanProblems) -> Vec<String
         .partition(|(_, slots)| slots.is_none_or(|slots| slots >= cores));
     if sites.is_empty() {
         let (at, what) = if input.sites.is_empty() {
-            ("sites", "no site may be used at present".to_owned())
+            ("sites", "no site is usable at present".to_owned())
         } else if let Some((name, _)) = small.first() {
-            ("multicore", format!("no allowed site has {cores} slots, {name} neither"))
+            ("multicore", format!("no allowed site has {cores} slots, including {name}"))
         } else if white.iter().any(|name| !black.contains(name)) {
-            (
-                "site_whitelist",
-                format!("none of {} may be used at present", join_names(white.iter().copied())),
-            )
+            ("site_whitelist", format!("none of {} is usable at present", join_names(white.iter().copied())))
         } else {
             let left = join_names(input.sites.keys().map(String::as_str));
-            ("site_blacklist", format!("of the sites that may be used ({left}) it leaves none"))
+            ("site_blacklist", format!("it excludes all usable sites ({left})"))
         };
-        faults.add_site_problem(at, what, "enable a site, lift its ban, or change the lists of the request");
+        faults.add_site_problem(
+            at,
+            what,
+            "enable a site, remove its ban, or change the site lists of the request",
+        );
     }
     sites.into_iter().map(|(name, _)| name.clone()).collect()
 }

@@ -1,5 +1,5 @@
-//! The plan as a value: tables that refer to one another by index, since a large plan has a hundred thousand jobs of ten
-//! files each; and views that are pleasant to read it through.
+//! The plan as a value: compact tables that refer to each other by index, since a large plan has a hundred
+//! thousand jobs of ten files each; and views for reading it.
 
 use super::file_selection::SelectedFile;
 use super::input::{PlanInput, RetriesByRole, RoundStart};
@@ -14,49 +14,49 @@ use std::collections::BTreeMap;
 use windlass_types::payload::StepProfile;
 use windlass_types::requests::{SplittingAlgo, WorkUnitName};
 
-/// What is to be done. Read it through [`Plan::units`].
+/// A plan. Read it through [`RoundPlan::units`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoundPlan {
     pub request: String,
     pub algorithm: SplittingAlgo,
     pub resources: PlanResources,
-    /// By what it was planned, for whoever asks later.
+    /// The estimate that it was planned with, for the record.
     pub asked: RoundEstimate,
-    /// What the payload is told about the steps; it goes with the resources.
+    /// The step profile for the payload; belongs to the resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<StepProfile>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probes: Option<ProbeJobs>,
     pub retries: RetriesByRole,
-    /// How many at once, by category.
+    /// Maximum number of concurrent jobs, by category.
     pub throttles: BTreeMap<String, u64>,
     pub output_datasets: Vec<String>,
-    /// Of generated events; `None` where there is input.
+    /// For generation; `None` if there is input.
     pub events_per_lumi: Option<u64>,
-    /// Sites that are allowed.
+    /// Allowed sites.
     pub sites: Vec<String>,
-    /// Files that are read, in the order in which they are.
+    /// Input files, in reading order.
     pub files: Vec<PlanFile>,
     pub left_out: PlanRemainder,
-    /// That are to be generated in later rounds.
+    /// Events to be generated in later rounds.
     pub events_left: u64,
-    /// Where the next round begins: past all that is planned here.
+    /// First numbers of the next round: beyond everything in this plan.
     pub next: RoundStart,
     pub(super) site_sets: Vec<Vec<u32>>,
     pub(super) slices: Vec<FileSlice>,
     pub(super) ranges: Vec<LumiRange>,
     pub(super) nodes: Vec<PlanNodeRow>,
     pub(super) units: Vec<PlanUnitRow>,
-    /// Those of one dataset: all have the same.
+    /// Blocks of one dataset: all datasets have the same.
     pub(super) blocks: Vec<PlanBlockRow>,
 }
 
-/// What every processing job asks for.
+/// Resource request of every processing job.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanResources {
     pub cores: u32,
     pub memory_mb: u64,
-    /// What was measured would need more than may be asked for: run fewer things side by side.
+    /// Whether more memory would be needed than may be requested: run fewer instances side by side.
     pub is_memory_capped: bool,
     pub time_per_event_sec: f64,
 }
@@ -66,7 +66,7 @@ pub struct PlanFile {
     pub lfn: String,
     pub size: u64,
     pub events: u64,
-    /// As the catalog has it, so that jobs notice a file that was changed.
+    /// From the catalog, so that jobs detect a modified file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adler32: Option<Box<str>>,
     /// At allowed sites.
@@ -81,19 +81,19 @@ pub struct FileReplica {
     pub path: Box<str>,
 }
 
-/// What this plan does not do.
+/// What this plan does not cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanRemainder {
-    /// LFNs of files of which nothing is wanted: masked out, or empty. There is nothing more to do about them.
+    /// LFNs of files without selected events: masked out, or empty. Nothing more is done about them.
     pub nothing_to_do: Vec<String>,
     /// Files for later rounds.
     pub later: u64,
-    /// Those of them that failed before.
+    /// Those that failed before.
     #[serde(default)]
     pub later_attempted: u64,
 }
 
-/// Some of a file that one job reads.
+/// Part of a file that one job reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSlice {
     pub file: u32,
@@ -104,7 +104,7 @@ pub struct FileSlice {
 #[serde(rename_all = "snake_case")]
 pub enum SlicePart {
     Whole,
-    /// By position in the file, from 1, both ends included.
+    /// By position in the file, from 1, inclusive.
     Events {
         first: u64,
         last: u64,
@@ -116,7 +116,7 @@ pub enum SlicePart {
     },
 }
 
-/// Both ends included.
+/// Inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LumiRange {
     pub run: u32,
@@ -124,7 +124,7 @@ pub struct LumiRange {
     pub last: u32,
 }
 
-/// Both ends included. Lumis are filled with `events_per_lumi` each, from the first event on.
+/// Inclusive. Each lumi has `events_per_lumi` events, from the first event on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GeneratedRange {
     pub first_event: u64,
@@ -174,7 +174,7 @@ pub(super) struct PlanBlockRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PlanBlock<'a> {
     pub dataset: &'a str,
-    /// Counted on from the rounds before.
+    /// Continues the numbers of earlier rounds.
     pub index: u32,
     pub first_unit: u32,
     pub last_unit: u32,
@@ -190,12 +190,12 @@ impl RoundPlan {
         ((number as usize) < self.units.len()).then_some(PlanUnit { plan: self, number })
     }
 
-    /// All processing jobs, unit after unit.
+    /// Returns all processing jobs, unit by unit.
     pub fn nodes(&self) -> impl Iterator<Item = PlanNode<'_>> {
         self.units().flat_map(|unit| unit.nodes())
     }
 
-    /// Dataset after dataset.
+    /// Returns blocks, dataset by dataset.
     pub fn blocks(&self) -> impl Iterator<Item = PlanBlock<'_>> {
         let first = self.next.first_block - self.blocks.len() as u32;
         self.output_datasets.iter().flat_map(move |dataset| {
@@ -226,7 +226,7 @@ impl<'a> PlanUnit<'a> {
         &self.plan.units[self.number as usize]
     }
 
-    /// From 0, within the plan.
+    /// Number within the plan, from 0.
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -235,18 +235,18 @@ impl<'a> PlanUnit<'a> {
         WorkUnitName(self.number)
     }
 
-    /// Processing jobs.
+    /// Number of processing jobs.
     pub fn len(&self) -> u32 {
         let row = self.row();
         row.to - row.from
     }
 
-    /// No unit is.
+    /// Always false.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Landing, merge and cleanup included.
+    /// Includes landing, merge and cleanup.
     pub fn total_nodes(&self) -> u64 {
         u64::from(self.len()) + 3
     }
@@ -261,7 +261,7 @@ impl<'a> PlanUnit<'a> {
         (row.from..row.to).map(move |node| PlanNode { plan, node, index: node - row.from })
     }
 
-    /// Sites that can run all of it; never none.
+    /// Returns the sites that can run all of it; never empty.
     pub fn sites(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.plan.site_names(self.row().sites)
     }
@@ -270,7 +270,7 @@ impl<'a> PlanUnit<'a> {
         self.nodes().map(|node| node.events()).sum()
     }
 
-    /// Of all datasets together, as expected.
+    /// Expected size of all datasets together.
     pub fn output_kb(&self) -> u64 {
         self.row().output_kb
     }
@@ -289,17 +289,17 @@ impl<'a> PlanNode<'a> {
         &self.plan.nodes[self.node as usize]
     }
 
-    /// From 0, within its unit.
+    /// Index within its unit, from 0.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// That it reads or makes.
+    /// Events that it reads or generates.
     pub fn events(&self) -> u64 {
         self.row().events
     }
 
-    /// After the filter, as expected.
+    /// Expected events after the filter.
     pub fn output_events(&self) -> u64 {
         self.row().output_events
     }
@@ -308,7 +308,7 @@ impl<'a> PlanNode<'a> {
         self.row().time_sec
     }
 
-    /// What it tries out: one of the last jobs of the first unit.
+    /// Its probe settings, if it is one of the last jobs of the first unit.
     pub fn probe(&self) -> Option<ProbeJobs> {
         let probes = self.plan.probes?;
         let first = self.plan.units.first()?;
@@ -323,7 +323,7 @@ impl<'a> PlanNode<'a> {
         self.row().disk_kb
     }
 
-    /// Allowed sites that have all it reads; never none. Those of its unit are among them.
+    /// Returns allowed sites that have all its input; never empty. Includes those of its unit.
     pub fn sites(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.plan.site_names(self.row().sites)
     }
@@ -335,7 +335,7 @@ impl<'a> PlanNode<'a> {
         }
     }
 
-    /// What it reads. The same file may come several times, one window of events after the other.
+    /// Returns its input. A file may occur several times with consecutive windows of events.
     pub fn inputs(&self) -> impl ExactSizeIterator<Item = NodeInput<'a>> + use<'a> {
         let plan = self.plan;
         let slices = match self.row().work {
@@ -346,7 +346,7 @@ impl<'a> PlanNode<'a> {
     }
 }
 
-/// Some of a file that a job reads.
+/// Part of a file that a job reads.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeInput<'a> {
     plan: &'a RoundPlan,
@@ -372,7 +372,7 @@ impl<'a> NodeInput<'a> {
             .map(move |replica| (plan.sites[replica.site as usize].as_str(), &*replica.path))
     }
 
-    /// `None`: not limited to some events.
+    /// `None`: all events.
     pub fn event_window(&self) -> Option<(u64, u64)> {
         match self.slice.part {
             SlicePart::Events { first, last } => Some((first, last)),
@@ -380,7 +380,7 @@ impl<'a> NodeInput<'a> {
         }
     }
 
-    /// `None`: not limited to some lumis. Ascending.
+    /// `None`: all lumis. Ascending.
     pub fn lumi_ranges(&self) -> Option<&'a [LumiRange]> {
         match self.slice.part {
             SlicePart::Lumis { from, to } => Some(&self.plan.ranges[from as usize..to as usize]),
@@ -475,7 +475,7 @@ fn plan_file(chosen: &SelectedFile<'_>, terms: &PlanParameters) -> PlanFile {
     }
 }
 
-/// Taken from what is planned, and from nothing else: numbers can neither overlap nor be forgotten.
+/// Computed from the planned jobs alone, so that numbers cannot overlap or be lost.
 fn next_start(start: RoundStart, nodes: &[PlanNodeRow], blocks: u32) -> RoundStart {
     let generated = nodes.iter().filter_map(|node| match node.work {
         NodeWork::Generate(generated) => Some(generated),
@@ -489,7 +489,7 @@ fn next_start(start: RoundStart, nodes: &[PlanNodeRow], blocks: u32) -> RoundSta
     })
 }
 
-/// Of the sets that planning came across, those that the plan refers to.
+/// The site sets that the plan refers to.
 struct UsedSiteSets<'a> {
     sets: &'a SiteSets,
     new_ids: FxHashMap<SiteSetId, SiteSetId>,

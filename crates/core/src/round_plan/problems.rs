@@ -1,33 +1,33 @@
-//! What stands against a plan.
+//! Problems that prevent a plan.
 
 use serde::Serialize;
 
-/// Says what is wrong where, and what can be done about it.
+/// What is wrong, where, and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{at}: {what}; {remedy}")]
 pub struct PlanProblem {
     pub cause: PlanProblemCause,
-    /// A field of the request, a file, a lumi.
+    /// A field of the request, a file, or a lumi.
     pub at: String,
     pub what: String,
     pub remedy: String,
 }
 
-/// Who can help.
+/// The cause of a problem, and so who can solve it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanProblemCause {
-    /// The request contradicts itself or asks for what cannot be had. It stays so.
+    /// The request is contradictory or cannot be satisfied. Permanent.
     Request,
-    /// There is input, and nothing of it is wanted (any more).
+    /// There is input, but nothing of it is (still) selected.
     Nothing,
-    /// What the catalog says about a file does not do for this request.
+    /// The catalog entry of a file is not sufficient for this request.
     Catalog,
-    /// The sites that may be used do not do. May be otherwise tomorrow.
+    /// The usable sites are not sufficient. May change.
     Sites,
 }
 
-/// So many faults about files and lumis are told; more would only hide the others.
+/// Maximum number of reported problems of files and lumis.
 const MAX_REPORTED: usize = 20;
 
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl PlanProblems {
         self.reported.push(make_problem(PlanProblemCause::Sites, field, what, remedy));
     }
 
-    /// About one file or lumi of perhaps very many.
+    /// Adds a problem of one file or lumi of possibly very many.
     pub(super) fn add_data_problem(
         &mut self,
         cause: PlanProblemCause,
@@ -65,12 +65,12 @@ impl PlanProblems {
 
     pub(super) fn into_result(mut self) -> Result<(), Vec<PlanProblem>> {
         if self.data_count > MAX_REPORTED {
-            let more = format!("{} more faults of files and lumis", self.data_count - MAX_REPORTED);
+            let more = format!("{} more problems of files and lumis", self.data_count - MAX_REPORTED);
             self.reported.push(make_problem(
                 PlanProblemCause::Catalog,
                 "input_dataset",
                 more,
-                "see to those above first",
+                "solve those above first",
             ));
         }
         if self.reported.is_empty() { Ok(()) } else { Err(self.reported) }

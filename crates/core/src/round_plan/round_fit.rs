@@ -1,6 +1,6 @@
-//! What fits into a round. A round takes files as a whole, together with those that have parts of the same lumis: what
-//! becomes of a file is then known when its round is over, and the next one begins with other files. Files that failed
-//! before wait until there are no others, and then have rounds of their own.
+//! Limits the size of a round. Files are planned as a whole, together with those that share lumis with them:
+//! then the result of a file is known when its round is over, and the next round begins with other files. Files
+//! that failed before wait until no others are left, and then have separate rounds.
 
 use super::file_selection::SelectedFile;
 use super::input::PlanInput;
@@ -15,9 +15,9 @@ pub(super) struct FittedRound<'a> {
     pub(super) files: Vec<SelectedFile<'a>>,
     pub(super) draft: PlanDraft,
     pub(super) units: Vec<PlannedUnit>,
-    /// Files that are for later rounds.
+    /// Files left to later rounds.
     pub(super) deferred: u64,
-    /// Those of them that failed before.
+    /// Those that failed before.
     pub(super) deferred_attempted: u64,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn fit_round<'a>(
             Some(files_within(&draft, &last_units, most, &mut joined))
         });
         let keep = keep.or_else(|| first_files(input.until_step?, &last_units, &mut joined));
-        // Without the others, what is left may be cut a little otherwise: look again.
+        // Without these files the rest may be split differently: check again.
         let before = files.len();
         let mut kept = keep.unwrap_or_else(|| vec![true; before]).into_iter();
         files.retain(|_| kept.next() == Some(true));
@@ -58,7 +58,7 @@ pub(super) fn fit_round<'a>(
     }
 }
 
-/// That the round has room for, one at least. `None`: there is no limit.
+/// Returns the maximum number of units, at least one. `None`: unlimited.
 fn max_units(input: &PlanInput<'_>, units: &[PlannedUnit]) -> Option<u32> {
     let in_jobs = input.max_jobs.map(|most| {
         let is_within = |unit: &&PlannedUnit| u64::from(unit.jobs.end) <= most;
@@ -71,7 +71,7 @@ fn count_attempted(files: &[SelectedFile<'_>]) -> u64 {
     files.iter().filter(|chosen| chosen.attempted).count() as u64
 }
 
-/// Files that have nothing to do with any that failed before; `None` if there are no others, or no such ones.
+/// Returns the files not linked to any that failed before; `None` if there are only files of one kind.
 fn fresh_files(files: &[SelectedFile<'_>], joined: &mut LinkedFiles) -> Option<Vec<bool>> {
     let mut fresh = vec![true; files.len()];
     for (index, _) in files.iter().enumerate().filter(|(_, chosen)| chosen.attempted) {
@@ -82,7 +82,7 @@ fn fresh_files(files: &[SelectedFile<'_>], joined: &mut LinkedFiles) -> Option<V
     (keep.contains(&true) && keep.contains(&false)).then_some(keep)
 }
 
-/// The last unit that each file is in, with all that belong to it.
+/// Returns the last unit of each file, including linked files.
 fn last_units(draft: &PlanDraft, units: &[PlannedUnit], joined: &mut LinkedFiles) -> Vec<u32> {
     let files = joined.0.len();
     let mut last_unit = vec![0u32; files];
@@ -98,7 +98,7 @@ fn last_units(draft: &PlanDraft, units: &[PlannedUnit], joined: &mut LinkedFiles
     (0..files as u32).map(|file| last_unit[joined.find_root(file) as usize]).collect()
 }
 
-/// Which files are in the first units and in no later one; at the very least those that belong to the first file.
+/// Returns the files that are in the first units and in no later one; at least those linked to the first file.
 fn files_within(draft: &PlanDraft, last_units: &[u32], most: u32, joined: &mut LinkedFiles) -> Vec<bool> {
     let files = joined.0.len();
     let mut keep: Vec<bool> = last_units.iter().map(|unit| *unit < most).collect();
@@ -109,7 +109,8 @@ fn files_within(draft: &PlanDraft, last_units: &[u32], most: u32, joined: &mut L
     keep
 }
 
-/// The first `most` files in the order of their units, one at least, with all that belong to them; `None` if that is all.
+/// Returns the first `most` files in the order of their units, at least one, with linked files; `None` if that
+/// is all.
 fn first_files(most: u64, last_units: &[u32], joined: &mut LinkedFiles) -> Option<Vec<bool>> {
     let most = usize::try_from(most).unwrap_or(usize::MAX).max(1);
     let mut in_order: Vec<u32> = (0..last_units.len() as u32).collect();
@@ -123,7 +124,7 @@ fn first_files(most: u64, last_units: &[u32], joined: &mut LinkedFiles) -> Optio
     keep.contains(&false).then_some(keep)
 }
 
-/// Which files belong together: those that have parts of the same lumis.
+/// Groups of linked files: those that share lumis.
 struct LinkedFiles(Vec<u32>);
 
 impl LinkedFiles {

@@ -1,5 +1,5 @@
-//! Sets of sites. Files number in the hundred thousands, the sets of sites they are at in the dozens: each set is kept
-//! once and known by its number.
+//! Sets of sites. There are hundreds of thousands of files, but only dozens of distinct sets: each is stored
+//! once and referred to by number.
 
 use rustc_hash::FxHashMap;
 
@@ -7,14 +7,14 @@ pub(super) type SiteSetId = u32;
 
 #[derive(Debug, Default)]
 pub(super) struct SiteSets {
-    /// Each ascending: indices into the sites of the plan.
+    /// Each in ascending order: indices into the sites of the plan.
     sets: Vec<Vec<u32>>,
     known: FxHashMap<Vec<u32>, SiteSetId>,
     intersections: FxHashMap<(SiteSetId, SiteSetId), Option<SiteSetId>>,
 }
 
 impl SiteSets {
-    /// `set` ascends.
+    /// `set` must be in ascending order.
     pub(super) fn intern(&mut self, set: Vec<u32>) -> SiteSetId {
         if let Some(&id) = self.known.get(&set) {
             return id;
@@ -25,7 +25,7 @@ impl SiteSets {
         id
     }
 
-    /// The sites that are in both; `None` if there are none.
+    /// Returns the sites in both; `None` if there are none.
     pub(super) fn intersect(&mut self, one: SiteSetId, other: SiteSetId) -> Option<SiteSetId> {
         if one == other {
             return Some(one);
@@ -41,7 +41,7 @@ impl SiteSets {
         meet
     }
 
-    /// For each set its place among all of them by their sites: neighbours have sites in common, mostly.
+    /// Returns a rank for each set, by its sites: adjacent sets mostly have sites in common.
     pub(super) fn site_order(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.sets.len() as u32).collect();
         order.sort_unstable_by_key(|&id| &self.sets[id as usize]);

@@ -1,4 +1,4 @@
-//! What is told of a plan in a few lines.
+//! Summary of a plan.
 
 use super::plan_tables::RoundPlan;
 use serde::Serialize;
@@ -17,13 +17,13 @@ pub struct PlanSummary {
     /// As the requests API counts: one for each processing node.
     pub api_edges: u64,
     pub files: u64,
-    /// Where the work is cut by lumis.
+    /// If split by lumis.
     pub lumis: Option<u64>,
-    /// That are read or made.
+    /// Events read or generated.
     pub events: u64,
     pub output_events: u64,
     pub output_kb: u64,
-    /// Of each output dataset.
+    /// Blocks of each output dataset.
     pub blocks: u64,
     pub cores: u32,
     pub memory_mb: u64,
@@ -31,14 +31,14 @@ pub struct PlanSummary {
     pub events_per_node: Option<ValueSpread>,
     pub time_sec_per_node: Option<ValueSpread>,
     pub nodes_per_unit: Option<ValueSpread>,
-    /// All of it, one after the other.
+    /// Sum over all jobs.
     pub core_hours: f64,
     pub sites: Vec<SiteShare>,
-    /// Files of which nothing is wanted.
+    /// Files without selected events.
     pub files_left_out: u64,
     /// Files for later rounds.
     pub files_later: u64,
-    /// Events that are generated in later rounds.
+    /// Events generated in later rounds.
     pub events_later: u64,
 }
 
@@ -49,13 +49,13 @@ pub struct ValueSpread {
     pub most: u64,
 }
 
-/// How much a site could be given.
+/// The share of work that a site can run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SiteShare {
     pub site: String,
     /// Work units that may run there.
     pub work_units: u64,
-    /// Those of them that can run nowhere else.
+    /// Those that can run nowhere else.
     pub only_here: u64,
 }
 
@@ -99,7 +99,7 @@ impl RoundPlan {
         }
     }
 
-    /// A lumi that is spread over several files is in one node and counts once.
+    /// A lumi in several files is in one node and counts once.
     fn count_lumis(&self) -> Option<u64> {
         if !matches!(self.algorithm, SplittingAlgo::LumiBased | SplittingAlgo::EventAwareLumiBased) {
             return None;

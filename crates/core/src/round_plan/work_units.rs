@@ -1,4 +1,5 @@
-//! Work units of jobs, blocks of units: each filled in order up to a size that its outputs are expected to have.
+//! Grouping of jobs into work units and of units into blocks: each filled in order up to an expected output
+//! size.
 
 use super::parameters::PlanParameters;
 use super::site_sets::{SiteSetId, SiteSets};
@@ -8,13 +9,13 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub(super) struct PlannedUnit {
     pub(super) jobs: Range<u32>,
-    /// That can run all of its jobs: a unit runs at one site.
+    /// Sites that can run all of its jobs: a unit runs at one site.
     pub(super) sites: SiteSetId,
     pub(super) output_bytes: u64,
 }
 
-/// a unit is closed before it gets larger than merged files are to be; and before it has so many jobs that one of
-/// them, which fails with the whole of it, is too much.
+/// a unit is closed before its output exceeds the size of merged files, and before it has too many jobs,
+/// since one failed job fails the unit.
 pub(super) fn group_into_units(
     draft: &PlanDraft,
     sets: &mut SiteSets,
@@ -42,7 +43,7 @@ pub(super) fn group_into_units(
     units
 }
 
-/// How many jobs of so many events a unit takes, if nothing but their size and number limits it.
+/// Returns the number of jobs of this size in a unit, limited only by output size and number.
 pub(super) fn jobs_per_unit(events_per_job: u64, terms: &PlanParameters) -> u64 {
     let each = terms.estimates.output_bytes(events_per_job);
     kb_to_bytes(terms.target_merged_kb)
@@ -51,8 +52,8 @@ pub(super) fn jobs_per_unit(events_per_job: u64, terms: &PlanParameters) -> u64 
         .clamp(1, u64::from(terms.max_jobs_per_unit))
 }
 
-/// units that follow one another. Sizes of single datasets are not known beforehand: each is taken to get an
-/// equal share, so all datasets have the same blocks.
+/// consecutive units. Sizes of single datasets are unknown: each is assumed to have an equal share, so
+/// all datasets have the same blocks.
 pub(super) fn group_into_blocks(
     units: &[PlannedUnit],
     datasets: usize,

@@ -1,8 +1,8 @@
-//! Asked for and used: what `resources check`, `resources correct` and `tune` say.
+//! Sizing: requested and used resources, for `resources check`, `resources correct` and `tune`.
 //!
-//! Jobs are judged by class (a spec entry, or a resource requirement). A class is given more as soon as one attempt
-//! shows that it needs more, and less only on good evidence: every job of it has a result, none failed, and there is
-//! something to be gained.
+//! Jobs are evaluated by group (a spec entry, or a resource requirement). A request is increased as soon as one
+//! attempt needs more, and reduced only on good evidence: every job of the group has a result, none failed, and
+//! the savings are worth it.
 
 mod usage_statistics;
 
@@ -14,14 +14,14 @@ use std::time::Duration;
 use windlass_types::worker_messages::return_code;
 use windlass_types::{Bytes, JobStatus, Resources, format_duration, format_exact_size, format_iso_duration};
 
-/// One attempt, as the books have it.
+/// One attempt, from the database.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttemptObservation {
     pub status: JobStatus,
     pub return_code: i32,
     pub wall: Duration,
     pub peak_memory: Option<Bytes>,
-    /// 100 is one core busy.
+    /// 100 is one busy core.
     pub peak_cpu_percent: Option<f64>,
     pub avg_cpu_percent: Option<f64>,
 }
@@ -36,13 +36,13 @@ impl AttemptObservation {
     }
 }
 
-/// Jobs that ask for the same.
+/// Jobs with the same request.
 #[derive(Clone, Copy, Debug)]
 pub struct SizingGroup<'a> {
     pub name: &'a str,
     pub asked: Resources,
     pub jobs: u32,
-    /// The newest attempt of each job that has one.
+    /// The newest attempt of each job, if any.
     pub observations: &'a [AttemptObservation],
 }
 
@@ -60,25 +60,25 @@ impl Default for SizingRules {
     }
 }
 
-/// Less is only worth asking for if it saves more than this.
+/// Minimum saving for which a request is reduced.
 const MEMORY_WORTH_SAVING: u64 = 1 << 30;
 const CPU_PERCENT_WORTH_SAVING: f64 = 5.0;
-/// Samples of a busy core lie around 100 %, not at it: only more than this above is a second one.
+/// Samples of a busy core vary around 100 %: only values this far above count as a second core.
 pub(crate) const CPU_PERCENT_NOISE: f64 = 25.0;
 const RUNTIME_WORTH_SAVING: Duration = Duration::from_mins(30);
 
 const GIB: f64 = 1_073_741_824.0;
 
-/// Nobody is given less than this.
+/// Minimum request.
 const MIN_MEMORY: Bytes = Bytes(1 << 20);
 const MIN_RUNTIME: Duration = Duration::from_mins(1);
 
-/// What a class asked for, what it used, and what it should ask for.
+/// What a group requested, what it used, and what it should request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupSizing {
     pub name: String,
     pub jobs: u32,
-    /// Attempts that were looked at.
+    /// Number of evaluated attempts.
     pub runs: u32,
     pub failed: u32,
     pub asked: Resources,
@@ -88,19 +88,19 @@ pub struct GroupSizing {
     pub cpu_percent: Option<UsageStatistics>,
     /// In seconds.
     pub runtime: Option<UsageStatistics>,
-    /// More used than asked for, or ended for it.
+    /// Resources used beyond the request, or ended because of it.
     pub excesses: Vec<ResourceExcess>,
     pub changes: Vec<ResourceChange>,
-    /// Why nothing is made smaller although something could be.
+    /// Why nothing is reduced although it could be.
     pub kept: Option<KeepReason>,
-    /// Held by the runs that were looked at, and not used.
+    /// Requested by the evaluated runs but not used.
     pub waste: ResourceSavings,
     /// What the changes free.
     pub savings: ResourceSavings,
 }
 
 impl GroupSizing {
-    /// What the class should ask for.
+    /// Returns the proposed request.
     pub fn proposed(&self) -> Resources {
         let mut resources = self.asked;
         for change in &self.changes {
@@ -150,7 +150,7 @@ impl ResourceAmount {
         }
     }
 
-    /// As it is written in a spec: `3g`, `4`, `PT1H30M`.
+    /// As written in a spec: `3g`, `4`, `PT1H30M`.
     pub fn to_spec_text(self) -> String {
         match self {
             Self::Memory(bytes) => format_exact_size(bytes),
@@ -171,32 +171,32 @@ impl fmt::Display for ResourceAmount {
     }
 }
 
-/// Attempts that used more than was asked for.
+/// Attempts that used more than requested.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ResourceExcess {
     pub resource: ResourceKind,
     pub runs: u32,
-    /// Of those, how many were ended for it.
+    /// Number of those that were ended because of it.
     pub ended: u32,
-    /// The worst use as a multiple of what was asked for; `None` where it was not measured.
+    /// Maximum use divided by the request; `None` if not measured.
     pub worst: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ResourceChange {
-    /// `None`: nothing was asked for.
+    /// `None`: nothing was requested.
     pub from: Option<ResourceAmount>,
     pub to: ResourceAmount,
     pub is_less: bool,
-    /// For a person, and for the comment in a spec: "largest of 812 runs was 2.1 GiB (p95 1.9 GiB)".
+    /// For people, and for the comment in a spec: "largest of 812 runs was 2.1 GiB (p95 1.9 GiB)".
     pub evidence: String,
 }
 
-/// Why a class keeps what it has.
+/// Why a request is not reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeepReason {
-    /// Not asked to.
+    /// Disabled by the user.
     NotWanted,
     SomeWithoutResult,
     SomeFailed,
@@ -205,21 +205,21 @@ pub enum KeepReason {
 impl fmt::Display for KeepReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::NotWanted => "nothing is made smaller with --no-downsize",
-            Self::SomeWithoutResult => "nothing is made smaller before every job of the class has a result",
-            Self::SomeFailed => "nothing is made smaller while jobs of the class have failed",
+            Self::NotWanted => "--no-downsize: nothing is reduced",
+            Self::SomeWithoutResult => "not reduced before every job of the group has a result",
+            Self::SomeFailed => "not reduced while jobs of the group have failed",
         })
     }
 }
 
-/// Resources over time, summed over the jobs of a class. Negative where more is used, or asked for.
+/// Resources times runtime, summed over the jobs of a group. Negative if more is used, or requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ResourceSavings {
     pub cpu_hours: f64,
     pub gib_hours: f64,
 }
 
-/// Judges one class.
+/// Evaluates one group.
 pub fn size_group(class: &SizingGroup<'_>, rules: &SizingRules) -> GroupSizing {
     let runs = class.observations;
     let memory =
@@ -269,7 +269,7 @@ fn plan_memory(
     let asked = class.asked.memory;
     let ended = class.observations.iter().filter(|run| run.ran_out_of_memory()).count();
     let measured = used.map_or(0.0, |used| used.max * rules.memory_multiplier);
-    // What was killed at its limit shows the limit, not the need.
+    // A job killed at its limit shows the limit, not the need.
     let blind = if ended > 0 { asked.0 as f64 * rules.memory_multiplier } else { 0.0 };
     let to = usage_statistics::round_memory(measured.max(blind)).max(MIN_MEMORY);
     let is_less = to < asked;
@@ -353,7 +353,7 @@ fn describe_evidence(runs: u32, max: &str, p95: &str, ended: usize, why: &str) -
     }
 }
 
-/// Where more was used than asked for.
+/// Finds resources used beyond the request.
 fn find_excesses(class: &SizingGroup<'_>) -> Vec<ResourceExcess> {
     let asked = &class.asked;
     let memory =
@@ -389,7 +389,7 @@ fn find_excess(
     (runs > 0).then_some(ResourceExcess { resource, runs, ended, worst })
 }
 
-/// What was asked for and not used, where it was measured.
+/// Computes measured resources that were requested but not used.
 fn compute_waste(class: &SizingGroup<'_>) -> ResourceSavings {
     let mut waste = ResourceSavings::default();
     for run in class.observations {
@@ -404,7 +404,7 @@ fn compute_waste(class: &SizingGroup<'_>) -> ResourceSavings {
     waste
 }
 
-/// Requests are held for as long as the jobs run, so that is what counts.
+/// Requests are held while the jobs run, so savings are weighted with the runtime.
 fn compute_savings(sizing: &GroupSizing) -> ResourceSavings {
     let mean_hours = sizing.runtime.as_ref().map_or(0.0, |runtime| runtime.mean) / 3600.0;
     let held = mean_hours * f64::from(sizing.jobs);

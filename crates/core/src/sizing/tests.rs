@@ -1,4 +1,4 @@
-//! The rules for more and for less, one by one.
+//! The rules for increases and reductions, one by one.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn what_is_right_stays() {
 fn a_busy_core_that_is_measured_a_little_above_itself_is_one_core() {
     let noisy = sized(2, &[run(7.5, 420.0, 200), run(7.5, 400.0, 200)], &SizingRules::default());
     assert_eq!(changes(&noisy), [""; 0]);
-    assert_eq!(noisy.excesses[0].resource, ResourceKind::Cpus, "it is shown all the same");
+    assert_eq!(noisy.excesses[0].resource, ResourceKind::Cpus, "it is shown anyway");
     let busy = sized(2, &[run(7.5, 480.0, 200), run(7.5, 400.0, 200)], &SizingRules::default());
     assert_eq!(changes(&busy), ["num_cpus 6 cpus"]);
 }
@@ -120,7 +120,7 @@ fn what_was_ended_at_its_limit_gets_more_than_the_limit() {
 }
 
 #[test]
-fn nobody_is_given_less_than_the_floor() {
+fn requests_are_not_reduced_below_the_minimum() {
     let tiny = AttemptObservation {
         peak_memory: Some(Bytes(100)),
         wall: Duration::from_millis(5),

@@ -1,13 +1,13 @@
-//! Percentiles, and amounts rounded up to what people write.
+//! Percentiles, and rounding of amounts to common values.
 
 use serde::Serialize;
 use std::time::Duration;
 use windlass_types::Bytes;
 
-/// How much of something the runs of a class used.
+/// Usage of a resource by the runs of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct UsageStatistics {
-    /// Runs in which it was measured.
+    /// Number of runs with a measurement.
     pub runs: u32,
     pub p50: f64,
     pub p95: f64,
@@ -16,7 +16,7 @@ pub struct UsageStatistics {
 }
 
 impl UsageStatistics {
-    /// `None` without a single value.
+    /// `None` without values.
     pub fn from_values(values: impl Iterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
@@ -27,13 +27,13 @@ impl UsageStatistics {
     }
 }
 
-/// The next whole number. A hair above a whole number is that number: 1.2 × 2.5 is 3, whatever floating point says.
+/// Rounds up to an integer. Tolerates floating-point errors: 1.2 × 2.5 is 3.
 pub(super) fn round_up(value: f64) -> u64 {
     (value - 1e-9 * value.abs().max(1.0)).ceil().max(0.0) as u64
 }
 
-/// Up to whole GiB from 10 GiB on, below that to steps of about a tenth: a round number that does not give away what
-/// it saves.
+/// Rounds up to whole GiB from 10 GiB on, below that to steps of about a tenth, so that rounding does not cost
+/// the saving.
 pub(super) fn round_memory(bytes: f64) -> Bytes {
     const MIB: f64 = 1_048_576.0;
     let step = match bytes / MIB {
@@ -45,7 +45,7 @@ pub(super) fn round_memory(bytes: f64) -> Bytes {
     Bytes((round_up(bytes / MIB / step) * step as u64) << 20)
 }
 
-/// Up to whole minutes, to five of them from an hour on.
+/// Rounds up to whole minutes, from an hour on to five minutes.
 pub(super) fn round_runtime(seconds: f64) -> Duration {
     let step = if seconds > 3600.0 { 300 } else { 60 };
     Duration::from_secs(round_up(seconds / step as f64) * step)

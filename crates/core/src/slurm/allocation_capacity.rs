@@ -1,4 +1,4 @@
-//! What an allocation can hold. What is not said of it is no limit.
+//! Capacity of an allocation. Unspecified resources are unlimited.
 
 use super::schedule_generation::{parse_cpus_option, parse_gres_gpus};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use windlass_types::settings::{SlurmScheduler, parse_slurm_size};
 use windlass_types::slurm::AllocationRequest;
 use windlass_types::{Bytes, Resources};
 
-/// Of each node, but for the last two.
+/// Per node, except for the last two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationCapacity {
     pub cpus: Option<u32>,
@@ -46,7 +46,7 @@ fn cpus_per_node(extra: Option<&str>, tasks: Option<u32>) -> Option<u32> {
 }
 
 impl AllocationCapacity {
-    /// Whether there is room for the job, if nothing else is there.
+    /// Whether the job fits into the empty allocation.
     pub fn fits_job(&self, asks: &Resources) -> bool {
         self.cpus.is_none_or(|has| asks.cpus <= has)
             && self.memory.is_none_or(|has| asks.memory <= has)

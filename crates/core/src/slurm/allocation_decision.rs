@@ -1,10 +1,10 @@
-//! What becomes of an allocation: from its row, from what Slurm says or does not say, and from whether its worker lives.
+//! Decisions about an allocation: from its row, the replies of Slurm, and whether its worker is alive.
 //!
-//! A question that was not answered is no answer: nothing follows from it. Slurm's word is not final either: a controller that
-//! was restarted shows what runs as waiting, and forgets what is over after a while. So a state may go backwards, and that a
-//! job is not there any more is believed only with accounting's word for it, or when it was missing twice and its worker is
-//! silent. What Slurm says of an allocation is no verdict on the jobs in it: those go back when the lease of their worker is
-//! over, as with every worker.
+//! A missing reply decides nothing. Slurm's state is not final either: a restarted controller shows running
+//! jobs as pending, and forgets ended ones after a while. So states may go backwards, and a job counts as gone
+//! only if accounting confirms it, or if it was missing twice and its worker is silent. The state of an
+//! allocation does not decide about its jobs: those are requeued when the lease of their worker expires, as
+//! with every worker.
 
 use super::allocation_rows::AllocationChange;
 use super::pending_reasons;
@@ -14,52 +14,52 @@ use std::time::Duration;
 use windlass_types::Timestamp;
 use windlass_types::slurm::{Allocation, AllocationState, SlurmJobState};
 
-/// What is known when it is decided.
+/// What is known at the time of a decision.
 #[derive(Clone, Debug)]
 pub struct AllocationObservation<'a> {
-    /// The jobs that have the allocation's number or bear its tag. `None`: the controller did not answer.
+    /// The jobs with the allocation's number or tag. `None`: the controller did not answer.
     pub queue: Option<Vec<&'a QueueJob>>,
     pub accounting: AccountingReply<'a>,
     pub workers: AllocationWorkers,
-    /// Why nobody has a use for it any more.
+    /// Why it is no longer needed.
     pub not_needed_reason: Option<&'a str>,
-    /// Since when its worker could have come: before that there was no server.
+    /// Since when a worker could register: before that there was no server.
     pub served_since: Timestamp,
 }
 
-/// What accounting says.
+/// Reply of accounting.
 #[derive(Clone, Debug)]
 pub enum AccountingReply<'a> {
     NotAsked,
     /// It did not answer.
     NoReply,
-    /// There is none on this cluster.
+    /// This cluster has no accounting.
     Disabled,
-    /// Of the jobs that have the allocation's number or bear its tag, the last row.
+    /// The jobs with the allocation's number or tag; the last row of each.
     Answered(Vec<&'a AccountedJob>),
 }
 
 /// The workers of an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocationWorkers {
-    /// One was there, of this job.
+    /// Whether a worker of this job has registered.
     pub has_registered: bool,
-    /// One is there: its lease is not over.
+    /// Whether one is alive: its lease has not expired.
     pub is_alive: bool,
 }
 
-/// How long is waited for what.
+/// Timeouts of allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationTimeouts {
-    /// One that was just submitted may not be shown yet.
+    /// Time until a submitted job is visible.
     pub until_listed: Duration,
-    /// One whose submission was not answered may still be accepted.
+    /// Time until a submission without reply is known to be lost.
     pub until_accepted: Duration,
-    /// One that runs has a worker after this.
+    /// Time until a running allocation has a worker.
     pub until_registered: Duration,
-    /// What the controller says has ended is in accounting after this, with its exit code.
+    /// Time until an ended job is in accounting with its exit code.
     pub until_accounted: Duration,
-    /// That it was seen is noted so often if nothing else is to be noted.
+    /// Interval at which the last sighting is stored if nothing else changes.
     pub seen_interval: Duration,
 }
 
@@ -75,28 +75,28 @@ impl Default for AllocationTimeouts {
     }
 }
 
-/// What follows.
+/// The result of a decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllocationDecision {
     /// To be committed before anything is done.
     pub change: Option<AllocationChange>,
-    /// Accounting is to be asked, and this decided again with its answer. What stands here holds if it does not answer.
+    /// Whether to query accounting and decide again. This decision applies if it does not answer.
     pub asks_accounting: bool,
     pub effects: Vec<SlurmEffect>,
-    /// Somebody should know: it waits for something that waiting does not bring.
+    /// An alarm for operators: waiting does not solve the problem.
     pub alarm: Option<String>,
 }
 
-/// What is done about it at Slurm.
+/// An action at Slurm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlurmEffect {
-    /// It is asked for; if it was before, then Slurm certainly does not have it.
+    /// Submit it; if it was submitted before, Slurm certainly does not have it.
     Submit,
-    /// This job of Slurm is to go.
+    /// Cancel this Slurm job.
     Cancel(u64),
 }
 
-/// What follows for an allocation of ours.
+/// Decides about an allocation.
 pub fn decide_allocation(
     row: &Allocation,
     sight: &AllocationObservation<'_>,
@@ -116,24 +116,23 @@ pub fn decide_allocation(
     }
 }
 
-/// The job of Slurm that is to go because of what the row says alone: whoever wants it gone need not wait until Slurm has been
-/// asked how it stands.
+/// Returns the Slurm job to cancel because of the row alone, without waiting for the next poll.
 pub fn job_to_cancel(row: &Allocation) -> Option<u64> {
     let is_there = matches!(row.state, AllocationState::Pending | AllocationState::Running);
     row.job_id.filter(|_| is_there && row.unwanted.is_some())
 }
 
-/// What the books have under a tag.
+/// An allocation in the database with a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaggedAllocation {
-    /// An open allocation; with its job, if it is known.
+    /// An open allocation; with its job, if known.
     Open(Option<u64>),
-    /// One that is over.
+    /// An ended one.
     Over,
 }
 
-/// Jobs that nobody here has a use for: a second one of an allocation, one of an allocation that is over, and ones with a tag
-/// that begins as ours do and that the books do not have. Others' jobs have other tags, and are none of our business.
+/// Finds jobs that must be canceled: a second one of an allocation, one of an ended allocation, and ones with a
+/// tag of this server that is not in the database. Jobs with other tags belong to others.
 pub fn find_stray_jobs(
     queue: &[QueueJob],
     known: &BTreeMap<&str, TaggedAllocation>,
@@ -151,12 +150,12 @@ pub fn find_stray_jobs(
     queue.iter().filter(is_stray).map(|job| job.job_id).collect()
 }
 
-/// The tag of a job, if it is one of ours.
+/// Returns the tag of a job, if it is one of Windlass.
 pub fn job_tag(job: &QueueJob) -> &str {
     if job.comment.is_empty() { &job.name } else { &job.comment }
 }
 
-/// What all tags of a workflow have in common; that of an allocation ends with its number.
+/// Returns the common prefix of all tags of a workflow; the tag of an allocation ends with its number.
 pub fn tag_prefix(tag: &str) -> Option<&str> {
     let (prefix, number) = tag.rsplit_once('-')?;
     number.parse::<u64>().ok().map(|_| prefix)
@@ -176,7 +175,7 @@ impl AllocationCase<'_> {
         change
     }
 
-    /// Why it is to go.
+    /// Returns why it is to be canceled.
     fn unwanted_reason(&self) -> Option<&str> {
         self.row.unwanted.as_deref().or(self.observation.not_needed_reason)
     }
@@ -197,7 +196,7 @@ impl AllocationCase<'_> {
         }
     }
 
-    /// `sbatch` was called, and nobody knows what came of it.
+    /// `sbatch` was called, with unknown result.
     fn decide_submitting(&self) -> AllocationDecision {
         let Some(queue) = &self.observation.queue else { return self.on_missed(0) };
         if let Some(job) = queue
@@ -212,7 +211,7 @@ impl AllocationCase<'_> {
             return AllocationDecision::default();
         }
         if self.row.missed == 0 {
-            // What was waiting at a controller's door when it woke may not be inside yet.
+            // A submission that was waiting for a stalled controller may not be listed yet.
             return self.on_missed(1);
         }
         let booked = match &self.observation.accounting {
@@ -235,7 +234,7 @@ impl AllocationCase<'_> {
         }
     }
 
-    /// A job that is over may be from an earlier submission that was rejected.
+    /// An ended job may belong to an earlier submission that was rejected.
     fn is_of_this_submission(&self, job: &QueueJob) -> bool {
         job.is_alive() || self.is_late_enough(job.submitted_at)
     }
@@ -246,7 +245,7 @@ impl AllocationCase<'_> {
         submitted_at.is_none_or(|at| at.after(self.timeouts.until_listed) >= called)
     }
 
-    /// One that was submitted after all.
+    /// The submission had succeeded.
     fn on_found_queued(&self, job: &QueueJob) -> AllocationDecision {
         let mut fate = self.on_seen(job);
         if let Some(change) = &mut fate.change {
@@ -258,7 +257,7 @@ impl AllocationCase<'_> {
     fn on_found_accounted(&self, job: &AccountedJob) -> AllocationDecision {
         let mut change = match job.state.filter(|state| state.is_terminal()) {
             Some(state) => self.accounted_end_change(state, job),
-            // The next poll tells how it stands.
+            // The next poll shows its state.
             None => self.new_change(AllocationState::Pending),
         };
         change.job_id = Some(Some(job.job_id));
@@ -276,7 +275,7 @@ impl AllocationCase<'_> {
         }
     }
 
-    /// The controller shows it.
+    /// The controller lists it.
     fn on_seen(&self, job: &QueueJob) -> AllocationDecision {
         let row = self.row;
         let to = self.state_of(job);
@@ -332,7 +331,7 @@ impl AllocationCase<'_> {
         fate
     }
 
-    /// Accounting answers, and has not heard of the end yet: it is a moment behind the controller.
+    /// Whether accounting has not recorded the end yet: it is slightly behind the controller.
     fn awaits_accounting(&self, job: &QueueJob) -> bool {
         let AccountingReply::Answered(jobs) = &self.observation.accounting else { return false };
         let is_booked = jobs.iter().any(|booked| booked.job_id == job.job_id && booked.state == job.state);
@@ -345,7 +344,7 @@ impl AllocationCase<'_> {
         match job.state {
             Some(state) if state.is_terminal() => AllocationState::Ended,
             Some(SlurmJobState::Completing) => AllocationState::Completing,
-            // A controller that crashed shows it as waiting. Its worker knows better.
+            // A controller that crashed shows it as pending. Its worker knows better.
             Some(state) if state.is_waiting() || state == SlurmJobState::Configuring => {
                 if is_under_way && self.observation.workers.is_alive {
                     self.row.state
@@ -354,13 +353,13 @@ impl AllocationCase<'_> {
                 }
             }
             Some(_) => AllocationState::Running,
-            // That it is there is all that is known.
+            // Nothing is known except that it exists.
             None if self.row.state == AllocationState::Submitting => AllocationState::Pending,
             None => self.row.state,
         }
     }
 
-    /// Nobody wants it, or nobody came: it is to go.
+    /// It is not needed, or no worker registered: cancels it.
     fn cancel_unwanted(
         &self,
         to: AllocationState,
@@ -387,12 +386,16 @@ impl AllocationCase<'_> {
         let since = job.started_at.or(self.row.started_at)?.max(self.observation.served_since);
         let runs_for = self.now.since(since);
         let is_late = job.state == Some(SlurmJobState::Running) && runs_for >= limit;
-        let why =
-            || format!("it runs, and no worker has come within {} min: see its output", limit.as_secs() / 60);
+        let why = || {
+            format!(
+                "it runs, but no worker has registered within {} min: see its output",
+                limit.as_secs() / 60
+            )
+        };
         (is_late && !self.observation.workers.has_registered && !self.observation.workers.is_alive).then(why)
     }
 
-    /// The controller answered and does not have it.
+    /// The controller answered and does not list it.
     fn on_absent(&self, id: u64) -> AllocationDecision {
         let submitted = self.row.submitted_at.unwrap_or(self.row.created_at);
         if self.now.since(submitted) < self.timeouts.until_listed {
@@ -423,8 +426,7 @@ impl AllocationCase<'_> {
         let kept = booked
             .map(|job| format!(", though accounting still says {}", job.state_text))
             .unwrap_or_default();
-        change.reason =
-            Some(Some(format!("Slurm knows nothing of it any more, and its worker is silent{kept}")));
+        change.reason = Some(Some(format!("Slurm no longer knows it, and its worker is silent{kept}")));
         AllocationDecision { change: Some(change), ..AllocationDecision::default() }
     }
 
@@ -437,7 +439,7 @@ impl AllocationCase<'_> {
         AllocationDecision { change: Some(change), ..AllocationDecision::default() }
     }
 
-    /// The controller still shows its end; accounting has its exit code, too.
+    /// The controller still lists its end; accounting may add its exit code.
     fn end_change(&self, job: &QueueJob) -> AllocationChange {
         let booked = match &self.observation.accounting {
             AccountingReply::Answered(jobs) => jobs.iter().find(|booked| booked.job_id == job.job_id),
@@ -462,7 +464,7 @@ impl AllocationCase<'_> {
         change.exit_code.clone_from(&job.exit_code);
         change.ended_at = Some(job.ended_at.unwrap_or(self.now));
         change.seen_at = Some(self.now);
-        // Who canceled it, or nothing: why it waited is over.
+        // Who canceled it, or nothing: the reason for waiting no longer applies.
         let said =
             (job.state_text != state.name() && !job.state_text.is_empty()).then(|| job.state_text.clone());
         set_if_changed(&mut change.reason, &self.row.reason, said);
@@ -476,7 +478,7 @@ impl AllocationCase<'_> {
     }
 }
 
-/// What is there already is not written again.
+/// An existing value is not written again.
 fn set_if_changed<T: PartialEq>(field: &mut Option<T>, is: &T, to: T) {
     if *is != to {
         *field = Some(to);

@@ -1,4 +1,4 @@
-//! What became of an allocation, in plain words: for people who wonder why an attempt was lost, or a job waits.
+//! The end of an allocation in plain words: explains why an attempt was lost, or why a job waits.
 
 use super::pending_reasons;
 use crate::outcome::INTERRUPTED;
@@ -23,25 +23,25 @@ pub fn describe_end(row: &Allocation) -> String {
     format!("{} {}", name(row), end_text(row))
 }
 
-/// What is said of an attempt that was stopped when its allocation ended: `interrupted: allocation 12 (Slurm job 4711) was
-/// preempted`. One that its worker left in time was not ended by anybody.
+/// Reason of an attempt that was stopped when its allocation ended: `interrupted: allocation 12 (Slurm job
+/// 4711) was preempted`. A worker that left in time was not stopped.
 pub fn interruption_reason(row: &Allocation) -> String {
     let fate =
         if row.end == Some(SlurmJobState::Completed) { "came to its end".to_owned() } else { end_text(row) };
     format!("{INTERRUPTED}: {} {fate}", name(row))
 }
 
-/// Whether what ran in an allocation is certainly gone because of how that ended: its node has told that its script is over, and
-/// there was no other node. That it was cancelled, preempted or out of time is what the controller has decided. Of a node that it
-/// cannot reach it says so in the end all the same, and everything may go on there. Then only a worker's goodbye, or the end of its
-/// lease, says when its jobs may run elsewhere.
+/// Whether all processes of an allocation have certainly ended: its node has reported the end of the script,
+/// and there was no other node. Cancellation, preemption and timeouts are decisions of the controller. For an
+/// unreachable node it reports them eventually, while processes may continue there. Then only the worker's
+/// shutdown message, or the end of its lease, allows its jobs to run elsewhere.
 pub fn ended_all_processes(row: &Allocation) -> bool {
     use SlurmJobState::{Completed, Failed, OutOfMemory};
     let is_told = row.end.is_some_and(|end| matches!(end, Completed | Failed | OutOfMemory));
     row.state == AllocationState::Ended && is_told && row.request.nodes <= 1
 }
 
-/// An allocation ended for a reason that no job in it is to blame for, as a value that is small enough to be handed around.
+/// An allocation that ended for a reason unrelated to its jobs, as a small value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationEviction {
     allocation: AllocationId,
@@ -50,8 +50,8 @@ pub struct AllocationEviction {
 }
 
 impl AllocationEviction {
-    /// What an administrator, another job, the hardware or the clock did is nobody's fault. That it ran out of memory, or failed,
-    /// may well be some job's.
+    /// Administrators, other jobs, hardware and time limits are unrelated to a job. Out of memory and failures
+    /// may be caused by a job.
     pub fn from_allocation(row: &Allocation) -> Option<Self> {
         use SlurmJobState::{BootFail, Cancelled, Deadline, NodeFail, Preempted, Revoked, Timeout};
         let end = row.end.filter(|_| row.state == AllocationState::Ended)?;
@@ -61,7 +61,7 @@ impl AllocationEviction {
 }
 
 impl AllocationEviction {
-    /// What is said of an attempt that was lost by it: `orphaned: allocation 12 (Slurm job 4711) lost a node`.
+    /// Reason of an attempt that was lost with it: `orphaned: allocation 12 (Slurm job 4711) lost a node`.
     pub fn loss_reason(&self) -> String {
         format!("orphaned: {self}")
     }
@@ -80,7 +80,7 @@ fn end_text(row: &Allocation) -> String {
     };
     match row.state {
         AllocationState::Intended => because("is about to be submitted"),
-        AllocationState::Submitting => because("was submitted, and Slurm has not said that it has it"),
+        AllocationState::Submitting => because("was submitted, and Slurm has not confirmed it"),
         AllocationState::Pending => match &row.reason {
             Some(reason) => format!("waits in Slurm's queue: {}", pending_reasons::describe_reason(reason)),
             None => "waits in Slurm's queue".to_owned(),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_is_to_blame_for() {
+    fn ends_unrelated_to_jobs_are_evictions() {
         use AllocationState as A;
         let evicted = |state, end| {
             AllocationEviction::from_allocation(&row(state, end, None)).map(|one| one.to_string())
@@ -192,7 +192,7 @@ mod tests {
             assert_eq!(evicted(A::Ended, Some(end)), None, "{end}");
         }
         assert_eq!((evicted(A::Ended, None), evicted(A::Running, None)), (None, None));
-        assert_eq!(evicted(A::Completing, Some(SlurmJobState::Timeout)), None, "its processes may live");
+        assert_eq!(evicted(A::Completing, Some(SlurmJobState::Timeout)), None, "its processes may be alive");
     }
 
     #[test]
@@ -202,9 +202,9 @@ mod tests {
             (A::Ended, Some(SlurmJobState::Completed), 1, true),
             (A::Ended, Some(SlurmJobState::Failed), 1, true),
             (A::Ended, Some(SlurmJobState::OutOfMemory), 1, true),
-            // The first of them has told.
+            // The first of them has reported.
             (A::Ended, Some(SlurmJobState::Completed), 2, false),
-            // So it ends on a node that is lost while Slurm waits for its end.
+            // This is also the result if a node is lost while Slurm waits for its end.
             (A::Ended, Some(SlurmJobState::Cancelled), 1, false),
             (A::Ended, Some(SlurmJobState::Preempted), 1, false),
             (A::Ended, Some(SlurmJobState::Timeout), 1, false),

@@ -1,4 +1,5 @@
-//! Jobs that ask for alike things share allocations: which do, where those run, how long they last and how many there are.
+//! Groups of jobs that share allocations: which jobs, on which nodes, with which walltime and number of
+//! allocations.
 
 use super::cluster_profile::{ClusterProfile, NodeShape, Partition};
 use super::end_reserve::end_reserve;
@@ -11,25 +12,25 @@ use std::time::Duration;
 use windlass_types::settings::WorkflowSettings;
 use windlass_types::{Bytes, JobId, Resources, format_duration};
 
-/// Up to so many allocations, those that wait for nothing and those that do are asked for together.
+/// Up to this number of allocations, jobs without and with dependencies are requested together.
 pub const MERGE_THRESHOLD: u32 = 2;
 
-/// Jobs that ask for the same: those of an entry of a spec, or jobs in the books.
+/// Jobs with the same request: those of a spec entry, or stored jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocationDemand {
-    /// The name of what they ask for; `None`: they say nothing.
+    /// Name of their resource requirements; `None`: none.
     pub requirements: Option<String>,
     pub resources: Resources,
-    /// How many have to end one after the other before they can start; 0: they wait for nothing.
+    /// Number of jobs that must end one after another before they can start; 0: no dependencies.
     pub level: u32,
     pub jobs: u64,
-    /// What people know them by: the entry's name as it is written, or names of jobs.
+    /// Names for people: the entry's name as written, or job names.
     pub names: Vec<String>,
-    /// In the books.
+    /// Ids of stored jobs.
     pub ids: Vec<JobId>,
-    /// They choose among workers that are there, so nothing is asked of Slurm for them.
+    /// They use existing workers with these labels, so no allocations are requested for them.
     pub labels: Vec<String>,
-    /// The one that they name.
+    /// The scheduler that they name.
     pub scheduler: Option<String>,
 }
 
@@ -54,15 +55,15 @@ impl AllocationDemand {
     }
 }
 
-/// How many jobs have to end one after the other before each of them can start. Nothing for a graph that goes in circles,
-/// which nobody stores.
+/// Returns for each job the length of the longest chain of jobs before it. Empty for a cyclic graph, which is
+/// never stored.
 pub fn dependency_levels(jobs: u32, edges: &DependencyEdges) -> Vec<u32> {
     let mut levels = TopologicalOrder::new(jobs, edges).map(|order| order.depths()).unwrap_or_default();
     levels.resize(jobs as usize, 0);
     levels
 }
 
-/// As [`levels`], of a workflow that is under way: what is over keeps nobody waiting.
+/// Like [`dependency_levels`], for a workflow in progress: ended jobs do not count.
 pub fn remaining_levels(edges: &DependencyEdges, is_over: &[bool]) -> Vec<u32> {
     let is_left = |job: u32| !is_over.get(job as usize).copied().unwrap_or(false);
     let left = DependencyEdges {
@@ -80,26 +81,26 @@ pub fn remaining_levels(edges: &DependencyEdges, is_over: &[bool]) -> Vec<u32> {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupBy {
-    /// All that goes to the same partition.
+    /// One group per partition.
     #[default]
     Partition,
-    /// All that names the same requirements.
+    /// One group per resource requirements.
     Requirements,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WalltimeStrategy {
-    /// The longest job's, with something on top.
+    /// That of the longest job, with a margin.
     #[default]
     MaxJobRuntime,
-    /// As long as the partition allows.
+    /// The maximum of the partition.
     MaxPartitionTime,
 }
 
-/// How allocations are made.
+/// Options for allocations.
 #[derive(Clone, Debug)]
 pub struct AllocationOptions {
-    /// Who pays; empty: the user's default.
+    /// Account to charge; empty: the user's default.
     pub account: String,
     pub group_by: GroupBy,
     pub walltime: WalltimeStrategy,
@@ -107,11 +108,11 @@ pub struct AllocationOptions {
     pub multiplier: f64,
     /// One allocation with many nodes instead of many allocations.
     pub single_allocation: bool,
-    /// This one and no other.
+    /// Only this partition.
     pub partition: Option<String>,
-    /// This long and no other.
+    /// Exactly this walltime.
     pub exact_walltime: Option<Duration>,
-    /// So much longer than its longest job an allocation lasts at least: see [`reserve`](super::reserve).
+    /// Minimum difference between the walltime and the longest job: see [`end_reserve`](super::end_reserve).
     pub reserve: Duration,
 }
 
@@ -133,20 +134,20 @@ impl Default for AllocationOptions {
 /// Jobs that share allocations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllocationGroup {
-    /// The requirements' name, or the partition's.
+    /// Name of the requirements, or of the partition.
     pub label: String,
     pub partition: String,
-    /// Its jobs wait for others.
+    /// Whether its jobs wait for others.
     pub is_deferred: bool,
-    /// Which demands, by their numbers.
+    /// Indices of its demands.
     pub demands: Vec<usize>,
     pub jobs: u64,
-    /// The most that any of them asks for, of everything.
+    /// Maximum of each resource over its jobs.
     pub max_resources: Resources,
-    /// The smallest of the nodes that can hold that.
+    /// The smallest node type that fits it.
     pub node: NodeShape,
     pub walltime: Duration,
-    /// Jobs that run at once on a node, and one after the other in an allocation.
+    /// Jobs that run at once on a node, and one after another in an allocation.
     pub jobs_per_node: u32,
     pub sequential_slots: u32,
     pub allocations: u32,
@@ -160,14 +161,14 @@ impl AllocationGroup {
     }
 }
 
-/// Jobs that nothing can hold.
+/// Jobs that fit no partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnfitDemand {
-    /// As [`Demand::names`].
+    /// As [`AllocationDemand::names`].
     pub names: Vec<String>,
     pub jobs: u64,
     pub requirements: Option<String>,
-    /// What they ask for.
+    /// Their request.
     pub resources_text: String,
     pub reason: String,
 }
@@ -182,7 +183,7 @@ impl fmt::Display for UnfitDemand {
         }
         match &self.requirements {
             Some(requirements) => {
-                write!(f, " fits no partition: `{requirements}` asks for {}", self.resources_text)?;
+                write!(f, " fits no partition: `{requirements}` requests {}", self.resources_text)?;
             }
             None => write!(f, " fits no partition: it counts as {}", self.resources_text)?,
         }
@@ -190,7 +191,7 @@ impl fmt::Display for UnfitDemand {
     }
 }
 
-/// The groups in the order of their first jobs; or all jobs that fit nowhere. Jobs with labels are left out.
+/// Returns the groups in the order of their first jobs; or all jobs that fit nowhere. Skips jobs with labels.
 pub fn group_demands(
     profile: &ClusterProfile,
     demands: &[AllocationDemand],
@@ -225,7 +226,7 @@ pub fn group_demands(
     Ok(drafts.iter().filter_map(|draft| draft.build_group(options)).collect())
 }
 
-/// Whether some partition can hold them.
+/// Whether some partition fits them.
 pub fn fits_any_partition(
     profile: &ClusterProfile,
     demand: &AllocationDemand,
@@ -234,7 +235,7 @@ pub fn fits_any_partition(
     choose_partition(profile, demand, options).is_ok()
 }
 
-/// Jobs of several entries that lack the same are told of once.
+/// Jobs of several entries with the same problem are reported once.
 fn record_unfit(faults: &mut Vec<UnfitDemand>, demand: &AllocationDemand, account: &str, why: &str) {
     let asks = PartitionRequest::new(&demand.resources, account).to_string();
     let is_same = |fault: &&mut UnfitDemand| {
@@ -266,7 +267,7 @@ fn choose_partition<'p>(
         return Err(if walltime < ask.walltime { said } else { add_reserve_note(&said, options.reserve) });
     }
     let runtime = ask.walltime;
-    // An allocation has to last as long as was said, or longer than the job.
+    // The walltime must be the configured one, or longer than the job.
     let ask = PartitionRequest { walltime: options.exact_walltime.unwrap_or(needs), ..ask };
     let Some(name) = &options.partition else {
         return partition_fit::best_partition(profile, &ask)
@@ -285,7 +286,7 @@ fn choose_partition<'p>(
     }
 }
 
-/// A job that asks for no more time than there is, and still does not fit, wants an explanation.
+/// A job within the maximum walltime that still does not fit needs an explanation.
 fn unfit_reason(unfit: &NoFittingPartition, runtime: Duration, reserve: Duration) -> String {
     let is_near =
         |lack: &PartitionShortage| matches!(lack, PartitionShortage::Walltime(most) if *most >= runtime);
@@ -296,10 +297,10 @@ fn unfit_reason(unfit: &NoFittingPartition, runtime: Duration, reserve: Duration
 }
 
 pub(super) fn add_reserve_note(said: &str, reserve: Duration) -> String {
-    format!("{said}, and jobs have all of it but {}", format_duration(reserve))
+    format!("{said}, minus {} reserved for its end", format_duration(reserve))
 }
 
-/// A group before it is known how many allocations it needs.
+/// A group before the number of its allocations is known.
 #[derive(Clone, Debug)]
 struct GroupDraft<'p> {
     label: String,
@@ -318,7 +319,7 @@ impl<'p> GroupDraft<'p> {
             && let Some(node) =
                 partition_fit::smallest_node(&PartitionRequest::new(&max_resources, ""), partition)
         {
-            // Who says nothing about memory needs more than nothing: the share that goes with the CPUs.
+            // Jobs without a memory request need some: the share of their CPUs.
             let share =
                 node.memory_mb / u64::from(node.cpus_per_node.max(1)) * u64::from(max_resources.cpus.max(1));
             max_resources.memory = max_resources.memory.max(Bytes(share << 20));
@@ -333,7 +334,7 @@ impl<'p> GroupDraft<'p> {
         }
     }
 
-    /// The same requirements, and both or neither wait for others.
+    /// The same requirements, and both or neither with dependencies.
     fn is_alike(&self, other: &Self) -> bool {
         self.label == other.label
             && self.is_deferred == other.is_deferred
@@ -354,7 +355,7 @@ impl<'p> GroupDraft<'p> {
         };
     }
 
-    /// The group; `None` if the most of everything fits on none of the nodes, which may be of several kinds.
+    /// Returns the group; `None` if the maximum of all resources fits no node type.
     fn build_group(&self, options: &AllocationOptions) -> Option<AllocationGroup> {
         let ask = PartitionRequest::new(&self.max_resources, &options.account);
         if !partition_fit::find_shortages(&ask, self.partition).is_empty() {
@@ -368,7 +369,7 @@ impl<'p> GroupDraft<'p> {
         let needed = u32::try_from(self.jobs.div_ceil(at_once)).unwrap_or(u32::MAX).max(1);
         let least = self.partition.min_nodes.unwrap_or(1).max(ask.nodes);
         let (allocations, nodes) = if options.single_allocation {
-            // More than the partition gives would wait for ever: then there are as few as can be.
+            // More than the partition has would wait forever: then the minimum is used.
             let most = max_nodes(&ask, self.partition) / ask.nodes * ask.nodes;
             let wanted = needed.saturating_mul(ask.nodes);
             let nodes = wanted.min(most).max(least);
@@ -396,7 +397,7 @@ impl<'p> GroupDraft<'p> {
     }
 }
 
-/// As many nodes that can hold it as one allocation may have.
+/// Returns the maximum number of suitable nodes of one allocation.
 fn max_nodes(ask: &PartitionRequest<'_>, partition: &Partition) -> u32 {
     let holding = |shape: &NodeShape| {
         ask.cpus <= shape.cpus_per_node && ask.memory <= shape.memory() && ask.gpus <= shape.gpus_per_node
@@ -411,34 +412,34 @@ fn group_walltime(partition: &Partition, runtime: Duration, options: &Allocation
     }
     let most = partition.max_walltime();
     let roomy = Duration::from_secs((runtime.as_secs_f64() * options.multiplier.max(1.0)).ceil() as u64);
-    // What would only just hold the job would never see it begin.
+    // A walltime that barely fits the job would not let it start.
     let roomy = roomy.max(runtime.saturating_add(options.reserve));
     match options.walltime {
         WalltimeStrategy::MaxPartitionTime => most.unwrap_or(roomy),
         WalltimeStrategy::MaxJobRuntime => most.map_or(roomy, |most| roomy.min(most)),
     }
-    // Slurm counts minutes.
+    // Slurm's unit is minutes.
     .max(Duration::from_mins(1))
 }
 
-/// How many of them run one after the other: a worker keeps the reserve of an allocation for its end, and begins nothing that
-/// would reach into it.
+/// Returns how many of them run one after another: a worker reserves time for the end of its allocation, and
+/// starts no job that would exceed it.
 pub(super) fn sequential_slots(walltime: Duration, runtime: Duration, reserve: Duration) -> u32 {
     let usable = walltime.saturating_sub(reserve).as_secs();
     usable.checked_div(runtime.as_secs()).unwrap_or(1).clamp(1, 1 << 20) as u32
 }
 
-/// How many of them run at once on a node.
+/// Returns how many of them run at once on a node.
 fn jobs_per_node(ask: &PartitionRequest<'_>, node: &NodeShape) -> u32 {
     let by_memory = node.memory().0.checked_div(ask.memory.0).unwrap_or(u64::MAX);
     let by_cpus = node.cpus_per_node.checked_div(ask.cpus).unwrap_or(u32::MAX);
     let by_gpus = node.gpus_per_node.checked_div(ask.gpus).unwrap_or(u32::MAX);
     let most = by_cpus.min(by_gpus).min(u32::try_from(by_memory).unwrap_or(u32::MAX));
-    // What counts nothing at all still takes a CPU now and then.
+    // Even jobs that request no CPU use some.
     most.min(node.cpus_per_node.max(1)).max(1)
 }
 
-/// Groups of the same partition become one where `may` says so, and where nodes can hold the most of everything.
+/// Merges groups of the same partition if `may` allows it and a node type fits the maximum of all resources.
 fn merge_drafts<'p>(
     drafts: Vec<GroupDraft<'p>>,
     options: &AllocationOptions,

@@ -1,30 +1,31 @@
-//! What is asked of Slurm, from the scheduler that a workflow has for it and the defaults of the workflow.
+//! Allocation requests, from a scheduler of a workflow and the defaults of the workflow.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use windlass_types::settings::SlurmScheduler;
 use windlass_types::slurm::AllocationRequest;
 
-/// What an action, or a person, says about workers in an allocation.
+/// Options of an action or user for workers in an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocationWorkerOptions {
     pub one_worker_per_node: bool,
     pub max_parallel_jobs: Option<u32>,
 }
 
-/// What the scheduler says goes before what the workflow says for all of them (`slurm_defaults`). Or what makes no sense of it.
+/// Builds the request. Settings of the scheduler override those of the workflow (`slurm_defaults`). Fails on
+/// invalid settings.
 pub fn build_request(
     scheduler: &SlurmScheduler,
     defaults: &BTreeMap<String, Value>,
-    crew: AllocationWorkerOptions,
+    group: AllocationWorkerOptions,
 ) -> Result<AllocationRequest, String> {
     let name = &scheduler.name;
     let walltime = scheduler
         .walltime()
         .filter(|walltime| !walltime.is_zero())
-        .ok_or_else(|| format!("the walltime `{}` of scheduler `{name}` is none", scheduler.walltime))?;
+        .ok_or_else(|| format!("the walltime `{}` of scheduler `{name}` is invalid", scheduler.walltime))?;
     if scheduler.nodes == 0 {
-        return Err(format!("scheduler `{name}` asks for no nodes"));
+        return Err(format!("scheduler `{name}` requests no nodes"));
     }
     let said = [
         ("account", !scheduler.account.is_empty()),
@@ -44,7 +45,7 @@ pub fn build_request(
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
             Value::Array(_) | Value::Object(_) => {
-                return Err(format!("`{key}` of slurm_defaults is neither a text, a number nor a flag"));
+                return Err(format!("`{key}` of slurm_defaults is not a text, a number or a flag"));
             }
         };
         options.insert(key, value);
@@ -63,8 +64,8 @@ pub fn build_request(
         options,
         extra: scheduler.extra.clone(),
         serialize: scheduler.serialize_allocations,
-        one_worker_per_node: crew.one_worker_per_node,
-        max_parallel_jobs: crew.max_parallel_jobs,
+        one_worker_per_node: group.one_worker_per_node,
+        max_parallel_jobs: group.max_parallel_jobs,
     })
 }
 
@@ -93,8 +94,8 @@ mod tests {
             "account": "other", "qos": "high", "exclusive": true, "hold": false, "mail_type": "END", "nice": 5,
             "reservation": null,
         }));
-        let crew = AllocationWorkerOptions { one_worker_per_node: true, max_parallel_jobs: Some(4) };
-        let made = build_request(&scheduler, &said, crew).unwrap();
+        let group = AllocationWorkerOptions { one_worker_per_node: true, max_parallel_jobs: Some(4) };
+        let made = build_request(&scheduler, &said, group).unwrap();
         assert_eq!((made.scheduler.as_str(), made.account.as_str(), made.nodes), ("night", "lab", 3));
         assert_eq!((made.partition.as_deref(), made.walltime), (Some("long"), Duration::from_hours(2)));
         assert!(made.serialize && made.one_worker_per_node && made.max_parallel_jobs == Some(4));

@@ -1,4 +1,4 @@
-//! What is kept about allocations: new ones, what changes about them, and a whole schedule that is put into the books at once.
+//! Rows of allocations: new ones, their changes, and a whole schedule stored at once.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -6,26 +6,26 @@ use windlass_types::settings::{SlurmScheduler, WorkflowAction};
 use windlass_types::slurm::{Allocation, AllocationRequest, AllocationState, SlurmJobState};
 use windlass_types::{AllocationId, JobId, Timestamp, WorkflowId};
 
-/// An allocation to be asked for. It begins as `intended`.
+/// An allocation to be submitted. Its first state is `intended`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewAllocation {
     pub workflow: WorkflowId,
     /// The scheduler's row; `None`: the one that the request names, if the workflow has it.
     pub scheduler: Option<i64>,
-    /// What it is found by in Slurm; empty: the books make one that nobody else has.
+    /// Identifies it in Slurm; empty: the store generates a unique one.
     #[serde(default)]
     pub tag: String,
     pub request: AllocationRequest,
-    /// Which execution of which action asks for it, and which of those that it asks for it is, from 0. One that was asked for
-    /// so before is not asked for again.
+    /// The action execution that requests it: action, attempt, and index from 0. A repeated one is not
+    /// submitted again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<(i64, u32, u32)>,
-    /// Who asks.
+    /// The user who requests it.
     pub by: String,
 }
 
 impl NewAllocation {
-    /// What is wrong about it, whatever Slurm thinks of it.
+    /// Returns a problem that does not depend on Slurm.
     pub fn find_problem(&self) -> Option<String> {
         let AllocationRequest { scheduler, account, partition, qos, mem, gres, tmp, options, extra, .. } =
             &self.request;
@@ -41,34 +41,34 @@ impl NewAllocation {
                 "the tag `{tag}` of an allocation (letters, digits, - _ . and no more than 100)"
             ));
         }
-        // A script has a line for each of them.
+        // The script has a line for each of them.
         texts
             .find(|text| text.chars().any(char::is_control))
             .map(|text| format!("`{}` in what is asked of Slurm (control characters)", text.escape_debug()))
     }
 }
 
-/// What a tag may be: something that is safe in a job's name and comment, and in a list that Slurm prints.
+/// Whether a tag is safe in the name and comment of a job, and in Slurm's output.
 pub fn is_valid_tag(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !text.is_empty() && text.len() <= 100 && !text.starts_with('-') && text.chars().all(is_plain)
 }
 
-/// What becomes of an allocation. It applies only if the row is in the state `from`.
+/// A change of an allocation. Applies only if the row is in the state `from`.
 ///
-/// `None` leaves a field as it is; `Some(None)` empties it.
+/// `None` leaves a field unchanged; `Some(None)` clears it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocationChange {
     pub id: AllocationId,
     pub from: AllocationState,
     pub to: AllocationState,
-    /// It applies only to this job of Slurm.
+    /// Applies only to this Slurm job.
     pub only_slurm_job: Option<u64>,
     pub job_id: Option<Option<u64>>,
     pub restarts: Option<u32>,
     pub reason: Option<Option<String>>,
     pub nodes: Option<Option<String>>,
-    /// `sbatch` is called once more: this also counts it.
+    /// `sbatch` is called again; also counts the call.
     pub submitted_at: Option<Timestamp>,
     pub started_at: Option<Option<Timestamp>>,
     pub ends_at: Option<Option<Timestamp>>,
@@ -81,7 +81,7 @@ pub struct AllocationChange {
 }
 
 impl AllocationChange {
-    /// Nothing but the state.
+    /// Creates a change of the state alone.
     pub const fn new(id: AllocationId, from: AllocationState, to: AllocationState) -> Self {
         Self {
             id,
@@ -111,7 +111,7 @@ impl AllocationChange {
             && self.only_slurm_job.is_none_or(|job| row.job_id == Some(job))
     }
 
-    /// The row with it.
+    /// Applies it to the row.
     pub fn apply_to(&self, row: &mut Allocation) {
         row.state = self.to;
         set_if_some(&mut row.job_id, self.job_id);
@@ -139,37 +139,38 @@ fn set_if_some<T>(field: &mut T, to: Option<T>) {
     }
 }
 
-/// An action to be added, or how one is to be.
+/// A new or changed action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewAllocationAction {
     pub action: WorkflowAction,
     /// The jobs that its trigger waits for.
     pub jobs: Vec<JobId>,
-    /// Made by a recovery; goes when the workflow is initialised anew.
+    /// Whether it was created by a recovery; removed when the workflow is reinitialized.
     pub is_recovery: bool,
 }
 
-/// All that a plan changes about where the allocations of a workflow come from. All of it is done, or nothing.
+/// All changes of a plan to schedulers, actions and allocations of a workflow. Applied atomically.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllocationSchedule {
-    /// How the schedulers, actions and allocations were when it was planned. If they are otherwise it is refused.
+    /// Fingerprint of the schedulers, actions and allocations at planning. If it differs the schedule is
+    /// rejected.
     pub seen: String,
-    /// Actions that are not to fire any more: noted as carried out.
+    /// Actions that must not fire any more: recorded as executed.
     pub mark_executed: Vec<i64>,
-    /// New ones. One whose name is taken must be what is there.
+    /// New schedulers. If the name exists, it must be identical.
     pub schedulers: Vec<SlurmScheduler>,
-    /// Jobs, and the names of the schedulers that they go to.
+    /// Jobs, and the names of their new schedulers.
     pub assign: Vec<(JobId, String)>,
     pub actions: Vec<NewAllocationAction>,
-    /// Of this workflow; their schedulers are those that their requests name.
+    /// Of this workflow; their schedulers are those named in their requests.
     pub allocations: Vec<NewAllocation>,
-    /// Jobs that nothing was asked for, because they fit nowhere: for people.
+    /// Jobs without new allocations, because they fit nowhere: for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfit: Vec<String>,
 }
 
 impl AllocationSchedule {
-    /// It changes nothing.
+    /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         let Self { seen: _, mark_executed, schedulers, assign, actions, allocations, unfit: _ } = self;
         mark_executed.is_empty()
@@ -180,7 +181,7 @@ impl AllocationSchedule {
     }
 }
 
-/// What came of a [`Schedule`]: the rows, in its order.
+/// The rows written for an [`AllocationSchedule`], in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedSchedule {
     pub schedulers: Vec<i64>,
@@ -188,38 +189,39 @@ pub struct AppliedSchedule {
     pub allocations: Vec<AllocationId>,
 }
 
-/// How often a command of Slurm was called within an hour.
+/// Number of calls of a Slurm command within an hour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlurmCallCount {
-    /// When the hour began. The books set it, from when they are told.
+    /// Start of the hour. Set by the store from the time of the report.
     pub hour: Timestamp,
     /// `squeue`, `sbatch` …
     pub command: String,
     pub calls: u64,
     pub failures: u64,
-    /// All of them together.
+    /// Total duration.
     pub took: Duration,
 }
 
-/// When the hour of this moment began.
+/// Returns the start of the hour.
 pub const fn hour_start(at: Timestamp) -> Timestamp {
     const HOUR: i64 = 3_600_000_000;
     Timestamp(at.0 - at.0.rem_euclid(HOUR))
 }
 
-/// An allocation that a client of Torc's API asked Slurm for by itself: it says how it stands, and nobody here looks after it.
+/// An allocation that a client of Torc's API submitted itself: the client reports its state, and Windlass does
+/// not manage it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalAllocation {
     pub workflow: WorkflowId,
-    /// As the client numbers what it asks: Slurm's job.
+    /// The client's number: the Slurm job.
     pub job_id: u64,
-    /// The scheduler that it was made from, of whatever type.
+    /// The scheduler that it was made from, of any type.
     pub scheduler: i64,
     pub scheduler_type: String,
     pub status: TorcAllocationStatus,
 }
 
-/// How an allocation stands, in the words of Torc's API.
+/// State of an allocation, as in Torc's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TorcAllocationStatus {
@@ -245,7 +247,7 @@ impl TorcAllocationStatus {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 
-    /// What is said of a row.
+    /// Converts the state of a row.
     pub const fn from_state(state: AllocationState, end: Option<SlurmJobState>) -> Self {
         match state {
             AllocationState::Intended | AllocationState::Submitting | AllocationState::Pending => {
@@ -258,7 +260,7 @@ impl TorcAllocationStatus {
         }
     }
 
-    /// What is kept of what a client said.
+    /// Converts a state reported by a client.
     pub const fn to_state(self) -> (AllocationState, Option<SlurmJobState>) {
         match self {
             Self::Pending => (AllocationState::Pending, None),

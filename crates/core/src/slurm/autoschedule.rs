@@ -1,16 +1,16 @@
-//! When allocations are asked for without anybody saying so: jobs became ready that nothing will serve.
+//! Automatic allocation requests, when jobs become ready that nothing will serve.
 
 use std::time::Duration;
 use windlass_types::{JobId, Timestamp};
 
-/// When it is worth while.
+/// When to request allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AutoscheduleSettings {
-    /// So many jobs are enough.
+    /// Number of jobs from which allocations are requested.
     pub threshold: u32,
-    /// So long after the last time.
+    /// Minimum time between requests.
     pub cooldown: Duration,
-    /// Fewer are enough after this time: they are not left behind.
+    /// Time after which fewer jobs are sufficient.
     pub stranded_after: Duration,
 }
 
@@ -20,7 +20,7 @@ impl Default for AutoscheduleSettings {
     }
 }
 
-/// A job that is ready, and that no open allocation or armed action will serve.
+/// A ready job that no open allocation or armed action will serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnservedJob {
     pub id: JobId,
@@ -29,37 +29,37 @@ pub struct UnservedJob {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AutoscheduleDecision {
-    /// There is nothing to be asked for.
+    /// Nothing to request.
     Nothing,
-    /// More may come; at this time at the latest it is decided anew.
+    /// More jobs may follow; decide again at this time at the latest.
     Wait { until: Timestamp },
-    /// Ask now.
+    /// Request allocations now.
     Schedule(ScheduleCause),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScheduleCause {
-    /// There are enough of them.
+    /// There are enough jobs.
     Enough,
-    /// One waits for too long.
+    /// A job has waited too long.
     Stranded,
-    /// Nothing is open any more, so nobody else will come to serve them.
+    /// No allocation is open, so no worker will come for them.
     Alone,
 }
 
-/// How the allocations of the workflow stand.
+/// State of the allocations of the workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenAllocations {
-    /// Some are asked for or run, which may still take the jobs on.
+    /// Some are pending or running, and may still serve the jobs.
     SomeOpen,
-    /// None, but what was asked for the last time has worked: so will what is asked for now.
+    /// None, but the last requested ones started, so new ones probably will too.
     NoneLeft,
-    /// None, and of those that were asked for the last time none has begun: they were refused, or taken back. Whoever asks again
-    /// at once asks again and again.
+    /// None, and none of those requested last has started: they were rejected or withdrawn. An immediate
+    /// request would be repeated endlessly.
     NoneBegan,
 }
 
-/// Whether to ask for allocations.
+/// Decides whether to request allocations.
 pub fn decide_autoschedule(
     unplanned: &[UnservedJob],
     last: Option<Timestamp>,
@@ -106,18 +106,18 @@ mod tests {
             (0, None, OpenAllocations::NoneLeft, 9999, AutoscheduleDecision::Nothing),
             (4, None, OpenAllocations::SomeOpen, 0, wait(120)),
             (5, None, OpenAllocations::SomeOpen, 0, AutoscheduleDecision::Schedule(Enough)),
-            // Not again so soon, however many there are.
+            // Not before the cooldown ends, however many there are.
             (5, Some(0), OpenAllocations::SomeOpen, 29, wait(30)),
             (5, Some(0), OpenAllocations::SomeOpen, 30, AutoscheduleDecision::Schedule(Enough)),
-            // Few are not left behind.
+            // Few jobs do not wait forever.
             (1, None, OpenAllocations::SomeOpen, 119, wait(120)),
             (1, None, OpenAllocations::SomeOpen, 120, AutoscheduleDecision::Schedule(Stranded)),
             (1, Some(100), OpenAllocations::SomeOpen, 120, wait(130)),
             (1, Some(100), OpenAllocations::SomeOpen, 130, AutoscheduleDecision::Schedule(Stranded)),
-            // Nobody else will come.
+            // No other worker will come.
             (1, None, OpenAllocations::NoneLeft, 0, AutoscheduleDecision::Schedule(Alone)),
             (1, Some(0), OpenAllocations::NoneLeft, 1, AutoscheduleDecision::Schedule(Alone)),
-            // What was refused a moment ago is refused again.
+            // A request rejected a moment ago would be rejected again.
             (1, None, OpenAllocations::NoneBegan, 0, AutoscheduleDecision::Schedule(Alone)),
             (5, Some(0), OpenAllocations::NoneBegan, 29, wait(30)),
             (1, Some(0), OpenAllocations::NoneBegan, 30, AutoscheduleDecision::Schedule(Alone)),

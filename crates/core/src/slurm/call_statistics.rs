@@ -1,4 +1,4 @@
-//! How often Slurm was asked: what was counted by the hour, summed up by command.
+//! Statistics of Slurm calls: hourly counts, summed by command.
 
 use super::allocation_rows::{SlurmCallCount, hour_start};
 use serde::Serialize;
@@ -6,18 +6,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use windlass_types::Timestamp;
 
-/// Calls in some time.
+/// Calls within a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SlurmCallStats {
     pub calls: u64,
     pub failures: u64,
-    /// All of them together.
+    /// Total duration.
     #[serde(skip)]
     pub took: Duration,
 }
 
 impl SlurmCallStats {
-    /// How long one took.
+    /// Mean duration of a call.
     pub fn mean_duration(&self) -> Option<Duration> {
         (self.calls > 0).then(|| self.took.div_f64(self.calls as f64))
     }
@@ -29,11 +29,11 @@ impl SlurmCallStats {
     }
 }
 
-/// What one command was called.
+/// Calls of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandCallStats {
     pub command: String,
-    /// Since the hour began.
+    /// Since the start of the hour.
     pub hour: SlurmCallStats,
     /// In this hour and the 23 before it.
     pub day: SlurmCallStats,
@@ -41,12 +41,12 @@ pub struct CommandCallStats {
 
 const HOUR: i64 = 3_600_000_000;
 
-/// From when on counts are wanted for [`sums`].
+/// Returns the start of the period that [`sum_by_command`] needs.
 pub const fn day_start(now: Timestamp) -> Timestamp {
     Timestamp(hour_start(now).0 - 23 * HOUR)
 }
 
-/// By name of the command.
+/// Sorted by command name.
 pub fn sum_by_command(counts: &[SlurmCallCount], now: Timestamp) -> Vec<CommandCallStats> {
     let mut commands: BTreeMap<&str, CommandCallStats> = BTreeMap::new();
     for count in counts.iter().filter(|count| count.hour >= day_start(now)) {

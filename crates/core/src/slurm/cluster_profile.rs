@@ -1,12 +1,12 @@
-//! What a cluster has: partitions, their nodes and limits. Found out from Slurm itself, or read from a file.
+//! Cluster profiles: partitions with their nodes and limits. Read from Slurm itself, or from a file.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use windlass_types::Bytes;
 
-/// A cluster, as far as it matters where jobs can run. Its fields are those of a file that describes one; partitions
-/// have the names that Torc gives to theirs.
+/// A cluster, as far as it matters where jobs can run. Its fields are those of the file format; partitions have
+/// the field names of Torc.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterProfile {
@@ -15,7 +15,8 @@ pub struct ClusterProfile {
     pub display_name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Variables of the environment by which the cluster is known, with their values: `{ "LMOD_SYSTEM_NAME" = "frontier" }`.
+    /// Environment variables that identify the cluster, with their values: `{ "LMOD_SYSTEM_NAME" = "frontier"
+    /// }`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub detect_env: BTreeMap<String, String>,
     #[serde(default)]
@@ -23,7 +24,7 @@ pub struct ClusterProfile {
 }
 
 impl ClusterProfile {
-    /// All variables that it is known by have the values that it names; one that names none is known by nothing.
+    /// Whether all identifying variables have their values; false if there are none.
     pub fn is_detected(&self, variable: impl Fn(&str) -> Option<String>) -> bool {
         let has = |(name, value): (&String, &String)| variable(name).as_ref() == Some(value);
         !self.detect_env.is_empty() && self.detect_env.iter().all(has)
@@ -33,33 +34,33 @@ impl ClusterProfile {
         self.partitions.iter().find(|partition| partition.name == name)
     }
 
-    /// Where jobs go that name none.
+    /// Returns the partition of jobs that name none.
     pub fn default_partition(&self) -> Option<&Partition> {
         self.partitions.iter().find(|partition| partition.is_default)
     }
 
-    /// What makes no sense in it, if it was written by hand.
+    /// Returns what is invalid in it, if written by hand.
     pub fn find_problem(&self) -> Option<String> {
         if !is_safe_name(&self.name) {
-            return Some(format!("`{}` is no name for a profile", self.name));
+            return Some(format!("`{}` is not a valid profile name", self.name));
         }
         let mut names: Vec<&str> = self.partitions.iter().map(|one| one.name.as_str()).collect();
         names.sort_unstable();
         if let Some([twice, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Some(format!("partition `{twice}` is there twice"));
+            return Some(format!("partition `{twice}` is listed twice"));
         }
         self.partitions.iter().find_map(Partition::find_problem)
     }
 }
 
-/// A partition. The numbers beside the limits are those of its nodes, or of the first kind of them.
+/// A partition. The resources are those of its nodes, or of the first node type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Partition {
     pub name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// How many there are; `None`: nobody said.
+    /// Number of nodes; `None`: unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
     pub cpus_per_node: u32,
@@ -68,7 +69,7 @@ pub struct Partition {
     pub gpus_per_node: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_type: Option<String>,
-    /// `None`: no limit.
+    /// `None`: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_walltime_secs: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,20 +78,20 @@ pub struct Partition {
     pub max_nodes: Option<u32>,
     #[serde(skip_serializing_if = "is_false")]
     pub is_default: bool,
-    /// Jobs are started there.
+    /// Whether jobs start there.
     pub is_up: bool,
-    /// Jobs of several people share a node; otherwise each gets whole nodes.
+    /// Whether jobs of several users share a node; otherwise each gets whole nodes.
     pub shared: bool,
-    /// It has to be named; otherwise Slurm finds the way from what is asked for.
+    /// Whether it must be named; otherwise Slurm selects it from the request.
     pub requires_explicit_request: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_qos: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_tier: Option<u32>,
-    /// What happens to jobs when others need their place: `CANCEL`, `REQUEUE` …; `None`: nothing does.
+    /// What happens to preempted jobs: `CANCEL`, `REQUEUE` …; `None`: no preemption.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preempt_mode: Option<String>,
-    /// Those who may use it; empty: everybody.
+    /// Accounts that may use it; empty: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_accounts: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -99,16 +100,16 @@ pub struct Partition {
     pub allow_groups: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_qos: Vec<String>,
-    /// Nodes that are not like the first kind.
+    /// Other node types.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_nodes: Vec<NodeShape>,
 }
 
-/// Nodes that are alike.
+/// A type of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NodeShape {
-    /// How many there are; `None`: nobody said.
+    /// Number of nodes; `None`: unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
     pub cpus_per_node: u32,
@@ -155,7 +156,7 @@ impl Default for Partition {
 }
 
 impl Partition {
-    /// The kinds of nodes that it has.
+    /// Returns all its node types.
     pub fn node_shapes(&self) -> impl Iterator<Item = NodeShape> + '_ {
         let first = NodeShape {
             nodes: self.nodes,
@@ -167,7 +168,7 @@ impl Partition {
         std::iter::once(first).chain(self.other_nodes.iter().cloned())
     }
 
-    /// `None`: as long as one likes.
+    /// `None`: unlimited.
     pub const fn max_walltime(&self) -> Option<Duration> {
         match self.max_walltime_secs {
             Some(seconds) => Some(Duration::from_secs(seconds)),
@@ -175,7 +176,7 @@ impl Partition {
         }
     }
 
-    /// All its nodes; `None` if somebody did not say how many.
+    /// Total number of nodes; `None` if unknown.
     pub fn total_nodes(&self) -> Option<u32> {
         self.node_shapes().map(|shape| shape.nodes).sum()
     }
@@ -184,7 +185,7 @@ impl Partition {
         self.node_shapes().any(|shape| shape.gpus_per_node > 0)
     }
 
-    /// Kept for people who try something.
+    /// Whether it is reserved for tests and debugging.
     pub fn is_for_debugging(&self) -> bool {
         self.name.to_ascii_lowercase().contains("debug")
     }
@@ -196,7 +197,7 @@ impl Partition {
 
     fn find_problem(&self) -> Option<String> {
         if !is_safe_name(&self.name) {
-            return Some(format!("`{}` is no name for a partition", self.name));
+            return Some(format!("`{}` is not a valid partition name", self.name));
         }
         let place = format!("partition `{}`", self.name);
         if self.node_shapes().any(|shape| shape.cpus_per_node == 0 || shape.memory_mb == 0) {
@@ -206,11 +207,11 @@ impl Partition {
         words
             .into_iter()
             .find(|word| !is_safe_name(word))
-            .map(|word| format!("{place}: `{word}` is not a word that Slurm takes"))
+            .map(|word| format!("{place}: Slurm does not accept `{word}`"))
     }
 }
 
-/// A name that Slurm can be given as an option's value: nothing in it means something else there.
+/// Whether the text is safe as an option's value for Slurm.
 pub fn is_safe_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '+' | '@');
     !text.is_empty() && text.len() <= 128 && !text.starts_with('-') && text.chars().all(is_plain)
@@ -252,18 +253,18 @@ mod tests {
         };
         for (partitions, said) in [
             (vec![good.clone()], None),
-            (vec![good.clone(), good.clone()], Some("partition `a` is there twice")),
+            (vec![good.clone(), good.clone()], Some("partition `a` is listed twice")),
             (
                 vec![Partition { cpus_per_node: 0, ..good.clone() }],
                 Some("partition `a`: cpus_per_node and memory_mb must be at least 1"),
             ),
             (
                 vec![Partition { name: "a b".into(), ..good.clone() }],
-                Some("`a b` is no name for a partition"),
+                Some("`a b` is not a valid partition name"),
             ),
             (
                 vec![Partition { gpu_type: Some("x;y".into()), ..good.clone() }],
-                Some("partition `a`: `x;y` is not a word that Slurm takes"),
+                Some("partition `a`: Slurm does not accept `x;y`"),
             ),
         ] {
             assert_eq!(profile(partitions).find_problem().as_deref(), said);
@@ -273,7 +274,7 @@ mod tests {
     #[test]
     fn a_cluster_is_known_by_its_environment() {
         let mut profile = ClusterProfile::default();
-        assert!(!profile.is_detected(|_| Some("x".into())), "it names nothing");
+        assert!(!profile.is_detected(|_| Some("x".into())), "it has no variables");
         profile.detect_env.insert("CLUSTER".into(), "kestrel".into());
         let with = |value: &'static str| move |_: &str| Some(value.to_owned());
         assert!(profile.is_detected(with("kestrel")) && !profile.is_detected(with("dane")));

@@ -1,4 +1,4 @@
-//! What became of the core-hours of allocations: how many were asked for and given, and how many of them were of use.
+//! Core-hours of allocations: requested, granted, and used.
 
 use super::schedule_generation::parse_cpus_option;
 use serde::Serialize;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use windlass_types::slurm::{Allocation, AllocationRequest};
 use windlass_types::{AllocationId, Timestamp};
 
-/// What came of the time of an attempt.
+/// How the time of an attempt counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptUse {
     /// It completed, or still runs.
     Useful,
-    /// It failed, for whatever reason of its own.
+    /// It failed by itself.
     Failed,
-    /// It was ended with its allocation, or its worker was.
+    /// It was ended with its allocation or its worker.
     Lost,
 }
 
@@ -22,17 +22,17 @@ pub enum AttemptUse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationAttempt {
     pub allocation: AllocationId,
-    /// That the job asked for, on all its nodes.
+    /// Cores requested by the job, on all its nodes.
     pub cores: u32,
     pub started_at: Option<Timestamp>,
     pub ended_at: Timestamp,
-    /// `None`: nobody was there to measure it.
+    /// `None`: not measured.
     pub wall: Option<Duration>,
     pub cpu_time: Duration,
     pub outcome: AttemptUse,
 }
 
-/// A worker in an allocation, and the cores that it has.
+/// A worker in an allocation, and its cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocationHost {
     pub allocation: AllocationId,
@@ -40,45 +40,45 @@ pub struct AllocationHost {
     pub cores: u32,
 }
 
-/// Core-hours, but for `cores` and what is in percent.
+/// In core-hours, except for `cores` and percentages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CoreHourUsage {
-    /// `None`: neither the request nor a worker says.
+    /// `None`: unknown from the request and the workers.
     pub cores: Option<u32>,
-    /// All that it could have had: its cores for all of its walltime.
+    /// Requested: its cores for its whole walltime.
     #[serde(rename = "asked_core_hours")]
     pub asked: f64,
-    /// From its start to its end, or until now.
+    /// Granted: from its start to its end, or until now.
     #[serde(rename = "given_core_hours")]
     pub given: f64,
-    /// That jobs held, by what they asked for.
+    /// Requested by jobs while they ran.
     #[serde(rename = "used_core_hours")]
     pub claimed: f64,
-    /// Time of processors that jobs used.
+    /// CPU time used by jobs.
     #[serde(rename = "cpu_core_hours")]
     pub cpu: f64,
-    /// Of what was claimed: by attempts that failed.
+    /// Part of `claimed`: by failed attempts.
     #[serde(rename = "failed_core_hours")]
     pub failed: f64,
-    /// Of what was claimed: by attempts that were ended with the allocation.
+    /// Part of `claimed`: by attempts that were ended with the allocation.
     #[serde(rename = "lost_core_hours")]
     pub lost: f64,
-    /// That nobody claimed.
+    /// Granted but not claimed.
     #[serde(rename = "idle_core_hours")]
     pub idle: f64,
-    /// The part of what was given that was claimed; `None` where nothing was given.
+    /// Claimed share of the granted core-hours; `None` if nothing was granted.
     #[serde(rename = "utilisation_percent")]
     pub utilisation: Option<f64>,
 }
 
-/// Of a workflow, or of some of its allocations.
+/// For a workflow, or for some of its allocations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CoreHourReport {
     pub allocations: BTreeMap<AllocationId, CoreHourUsage>,
     pub total: CoreHourUsage,
 }
 
-/// Each allocation with what its workers and attempts say, in one pass over each list.
+/// Combines allocations with their workers and attempts, in one pass over each list.
 pub fn report_core_hours(
     allocations: &[Allocation],
     hosts: &[AllocationHost],
@@ -105,11 +105,11 @@ pub fn report_core_hours(
     report
 }
 
-/// What one has of its cores, by what its workers found; where none came, by what was asked for.
+/// Returns the cores of each allocation: as reported by its workers, or else as requested.
 fn cores_by_allocation(allocations: &[Allocation], hosts: &[AllocationHost]) -> BTreeMap<AllocationId, u32> {
     let mut by_host: BTreeMap<(AllocationId, &str), u32> = BTreeMap::new();
     for host in hosts {
-        // A worker that came again is not one more.
+        // A worker that registers again is not counted twice.
         let known = by_host.entry((host.allocation, &host.name)).or_default();
         *known = (*known).max(host.cores);
     }
@@ -120,7 +120,7 @@ fn cores_by_allocation(allocations: &[Allocation], hosts: &[AllocationHost]) -> 
     }
     for one in allocations {
         let asked = asked_cores(&one.request);
-        // A node whose worker never came was paid for, too.
+        // A node whose worker never registered was charged too.
         match (cores.get_mut(&one.id), asked) {
             (Some(found), Some(asked)) => *found = (*found).max(asked),
             (None, Some(asked)) => drop(cores.insert(one.id, asked)),
@@ -130,7 +130,7 @@ fn cores_by_allocation(allocations: &[Allocation], hosts: &[AllocationHost]) -> 
     cores
 }
 
-/// By the words of the request; `None` where it leaves it to the cluster.
+/// Cores according to the request; `None` if it leaves them to the cluster.
 fn asked_cores(request: &AllocationRequest) -> Option<u32> {
     let option = request.options.get("cpus-per-task").and_then(|value| value.parse().ok());
     let cpus = request.extra.as_deref().and_then(parse_cpus_option).or(option);
@@ -141,7 +141,7 @@ fn asked_cores(request: &AllocationRequest) -> Option<u32> {
     Some(request.nodes.max(1).saturating_mul(tasks).saturating_mul(cpus.unwrap_or(1).max(1)))
 }
 
-/// What it asked for and was given.
+/// Returns what it requested and was granted.
 fn granted_usage(allocation: &Allocation, cores: Option<u32>, now: Timestamp) -> CoreHourUsage {
     let known = cores.unwrap_or(0);
     let ran = allocation.started_at.map(|started| allocation.ended_at.unwrap_or(now).since(started));
@@ -154,7 +154,7 @@ fn granted_usage(allocation: &Allocation, cores: Option<u32>, now: Timestamp) ->
 }
 
 fn add_attempt(usage: &mut CoreHourUsage, spell: &AllocationAttempt, allocation_ended: Option<Timestamp>) {
-    // It was noticed later than it was over.
+    // The end was noticed with a delay.
     let end = allocation_ended.map_or(spell.ended_at, |ended| ended.min(spell.ended_at));
     let seen = spell.started_at.map(|started| end.since(started));
     let claimed = core_hours(spell.cores, spell.wall.or(seen).unwrap_or_default());
@@ -186,7 +186,7 @@ fn add_usage(total: &mut CoreHourUsage, one: &CoreHourUsage) {
     total.idle += one.idle;
 }
 
-/// In percent. Jobs whose cores nobody counts may claim more than there is.
+/// In percent. Jobs without a limit on cores may claim more than there are.
 fn percent_of(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| (part / whole * 100.0).min(100.0))
 }
@@ -196,7 +196,7 @@ fn core_hours(cores: u32, time: Duration) -> f64 {
 }
 
 impl CoreHourReport {
-    /// One line; `None` where no allocation ever ran.
+    /// One line; `None` if no allocation ever ran.
     pub fn summary_line(&self) -> Option<String> {
         let ran = self.allocations.values().filter(|usage| usage.given > 0.0).count();
         let percent = self.total.utilisation?;
@@ -206,7 +206,7 @@ impl CoreHourReport {
     }
 }
 
-/// Few hours with more digits, so that short ones are not nothing.
+/// Small numbers get more digits, so that they are not shown as zero.
 pub fn format_hours(hours: f64) -> String {
     match hours {
         hours if hours >= 0.95 || hours == 0.0 => format!("{hours:.1}"),
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_measured_ends_with_its_allocation() {
+    fn unmeasured_attempt_ends_with_its_allocation() {
         let orphan = AllocationAttempt {
             wall: None,
             ended_at: Timestamp(8 * HOUR),

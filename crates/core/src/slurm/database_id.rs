@@ -1,17 +1,18 @@
-//! Which of a user's jobs in Slurm are those of these books.
+//! Identification of the jobs in Slurm that belong to this database.
 //!
-//! A database that was copied has the rows of the one that it was copied from, tags and all. Two servers of one user would then
-//! take each other's allocations for their own, and cancel what their own copy of a workflow has no use for. So what Slurm is
-//! told is the tag and where the books are; who has other books elsewhere neither sees these jobs nor touches them.
+//! A copy of a database has the rows of the original, including tags. Two servers of one user would then treat
+//! each other's allocations as their own, and cancel those that their own copy does not need. So Slurm gets the
+//! tag together with an id of the database; a server with another database neither sees these jobs nor modifies
+//! them.
 
 use super::slurm_jobs::{AccountedJob, QueueJob};
 use windlass_types::digest_bytes;
 
-/// Between a tag and the home of its books; in no tag that we make.
+/// Separator between a tag and the database id; does not occur in generated tags.
 const MARK_SEPARATOR: &str = "..";
 const ID_DIGITS: usize = 8;
 
-/// Where the books are, short enough for the name of a job. `place`: the path of the database, or its address.
+/// Returns an id of the database, short enough for the name of a job. `place`: its path or address.
 pub fn database_id(place: &str) -> String {
     let mut digits = digest_bytes(place.as_bytes());
     digits.retain(|c| c.is_ascii_hexdigit());
@@ -19,12 +20,12 @@ pub fn database_id(place: &str) -> String {
     digits
 }
 
-/// A tag, or the name of a series, as Slurm is told it.
+/// Adds the database id to a tag, or to the name of a series.
 pub fn mark_tag(text: &str, home: &str) -> String {
     if home.is_empty() { text.to_owned() } else { format!("{text}{MARK_SEPARATOR}{home}") }
 }
 
-/// What was marked; `None` if that was done elsewhere. What bears no mark is from before there were any.
+/// Removes the id; `None` if it is that of another database. A text without id is from an older version.
 fn unmark_tag<'a>(text: &'a str, home: &str) -> Option<&'a str> {
     match text.rsplit_once(MARK_SEPARATOR) {
         Some((text, mark)) if is_database_id(mark) => (mark == home).then_some(text),
@@ -36,13 +37,13 @@ fn is_database_id(text: &str) -> bool {
     text.len() == ID_DIGITS && text.chars().all(|c| c.is_ascii_hexdigit())
 }
 
-/// The name and the comment without their marks; `None`: they are of another home.
+/// Removes the id from name and comment; `None`: they belong to another database.
 fn unmark_job(name: &str, comment: &str, home: &str) -> Option<(String, String)> {
-    // Whoever is asked for a comment that was not kept says nothing.
+    // A comment that was not stored is empty.
     Some((unmark_tag(name, home)?.to_owned(), unmark_tag(comment, home)?.to_owned()))
 }
 
-/// Those of this home, with their tags as the books have them.
+/// Returns the jobs of this database, with their tags as in the database.
 pub fn own_queue_jobs(jobs: Vec<QueueJob>, home: &str) -> Vec<QueueJob> {
     let here = |job: QueueJob| {
         let (name, comment) = unmark_job(&job.name, &job.comment, home)?;
@@ -51,7 +52,7 @@ pub fn own_queue_jobs(jobs: Vec<QueueJob>, home: &str) -> Vec<QueueJob> {
     jobs.into_iter().filter_map(here).collect()
 }
 
-/// The same of what accounting has.
+/// The same for a job in accounting.
 pub fn own_accounted_job(job: AccountedJob, home: &str) -> Option<AccountedJob> {
     let (name, comment) = unmark_job(&job.name, &job.comment, home)?;
     Some(AccountedJob { name, comment, ..job })
@@ -81,10 +82,10 @@ mod tests {
         let queue = vec![
             job(1, mark_tag(tag, &here), mark_tag(tag, &here)),
             job(2, mark_tag(tag, &there), mark_tag(tag, &there)),
-            // Of a series, whose comment tells.
+            // Of a series, identified by the comment.
             job(3, mark_tag("windlass-6f1c9a02-wf1-night", &here), mark_tag(tag, &here)),
             job(4, mark_tag("windlass-6f1c9a02-wf1-night", &there), mark_tag(tag, &there)),
-            // From before there were marks, and somebody else's.
+            // From an older version, and one of another user.
             job(5, tag.into(), tag.into()),
             job(6, "a..b".into(), String::new()),
         ];

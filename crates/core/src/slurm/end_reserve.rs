@@ -1,15 +1,17 @@
-//! How much of an allocation its jobs do not have: a worker takes nothing that would not be over in time.
+//! End reserve: the part of an allocation in which no job may run, because a worker starts only jobs that end
+//! in time.
 
 use std::time::Duration;
 use windlass_types::settings::WorkflowSettings;
 
-/// As Torc has it, where a workflow says nothing.
+/// Default of workflows, as in Torc.
 const KILL_HEADROOM: u64 = 60;
 const TERM_LEAD: u64 = 30;
-/// From when Slurm begins to count until the worker has its first jobs.
+/// Time from the start of the allocation until the worker has its first jobs.
 const WORKER_START: Duration = Duration::from_secs(30);
 
-/// So long before the end jobs are asked to stop: as long as they may take, and as long as Slurm wants nothing to run any more.
+/// Returns how long before the end jobs are asked to stop: the time that they may take, plus the time before
+/// the end in which Slurm wants nothing to run.
 pub fn termination_lead(settings: &WorkflowSettings) -> Duration {
     let config = settings.execution_config.as_ref();
     let headroom = config.and_then(|config| config.sigkill_headroom_seconds);
@@ -18,7 +20,7 @@ pub fn termination_lead(settings: &WorkflowSettings) -> Duration {
     Duration::from_secs(headroom.saturating_add(term))
 }
 
-/// So much longer than a job an allocation has to last that it can begin there.
+/// Returns by how much an allocation must be longer than a job that is to start there.
 pub fn end_reserve(settings: &WorkflowSettings) -> Duration {
     termination_lead(settings).saturating_add(WORKER_START)
 }

@@ -1,10 +1,11 @@
-//! Jobs that run as steps of their allocation: which do, and what a worker that is gone has left of them.
+//! Jobs that run as Slurm steps of their allocation, and orphaned steps of lost workers.
 
 use std::collections::BTreeSet;
 use windlass_types::settings::{ExecutionConfig, ExecutionMode};
 use windlass_types::worker_messages::AttemptKey;
 
-/// Whether jobs of such a workflow run as steps, on so many nodes. A worker of several nodes reaches the others only so.
+/// Whether jobs of such a workflow run as steps, on this number of nodes. A worker of several nodes reaches the
+/// others only through steps.
 pub fn runs_as_steps(config: Option<&ExecutionConfig>, nodes: usize) -> bool {
     match config.and_then(|config| config.mode).unwrap_or_default() {
         ExecutionMode::Slurm | ExecutionMode::Auto => true,
@@ -12,7 +13,7 @@ pub fn runs_as_steps(config: Option<&ExecutionConfig>, nodes: usize) -> bool {
     }
 }
 
-/// A step that Slurm has: `42.3`, and the name that it was given.
+/// A step in Slurm: `42.3`, and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlurmStep {
     pub job_id: u64,
@@ -27,7 +28,7 @@ impl SlurmStep {
     }
 }
 
-/// Those that somebody who is gone had begun in this job of Slurm: they bear the names of the attempts that he held.
+/// Returns the steps that a lost worker had started in this Slurm job: they have the names of its attempts.
 pub fn orphaned_steps<'a>(steps: &'a [SlurmStep], job_id: u64, held: &[AttemptKey]) -> Vec<&'a SlurmStep> {
     let names: BTreeSet<String> = held.iter().map(AttemptKey::log_stem).collect();
     steps.iter().filter(|step| step.job_id == job_id && names.contains(&step.name)).collect()
@@ -66,7 +67,7 @@ mod tests {
             step(42, 1, "job_wf3_j7_r1_a2"),
             // Of another worker in the same allocation.
             step(42, 2, "job_wf3_j8_r1_a1"),
-            // The next attempt of what he held before.
+            // The next attempt of a job that it held before.
             step(42, 3, "job_wf3_j9_r1_a2"),
             step(43, 1, "job_wf3_j7_r1_a2"),
         ];

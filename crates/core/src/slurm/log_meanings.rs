@@ -1,8 +1,9 @@
-//! What lines in the output of an allocation mean, and what to do about it.
+//! Meanings of lines in the output of an allocation, with remedies.
 //!
-//! The table has what Slurm, its nodes and what is around them say; what programs say is known to [`crate::telltale`], which is
-//! asked where the table knows nothing. A line proves little by itself: Slurm writes `CANCELLED AT` also for a mere warning,
-//! so how an allocation ended is read from the books, never from here.
+//! The table covers messages of Slurm, its nodes and their environment; messages of programs are covered by
+//! [`crate::log_excerpt`], which is used if the table has no match. A line proves little by itself: Slurm
+//! writes `CANCELLED AT` also for a warning, so the end of an allocation is read from the database, never from
+//! its output.
 
 use crate::classify::FailureClassifier;
 use crate::log_excerpt::{self, LogSeverity};
@@ -10,13 +11,13 @@ use crate::log_lines::is_harmless;
 use serde::Serialize;
 use windlass_types::FailureClass;
 
-/// What a line means.
+/// The meaning of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LogLineMeaning {
     pub name: &'static str,
     pub weight: LogSeverity,
     pub means: &'static str,
-    /// `None`: it depends on the program.
+    /// `None`: depends on the program.
     pub remedy: Option<&'static str>,
 }
 
@@ -24,25 +25,25 @@ pub struct LogLineMeaning {
 struct SlurmLogPattern {
     name: &'static str,
     weight: LogSeverity,
-    /// In lower case; of several one is enough. ` * ` stands for anything between two parts.
+    /// Alternatives in lower case. ` * ` matches any text between two parts.
     words: &'static [&'static str],
     means: &'static str,
     remedy: &'static str,
-    /// Lines that this row, and no other before it, is about.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a test holds the table to them"))]
+    /// Lines that this row matches, and no earlier one.
+    #[cfg_attr(not(test), expect(dead_code, reason = "checked against the table by a test"))]
     examples: &'static [&'static str],
 }
 
 use LogSeverity::{Cause, Error, Hint};
 
-/// In order: the first that knows the line speaks.
+/// In order: the first match counts.
 const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
     SlurmLogPattern {
         name: "time-limit",
         weight: Cause,
         words: &["cancelled at * due to time limit"],
-        means: "the allocation's time was over",
-        remedy: "nothing is lost that was done; ask for longer allocations (--walltime-multiplier, --walltime) if jobs were cut off",
+        means: "the allocation reached its time limit",
+        remedy: "completed work is kept; request longer allocations (--walltime-multiplier, --walltime) if jobs were cut off",
         examples: &[
             "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-15T06:31:14 DUE TO TIME LIMIT ***",
         ],
@@ -51,8 +52,8 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
         name: "preempted",
         weight: Cause,
         words: &["cancelled at * due to preemption", "due to preemption"],
-        means: "somebody with more right took its nodes",
-        remedy: "its jobs run again in the next allocation; use a partition or QOS that is not preempted if it happens often",
+        means: "it was preempted by jobs of higher priority",
+        remedy: "its jobs run again in the next allocation; if this happens often, use a partition or QOS without preemption",
         examples: &[
             "slurmstepd: error: *** JOB 30 ON n4 CANCELLED AT 2026-11-15T06:25:53 DUE TO PREEMPTION ***",
         ],
@@ -62,7 +63,7 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
         weight: Cause,
         words: &["due to node failure", "node failure on", "node_fail", "has failed health check"],
         means: "a node of the allocation failed",
-        remedy: "its jobs run again in the next allocation; tell the administrators which node it was, and keep away from it with `extra: --exclude=NODE`",
+        remedy: "its jobs run again in the next allocation; report the node to the administrators, and exclude it with `extra: --exclude=NODE`",
         examples: &[
             "srun: error: Node failure on n3",
             "slurmstepd: error: *** JOB 34 ON n3 CANCELLED AT 2026-11-15T06:25:53 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***",
@@ -80,8 +81,8 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
             "srun: error: * task * out of memory",
             "exceeded memory limit",
         ],
-        means: "something used more memory than it may, and was killed",
-        remedy: "`windlass recover` gives jobs that died of it more; or raise `memory` in their resource_requirements",
+        means: "a process exceeded its memory limit and was killed",
+        remedy: "`windlass recover` gives such jobs more memory; or increase `memory` in their resource_requirements",
         examples: &[
             "slurmstepd: error: Detected 1 oom_kill event in StepId=2.batch. Some of the step tasks have been OOM Killed.",
             "srun: error: n1: task 0: Out Of Memory",
@@ -91,8 +92,8 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
         name: "signalled",
         weight: Hint,
         words: &["*** * on * cancelled at"],
-        means: "Slurm sent a signal; it writes this also for the mere warning before the end",
-        remedy: "`windlass slurm allocations` says how the allocation really ended",
+        means: "Slurm sent a signal; it also writes this for a warning before the end",
+        remedy: "`windlass slurm allocations` shows how the allocation ended",
         examples: &["slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-15T06:31:14 ***"],
     },
     SlurmLogPattern {
@@ -103,8 +104,8 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
             "socket timed out on send/recv operation",
             "zero bytes were transmitted or received",
         ],
-        means: "Slurm's controller did not answer; that says nothing about allocations and jobs",
-        remedy: "usually none: it is asked again. `scontrol ping` says whether it is there",
+        means: "Slurm's controller did not answer; this does not affect allocations and jobs",
+        remedy: "usually none: the call is repeated. `scontrol ping` shows whether the controller is up",
         examples: &[
             "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
             "srun: error: slurm_receive_msgs: Socket timed out on send/recv operation",
@@ -114,8 +115,8 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
         name: "munge",
         weight: Cause,
         words: &["munge * fail", "munge_decode", "munge_encode", "protocol authentication error"],
-        means: "Slurm could not make sure who asks (munge)",
-        remedy: "a matter for administrators: is munged running on that node, has it the same key, is its clock right?",
+        means: "Slurm could not authenticate the user (munge)",
+        remedy: "ask the administrators: is munged running on that node, with the same key and a correct clock?",
         examples: &[
             "sbatch: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\"",
             "slurm_load_jobs error: Protocol authentication error",
@@ -126,7 +127,7 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
         weight: Hint,
         words: &["problem talking to the database", "slurm accounting storage is disabled"],
         means: "Slurm's accounting did not answer",
-        remedy: "none: accounting is asked again, and what is not in it is found otherwise",
+        remedy: "none: accounting is queried again, and its data is replaced by other sources",
         examples: &[
             "sacct: error: slurm_persist_conn_open: Problem talking to the database: Connection refused",
         ],
@@ -136,15 +137,15 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
         weight: Cause,
         words: &["disk quota exceeded", "quota exceeded"],
         means: "your quota on a filesystem is used up",
-        remedy: "delete something, or have the output go elsewhere (`--output-dir`); then `windlass recover`",
+        remedy: "delete files, or write the output elsewhere (`--output-dir`); then `windlass recover`",
         examples: &["cp: error writing 'out.h5': Disk quota exceeded"],
     },
     SlurmLogPattern {
         name: "disk-full",
         weight: Cause,
         words: &["no space left on device"],
-        means: "a filesystem is full; on a node that is mostly /tmp",
-        remedy: "make room, or set TMPDIR to a larger place; `tmp` of a scheduler asks for nodes with enough",
+        means: "a filesystem is full; on a node usually /tmp",
+        remedy: "free some space, or set TMPDIR to a larger filesystem; `tmp` of a scheduler requests nodes with enough space",
         examples: &["OSError: [Errno 28] No space left on device"],
     },
     SlurmLogPattern {
@@ -156,8 +157,8 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
             "windlass: permission denied",
             "exec: * windlass * not found",
         ],
-        means: "the node cannot start Windlass: the program is not there",
-        remedy: "have it on a filesystem that nodes share, or name where it is: `windlass serve --slurm --slurm-windlass PATH`",
+        means: "the node cannot start Windlass: the program is missing",
+        remedy: "install it on a filesystem shared by the nodes, or set its path: `windlass serve --slurm --slurm-windlass PATH`",
         examples: &["/var/spool/slurmd/job00007/slurm_script: 6: exec: /home/ada/bin/windlass: not found"],
     },
     SlurmLogPattern {
@@ -170,7 +171,7 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
             "slurm_script: no such file",
         ],
         means: "the node could not write the output of the allocation",
-        remedy: "the workflow's output directory has to be on a filesystem that nodes share (`--output-dir`)",
+        remedy: "the workflow's output directory must be on a filesystem shared by the nodes (`--output-dir`)",
         examples: &[
             "slurmstepd: error: Could not open stdout file /scratch/out/slurm_output_wf1_sl2.o: No such file or directory",
         ],
@@ -186,8 +187,8 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
             "error configuring interconnect",
             "unable to satisfy cpu bind request",
         ],
-        means: "the node could not start what it was given",
-        remedy: "tell the administrators which node it was; keep away from it with `extra: --exclude=NODE`",
+        means: "the node could not start a step or script",
+        remedy: "report the node to the administrators; exclude it with `extra: --exclude=NODE`",
         examples: &["srun: error: Task launch for StepId=4711.0 failed on node n7: Invalid job credential"],
     },
     SlurmLogPattern {
@@ -198,8 +199,8 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
             "step creation still disabled",
             "requested nodes are busy",
         ],
-        means: "a step waits until others of the allocation are over",
-        remedy: "none, unless it stays so: then jobs ask for more than the allocation has left",
+        means: "a step waits until others of the allocation end",
+        remedy: "none, unless it persists: then jobs request more than the allocation has left",
         examples: &["srun: Job 37 step creation temporarily disabled, retrying (Requested nodes are busy)"],
     },
     SlurmLogPattern {
@@ -210,8 +211,8 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
             "memory required by task is not available",
             "more processors requested than permitted",
         ],
-        means: "a job asks for more than its allocation has",
-        remedy: "larger allocations: `windlass slurm regenerate` makes them by what jobs ask for now",
+        means: "a job requests more than its allocation has",
+        remedy: "use larger allocations: `windlass slurm regenerate` creates them from the present requests of jobs",
         examples: &[
             "srun: error: Unable to create step for job 37: Memory required by task is not available",
         ],
@@ -223,8 +224,8 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
             "requested node configuration is not available",
             "requested partition configuration not available",
         ],
-        means: "no node of the partition has what was asked for",
-        remedy: "`windlass hpc match` shows which partitions have it",
+        means: "no node of the partition has the requested resources",
+        remedy: "`windlass slurm hpc match` shows partitions that have them",
         examples: &[
             "sbatch: error: Batch job submission failed: Requested node configuration is not available",
         ],
@@ -240,8 +241,8 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
             "user's group not permitted to use this partition",
             "invalid partition specified",
         ],
-        means: "Slurm refuses the account, the partition or the QOS",
-        remedy: "`sacctmgr show associations user=$USER` lists yours; name another with `--account`, `--partition` or in the scheduler",
+        means: "Slurm rejected the account, the partition or the QOS",
+        remedy: "`sacctmgr show associations user=$USER` lists yours; set another with `--account`, `--partition` or in the scheduler",
         examples: &[
             "sbatch: error: Batch job submission failed: Invalid partition name specified",
             "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
@@ -258,7 +259,7 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
             "the following module(s) are unknown",
         ],
         means: "an environment module cannot be loaded",
-        remedy: "`module avail` shows what there is; scripts that use `module` begin with `#!/bin/bash -l`, or source its setup first",
+        remedy: "`module avail` lists available modules; scripts that use `module` must start with `#!/bin/bash -l`, or source its setup first",
         examples: &["/bin/sh: 1: module: not found", "ERROR: Unable to locate a modulefile for 'gcc/99'"],
     },
     SlurmLogPattern {
@@ -271,8 +272,8 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
             "no cuda gpus are available",
             "cuda_error_no_device",
         ],
-        means: "the program saw no GPU, or one with too old a driver",
-        remedy: "say `num_gpus` in the job's resource_requirements, so that it gets an allocation with cards",
+        means: "the program found no GPU, or its driver is too old",
+        remedy: "set `num_gpus` in the job's resource_requirements, so that its allocation has GPUs",
         examples: &["RuntimeError: No CUDA GPUs are available"],
     },
     SlurmLogPattern {
@@ -285,15 +286,15 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
             "cublas_status_alloc_failed",
         ],
         means: "the memory of a GPU was used up",
-        remedy: "smaller batches, or cards with more memory (`gres: gpu:a100:1`); more `memory` for the job does not help",
+        remedy: "use smaller batches, or GPUs with more memory (`gres: gpu:a100:1`); more `memory` for the job does not help",
         examples: &["torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"],
     },
     SlurmLogPattern {
         name: "card-error",
         weight: Cause,
         words: &["cuda error", "cudnn_status", "uncorrectable ecc error", "nccl * unhandled", "nvrm: xid"],
-        means: "a GPU, or what talks to it, failed",
-        remedy: "run it once more elsewhere; if it is always the same node, tell the administrators",
+        means: "a GPU or its interconnect failed",
+        remedy: "run the job again on another node; if it is always the same node, report it to the administrators",
         examples: &["RuntimeError: CUDA error: uncorrectable ECC error encountered"],
     },
     SlurmLogPattern {
@@ -307,14 +308,14 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
             "cannot send after transport endpoint shutdown",
         ],
         means: "a shared filesystem failed on that node",
-        remedy: "run it again; tell the administrators if it lasts",
+        remedy: "run the job again; if it persists, report it to the administrators",
         examples: &["cat: /home/ada/in.csv: Stale file handle"],
     },
     SlurmLogPattern {
         name: "old-system",
         weight: Cause,
         words: &["version `glibc", "version `cxxabi", "version `glibcxx"],
-        means: "the program was built for a newer system than the node has",
+        means: "the program was built for a newer system than that of the node",
         remedy: "build it there, or load the compiler's module in the job",
         examples: &["./solve: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by ./solve)"],
     },
@@ -328,7 +329,7 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
             "srun: error: * task * aborted",
         ],
         means: "a job of the allocation was ended by a signal",
-        remedy: "`windlass results` says which and why",
+        remedy: "`windlass jobs results` shows the job and the reason",
         examples: &["srun: error: n1: task 0: Killed"],
     },
     SlurmLogPattern {
@@ -336,20 +337,20 @@ const SLURM_LOG_PATTERNS: &[SlurmLogPattern] = &[
         weight: Error,
         words: &["srun: error: * task * exited with exit code"],
         means: "a job of the allocation failed",
-        remedy: "`windlass failures` says which and why",
+        remedy: "`windlass failures` shows the job and the reason",
         examples: &["srun: error: n1: task 0: Exited with exit code 9"],
     },
     SlurmLogPattern {
         name: "srun",
         weight: Error,
         words: &["srun: error:", "sbatch: error:", "slurmstepd: error:"],
-        means: "Slurm noticed an error",
-        remedy: "the lines around it say more",
-        examples: &["srun: error: something that nobody has heard of"],
+        means: "Slurm reported an error",
+        remedy: "see the lines around it",
+        examples: &["srun: error: some unknown condition"],
     },
 ];
 
-/// What the line means, if it means anything.
+/// Returns the meaning of a line, if known.
 pub fn explain_line(line: &str) -> Option<LogLineMeaning> {
     let lower = line.to_lowercase();
     let knows = |sign: &&SlurmLogPattern| sign.words.iter().any(|words| contains_parts(&lower, words));
@@ -370,7 +371,7 @@ pub fn explain_line(line: &str) -> Option<LogLineMeaning> {
     })
 }
 
-/// Words of which every line that a sign of Slurm is in contains at least one, in lower case.
+/// Returns words of which every matching line contains at least one, in lower case.
 pub(crate) fn pattern_words() -> impl Iterator<Item = &'static str> {
     let longest = |words: &&'static str| words.split(" * ").max_by_key(|part| part.len()).unwrap_or(words);
     SLURM_LOG_PATTERNS.iter().flat_map(|sign| sign.words).map(longest)
@@ -381,19 +382,21 @@ pub(crate) fn example_lines() -> impl Iterator<Item = &'static str> {
     SLURM_LOG_PATTERNS.iter().flat_map(|sign| sign.examples).copied()
 }
 
-/// What helps against a sort of failure.
+/// Returns the remedy for a failure class.
 const fn remedy_for_class(class: FailureClass) -> Option<&'static str> {
     match class {
         FailureClass::Memory => Some("`windlass recover` gives the job more memory"),
         FailureClass::Timeout => Some("`windlass recover` gives the job more time"),
         FailureClass::Transient => Some("run it again: `windlass resume --retry-failed`"),
-        FailureClass::Infrastructure => Some("run it again elsewhere; tell the administrators if it lasts"),
-        FailureClass::Data => Some("look at the job's inputs"),
+        FailureClass::Infrastructure => {
+            Some("run it again on another node; if it persists, report it to the administrators")
+        }
+        FailureClass::Data => Some("check the job's inputs"),
         FailureClass::Permanent | FailureClass::Unknown => None,
     }
 }
 
-/// Whether the parts of `words` are in the line, one after the other.
+/// Whether the parts of `words` occur in the line, in this order.
 fn contains_parts(line: &str, words: &str) -> bool {
     let mut rest = line;
     words.split(" * ").all(|part| match rest.find(part) {

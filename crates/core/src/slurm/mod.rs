@@ -1,27 +1,28 @@
-//! Slurm, decided purely: what is asked of it, what became of what was asked, and what is to be asked next.
+//! Slurm as pure functions: allocation requests, state of allocations, schedules.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `admit.rs` | whether a worker is in the allocation that it says it is in |
-//! | `autoschedule.rs` | when allocations are asked for without anybody saying so |
-//! | `book.rs` | the rows of allocations as values, and what a decision changes of them |
-//! | `calls.rs` | how often Slurm was asked, in an hour and a day |
-//! | `fate.rs` | what became of an allocation, and what is done about it |
-//! | `fit.rs` | which partitions can hold what a job asks for, which is the best, what the nearest lacks |
-//! | `generate.rs` | schedulers and actions for groups, and whether written ones can ever get what they ask for |
-//! | `groups.rs` | which jobs share allocations, where, for how long, and how many there are |
-//! | `home.rs` | which of a user's jobs are those of these books, and not of a copy |
-//! | `offer.rs` | what an allocation can hold |
-//! | `profile.rs` | what a cluster has: partitions, their nodes and limits |
-//! | `reasons.rs` | why one waits, in plain words |
-//! | `regenerate.rs` | a schedule for what is left of a workflow |
-//! | `request.rs` | what a scheduler of a workflow asks for |
-//! | `reserve.rs` | how much of an allocation its jobs do not have |
-//! | `sight.rs` | what Slurm says about its jobs |
-//! | `signs.rs` | what lines in the output of an allocation mean, and what to do about it |
-//! | `stay.rs` | what a worker has to know of its workflow should its server be away |
-//! | `steps.rs` | which jobs run as steps, and what a worker that is gone has left of them |
-//! | `usage.rs` | what became of the core-hours of allocations |
+//! | `allocation_capacity.rs` | capacity of an allocation |
+//! | `allocation_decision.rs` | state of an allocation from the replies of Slurm, and the next action |
+//! | `allocation_ends.rs` | the end of an allocation in plain words |
+//! | `allocation_groups.rs` | which jobs share allocations: nodes, walltime, number |
+//! | `allocation_request.rs` | the request of a scheduler of a workflow |
+//! | `allocation_rows.rs` | rows of allocations as values, and their changes |
+//! | `autoschedule.rs` | automatic allocation requests |
+//! | `call_statistics.rs` | number of Slurm calls, by hour and day |
+//! | `cluster_profile.rs` | partitions of a cluster, their nodes and limits |
+//! | `core_hours.rs` | core-hours of allocations |
+//! | `database_id.rs` | which of a user's jobs belong to this database, and not to a copy |
+//! | `end_reserve.rs` | the part of an allocation in which no job may run |
+//! | `job_steps.rs` | which jobs run as steps, and orphaned steps |
+//! | `log_meanings.rs` | meanings of lines in the output of an allocation, with remedies |
+//! | `partition_fit.rs` | partitions that fit a job, the best, and what the nearest lacks |
+//! | `pending_reasons.rs` | why an allocation waits, in plain words |
+//! | `regenerate.rs` | a schedule for the remaining jobs of a workflow |
+//! | `schedule_generation.rs` | schedulers and actions for groups, and checks of hand-written ones |
+//! | `slurm_jobs.rs` | jobs as Slurm reports them |
+//! | `worker_admission.rs` | whether a worker belongs to its allocation |
+//! | `worker_settings.rs` | settings that a worker needs while its server is down |
 
 pub mod allocation_capacity;
 pub mod allocation_decision;

@@ -1,4 +1,4 @@
-//! Which partitions can hold what a job asks for, which of them is the best, and what the nearest one lacks.
+//! Partitions that fit a job, the best of them, and what the nearest one lacks.
 
 use super::cluster_profile::{ClusterProfile, NodeShape, Partition};
 use std::cmp::Reverse;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 use windlass_types::{Bytes, Resources, format_duration};
 
-/// What a job needs; amounts are those of each of its nodes.
+/// Resources of a job; amounts are per node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionRequest<'a> {
     pub cpus: u32,
@@ -14,7 +14,7 @@ pub struct PartitionRequest<'a> {
     pub gpus: u32,
     pub nodes: u32,
     pub walltime: Duration,
-    /// Who pays; empty: the user's default, of which nothing is known here.
+    /// Account to charge; empty: the user's default, which is unknown here.
     pub account: &'a str,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for PartitionRequest<'_> {
     }
 }
 
-/// Something that a partition cannot give.
+/// A requirement that a partition does not satisfy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartitionShortage {
     Down,
@@ -52,7 +52,7 @@ pub enum PartitionShortage {
     Cpus(u32),
     Memory(Bytes),
     Gpus(u32),
-    /// Each amount is there, but not on one node.
+    /// Each amount is available, but not on one node.
     NoSingleNode,
     Nodes(u32),
     FewerNodes(u32),
@@ -62,13 +62,13 @@ pub enum PartitionShortage {
 impl fmt::Display for PartitionShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Down => f.write_str("it takes no jobs now"),
+            Self::Down => f.write_str("it starts no jobs at present"),
             Self::Account(account) => write!(f, "account `{account}` may not use it"),
             Self::Cpus(most) => write!(f, "its nodes have {}", format_count(*most, "CPU")),
             Self::Memory(most) => write!(f, "its nodes have {most} of memory"),
             Self::Gpus(0) => f.write_str("its nodes have no GPUs"),
             Self::Gpus(most) => write!(f, "its nodes have {}", format_count(*most, "GPU")),
-            Self::NoSingleNode => f.write_str("no kind of its nodes has all of that"),
+            Self::NoSingleNode => f.write_str("none of its node types has all of that"),
             Self::Nodes(most) => write!(f, "an allocation has at most {}", format_count(*most, "node")),
             Self::FewerNodes(least) => {
                 write!(f, "an allocation has at least {}", format_count(*least, "node"))
@@ -78,7 +78,8 @@ impl fmt::Display for PartitionShortage {
     }
 }
 
-/// What the partition cannot give of it, in the order of [`Lack`]; nothing if it fits.
+/// Returns the requirements that the partition does not satisfy, in the order of [`PartitionShortage`]; empty
+/// if it fits.
 pub fn find_shortages(ask: &PartitionRequest<'_>, partition: &Partition) -> Vec<PartitionShortage> {
     let mut lacks = Vec::new();
     if !partition.is_up {
@@ -123,7 +124,7 @@ fn node_fits(shape: &NodeShape, ask: &PartitionRequest<'_>) -> bool {
     ask.cpus <= shape.cpus_per_node && ask.memory <= shape.memory() && ask.gpus <= shape.gpus_per_node
 }
 
-/// The smallest of the nodes that can hold it: the one that Slurm may give, and that has to suffice.
+/// Returns the smallest suitable node type: Slurm may assign it, so it must be sufficient.
 pub fn smallest_node(ask: &PartitionRequest<'_>, partition: &Partition) -> Option<NodeShape> {
     partition
         .node_shapes()
@@ -131,10 +132,10 @@ pub fn smallest_node(ask: &PartitionRequest<'_>, partition: &Partition) -> Optio
         .min_by_key(|shape| (shape.memory_mb, shape.cpus_per_node, shape.gpus_per_node))
 }
 
-/// Nothing can hold it.
+/// No partition fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoFittingPartition {
-    /// The partition that lacks the least, and what; `None` if there is no partition.
+    /// The partition that lacks the least, and its shortages; `None` if there is no partition.
     pub nearest: Option<(String, Vec<PartitionShortage>)>,
 }
 
@@ -146,8 +147,8 @@ impl fmt::Display for NoFittingPartition {
     }
 }
 
-/// All that can hold it, the best first: not one for debugging if there is another, not one from which jobs are driven out
-/// or that drives out others, with no more GPUs than needed, then that with the smallest nodes and the shortest limit.
+/// Returns all partitions that fit, the best first: no debugging partition if there is another, none with
+/// preemption, with no more GPUs than needed, then the one with the smallest nodes and the shortest limit.
 pub fn fitting_partitions<'p>(profile: &'p ClusterProfile, ask: &PartitionRequest<'_>) -> Vec<&'p Partition> {
     let usual_tier = profile.default_partition().and_then(|partition| partition.priority_tier);
     let key = |partition: &Partition| {
@@ -159,7 +160,7 @@ pub fn fitting_partitions<'p>(profile: &'p ClusterProfile, ask: &PartitionReques
             is_special,
             !(partition.allow_groups.is_empty() && partition.allow_qos.is_empty()),
             ask.gpus == 0 && smallest.gpus_per_node > 0,
-            // Where Slurm finds the way itself, it may choose among more nodes.
+            // If Slurm selects the partition, it may choose among more nodes.
             ask.gpus > 0 && partition.requires_explicit_request,
             (smallest.memory_mb, partition.max_walltime_secs.unwrap_or(u64::MAX)),
             Reverse(partition.is_default),
@@ -171,7 +172,7 @@ pub fn fitting_partitions<'p>(profile: &'p ClusterProfile, ask: &PartitionReques
     fitting
 }
 
-/// The best of those that can hold it.
+/// Returns the best of the partitions that fit.
 pub fn best_partition<'p>(
     profile: &'p ClusterProfile,
     ask: &PartitionRequest<'_>,
@@ -179,7 +180,8 @@ pub fn best_partition<'p>(
     fitting_partitions(profile, ask).first().copied().ok_or_else(|| nearest_partition(profile, ask))
 }
 
-/// The partition that lacks the least. One that is down, or closed to the account, is further away than any that is not.
+/// Returns the partition that lacks the least. One that is down, or closed to the account, counts as further
+/// away than others.
 fn nearest_partition(profile: &ClusterProfile, ask: &PartitionRequest<'_>) -> NoFittingPartition {
     let distance = |(partition, lacks): &(&Partition, Vec<PartitionShortage>)| {
         let is_shut =
@@ -193,7 +195,7 @@ fn nearest_partition(profile: &ClusterProfile, ask: &PartitionRequest<'_>) -> No
     NoFittingPartition { nearest: nearest.map(|(partition, lacks)| (partition.name.clone(), lacks)) }
 }
 
-/// How many times, in thousandths, what there is would be needed.
+/// Ratio between required and available amount, in thousandths.
 fn shortfall(ask: &PartitionRequest<'_>, lack: &PartitionShortage) -> u64 {
     let times = |asked: u64, most: u64| asked.saturating_mul(1000) / most.max(1);
     match lack {

@@ -1,95 +1,99 @@
-//! Why a job of Slurm waits, in plain words; and whether waiting will help.
+//! Why a Slurm job waits, in plain words; and whether waiting helps.
 
-/// A reason of Slurm's, explained.
+/// An explained Slurm reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingReason {
     pub text: &'static str,
-    /// It will wait until somebody changes something.
+    /// Whether it waits until a person changes something.
     pub needs_human: bool,
 }
 
 /// By the whole word.
 const KNOWN_REASONS: &[(&str, &str, bool)] = &[
     ("Priority", "others are before it in the queue", false),
-    ("Resources", "it is the next, and the nodes that it asks for are in use", false),
-    ("BeginTime", "it may not begin yet; after a requeue Slurm waits for up to two minutes", false),
+    ("Resources", "it is next, and the nodes that it requests are in use", false),
+    ("BeginTime", "it may not start yet; after a requeue Slurm waits for up to two minutes", false),
     ("Cleaning", "its last run is being cleaned up", false),
     ("Dependency", "another job has to end first", false),
-    ("Licenses", "all licenses that it asks for are in use", false),
+    ("Licenses", "all licenses that it requests are in use", false),
     ("NodeDown", "a node that it needs is down", false),
-    ("ReqNodeNotAvail", "nodes that it asks for are down, drained or reserved", false),
+    ("ReqNodeNotAvail", "nodes that it requests are down, drained or reserved", false),
     ("Reservation", "its reservation has not begun", false),
-    ("JobArrayTaskLimit", "as many tasks of its array run as may", false),
+    ("JobArrayTaskLimit", "the maximum number of tasks of its array is running", false),
     ("Prolog", "its nodes are being prepared", false),
     ("Configuring", "its nodes are being started", false),
     ("FrontEndDown", "no front end of the cluster is up", false),
-    ("SchedDefer", "Slurm has put off looking for nodes", false),
-    ("PartitionDown", "its partition is down: it takes jobs but starts none", true),
-    ("PartitionInactive", "its partition is inactive: ask who runs the cluster, or use another one", true),
+    ("SchedDefer", "Slurm has deferred scheduling", false),
+    ("PartitionDown", "its partition is down: it accepts jobs but starts none", true),
+    ("PartitionInactive", "its partition is inactive: ask the administrators, or use another one", true),
     (
         "PartitionTimeLimit",
-        "it asks for more time than its partition allows, so it never starts: lower the walltime, or use another partition",
+        "it requests more time than its partition allows, so it never starts: reduce the walltime, or use another partition",
         true,
     ),
     (
         "PartitionNodeLimit",
-        "it asks for more nodes than its partition allows, or for ones that are down: lower `nodes`, or use another partition",
+        "it requests more nodes than its partition allows, or nodes that are down: reduce `nodes`, or use another partition",
         true,
     ),
     (
         "PartitionConfig",
-        "no node of its partition can give what it asks for, so it never starts: ask for less, or use another partition",
+        "no node of its partition has the requested resources, so it never starts: request less, or use another partition",
         true,
     ),
-    ("BadConstraints", "no node has what it asks for: see the constraint and the partition", true),
-    ("DependencyNeverSatisfied", "the job that it waits for has failed, so it never starts: cancel it", true),
-    ("JobHeldAdmin", "an administrator holds it: ask who runs the cluster", true),
-    ("JobHeldUser", "somebody holds it: `scontrol release` lets it go", true),
-    ("InvalidAccount", "its account is not known, or may not be used: see `account` of the scheduler", true),
-    ("InvalidQOS", "its quality of service is not known: see `qos` of the scheduler", true),
+    ("BadConstraints", "no node has the requested resources: see the constraint and the partition", true),
+    ("DependencyNeverSatisfied", "a job that it depends on has failed, so it never starts: cancel it", true),
+    ("JobHeldAdmin", "an administrator holds it: ask the administrators", true),
+    ("JobHeldUser", "a user holds it: `scontrol release` releases it", true),
+    ("InvalidAccount", "its account is unknown, or may not be used: see `account` of the scheduler", true),
+    ("InvalidQOS", "its quality of service is unknown: see `qos` of the scheduler", true),
     ("AccountNotAllowed", "its account may not use its partition", true),
     ("QOSNotAllowed", "its quality of service may not be used there", true),
     ("ReservationDeleted", "its reservation is gone: see `extra` of the scheduler", true),
-    ("ReservationInvalid", "its reservation is not known: see `extra` of the scheduler", true),
+    ("ReservationInvalid", "its reservation is unknown: see `extra` of the scheduler", true),
     ("NonZeroExitCode", "its script ended with an error", true),
     ("JobLaunchFailure", "Slurm could not start it: see the cluster's log and `scontrol show job`", true),
-    ("launch", "Slurm could not start it, and holds it: `scontrol release` lets it try again", true),
+    ("launch", "Slurm could not start it, and holds it: `scontrol release` retries", true),
 ];
 
-/// By how they begin: there are dozens of each, one for each thing that can be limited.
+/// By prefix: there are dozens of each, one for each limited resource.
 const REASON_PREFIXES: &[(&str, &str, bool)] = &[
     (
         "QOSJobLimit",
-        "as many of your jobs run as this quality of service allows; it starts when one has ended",
+        "the maximum number of your jobs for this quality of service is running; it starts when one has ended",
         false,
     ),
     (
         "QOSMaxJobs",
-        "as many of your jobs run as this quality of service allows; it starts when one has ended",
+        "the maximum number of your jobs for this quality of service is running; it starts when one has ended",
         false,
     ),
-    ("AssocMaxJobs", "as many of your jobs run as your account allows; it starts when one has ended", false),
+    (
+        "AssocMaxJobs",
+        "the maximum number of jobs of your account is running; it starts when one has ended",
+        false,
+    ),
     (
         "AssocGrp",
-        "a limit of your account is reached: it starts when there is room, or never if it asks for more than the limit",
+        "a limit of your account is reached: it starts when resources are free, or never if it requests more than the limit",
         true,
     ),
-    ("AssocMax", "it asks for more than your account allows one job, or one user", true),
+    ("AssocMax", "it requests more than your account allows for one job, or one user", true),
     (
         "QOSGrp",
-        "a limit of this quality of service is reached: it starts when there is room, or never if it asks for more than the limit",
+        "a limit of this quality of service is reached: it starts when resources are free, or never if it requests more than the limit",
         true,
     ),
-    ("QOSMax", "it asks for more than this quality of service allows one job, or one user", true),
-    ("QOSMin", "it asks for less than this quality of service wants", true),
-    ("QOS", "a limit of its quality of service keeps it", true),
-    ("Assoc", "a limit of its account keeps it", true),
-    ("MaxGRES", "it asks for more of something than it may have", true),
-    ("ReqNodeNotAvail", "nodes that it asks for are down, drained or reserved", false),
-    ("Nodes_required_for_job_are_DOWN", "nodes that it asks for are down, drained or reserved", false),
+    ("QOSMax", "it requests more than this quality of service allows for one job, or one user", true),
+    ("QOSMin", "it requests less than this quality of service requires", true),
+    ("QOS", "a limit of its quality of service is reached", true),
+    ("Assoc", "a limit of its account is reached", true),
+    ("MaxGRES", "it requests more of a generic resource than allowed", true),
+    ("ReqNodeNotAvail", "nodes that it requests are down, drained or reserved", false),
+    ("Nodes_required_for_job_are_DOWN", "nodes that it requests are down, drained or reserved", false),
 ];
 
-/// What a reason means; `None` for one that nobody has put into words here. Then Slurm's own is all there is, and waiting may
+/// Returns the meaning of a reason; `None` if it is unknown. Then only Slurm's word is shown, and waiting may
 /// help.
 pub fn explain_reason(reason: &str) -> Option<PendingReason> {
     let reason = reason.trim().trim_start_matches('(');
@@ -99,7 +103,7 @@ pub fn explain_reason(reason: &str) -> Option<PendingReason> {
     found.map(|&(_, words, needs_human)| PendingReason { text: words, needs_human })
 }
 
-/// With Slurm's word and ours, for people.
+/// Returns Slurm's word and its explanation, for people.
 pub fn describe_reason(reason: &str) -> String {
     explain_reason(reason).map_or_else(|| reason.to_owned(), |known| format!("{reason}: {}", known.text))
 }
@@ -148,12 +152,12 @@ mod tests {
     fn slurms_word_is_always_told() {
         assert_eq!(
             describe_reason("PartitionTimeLimit"),
-            "PartitionTimeLimit: it asks for more time than its partition allows, so it never starts: lower the walltime, or use another partition"
+            "PartitionTimeLimit: it requests more time than its partition allows, so it never starts: reduce the walltime, or use another partition"
         );
         assert_eq!(describe_reason("SomethingNew"), "SomethingNew");
         assert_eq!(
             describe_reason("ReqNodeNotAvail, UnavailableNodes:n1"),
-            "ReqNodeNotAvail, UnavailableNodes:n1: nodes that it asks for are down, drained or reserved"
+            "ReqNodeNotAvail, UnavailableNodes:n1: nodes that it requests are down, drained or reserved"
         );
     }
 }

@@ -1,7 +1,8 @@
-//! A schedule for what is left of a workflow, where allocations died, or jobs came that nobody asked nodes for.
+//! A schedule for the remaining jobs of a workflow, if allocations were lost, or jobs were added without
+//! allocations.
 //!
-//! What is asked for already counts: allocations that are open, and recovery actions that wait for their jobs. So planning
-//! twice asks for nothing the second time.
+//! Pending requests count: open allocations, and recovery actions that wait for their jobs. So a second
+//! planning requests nothing.
 
 use super::allocation_capacity::AllocationCapacity;
 use super::allocation_groups::{
@@ -25,16 +26,16 @@ pub struct RemainingJob {
     pub id: JobId,
     pub name: String,
     pub status: JobStatus,
-    /// The name of what it asks for; `None`: it says nothing.
+    /// Name of its resource requirements; `None`: none.
     pub requirements: Option<String>,
     pub resources: Resources,
-    /// How many unfinished jobs have to end one after the other before it can start.
+    /// Number of unfinished jobs that must end one after another before it can start.
     pub level: u32,
     pub labels: Vec<String>,
     pub scheduler: Option<String>,
 }
 
-/// An action that asks for allocations.
+/// An action that requests allocations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocationAction {
     pub id: i64,
@@ -44,30 +45,30 @@ pub struct AllocationAction {
     pub is_recovery: bool,
 }
 
-/// What the books have about a workflow.
+/// State of a workflow in the database.
 #[derive(Clone, Copy, Debug)]
 pub struct RegenerateInput<'a> {
     pub workflow: WorkflowId,
-    /// As [`Schedule::seen`].
+    /// As [`AllocationSchedule::seen`].
     pub seen: &'a str,
     pub jobs: &'a [RemainingJob],
     pub actions: &'a [AllocationAction],
     pub schedulers: &'a [SlurmScheduler],
-    /// All that there ever were.
+    /// All allocations, including ended ones.
     pub allocations: &'a [Allocation],
     pub slurm_defaults: &'a BTreeMap<String, Value>,
 }
 
-/// What somebody wants of it.
+/// Options of the user.
 #[derive(Clone, Copy, Debug)]
 pub struct RegenerateOptions<'a> {
-    /// Where nothing is said about account, partition and walltime, those of the workflow's schedulers hold.
+    /// Without an account, partition or walltime, those of the workflow's schedulers apply.
     pub options: &'a AllocationOptions,
-    /// These jobs as well, whatever their state.
+    /// These jobs too, in any state.
     pub include: &'a [JobId],
-    /// Allocations for jobs that are ready are asked for at once.
+    /// Whether allocations for ready jobs are requested immediately.
     pub submit: bool,
-    /// What makes the names of new schedulers new.
+    /// Suffix of the names of new schedulers.
     pub suffix: &'a str,
     pub by: &'a str,
 }
@@ -81,25 +82,25 @@ pub enum RegenerateError {
     Request(String),
 }
 
-/// The schedule; it is empty if everything that is left is served. A schedule that marks actions and no more still changes
-/// something: they would ask for allocations a second time.
+/// Returns the schedule; empty if all remaining jobs are served. A schedule that only marks actions is not
+/// empty: they would request allocations a second time.
 pub fn regenerate(
-    books: &RegenerateInput<'_>,
+    store: &RegenerateInput<'_>,
     profile: &ClusterProfile,
     wish: &RegenerateOptions<'_>,
 ) -> Result<AllocationSchedule, RegenerateError> {
-    let options = with_account(wish.options, books.schedulers);
+    let options = with_account(wish.options, store.schedulers);
     let include: BTreeSet<JobId> = wish.include.iter().copied().collect();
-    let wanted: Vec<&RemainingJob> = books.jobs.iter().filter(|job| is_included(job, &include)).collect();
-    let served = find_served_jobs(books, profile, &wanted, wish);
+    let wanted: Vec<&RemainingJob> = store.jobs.iter().filter(|job| is_included(job, &include)).collect();
+    let served = find_served_jobs(store, profile, &wanted, wish);
     let unserved: Vec<&RemainingJob> = wanted.into_iter().filter(|job| !served.contains(&job.id)).collect();
-    let mut schedule = AllocationSchedule { seen: books.seen.to_owned(), ..AllocationSchedule::default() };
-    let armed = books.actions.iter().filter(|action| !action.is_executed && !action.is_recovery);
+    let mut schedule = AllocationSchedule { seen: store.seen.to_owned(), ..AllocationSchedule::default() };
+    let armed = store.actions.iter().filter(|action| !action.is_executed && !action.is_recovery);
     schedule.mark_executed = armed.map(|action| action.id).collect();
-    reuse_schedulers(books, profile, &unserved, wish, &mut schedule)?;
+    reuse_schedulers(store, profile, &unserved, wish, &mut schedule)?;
     let reused: BTreeSet<&str> =
         schedule.allocations.iter().map(|one| one.request.scheduler.as_str()).collect();
-    let reused = books.schedulers.iter().filter(|one| reused.contains(one.name.as_str()));
+    let reused = store.schedulers.iter().filter(|one| reused.contains(one.name.as_str()));
     let reused: BTreeMap<&str, &SlurmScheduler> = reused.map(|one| (one.name.as_str(), one)).collect();
     let names_one = |job: &&RemainingJob| {
         let its = job.scheduler.as_deref().and_then(|name| reused.get(name));
@@ -107,21 +108,21 @@ pub fn regenerate(
     };
     let unserved: Vec<&RemainingJob> = unserved.into_iter().filter(|job| !names_one(job)).collect();
     let mut demands = group_into_demands(&unserved);
-    let taken = books.schedulers.iter().map(|scheduler| scheduler.name.clone()).collect();
-    // What was good for them before may not hold what they ask for now.
-    let there = with_inherited_partition(&options, books.schedulers);
+    let taken = store.schedulers.iter().map(|scheduler| scheduler.name.clone()).collect();
+    // The earlier settings may not fit the present requests.
+    let there = with_inherited_partition(&options, store.schedulers);
     let attempt = |demands: &[AllocationDemand]| {
         let with = |options: &AllocationOptions| {
             propose_schedulers(profile, demands, options, Some(wish.suffix), &taken)
         };
-        with(&with_inherited_walltime(&there, books.schedulers))
+        with(&with_inherited_walltime(&there, store.schedulers))
             .or_else(|_| with(&there))
             .or_else(|_| with(&options))
     };
     let proposals = match attempt(&demands) {
         Ok(proposals) => proposals,
         Err(faults) => {
-            // One that fits nowhere keeps nobody else waiting.
+            // A job that fits nowhere does not block others.
             demands.retain(|demand| fits_any_partition(profile, demand, &options));
             if demands.is_empty() && schedule.allocations.is_empty() {
                 return Err(RegenerateError::Unfit(faults));
@@ -131,7 +132,7 @@ pub fn regenerate(
         }
     };
     for proposal in proposals {
-        add_proposal(books, wish, &demands, proposal, &mut schedule)?;
+        add_proposal(store, wish, &demands, proposal, &mut schedule)?;
     }
     Ok(schedule)
 }
@@ -141,7 +142,7 @@ fn is_included(job: &RemainingJob, include: &BTreeSet<JobId>) -> bool {
     job.labels.is_empty() && (is_left || include.contains(&job.id))
 }
 
-/// Who paid pays, where nobody says otherwise.
+/// Keeps the account of earlier schedulers unless another is given.
 fn with_account(options: &AllocationOptions, schedulers: &[SlurmScheduler]) -> AllocationOptions {
     let mut options = options.clone();
     if options.account.is_empty() {
@@ -151,7 +152,7 @@ fn with_account(options: &AllocationOptions, schedulers: &[SlurmScheduler]) -> A
     options
 }
 
-/// They go where they went, if all schedulers agree about it and nobody says otherwise.
+/// Keeps the partition if all schedulers agree and no other is given.
 fn with_inherited_partition(options: &AllocationOptions, schedulers: &[SlurmScheduler]) -> AllocationOptions {
     let mut options = options.clone();
     if options.partition.is_none()
@@ -163,7 +164,8 @@ fn with_inherited_partition(options: &AllocationOptions, schedulers: &[SlurmSche
     options
 }
 
-/// And last as long as they did, on the same terms. Whoever says how walltimes are found does not want the old ones.
+/// Keeps the walltime too, on the same conditions. A user who sets a walltime strategy does not want the old
+/// walltime.
 fn with_inherited_walltime(options: &AllocationOptions, schedulers: &[SlurmScheduler]) -> AllocationOptions {
     let mut options = options.clone();
     let is_said = options.exact_walltime.is_some()
@@ -178,34 +180,34 @@ fn with_inherited_walltime(options: &AllocationOptions, schedulers: &[SlurmSched
     options
 }
 
-/// Jobs for which nodes are asked already. Of those that name a scheduler as many as its open allocations, and those that
-/// its armed recovery action will ask for, can hold; those that are furthest from running go without first. Those that name
-/// none are taken by whoever has room.
+/// Returns jobs that have allocations already. Of jobs that name a scheduler, as many as fit into its open
+/// allocations and those that its armed recovery action will request; jobs furthest from running are left out
+/// first. Jobs that name none may use any.
 fn find_served_jobs(
-    books: &RegenerateInput<'_>,
+    store: &RegenerateInput<'_>,
     profile: &ClusterProfile,
     wanted: &[&RemainingJob],
     wish: &RegenerateOptions<'_>,
 ) -> BTreeSet<JobId> {
     let mut served = BTreeSet::new();
-    for scheduler in books.schedulers {
+    for scheduler in store.schedulers {
         let mut jobs: Vec<&RemainingJob> = wanted
             .iter()
             .copied()
             .filter(|job| job.scheduler.as_deref() == Some(scheduler.name.as_str()))
             .filter(|job| scheduler_fits_job(profile, scheduler, job, wish.options.reserve))
             .collect();
-        let open = books
+        let open = store
             .allocations
             .iter()
             .filter(|one| belongs_to_scheduler(one, scheduler) && !one.state.is_over());
         let open = open.filter(|one| one.unwanted.is_none()).count() as u64;
-        let armed = books.actions.iter().filter(|action| {
+        let armed = store.actions.iter().filter(|action| {
             action.is_recovery && !action.is_executed && action.scheduler.as_ref() == Some(&scheduler.name)
         });
         let armed: u64 = armed.map(|action| u64::from(action.allocations)).sum();
         let supply = open + armed;
-        if supply == 0 && (wish.submit || !is_unused_scheduler(books, scheduler)) {
+        if supply == 0 && (wish.submit || !is_unused_scheduler(store, scheduler)) {
             continue;
         }
         let room = if supply == 0 {
@@ -235,15 +237,15 @@ fn belongs_to_scheduler(allocation: &Allocation, scheduler: &SlurmScheduler) -> 
     allocation.request.scheduler == scheduler.name
 }
 
-/// Nobody has asked for an allocation of it, and nothing will: it was made for somebody who does so by hand.
-fn is_unused_scheduler(books: &RegenerateInput<'_>, scheduler: &SlurmScheduler) -> bool {
+/// No allocation of it exists, and no action will request one: it was made for manual submission.
+fn is_unused_scheduler(store: &RegenerateInput<'_>, scheduler: &SlurmScheduler) -> bool {
     let asks = |action: &&AllocationAction| action.scheduler.as_ref() == Some(&scheduler.name);
-    !books.allocations.iter().any(|one| belongs_to_scheduler(one, scheduler))
-        && books.actions.iter().find(asks).is_none()
+    !store.allocations.iter().any(|one| belongs_to_scheduler(one, scheduler))
+        && store.actions.iter().find(asks).is_none()
 }
 
-/// Whether the job fits into an allocation of the scheduler at all: what it asks for may be more than it was. What the scheduler
-/// does not say is limited by the nodes that Slurm would give it.
+/// Whether the job fits into an allocation of the scheduler: its request may have grown. Resources that the
+/// scheduler does not set are limited by the nodes that Slurm would assign.
 fn scheduler_fits_job(
     profile: &ClusterProfile,
     scheduler: &SlurmScheduler,
@@ -258,14 +260,14 @@ fn scheduler_fits_job(
         None => partition.is_default || !partition.requires_explicit_request,
     };
     let mut given = profile.partitions.iter().filter(may_be_given).peekable();
-    // Of a partition that the profile does not know, nothing is known.
+    // Nothing is known about a partition that is not in the profile.
     let is_there = given.peek().is_none() || given.any(has_node);
-    // A worker begins nothing that would reach into the end of its allocation.
+    // A worker starts no job that would exceed the end reserve of its allocation.
     let runtime = asks.runtime.map(|runtime| runtime.saturating_add(reserve));
     is_there && AllocationCapacity::from(scheduler).fits_job(&Resources { runtime, ..*asks })
 }
 
-/// How many of these jobs one allocation of the scheduler can do. What it does not say is no limit.
+/// Returns how many of these jobs one allocation of the scheduler can run. Unset resources are unlimited.
 fn jobs_per_allocation(scheduler: &SlurmScheduler, jobs: &[&RemainingJob], reserve: Duration) -> u64 {
     let most =
         |amount: fn(&Resources) -> u64| jobs.iter().map(|job| amount(&job.resources)).max().unwrap_or(0);
@@ -283,15 +285,15 @@ fn jobs_per_allocation(scheduler: &SlurmScheduler, jobs: &[&RemainingJob], reser
     per_node.saturating_mul(slots).saturating_mul(units.max(1))
 }
 
-/// Schedulers that were made before and never used are used now, instead of new ones beside them.
+/// Uses schedulers that were made before and never used, instead of new ones.
 fn reuse_schedulers(
-    books: &RegenerateInput<'_>,
+    store: &RegenerateInput<'_>,
     profile: &ClusterProfile,
     unserved: &[&RemainingJob],
     wish: &RegenerateOptions<'_>,
     schedule: &mut AllocationSchedule,
 ) -> Result<(), RegenerateError> {
-    for scheduler in books.schedulers.iter().filter(|one| wish.submit && is_unused_scheduler(books, one)) {
+    for scheduler in store.schedulers.iter().filter(|one| wish.submit && is_unused_scheduler(store, one)) {
         let is_its = |job: &&&RemainingJob| {
             job.scheduler.as_ref() == Some(&scheduler.name)
                 && scheduler_fits_job(profile, scheduler, job, wish.options.reserve)
@@ -304,12 +306,12 @@ fn reuse_schedulers(
             (jobs.len() as u64).div_ceil(jobs_per_allocation(scheduler, &jobs, wish.options.reserve)).max(1);
         let nodes = jobs.iter().map(|job| job.resources.nodes).max().unwrap_or(1);
         let each = scheduler.nodes > 1 && nodes <= 1;
-        push_allocations(books, wish, scheduler, u32::try_from(needed).unwrap_or(u32::MAX), each, schedule)?;
+        push_allocations(store, wish, scheduler, u32::try_from(needed).unwrap_or(u32::MAX), each, schedule)?;
     }
     Ok(())
 }
 
-/// Jobs that ask for the same and wait for the same number of others.
+/// Groups jobs with the same request and the same dependency level.
 fn group_into_demands(jobs: &[&RemainingJob]) -> Vec<AllocationDemand> {
     let mut found: Vec<AllocationDemand> = Vec::new();
     let mut places: BTreeMap<(Option<&str>, u32), Vec<usize>> = BTreeMap::new();
@@ -333,9 +335,9 @@ fn group_into_demands(jobs: &[&RemainingJob]) -> Vec<AllocationDemand> {
     found
 }
 
-/// What a group adds: its scheduler, whose jobs it is for, and what asks for its allocations.
+/// Adds the scheduler of a group, its jobs, and the action or allocations for it.
 fn add_proposal(
-    books: &RegenerateInput<'_>,
+    store: &RegenerateInput<'_>,
     wish: &RegenerateOptions<'_>,
     demands: &[AllocationDemand],
     proposal: SchedulerProposal,
@@ -350,24 +352,25 @@ fn add_proposal(
         schedule.actions.push(NewAllocationAction { action, jobs: ids(&gate), is_recovery: true });
     } else if wish.submit {
         let each = action.start_one_worker_per_node;
-        push_allocations(books, wish, &scheduler, group.allocations, each, schedule)?;
+        push_allocations(store, wish, &scheduler, group.allocations, each, schedule)?;
     }
     schedule.schedulers.push(scheduler);
     Ok(())
 }
 
 fn push_allocations(
-    books: &RegenerateInput<'_>,
+    store: &RegenerateInput<'_>,
     wish: &RegenerateOptions<'_>,
     scheduler: &SlurmScheduler,
     count: u32,
     one_worker_per_node: bool,
     schedule: &mut AllocationSchedule,
 ) -> Result<(), RegenerateError> {
-    let crew = AllocationWorkerOptions { one_worker_per_node, max_parallel_jobs: None };
-    let request = build_request(scheduler, books.slurm_defaults, crew).map_err(RegenerateError::Request)?;
+    let worker_group = AllocationWorkerOptions { one_worker_per_node, max_parallel_jobs: None };
+    let request =
+        build_request(scheduler, store.slurm_defaults, worker_group).map_err(RegenerateError::Request)?;
     let new = NewAllocation {
-        workflow: books.workflow,
+        workflow: store.workflow,
         scheduler: None,
         tag: String::new(),
         request,

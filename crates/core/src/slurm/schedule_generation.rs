@@ -1,4 +1,5 @@
-//! Schedulers and actions for groups of jobs, and whether those that somebody wrote can ever get what they ask for.
+//! Generation of schedulers and actions for groups of jobs, and checks whether hand-written ones can ever
+//! start.
 
 use super::allocation_capacity::AllocationCapacity;
 use super::allocation_groups::{
@@ -11,28 +12,28 @@ use std::time::Duration;
 use windlass_types::settings::{ActionTrigger, ActionType, SlurmScheduler, WorkflowAction};
 use windlass_types::{Bytes, Resources};
 
-/// A scheduler for a group of jobs, and what asks for its allocations.
+/// A scheduler for a group of jobs, and what requests its allocations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchedulerProposal {
     pub scheduler: SlurmScheduler,
     pub action: WorkflowAction,
-    /// The demands whose jobs the action waits for, by their numbers.
+    /// Indices of the demands whose jobs the action waits for.
     pub trigger_demands: Vec<usize>,
-    /// CPUs that are asked for on each node.
+    /// CPUs requested on each node.
     pub cpus_per_node: u32,
     pub group: AllocationGroup,
 }
 
 impl SchedulerProposal {
-    /// Core-hours that Slurm is asked for.
+    /// Requested core-hours.
     pub fn core_hours(&self) -> f64 {
         let nodes = f64::from(self.group.allocations) * f64::from(self.group.nodes);
         nodes * f64::from(self.cpus_per_node) * self.group.walltime.as_secs_f64() / 3600.0
     }
 }
 
-/// A schedule for all of them; or all jobs that fit nowhere. `suffix` is for those that are made again, `taken` are the
-/// names that are in use.
+/// Returns a schedule for all demands; or all jobs that fit nowhere. `suffix` is for regenerated schedulers,
+/// `taken` are the names in use.
 pub fn propose_schedulers(
     profile: &ClusterProfile,
     demands: &[AllocationDemand],
@@ -51,7 +52,7 @@ pub fn propose_schedulers(
     Ok(proposals)
 }
 
-/// `{requirements|partition}_scheduler[_deferred][_suffix]`, with a number if somebody has that name.
+/// `{requirements|partition}_scheduler[_deferred][_suffix]`, with a number if the name is taken.
 fn free_scheduler_name(group: &AllocationGroup, suffix: Option<&str>, taken: &BTreeSet<String>) -> String {
     let deferred = if group.is_deferred { "_deferred" } else { "" };
     let suffix = suffix.map(|suffix| format!("_{suffix}")).unwrap_or_default();
@@ -104,19 +105,19 @@ fn build_proposal(
     }
 }
 
-/// Those of the group that can start first. The others may wait for jobs of this very group: an action that waited for all
-/// would wait for what only its own allocations can do.
+/// Returns the demands of the group that can start first. Others may depend on jobs of this group: an action
+/// that waited for all would wait for jobs that only its own allocations can run.
 fn trigger_demands(demands: &[AllocationDemand], group: &AllocationGroup) -> Vec<usize> {
     let level = |number: &usize| demands.get(*number).map_or(0, |demand| demand.level);
     let first = group.demands.iter().map(level).min().unwrap_or(0);
     group.demands.iter().copied().filter(|number| level(number) == first).collect()
 }
 
-/// The worker lives in the allocation as well, and is counted with its jobs: without room of its own it would have one of
-/// them killed that uses all it asked for.
+/// Memory for the worker itself, which counts in the allocation together with its jobs: without it, a job that
+/// uses its whole request could be killed.
 const WORKER_MB: u64 = 100;
 
-/// What is asked of each node: no more than the jobs need at once where others can use the rest, all of it where nobody can.
+/// Request for each node: what the jobs need at once if others can use the rest, otherwise the whole node.
 struct NodeRequest {
     cpus: u32,
     memory_mb: u64,
@@ -127,7 +128,7 @@ impl NodeRequest {
     fn new(group: &AllocationGroup, partition: Option<&Partition>) -> Self {
         let (asks, node) = (&group.max_resources, &group.node);
         let is_shared = partition.is_some_and(|partition| partition.shared);
-        // Jobs on several nodes take their share of each.
+        // Jobs on several nodes use a share of each.
         let units = (u64::from(group.allocations) * u64::from(group.nodes / asks.nodes.max(1))).max(1);
         let at_once =
             u32::try_from(group.jobs.div_ceil(units)).unwrap_or(u32::MAX).clamp(1, group.jobs_per_node);
@@ -152,7 +153,7 @@ pub fn format_walltime(walltime: Duration) -> String {
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// A scheduler that somebody wrote, and that Slurm would refuse, or accept and never start.
+/// A hand-written scheduler that Slurm would reject, or accept and never start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerProblem {
     pub scheduler: String,
@@ -161,11 +162,15 @@ pub struct SchedulerProblem {
 
 impl std::fmt::Display for SchedulerProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "scheduler `{}` can never get what it asks for: {}", self.scheduler, self.reason)
+        write!(
+            f,
+            "scheduler `{}` requests resources that are never available: {}",
+            self.scheduler, self.reason
+        )
     }
 }
 
-/// Whether the cluster can give what a scheduler asks for.
+/// Checks whether the cluster has what a scheduler requests.
 pub fn check_scheduler(scheduler: &SlurmScheduler, profile: &ClusterProfile) -> Result<(), SchedulerProblem> {
     let fault = |why: String| SchedulerProblem { scheduler: scheduler.name.clone(), reason: why };
     let ask = PartitionRequest {
@@ -175,15 +180,14 @@ pub fn check_scheduler(scheduler: &SlurmScheduler, profile: &ClusterProfile) -> 
         nodes: scheduler.nodes.max(1),
         walltime: scheduler
             .walltime()
-            .ok_or_else(|| fault(format!("`{}` is no walltime", scheduler.walltime)))?,
+            .ok_or_else(|| fault(format!("`{}` is not a walltime", scheduler.walltime)))?,
         account: &scheduler.account,
     };
     let candidates = candidate_partitions(scheduler, profile).map_err(&fault)?;
     check_any_partition(&candidates, |partition| scheduler_shortages(&ask, partition)).map_err(fault)
 }
 
-/// Where its allocations may be: one of the partitions that it names. If it names none Slurm may find the way itself, or
-/// take the default.
+/// Returns the partitions that it names. If it names none, Slurm may select one, or use the default.
 fn candidate_partitions<'p>(
     scheduler: &SlurmScheduler,
     profile: &'p ClusterProfile,
@@ -195,13 +199,13 @@ fn candidate_partitions<'p>(
     let find = |name: &str| {
         profile.partition(name).ok_or_else(|| {
             let known: Vec<&str> = profile.partitions.iter().map(|one| one.name.as_str()).collect();
-            format!("there is no partition `{name}`; there are {}", known.join(", "))
+            format!("there is no partition `{name}`; known: {}", known.join(", "))
         })
     };
     names.split(',').map(|name| find(name.trim())).collect()
 }
 
-/// One that fits is enough; otherwise what the first of them lacks.
+/// One partition that fits is sufficient; otherwise describes what the first lacks.
 fn check_any_partition(
     candidates: &[&Partition],
     lacks: impl Fn(&Partition) -> Vec<PartitionShortage>,
@@ -228,9 +232,9 @@ fn scheduler_shortages(ask: &PartitionRequest<'_>, partition: &Partition) -> Vec
     lacks
 }
 
-/// Jobs that can never run in allocations of this scheduler, by what it asks for, or by what it can get.
+/// Checks for jobs that can never run in allocations of this scheduler, by its request or its partitions.
 ///
-/// `reserve` is how much of an allocation jobs do not have.
+/// `reserve` is the end reserve of an allocation.
 pub fn check_job_fits(
     demand: &AllocationDemand,
     scheduler: &SlurmScheduler,
@@ -252,7 +256,7 @@ pub fn check_job_fits(
         let said = format!("its allocations last {}", format_walltime(walltime));
         return Err(fault(if runtime > walltime { said } else { add_reserve_note(&said, reserve) }));
     }
-    // Of time it was seen that there is enough.
+    // The runtime was checked before.
     let bare = Resources { runtime: None, ..*asks };
     if !offer.fits_job(&bare) {
         return Err(fault(describe_capacity_shortage(&offer, &bare)));
@@ -265,17 +269,17 @@ pub fn check_job_fits(
     check_any_partition(&candidates, |partition| find_shortages(&ask, partition)).map_err(fault)
 }
 
-/// What a scheduler should ask for more of.
+/// Describes what a scheduler should request more of.
 fn describe_capacity_shortage(offer: &AllocationCapacity, asks: &Resources) -> String {
     let cpus = offer.cpus.filter(|has| asks.cpus > *has).map(|has| format!("{has} CPUs of a node"));
     let memory = offer.memory.filter(|has| asks.memory > *has).map(|has| format!("{has} of a node"));
     let gpus = offer.gpus.filter(|has| asks.gpus > *has).map(|has| format!("{has} GPUs of a node"));
     let nodes = (asks.nodes > offer.nodes).then(|| format!("{} nodes", offer.nodes));
     let parts: Vec<String> = [cpus, memory, gpus, nodes].into_iter().flatten().collect();
-    format!("it asks for {}", parts.join(", "))
+    format!("it requests {}", parts.join(", "))
 }
 
-/// `--cpus-per-task=8` or `-c 8` among the options that somebody wrote.
+/// Parses `--cpus-per-task=8` or `-c 8` in options written by hand.
 pub(super) fn parse_cpus_option(extra: &str) -> Option<u32> {
     let mut words = extra.split_ascii_whitespace();
     while let Some(word) = words.next() {

@@ -1,20 +1,20 @@
-//! What Slurm says about its jobs, as far as it matters to allocations.
+//! Jobs as Slurm reports them, as far as relevant for allocations.
 
 use windlass_types::Timestamp;
 use windlass_types::slurm::SlurmJobState;
 
-/// A job as the controller shows it: `squeue`.
+/// A job in the controller: `squeue`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueJob {
     pub job_id: u64,
-    /// `None`: a word that we do not know. That it is there is known all the same.
+    /// `None`: an unknown word; the job exists nevertheless.
     pub state: Option<SlurmJobState>,
-    /// Why it waits or how it fares; `None` and `N/A` are nothing.
+    /// Reason for waiting, or state; `None` and `N/A` are empty.
     pub reason: Option<String>,
     pub submitted_at: Option<Timestamp>,
-    /// Of one that waits: when Slurm means to start it.
+    /// For a pending job: when Slurm plans to start it.
     pub started_at: Option<Timestamp>,
-    /// Of one that runs: when it will be ended; of one that is over: when it was.
+    /// For a running job: its time limit; for an ended one: its end.
     pub ends_at: Option<Timestamp>,
     pub nodes: Option<String>,
     pub name: String,
@@ -26,18 +26,18 @@ impl QueueJob {
         self.comment == tag || self.name == tag
     }
 
-    /// Slurm may still do something with it.
+    /// Whether Slurm may still change it.
     pub fn is_alive(&self) -> bool {
         !self.state.is_some_and(SlurmJobState::is_terminal)
     }
 }
 
-/// A job as accounting has it: `sacct`, its last row.
+/// A job in accounting: the last row of `sacct`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountedJob {
     pub job_id: u64,
     pub state: Option<SlurmJobState>,
-    /// As it is written, with who canceled it.
+    /// As written by Slurm, including who canceled it.
     pub state_text: String,
     /// `code:signal`.
     pub exit_code: Option<String>,
@@ -46,7 +46,7 @@ pub struct AccountedJob {
     pub ended_at: Option<Timestamp>,
     pub nodes: Option<String>,
     pub name: String,
-    /// Kept only where a site has said so.
+    /// Only if the site stores comments in accounting.
     pub comment: String,
 }
 

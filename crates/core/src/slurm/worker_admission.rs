@@ -1,11 +1,11 @@
-//! Whether a worker that says it is in an allocation may work for it.
+//! Admission of a worker to its allocation.
 
 use super::allocation_rows::AllocationChange;
 use windlass_types::slurm::{Allocation, AllocationState, SlurmJobNode};
 use windlass_types::{Timestamp, WorkflowId};
 
-/// What follows from its being there; or, in words, why it has to go: the allocation is over, or was submitted twice and
-/// this is the other one.
+/// Returns the change caused by its registration; or why it is rejected: the allocation has ended, or was
+/// submitted twice and this is the other job.
 pub fn admit_worker(
     row: &Allocation,
     workflow: Option<WorkflowId>,
@@ -14,16 +14,16 @@ pub fn admit_worker(
 ) -> Result<Option<AllocationChange>, String> {
     let id = row.id;
     if workflow.is_some_and(|workflow| workflow != row.workflow) {
-        return Err(format!("allocation {id} is of workflow {}", row.workflow));
+        return Err(format!("allocation {id} belongs to workflow {}", row.workflow));
     }
     if !row.is_ours {
         return Ok(None);
     }
     if let Some(known) = row.job_id.filter(|known| *known != place.job_id) {
-        return Err(format!("allocation {id} is job {known} of Slurm, and this is job {}", place.job_id));
+        return Err(format!("allocation {id} is Slurm job {known}, and this is job {}", place.job_id));
     }
     if row.job_id.is_some() && row.restarts > place.restarts {
-        return Err(format!("Slurm has started allocation {id} again, and this is an earlier run of it"));
+        return Err(format!("Slurm has requeued allocation {id}, and this is an earlier run of it"));
     }
     match row.state {
         AllocationState::Running if row.restarts == place.restarts => return Ok(None),
@@ -32,7 +32,7 @@ pub fn admit_worker(
         AllocationState::Completing
         | AllocationState::Ended
         | AllocationState::Refused
-        | AllocationState::Withdrawn => return Err(format!("allocation {id} is over: {}", row.state)),
+        | AllocationState::Withdrawn => return Err(format!("allocation {id} has ended: {}", row.state)),
     }
     Ok(Some(AllocationChange {
         only_slurm_job: row.job_id,
@@ -84,7 +84,7 @@ mod tests {
     fn who_may_work_for_it() {
         use AllocationState::{Completing, Ended, Intended, Pending, Running, Submitting};
         let place = SlurmJobNode { job_id: 8, restarts: 1, node: "n1".into() };
-        // (state, job, restarts): the state that follows, or nothing, or that it has to go.
+        // (state, job, restarts): the next state, none, or a rejection.
         for (state, job_id, restarts, expected) in [
             (Submitting, None, 0, Ok(true)),
             (Pending, Some(8), 0, Ok(true)),
@@ -115,10 +115,10 @@ mod tests {
         let other = SlurmJobNode { job_id: 9, ..place };
         assert_eq!(
             admit_worker(&row, None, &other, Timestamp(3)),
-            Err("allocation 5 is job 8 of Slurm, and this is job 9".to_owned())
+            Err("allocation 5 is Slurm job 8, and this is job 9".to_owned())
         );
         assert!(admit_worker(&row, Some(WorkflowId(2)), &other, Timestamp(3)).is_err());
         row.is_ours = false;
-        assert_eq!(admit_worker(&row, None, &other, Timestamp(3)), Ok(None), "somebody else looks after it");
+        assert_eq!(admit_worker(&row, None, &other, Timestamp(3)), Ok(None), "another worker is responsible");
     }
 }

@@ -1,8 +1,8 @@
-//! What a worker in an allocation has to know of its workflow, should its server be away when it begins.
+//! Workflow settings that a worker in an allocation needs if its server is down when it starts.
 
 use windlass_types::settings::{ExecutionConfig, WorkflowSettings};
 
-/// Of the settings of a workflow those that say how long its workers wait, stay, and take to leave.
+/// Returns the settings about how long workers wait, stay, and take to stop.
 pub fn worker_settings(settings: &WorkflowSettings) -> WorkflowSettings {
     let lead = |config: &ExecutionConfig| ExecutionConfig {
         sigkill_headroom_seconds: config.sigkill_headroom_seconds,

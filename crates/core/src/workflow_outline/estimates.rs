@@ -1,4 +1,4 @@
-//! Times of an outline: the critical path, how wide the workflow is, and how long it takes on a given machine.
+//! Times of an outline: the critical path, the width of the workflow, and its duration on a given machine.
 
 use super::{JobFacts, MakespanEstimate, OutlineRequest};
 use crate::dispatch::{ReadyQueue, WorkerUsage};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use windlass_types::{Bytes, Capacity, Resources};
 
 const NO_JOB: u32 = u32::MAX;
-/// What a reused job takes.
+/// Resources of a reused job.
 const NO_RESOURCES: Resources = Resources { cpus: 0, memory: Bytes(0), ..Resources::DEFAULT };
 
 pub(super) struct OutlineTimes {
@@ -24,7 +24,7 @@ pub(super) struct OutlineTimes {
 impl OutlineTimes {
     pub(super) fn new(request: &OutlineRequest<'_>, order: &TopologicalOrder) -> Self {
         let (ends, latest) = earliest_ends(request, order);
-        // The first of those that end last, so that the answer does not depend on the order of a walk.
+        // The first of those that end last, so that the result does not depend on the traversal.
         let last = (0..request.jobs).rev().max_by_key(|&job| ends[job as usize]);
         let mut critical_path = Vec::new();
         let mut at = last.unwrap_or(NO_JOB);
@@ -41,7 +41,7 @@ impl OutlineTimes {
     }
 }
 
-/// When each node is over if there is room for all, and which of its predecessors was over last.
+/// Returns when each node ends with unlimited resources, and which predecessor ended last.
 fn earliest_ends(request: &OutlineRequest<'_>, order: &TopologicalOrder) -> (Vec<Duration>, Vec<u32>) {
     let mut ends = vec![Duration::ZERO; order.len()];
     let mut latest = vec![NO_JOB; order.len()];
@@ -55,12 +55,12 @@ fn earliest_ends(request: &OutlineRequest<'_>, order: &TopologicalOrder) -> (Vec
     (ends, latest)
 }
 
-/// A job takes some time, however little: otherwise it would be beside nobody.
+/// A job has a positive length: otherwise it would overlap no other.
 fn job_length(facts: &JobFacts<'_>) -> Duration {
     facts.expected_runtime().max(Duration::from_micros(1))
 }
 
-/// The most jobs, and the most CPUs, in use at one time if every job starts as soon as it may.
+/// Returns the maximum number of concurrent jobs and CPUs if every job starts as early as possible.
 fn peak_usage(request: &OutlineRequest<'_>, ends: &[Duration]) -> (u32, u64) {
     let mut events = Vec::with_capacity(2 * request.jobs as usize);
     for job in 0..request.jobs {
@@ -73,7 +73,7 @@ fn peak_usage(request: &OutlineRequest<'_>, ends: &[Duration]) -> (u32, u64) {
         events.push((end.saturating_sub(job_length(&facts)), 1, cpus));
         events.push((end, -1, -cpus));
     }
-    // At one instant what ends makes room before others start: -1 sorts first.
+    // Ends at an instant come before starts: -1 sorts first.
     events.sort_unstable();
     let (mut jobs, mut cpus, mut most_jobs, mut most_cpus) = (0i64, 0i64, 0, 0);
     for (_, more_jobs, more_cpus) in events {
@@ -85,7 +85,7 @@ fn peak_usage(request: &OutlineRequest<'_>, ends: &[Duration]) -> (u32, u64) {
     (most_jobs as u32, most_cpus as u64)
 }
 
-/// Plays the workflow through with the queue and the placement that the dispatcher uses.
+/// Simulates the workflow with the dispatcher's queue and placement.
 pub(super) fn estimate_makespan(
     request: &OutlineRequest<'_>,
     capacity: Capacity,
@@ -93,7 +93,7 @@ pub(super) fn estimate_makespan(
     let mut graph = JobDependencyGraph::new(request.jobs, request.edges)?;
     let (classes, class_of) = resource_classes(request);
     let mut ready = ReadyQueue::new(&classes);
-    let mut mirror = WorkerUsage::new(capacity);
+    let mut usage = WorkerUsage::new(capacity);
     let mut running = BinaryHeap::new();
     let push = |ready: &mut ReadyQueue, job: u32| {
         ready.push(job, class_of[job as usize], (request.facts)(job).priority);
@@ -101,19 +101,19 @@ pub(super) fn estimate_makespan(
     (0..request.jobs).filter(|&job| graph.is_unblocked(job)).for_each(|job| push(&mut ready, job));
     let (mut now, mut done) = (Duration::ZERO, 0);
     loop {
-        for job in mirror.take_jobs(&mut ready, 0) {
+        for job in usage.take_jobs(&mut ready, 0) {
             running.push((Reverse(now + (request.facts)(job).expected_runtime()), Reverse(job)));
         }
         let Some((Reverse(end), Reverse(job))) = running.pop() else { break };
         now = end;
         done += 1;
-        mirror.remove(job);
+        usage.remove(job);
         graph.finish_job(job, true, |freed, _| push(&mut ready, freed));
     }
     Ok(MakespanEstimate { capacity, makespan: now, never: request.jobs - done })
 }
 
-/// The different needs of the jobs, and which of them each job has.
+/// Returns the distinct requests, and the index of each job's request.
 fn resource_classes(request: &OutlineRequest<'_>) -> (Vec<Resources>, Vec<u32>) {
     let mut known = FxHashMap::default();
     let mut classes = Vec::new();

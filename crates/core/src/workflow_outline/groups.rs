@@ -1,4 +1,4 @@
-//! Lines of an outline: which jobs look alike, in which stage they stand, and how the groups hang together.
+//! Groups of an outline: similar jobs, their stages, and the links between groups.
 
 use super::{LinkShape, OutlineGrain, OutlineGroup, OutlineLink, OutlineRequest, OutlineStage, cpu_hours};
 use crate::topological_order::TopologicalOrder;
@@ -6,7 +6,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Duration;
 use windlass_types::{Bytes, Resources};
 
-/// From so many levels in a row that look the same they are shown as one stage: a chain of a million jobs is one line.
+/// From this number of consecutive similar levels they are shown as one stage: a chain of a million jobs is one
+/// line.
 const LEVELS_TO_FOLD: usize = 3;
 
 pub(super) struct OutlineLines {
@@ -36,7 +37,7 @@ impl OutlineLines {
         lines
     }
 
-    /// Adds a stage made of `levels`, which all look alike.
+    /// Adds a stage of similar `levels`.
     fn add_stage(
         &mut self,
         request: &OutlineRequest<'_>,
@@ -62,7 +63,8 @@ impl OutlineLines {
         });
     }
 
-    /// Counts pairs between groups; a gate costs its members, its waiters and the groups among them.
+    /// Counts links between groups; a dependency group costs its members, its waiters and the groups among
+    /// them.
     fn count_links(&mut self, request: &OutlineRequest<'_>) {
         let (edges, group_of) = (request.edges, &self.group_of);
         let mut pairs: FxHashMap<(u32, u32), u64> = FxHashMap::default();
@@ -97,7 +99,7 @@ impl OutlineLines {
         }
     }
 
-    /// Marks the groups of the critical path and the links along which it runs.
+    /// Marks the groups and links of the critical path.
     fn mark_critical(&mut self, critical: &[u32]) {
         let groups: Vec<u32> = critical.iter().map(|&job| self.group_of[job as usize]).collect();
         let along: FxHashSet<(u32, u32)> = groups.windows(2).map(|pair| (pair[0], pair[1])).collect();
@@ -120,7 +122,7 @@ impl OutlineLines {
     }
 }
 
-/// The jobs that one level holds of one family.
+/// The jobs of one family in one level.
 struct FamilyJobs {
     family: u32,
     jobs: Vec<u32>,
@@ -128,7 +130,7 @@ struct FamilyJobs {
 
 type FamilyLevel = Vec<FamilyJobs>;
 
-/// All jobs by how many must end one after the other before they can start.
+/// Groups all jobs by the length of the longest chain before them.
 fn group_levels(
     request: &OutlineRequest<'_>,
     order: &TopologicalOrder,
@@ -149,7 +151,7 @@ fn group_levels(
     levels
 }
 
-/// Ranges of levels that are shown as one stage.
+/// Returns ranges of levels that are shown as one stage.
 fn fold_levels(levels: &[FamilyLevel], grain: OutlineGrain) -> Vec<std::ops::Range<usize>> {
     let alike = |a: &FamilyLevel, b: &FamilyLevel| {
         let looks = |level: &FamilyLevel| {
@@ -171,7 +173,7 @@ fn fold_levels(levels: &[FamilyLevel], grain: OutlineGrain) -> Vec<std::ops::Ran
     ranges
 }
 
-/// Which jobs look alike.
+/// Families of similar jobs.
 struct JobFamilies {
     family_of: Vec<u32>,
     labels: Vec<String>,
@@ -214,7 +216,7 @@ impl JobFamilies {
     }
 }
 
-/// `work_017` looks like `work_#`.
+/// `work_017` becomes `work_#`.
 fn write_pattern(name: &str, pattern: &mut String) {
     pattern.clear();
     for c in name.chars() {

@@ -1,7 +1,8 @@
-//! A workflow at a glance: stages, groups of like jobs, what depends on what, and how long it should take.
+//! Outline of a workflow: stages, groups of similar jobs, links, and expected duration.
 //!
-//! Made for a million jobs: jobs of one spec entry are one line, and the work is proportional to the jobs and to the
-//! entries of [`Edges`], not to the pairs that gates stand for. The lines are in [`groups`], the times in [`time`].
+//! Scales to a million jobs: jobs of one spec entry are one line, and the work is proportional to the jobs and
+//! to the entries of [`DependencyEdges`], not to the pairs that they represent. Lines are made in [`groups`],
+//! times in [`estimates`].
 
 mod estimates;
 mod groups;
@@ -13,23 +14,23 @@ use serde::Serialize;
 use std::time::Duration;
 use windlass_types::{Capacity, Resources};
 
-/// What an outline needs to know of one job.
+/// Properties of one job for the outline.
 #[derive(Clone, Copy, Debug)]
 pub struct JobFacts<'a> {
     pub name: &'a str,
-    /// The spec entry that it was made from: index into [`Request::kinds`]. Without one, jobs whose names differ only
-    /// in their digits count as alike.
+    /// Index of its spec entry in [`OutlineRequest::entries`]. Without one, jobs whose names differ only in
+    /// digits are similar.
     pub entry: Option<u32>,
     pub resources: Resources,
     pub priority: i32,
-    /// How long it took before. Without it the runtime asked for counts.
+    /// Measured runtime. Without it the requested runtime counts.
     pub measured_runtime: Option<Duration>,
-    /// Its result is there already: it takes no time and no place.
+    /// Its result is reused: it takes no time and no resources.
     pub is_reused: bool,
 }
 
 impl JobFacts<'_> {
-    /// How long it should take.
+    /// Returns the expected runtime.
     pub fn expected_runtime(&self) -> Duration {
         self.measured_runtime.or(self.resources.runtime).unwrap_or(Resources::ASSUMED_RUNTIME)
     }
@@ -54,7 +55,7 @@ pub struct OutlineRequest<'a> {
     pub entries: &'a [&'a str],
     pub facts: &'a dyn Fn(u32) -> JobFacts<'a>,
     pub grain: OutlineGrain,
-    /// Where it would run; without it no estimate of the whole is made.
+    /// The machine; without it the total duration is not estimated.
     pub capacity: Option<Capacity>,
 }
 
@@ -70,7 +71,7 @@ impl std::fmt::Debug for OutlineRequest<'_> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorkflowOutline {
     pub jobs: u32,
-    /// Pairs of jobs of which one waits for the other.
+    /// Number of pairs of dependent jobs.
     pub dependencies: u64,
     pub stages: Vec<OutlineStage>,
     pub groups: Vec<OutlineGroup>,
@@ -79,23 +80,23 @@ pub struct WorkflowOutline {
     #[serde(skip)]
     pub group_of: Vec<u32>,
     pub critical_path: Vec<CriticalStep>,
-    /// How long the critical path takes: no machine is quicker than this.
+    /// Duration of the critical path: the minimum on any machine.
     #[serde(rename = "critical_seconds", serialize_with = "serialize_seconds")]
     pub critical_time: Duration,
     pub cpu_hours: f64,
-    /// Jobs at once, if there were room for all.
+    /// Maximum number of concurrent jobs with unlimited resources.
     pub width: u32,
-    /// CPUs at once, if there were room for all.
+    /// Maximum number of concurrent CPUs with unlimited resources.
     pub width_cpus: u64,
-    /// Jobs that say nothing of their runtime; each counts as [`Resources::UNSAID_RUNTIME`].
+    /// Jobs without a runtime; each counts as [`Resources::UNSAID_RUNTIME`].
     pub guessed_runtimes: u32,
     pub estimate: Option<MakespanEstimate>,
 }
 
-/// Jobs that can start after equally many others; several such levels in a row if they look the same.
+/// Jobs of the same level; or several consecutive similar levels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OutlineStage {
-    /// Counted from 1.
+    /// From 1.
     pub first: u32,
     pub last: u32,
     pub jobs: u32,
@@ -106,20 +107,20 @@ pub struct OutlineStage {
 /// Jobs of one spec entry in one stage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutlineGroup {
-    /// The name of its only job, or what the names have in common.
+    /// The name of its only job, or the common pattern of the names.
     pub label: String,
     /// Index into [`Outline::stages`].
     pub stage: u32,
     pub jobs: u32,
-    /// One of its jobs that start first.
+    /// One of its jobs in the first level.
     pub first_job: u32,
-    /// The most that any of them asks for, of each.
+    /// Maximum of each resource over its jobs.
     pub resources: Resources,
-    /// The longest that any of them should take.
+    /// Maximum expected runtime.
     #[serde(rename = "longest_seconds", serialize_with = "serialize_seconds")]
     pub longest: Duration,
     pub cpu_hours: f64,
-    /// Holds a job of the critical path.
+    /// Contains a job of the critical path.
     pub is_critical: bool,
     /// Its jobs wait for each other.
     pub is_chain: bool,
@@ -132,7 +133,7 @@ pub struct OutlineLink {
     pub to: u32,
     pub pairs: u64,
     pub shape: LinkShape,
-    /// The critical path runs along it.
+    /// Part of the critical path.
     pub is_critical: bool,
 }
 
@@ -141,7 +142,7 @@ pub struct OutlineLink {
 pub enum LinkShape {
     /// Each waits for all.
     All,
-    /// Each waits for its own one.
+    /// Each waits for one.
     OneToOne,
     Some,
 }
@@ -154,13 +155,13 @@ pub struct CriticalStep {
     pub expected: Duration,
 }
 
-/// How the whole would go on a given machine, dispatched as we dispatch.
+/// Estimate of the workflow on a given machine, with the dispatcher's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MakespanEstimate {
     pub capacity: Capacity,
     #[serde(rename = "makespan_seconds", serialize_with = "serialize_seconds")]
     pub makespan: Duration,
-    /// Jobs that would never run: too large for the machine, or behind one that is.
+    /// Jobs that would never run: too large for the machine, or dependents of such jobs.
     pub never: u32,
 }
 

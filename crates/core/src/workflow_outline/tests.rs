@@ -1,4 +1,4 @@
-//! Outlines of small workflows by hand, of random ones against a slow and obvious reading of the same graph.
+//! Outlines of small workflows by example, and of random ones compared with a simple model.
 
 use super::*;
 use crate::edges::DependencyEdgesBuilder;
@@ -83,9 +83,9 @@ fn reused_jobs_take_no_place() {
     case.reused = vec![0, 1, 2];
     case.minutes[..3].fill(0);
     let outline = case.outline(OutlineGrain::Entries, Some(1));
-    assert_eq!((outline.width, outline.width_cpus), (1, 2), "only solve_3 and plot run, one after the other");
+    assert_eq!((outline.width, outline.width_cpus), (1, 2), "only solve_3 and plot run, one after another");
     let estimate = outline.estimate.unwrap();
-    assert_eq!(estimate.never, 2, "two CPUs are not there; what is reused needs none");
+    assert_eq!(estimate.never, 2, "two CPUs are not available; reused jobs need none");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn one_line_per_job_where_that_is_asked_for() {
     let outline = sweep().outline(OutlineGrain::Jobs, None);
     assert_eq!(outline.stages[1].groups.len(), 3);
     assert_eq!(outline.groups[2].label, "solve_2");
-    assert!(!outline.groups[2].is_critical, "the quick one is not on the critical path");
+    assert!(!outline.groups[2].is_critical, "the short one is not on the critical path");
     let critical: Vec<_> =
         outline.links.iter().filter(|link| link.is_critical).map(|l| (l.from, l.to)).collect();
     assert_eq!(critical, [(0, 1), (1, 4)]);
@@ -172,8 +172,8 @@ fn nothing_to_do_is_an_outline_too() {
 }
 
 proptest! {
-    /// Whatever the graph: every job is in one group, stages go forward along every link, a machine with room for all
-    /// needs as long as the critical path, and a machine for one job at a time needs the sum.
+    /// For any graph: every job is in one group, links go forward in stages, unlimited resources take as long
+    /// as the critical path, and a machine for one job at a time takes the sum.
     #[test]
     fn outlines_of_random_graphs_hold_together(
         minutes in proptest::collection::vec(1u64..50, 1..30),
@@ -183,7 +183,7 @@ proptest! {
         let count = minutes.len();
         let names: Vec<String> = (0..count).map(|n| format!("{}{n}", ["x", "y", "z"][n % 3])).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        // Only backwards, so that there is no circle.
+        // Only to lower numbers, so that there is no cycle.
         let depends: Vec<(u32, Vec<u32>)> = raw
             .iter()
             .map(|(job, on)| (job % count, on))
@@ -199,7 +199,7 @@ proptest! {
         for link in &roomy.links {
             let stage = |group: u32| &roomy.stages[roomy.groups[group as usize].stage as usize];
             let (from, to) = (stage(link.from), stage(link.to));
-            prop_assert!(from.last < to.first || (from == to && from.first < from.last), "only a folded stage has links inside");
+            prop_assert!(from.last < to.first || (from == to && from.first < from.last), "only a folded stage has internal links");
         }
         for (number, group) in (0u32..).zip(&roomy.groups) {
             let members = roomy.group_of.iter().filter(|member| **member == number).count();
@@ -210,7 +210,7 @@ proptest! {
             depends.iter().flat_map(|(job, on)| on.iter().map(|on| (*job, *on))).collect();
         pairs.sort_unstable();
         pairs.dedup();
-        prop_assert!(roomy.dependencies >= pairs.len() as u64, "a pair may be named by two lists");
+        prop_assert!(roomy.dependencies >= pairs.len() as u64, "a pair may be in two lists");
         prop_assert_eq!(roomy.estimate.unwrap().makespan, roomy.critical_time);
         let path: Duration = roomy.critical_path.iter().map(|step| step.expected).sum();
         prop_assert_eq!(path, roomy.critical_time);

@@ -1,4 +1,4 @@
-//! Who takes what of the ready jobs: in order, or alone with nothing beside it.
+//! Claims of ready jobs: in order, or alone.
 
 use super::{JobTable, WorkflowState};
 use crate::change::WorkflowChange;
@@ -9,10 +9,10 @@ use crate::job_state::JobStateEvent;
 use rustc_hash::FxHashMap;
 use windlass_types::{JobStatus, Resources, WorkerId};
 
-/// Classes of the ready queue by what jobs ask for and where they belong.
+/// Classes of the ready queue by request and location.
 type DemandIndex = FxHashMap<(u32, LocationConstraint), u32>;
 
-/// The ready queue of a table, and the lane of each job.
+/// Builds the ready queue of a table, and the class of each job.
 pub(super) fn build_ready_queue(table: &JobTable) -> (ReadyQueue, DemandIndex, Vec<u32>) {
     let nowhere = LocationConstraint::default();
     let demand = |(class, resources): (u32, &Resources)| make_demand(class, *resources, nowhere.clone());
@@ -48,17 +48,17 @@ fn find_or_add_demand(
     *lanes.entry((class, place)).or_insert_with_key(new)
 }
 
-/// Class 0 is for those that asked for nothing.
+/// Class 0 is for jobs without a request.
 fn make_demand(class: u32, resources: Resources, place: LocationConstraint) -> JobDemand {
     JobDemand { resources, is_explicit: class != 0, location: place }
 }
 
 impl WorkflowState {
-    /// Keeps back all jobs that the only worker there is can never run, because they ask for too much or belong elsewhere:
-    /// they are not claimed, and keep no other job from it. Which they are.
-    pub fn withhold_unrunnable(&mut self, mirror: &WorkerUsage) -> Vec<u32> {
+    /// Withholds all jobs that the only worker can never run because of their request or location: they are not
+    /// claimed and block no others. Returns them.
+    pub fn withhold_unrunnable(&mut self, usage: &WorkerUsage) -> Vec<u32> {
         let never = |demand: &JobDemand| {
-            !mirror.pool().could_hold(&demand.resources) || !mirror.accepts_location(&demand.location)
+            !usage.pool().could_hold(&demand.resources) || !usage.accepts_location(&demand.location)
         };
         let lanes: Vec<bool> =
             (0..self.ready.demand_count()).map(|lane| never(self.ready.demand(lane))).collect();
@@ -84,55 +84,55 @@ impl WorkflowState {
         lane
     }
 
-    /// What a job asks for and where it belongs.
+    /// Returns the request and location of a job.
     pub fn demand(&self, job: u32) -> &JobDemand {
         self.ready.demand(self.demand_of_job[job as usize])
     }
 
-    /// How many may be claimed, those that are tried alone included.
+    /// Returns how many jobs may be claimed, including those that run alone.
     pub fn ready_count(&self) -> usize {
         self.ready.len() + self.isolated_waiting.len()
     }
 
-    /// What they ask for, and how many ask for it; one thing may come up more than once.
+    /// Returns the demands of ready jobs with the number of jobs; a demand may occur more than once.
     pub fn ready_by_demand(&self) -> impl Iterator<Item = (&JobDemand, usize)> {
         self.ready.by_demand().chain(self.isolated_waiting.iter().map(|&job| (self.demand(job), 1)))
     }
 
-    /// Of the job that is next for somebody with this taste; `None` where he may claim nothing.
-    pub fn top_priority(&self, taste: &WorkerSelector) -> Option<i32> {
-        if self.rejects_claims() { None } else { self.ready.top_priority(taste) }
+    /// Returns the priority of the next job for this worker selector; `None` if it may claim nothing.
+    pub fn top_priority(&self, selector: &WorkerSelector) -> Option<i32> {
+        if self.rejects_claims() { None } else { self.ready.top_priority(selector) }
     }
 
-    /// A job is being tried with nothing beside it.
+    /// Whether a job is running alone.
     pub fn has_isolated_running(&self) -> bool {
         !self.isolated_running.is_empty()
     }
 
-    /// This job is being tried with nothing beside it.
+    /// Whether this job is running alone.
     pub fn is_running_isolated(&self, job: u32) -> bool {
         self.isolated_running.contains(&job)
     }
 
-    /// Jobs wait for a worker of their own.
+    /// Whether jobs wait to run alone.
     pub fn has_isolated_waiting(&self) -> bool {
         self.may_run_isolated() && !self.rejects_claims()
     }
 
-    /// The same, but for what keeps everything from being claimed.
+    /// The same, considering what blocks all claims.
     pub(super) fn may_run_isolated(&self) -> bool {
         self.isolated_waiting.iter().any(|job| self.ready.is_open(self.demand_of_job[*job as usize]))
     }
 
-    /// A job that waits for a worker of its own and could have this one.
-    pub fn could_claim_isolated<K: JobHandle>(&self, mirror: &WorkerUsage<K>) -> bool {
+    /// Whether a job that waits to run alone could use this worker.
+    pub fn could_claim_isolated<K: JobHandle>(&self, usage: &WorkerUsage<K>) -> bool {
         let could = |job: &u32| {
-            self.ready.is_open(self.demand_of_job[*job as usize]) && mirror.can_take(self.demand(*job))
+            self.ready.is_open(self.demand_of_job[*job as usize]) && usage.can_take(self.demand(*job))
         };
         !self.rejects_claims() && self.isolated_waiting.iter().any(could)
     }
 
-    /// A job that is ready, or held already, is suspected of killing workers: it has one to itself.
+    /// Marks a ready or held job as a crash suspect: it runs alone.
     pub fn isolate_job(&mut self, job: u32) {
         if self.delayed.set_isolated(job, true) {
             return;
@@ -145,7 +145,7 @@ impl WorkflowState {
         }
     }
 
-    /// It is suspected no longer. One that is being tried goes on as it is.
+    /// Clears the suspicion. A running attempt does not change.
     pub fn clear_isolation(&mut self, job: u32) {
         if self.delayed.set_isolated(job, false) {
             return;
@@ -156,17 +156,17 @@ impl WorkflowState {
         }
     }
 
-    /// Its trial is over, if there was one.
+    /// Ends its run alone, if any.
     pub(super) fn finish_isolated_run(&mut self, job: u32) -> bool {
         let tried = self.isolated_running.iter().position(|tried| *tried == job);
         tried.map(|tried| self.isolated_running.swap_remove(tried)).is_some()
     }
 
-    /// Takes jobs for the only worker there is, `ahead` of them to wait there. What is to be tried alone goes first.
+    /// Claims jobs for the only worker, `ahead` of them for its queue. Jobs that run alone go first.
     pub fn claim_jobs<K: JobHandle>(
         &mut self,
         worker: WorkerId,
-        mirror: &mut WorkerUsage<K>,
+        usage: &mut WorkerUsage<K>,
         ahead: usize,
         changes: &mut Vec<WorkflowChange>,
     ) -> Vec<u32> {
@@ -174,19 +174,19 @@ impl WorkflowState {
             () if self.has_isolated_running() => Vec::new(),
             () if self.isolated_waiting.is_empty() => self.claim_ready(
                 worker,
-                mirror,
+                usage,
                 ClaimLimits { max_jobs: usize::MAX, queue_ahead: ahead },
                 changes,
             ),
-            () => self.claim_isolated(worker, mirror, changes).into_iter().collect(),
+            () => self.claim_isolated(worker, usage, changes).into_iter().collect(),
         }
     }
 
-    /// Takes jobs for one of several workers; those that are tried alone do not concern it.
+    /// Claims jobs for one of several workers; excludes jobs that run alone.
     pub fn claim_ready<K: JobHandle>(
         &mut self,
         worker: WorkerId,
-        mirror: &mut WorkerUsage<K>,
+        usage: &mut WorkerUsage<K>,
         want: ClaimLimits,
         changes: &mut Vec<WorkflowChange>,
     ) -> Vec<u32> {
@@ -194,16 +194,16 @@ impl WorkflowState {
             return Vec::new();
         }
         let ids = &self.ids;
-        let taken = mirror.take_jobs_within(&mut self.ready, want, |job| K::from_job(job, ids[job as usize]));
-        self.record_claims(worker, &taken, mirror.site(), changes);
+        let taken = usage.take_jobs_within(&mut self.ready, want, |job| K::from_job(job, ids[job as usize]));
+        self.record_claims(worker, &taken, usage.site(), changes);
         taken
     }
 
-    /// Takes a job that is to run with nothing beside it, if there is one and the worker is idle.
+    /// Claims a job that is to run alone, if there is one and the worker is idle.
     pub fn claim_isolated<K: JobHandle>(
         &mut self,
         worker: WorkerId,
-        mirror: &mut WorkerUsage<K>,
+        usage: &mut WorkerUsage<K>,
         changes: &mut Vec<WorkflowChange>,
     ) -> Option<u32> {
         if self.rejects_claims() {
@@ -211,34 +211,34 @@ impl WorkflowState {
         }
         let takes = |job: &u32| {
             self.ready.is_open(self.demand_of_job[*job as usize])
-                && mirror.take_alone(K::from_job(*job, self.ids[*job as usize]), self.demand(*job))
+                && usage.take_alone(K::from_job(*job, self.ids[*job as usize]), self.demand(*job))
         };
         let position = self.isolated_waiting.iter().position(takes)?;
         let job = self.isolated_waiting.remove(position)?;
         self.isolated_running.push(job);
         self.ready.enter_limits(self.demand_of_job[job as usize]);
-        self.record_claims(worker, &[job], mirror.site(), changes);
+        self.record_claims(worker, &[job], usage.site(), changes);
         Some(job)
     }
 
-    /// Takes the oldest jobs of the highest priority for somebody who sees for himself where they fit.
+    /// Claims the oldest jobs of the highest priority for a client that checks itself where they fit.
     pub fn claim_oldest(
         &mut self,
         worker: WorkerId,
-        taste: &WorkerSelector,
+        selector: &WorkerSelector,
         limit: usize,
         changes: &mut Vec<WorkflowChange>,
     ) -> Vec<u32> {
         if self.rejects_claims() {
             return Vec::new();
         }
-        let oldest = std::iter::from_fn(|| self.ready.pop_oldest(taste));
+        let oldest = std::iter::from_fn(|| self.ready.pop_oldest(selector));
         let taken: Vec<u32> = oldest.take(limit).collect();
-        self.record_claims(worker, &taken, taste.site(), changes);
+        self.record_claims(worker, &taken, selector.site(), changes);
         taken
     }
 
-    /// `site`: where the worker is.
+    /// `site`: the site of the worker.
     fn record_claims(
         &mut self,
         worker: WorkerId,

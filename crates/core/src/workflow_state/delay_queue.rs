@@ -1,4 +1,4 @@
-//! Jobs that are ready, but not yet: those that wait before they are tried again.
+//! Ready jobs with a delay before their next attempt.
 
 use super::WorkflowState;
 use rustc_hash::FxHashMap;
@@ -9,13 +9,13 @@ use windlass_types::{JobStatus, Timestamp};
 /// Ready jobs in the order of the time from which they may be claimed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DelayQueue {
-    /// Whether the job is to be tried alone, by time and job.
+    /// By time and job: whether the job is to run alone.
     due: BTreeMap<(Timestamp, u32), bool>,
-    /// The time of each job that has one. One that stands here alone is not ready for another reason.
+    /// The time of each delayed job.
     due_at: FxHashMap<u32, Timestamp>,
-    /// How long each job may wait at most. Only of those that were set since the time was last heard of.
+    /// Maximum delay of each job. Only for those added since the last known time.
     max_delays: Vec<(u32, Duration)>,
-    /// The last time that was heard of.
+    /// The last known time.
     last_time: Option<Timestamp>,
 }
 
@@ -26,19 +26,19 @@ impl DelayQueue {
         self.max_delays.extend(delay.map(|delay| (job, delay)));
     }
 
-    /// Takes the job in, if it has to wait.
+    /// Adds the job if it has a delay.
     pub(super) fn enqueue(&mut self, job: u32) -> bool {
         let Some(at) = self.due_at.get(&job) else { return false };
         self.due.insert((*at, job), false);
         true
     }
 
-    /// The job waits no longer, for whatever reason. Whether it did.
+    /// Removes the job for any reason. Returns whether it was delayed.
     pub(super) fn remove(&mut self, job: u32) -> bool {
         self.due_at.remove(&job).is_some_and(|at| self.due.remove(&(at, job)).is_some())
     }
 
-    /// How the job will be tried when its time has come. `false`: it is not waiting.
+    /// Sets whether the job will run alone. `false`: it is not delayed.
     pub(super) fn set_isolated(&mut self, job: u32, alone: bool) -> bool {
         let waiting = self.due_at.get(&job).and_then(|at| self.due.get_mut(&(*at, job)));
         waiting.map(|is_alone| *is_alone = alone).is_some()
@@ -54,7 +54,7 @@ impl DelayQueue {
         }
     }
 
-    /// The clock was set back before it was asked again, for example across a crash: the job waits no longer for that.
+    /// Limits the delay if the clock was set back, for example across a crash.
     fn cap_wait(&mut self, job: u32, latest: Timestamp) {
         let Some(at) = self.due_at.get_mut(&job).filter(|at| latest < **at) else { return };
         let before = std::mem::replace(at, latest);
@@ -63,7 +63,7 @@ impl DelayQueue {
         }
     }
 
-    /// The clock was set back: whoever had to wait another minute still has.
+    /// The clock was set back: keeps the remaining delays.
     fn shift_back(&mut self, by: i64) {
         let earlier = |at: Timestamp| Timestamp(at.0.saturating_sub(by));
         self.due = std::mem::take(&mut self.due)
@@ -73,7 +73,7 @@ impl DelayQueue {
         self.due_at.values_mut().for_each(|at| *at = earlier(*at));
     }
 
-    /// The next one whose time has come, and whether it is tried alone.
+    /// Returns the next due job, and whether it runs alone.
     fn pop_due(&mut self) -> Option<(u32, bool)> {
         let now = self.last_time?;
         let first = self.due.first_entry().filter(|first| first.key().0 <= now)?;
@@ -84,17 +84,17 @@ impl DelayQueue {
 }
 
 impl WorkflowState {
-    /// When a job that waits may be claimed: call [`Board::on_time`] then, and whenever time may have passed.
+    /// When a delayed job may be claimed: call [`Self::release_due`] then, and whenever time may have passed.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.delayed.due.keys().next().map(|(at, _)| *at)
     }
 
-    /// How many ready jobs wait for their time.
+    /// Number of delayed jobs.
     pub fn delayed_count(&self) -> usize {
         self.delayed.due.len()
     }
 
-    /// Lets go of those whose time has come. Says how many they are.
+    /// Releases due jobs. Returns their number.
     pub fn release_due(&mut self, now: Timestamp) -> usize {
         self.delayed.on_time(now);
         let mut count = 0;
@@ -105,7 +105,7 @@ impl WorkflowState {
         count
     }
 
-    /// Takes a ready job out of wherever it waits to be claimed.
+    /// Removes a ready job from the queue in which it waits.
     pub(super) fn remove_from_queues(&mut self, job: u32) {
         if self.status(job) != JobStatus::Ready || self.delayed.remove(job) {
             return;

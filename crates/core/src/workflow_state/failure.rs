@@ -1,4 +1,4 @@
-//! What the books keep of a failure beside the result of its attempt: what it was, and what happened next, and why.
+//! Failures as stored beside the result of an attempt: diagnosis, retry decision, and reason.
 
 use super::RetryDecision;
 use crate::classify::{FailureClassifier, FailureEvidence, TerminationCause};
@@ -6,37 +6,37 @@ use crate::failure_signature::FailureSignature;
 use windlass_types::FailureClass;
 use windlass_types::worker_messages::return_code;
 
-/// A failed attempt, told whole with its end. Those that succeed have none.
+/// A failed attempt, stored together with its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptFailure {
     pub diagnosis: FailureDiagnosis,
     pub next: FailureDisposition,
-    /// Why that is next; `None` where there is nothing to say, because nobody made a rule.
+    /// Reason for what happens next; `None` if no handler was involved.
     pub reason: Option<String>,
-    /// The end of what it said.
+    /// The end of its log.
     pub log_tail: Option<String>,
 }
 
-/// What a failure was.
+/// The diagnosis of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureDiagnosis {
     pub class: FailureClass,
-    /// What it has in common with others, and the message that all of them share.
+    /// Its signature, including the message common to all failures of the group.
     pub signature: FailureSignature,
-    /// The rule of classification that spoke; `None` where none did.
+    /// The classification rule that matched; `None` if none did.
     pub rule: Option<String>,
-    /// The most telling line of what it said, as it was said.
+    /// The most relevant line of its log, verbatim.
     pub log_line: Option<String>,
 }
 
 /// What happens to the job after the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureDisposition {
-    /// It is tried again because its handler says so.
+    /// It is retried because of its handler.
     Retry,
-    /// It runs again and that counts for nothing: it was not the job's failure.
+    /// It runs again without using up a retry: the job was not the cause.
     Excused,
-    /// Somebody is to say.
+    /// Waits for a decision.
     PendingFailed,
     /// Nothing: the job has failed, or was terminated.
     Final,
@@ -56,8 +56,8 @@ impl FailureDisposition {
 }
 
 impl From<&RetryDecision> for FailureDisposition {
-    fn from(sequel: &RetryDecision) -> Self {
-        match sequel {
+    fn from(decision: &RetryDecision) -> Self {
+        match decision {
             RetryDecision::Final(_) => Self::Final,
             RetryDecision::AskOperator(_) => Self::PendingFailed,
             RetryDecision::Retry(_) => Self::Retry,
@@ -72,7 +72,7 @@ impl FailureDiagnosis {
         Self { class: found.class, signature, rule: found.rule, log_line: found.line }
     }
 
-    /// Of an attempt whose worker died. Nobody saw more of it.
+    /// For an attempt whose worker died: no details are known.
     pub fn for_orphan() -> Self {
         let evidence = FailureEvidence {
             cause: TerminationCause::Orphaned,

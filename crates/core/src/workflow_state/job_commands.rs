@@ -1,4 +1,4 @@
-//! What people and other programs decide about single jobs, beside what workers report.
+//! Commands of users and other programs about single jobs, as opposed to reports of workers.
 
 use super::{
     AttemptConclusion, AttemptFailure, FailureDiagnosis, FailureDisposition, RetryMode, StaleAttemptReport,
@@ -12,7 +12,7 @@ use std::time::Duration;
 use windlass_types::worker_messages::{AttemptKey, AttemptUsage};
 use windlass_types::{Attempt, JobId, JobStatus, Timestamp, WorkerId};
 
-/// The end of an attempt as somebody states it, who is not a worker of ours.
+/// The end of an attempt as stated by a client that is not a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatedAttemptEnd {
     pub worker: WorkerId,
@@ -23,20 +23,20 @@ pub struct StatedAttemptEnd {
     pub ended_at: Timestamp,
     pub wall: Duration,
     pub usage: AttemptUsage,
-    /// The job is to run once more, whatever became of the attempt.
+    /// The job runs again after any outcome of the attempt.
     pub run_again: bool,
 }
 
-/// Jobs that are to run again, and what follows for those that were built on them.
+/// Jobs to run again, and the effect on their dependents.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RerunPlan {
     pub changes: Vec<WorkflowChange>,
-    /// Of all jobs that go back.
+    /// Number of all jobs that are reset.
     pub count: u64,
 }
 
 impl WorkflowState {
-    /// The end of an attempt as somebody states it. Says what became of the job.
+    /// Ends an attempt as stated. Returns the outcome of the job.
     pub fn on_stated_end(
         &mut self,
         key: &AttemptKey,
@@ -72,7 +72,7 @@ impl WorkflowState {
         Ok(self.end_attempt(job, AttemptConclusion { event, result, failure, retry_mode: onward }, changes))
     }
 
-    /// Nobody says more about it than what it returned.
+    /// Only its return code is known.
     fn stated_failure(&self, stated: &StatedAttemptEnd, event: JobStateEvent) -> Option<Box<AttemptFailure>> {
         let next = match event {
             JobStateEvent::Requeue => FailureDisposition::Retry,
@@ -91,8 +91,8 @@ impl WorkflowState {
         Some(Box::new(AttemptFailure { diagnosis, next, reason: stated.reason.clone(), log_tail: None }))
     }
 
-    /// The verdict on a failure that waited for one, or a job that is not to run: `to` is failed, canceled or disabled.
-    /// `false` where that is not possible from where it stands.
+    /// Decides a pending failure, or removes a job from the run: `to` is failed, canceled or disabled. `false`
+    /// if its state does not allow this.
     pub fn on_failure_decision(
         &mut self,
         job: u32,
@@ -115,9 +115,10 @@ impl WorkflowState {
         true
     }
 
-    /// `chosen` go back (to ready if `to_ready`, else to the start), and to the start goes what was built on them. Nothing
-    /// changes here: the board cannot be wound back, so it is made anew from the rows once this is committed. `done`: the
-    /// newest attempt of each job that left a result in this run. `Err`: a job that would go back is held.
+    /// Plans to reset `chosen` (to ready if `to_ready`, else uninitialized) and to uninitialize their
+    /// dependents. Changes nothing here: the workflow state cannot go backwards, so it is rebuilt from the rows
+    /// after the commit. `done`: the newest attempt with a result in this run, by job. `Err`: a job that would
+    /// be reset is held.
     pub fn plan_rerun(
         &self,
         chosen: &[u32],
@@ -150,7 +151,7 @@ impl WorkflowState {
                 continue;
             }
             for dependent in self.graph.dependents(job) {
-                // Left out on purpose.
+                // Disabled jobs stay as they are.
                 let stays = self.status(dependent) == JobStatus::Disabled;
                 if !stays && !std::mem::replace(&mut goes_back[dependent as usize], true) {
                     stack.push((dependent, false));
@@ -160,7 +161,7 @@ impl WorkflowState {
         Ok(again)
     }
 
-    /// All jobs that stand like this.
+    /// Returns all jobs with such a status.
     pub fn jobs_with_status(&self, is_meant: impl Fn(JobStatus) -> bool) -> Vec<u32> {
         (0u32..).zip(&self.status).filter(|(_, status)| is_meant(**status)).map(|(job, _)| job).collect()
     }

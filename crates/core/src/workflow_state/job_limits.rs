@@ -1,4 +1,4 @@
-//! How many jobs of some sorts are claimed at once: the limits that a workflow names, and how many units are under way.
+//! Job limits: maximum numbers of claimed jobs by label, and of active work units.
 
 use super::WorkflowState;
 use super::work_units::ActiveUnitsChange;
@@ -6,11 +6,11 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use windlass_types::JobStatus;
 
-/// The gates of the ready queue that stand for limits.
+/// The limits of the ready queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JobLimits {
     limits: FxHashMap<String, u32>,
-    /// Electing jobs pass it, and their units are inside until they are over.
+    /// Counts electing jobs; their units count until they end.
     unit_limit: Option<u32>,
 }
 
@@ -21,7 +21,7 @@ impl JobLimits {
 }
 
 impl WorkflowState {
-    /// The workflow limits how many jobs that name a limit, and how many units, are under way at once.
+    /// Sets the limits of claimed jobs by name, and of active units.
     pub fn set_limits(&mut self, limits: &BTreeMap<String, u32>, max_units: Option<u32>) {
         let gate = |(name, most): (&String, &u32)| (name.clone(), self.ready.add_limit(*most));
         self.job_limits.limits = limits.iter().map(gate).collect();
@@ -45,7 +45,7 @@ impl WorkflowState {
         }
     }
 
-    /// A lane that is new passes the gates that its place names.
+    /// Applies the limits of its location to a new class.
     pub(super) fn apply_limits(&mut self, lane: u32) {
         if self.job_limits.is_none() {
             return;
@@ -58,7 +58,7 @@ impl WorkflowState {
         }
     }
 
-    /// Keeps count when a job has moved. A claim has passed the gates already.
+    /// Updates the counts after a transition. Claims were counted before.
     pub(super) fn update_limits(&mut self, job: u32, from: JobStatus, to: JobStatus) {
         let change = if self.units.is_empty() {
             ActiveUnitsChange::Unchanged
@@ -69,7 +69,7 @@ impl WorkflowState {
             return;
         }
         if from.is_active() && !to.is_active() {
-            // A unit is inside for longer than its electing job.
+            // A unit counts for longer than its electing job.
             let stays = self.job_limits.unit_limit.filter(|_| self.units.has_job(job));
             self.ready.leave_limits_except(self.demand_of_job[job as usize], stays);
         }
@@ -78,7 +78,7 @@ impl WorkflowState {
         }
     }
 
-    /// It is ready, and nothing but a limit keeps it from being claimed.
+    /// Whether it is ready, and only a limit prevents the claim.
     pub fn is_held_by_limit(&self, job: u32) -> bool {
         self.status(job) == JobStatus::Ready && !self.ready.is_open(self.demand_of_job[job as usize])
     }

@@ -1,4 +1,4 @@
-//! What a board is built from.
+//! The input of a workflow state.
 
 use super::{NextAttempt, WorkUnitRow};
 use crate::dispatch::LocationConstraint;
@@ -13,34 +13,34 @@ pub struct JobTable {
     /// Ascending.
     pub ids: Vec<JobId>,
     pub status: Vec<JobStatus>,
-    /// The attempt that runs, or the next one to run.
+    /// The current attempt, or the next one.
     pub attempt: Vec<Attempt>,
     pub priority: Vec<i32>,
     pub cancel_on_blocking_job_failure: Vec<bool>,
     /// Index into `requirements`.
     pub class: Vec<u32>,
-    /// What jobs ask for; index 0 is [`Resources::DEFAULT`].
+    /// Distinct requests; index 0 is [`Resources::DEFAULT`].
     pub requirements: Vec<Resources>,
-    /// Index into `places`; empty where no job belongs anywhere.
+    /// Index into `places`; empty if no job has a location constraint.
     pub place: Vec<u32>,
-    /// Index 0 is for jobs that belong nowhere.
+    /// Index 0 is for jobs without a location constraint.
     pub places: Vec<LocationConstraint>,
-    /// What earlier attempts left to jobs, by their numbers; only where there is something.
+    /// What earlier attempts left to jobs, by number; only if there is something.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub carried: Vec<(u32, NextAttempt)>,
-    /// Index into `handlers`, plus one; empty where no job has a handler.
+    /// Index into `handlers`, plus one; empty if no job has a handler.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handler: Vec<u32>,
-    /// Who says what follows the failures of jobs.
+    /// The failure handlers of jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handlers: Vec<FailureHandler>,
-    /// Attempts that handlers have granted in this run.
+    /// Retries granted by handlers in this run.
     #[serde(default)]
     pub retries_granted: u64,
-    /// Those that failed, and whose failure is to count for nothing.
+    /// Failed jobs whose failure is ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<u32>,
-    /// Jobs that belong together; empty where none do.
+    /// Work units; empty if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub units: Vec<WorkUnitRow>,
     pub edges: DependencyEdges,

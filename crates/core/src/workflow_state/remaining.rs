@@ -1,14 +1,15 @@
-//! What is not over yet, by lane: whether a worker could ever be given anything of it, without looking at jobs.
+//! Counts of jobs that have not ended, by class: shows whether a worker could ever get a job, without scanning
+//! jobs.
 
 use super::WorkflowState;
 use crate::dispatch::{JobHandle, WorkerUsage};
 use windlass_types::JobStatus;
 
-/// Jobs that are not over, counted by lane.
+/// Jobs that have not ended, counted by class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RemainingByClass {
     jobs: Vec<u32>,
-    /// So often the last job of a lane was over, or left it.
+    /// How often a class became empty.
     emptied_count: u64,
 }
 
@@ -41,7 +42,7 @@ impl RemainingByClass {
 }
 
 impl WorkflowState {
-    /// Keeps count when a job has moved.
+    /// Updates the counts after a transition.
     pub(super) fn update_remaining(&mut self, job: u32, from: JobStatus, to: JobStatus) {
         let lane = self.demand_of_job[job as usize];
         match (from.is_settled(), to.is_settled()) {
@@ -51,7 +52,7 @@ impl WorkflowState {
         }
     }
 
-    /// The job is of this lane from now on. Returns of which it was.
+    /// Moves the job to this class. Returns its former class.
     pub(super) fn assign_demand(&mut self, job: u32, to: u32) -> u32 {
         let from = std::mem::replace(&mut self.demand_of_job[job as usize], to);
         if from != to && !self.status(job).is_settled() {
@@ -61,14 +62,14 @@ impl WorkflowState {
         from
     }
 
-    /// Something that is not over might run at the worker: now, or when what it waits for is done, or should whoever has it
-    /// lose it. Costs as many steps as there are kinds of jobs.
-    pub fn has_work_for<K: JobHandle>(&self, mirror: &WorkerUsage<K>) -> bool {
-        self.remaining.demands().any(|lane| mirror.could_ever_take(self.ready.demand(lane)))
+    /// Whether some remaining job might run on the worker: now, after its dependencies end, or if its worker
+    /// loses it. Takes as many steps as there are classes.
+    pub fn has_work_for<K: JobHandle>(&self, usage: &WorkerUsage<K>) -> bool {
+        self.remaining.demands().any(|lane| usage.could_ever_take(self.ready.demand(lane)))
     }
 
-    /// Rises whenever the last job of a kind is over: only then may [`Board::has_use_for`] have become untrue, but for the time
-    /// that a worker has left.
+    /// Increases whenever a class becomes empty: only then may [`Self::has_work_for`] have become false, apart
+    /// from the time that a worker has left.
     pub fn emptied_demand_count(&self) -> u64 {
         self.remaining.emptied_count
     }
@@ -83,7 +84,7 @@ mod tests {
     use windlass_types::{Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, WorkflowId};
 
     /// A job of one CPU for a minute, and one of four for an hour.
-    fn board(status: [S; 2]) -> WorkflowState {
+    fn state(status: [S; 2]) -> WorkflowState {
         let asks = |cpus, minutes| Resources {
             cpus,
             runtime: Some(Duration::from_mins(minutes)),
@@ -121,18 +122,18 @@ mod tests {
             let capacity = Capacity { cpus, memory: Bytes(1 << 40), gpus: 0, nodes: 1, max_jobs: None };
             let mut worker: WorkerUsage = WorkerUsage::with_selector(capacity, WorkerSelector::default());
             worker.limit_time(time_left);
-            let board = board([small_job, large_job]);
-            assert_eq!(board.has_work_for(&worker), expected, "{small_job} {large_job} {cpus} {time_left:?}");
+            let state = state([small_job, large_job]);
+            assert_eq!(state.has_work_for(&worker), expected, "{small_job} {large_job} {cpus} {time_left:?}");
         }
     }
 
     #[test]
     fn that_a_kind_is_done_with_is_noticed_once() {
-        let mut board = board([S::Ready, S::Ready]);
-        assert_eq!(board.emptied_demand_count(), 0);
-        board.on_unrunnable(0, &mut Vec::new());
-        assert_eq!(board.emptied_demand_count(), 1);
-        board.on_unrunnable(0, &mut Vec::new());
-        assert_eq!(board.emptied_demand_count(), 1);
+        let mut state = state([S::Ready, S::Ready]);
+        assert_eq!(state.emptied_demand_count(), 0);
+        state.on_unrunnable(0, &mut Vec::new());
+        assert_eq!(state.emptied_demand_count(), 1);
+        state.on_unrunnable(0, &mut Vec::new());
+        assert_eq!(state.emptied_demand_count(), 1);
     }
 }

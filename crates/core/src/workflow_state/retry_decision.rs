@@ -1,4 +1,4 @@
-//! What follows the failure of an attempt, as [`crate::handlers`] decided, and what the next attempt inherits.
+//! Retry decisions after failures, made by [`crate::failure_handlers`], and what the next attempt inherits.
 
 use super::{
     AttemptFailure, AttemptOutcome, FailureDiagnosis, FailureDisposition, StaleAttemptReport, WorkflowState,
@@ -14,46 +14,46 @@ use windlass_types::settings::{FailureCause, FailureHandler};
 use windlass_types::worker_messages::{AttemptEndReport, RecoveryScript};
 use windlass_types::{FailureClass, Resources, Timestamp, WorkerId};
 
-/// What attempts leave to the next one of the same job, beside its number.
+/// What an attempt passes on to the next one of the same job, besides its number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NextAttempt {
-    /// Nobody may claim it earlier.
+    /// Earliest time of a claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
-    /// How long that was ahead when it was decided: it never waits longer, whatever the clock says later.
+    /// The delay at the time of the decision: the job never waits longer, even if the clock changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
-    /// Owed before it starts.
+    /// Runs before it starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoveryScript>,
-    /// Attempts of this run that count for no rule.
+    /// Attempts of this run that do not count for rules.
     pub excused: u32,
-    /// What the job asks for from now on, where that has just changed.
+    /// The new resource request of the job, if it has just changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
 }
 
-/// An attempt that failed or was terminated, before it is decided what follows.
+/// A failed or terminated attempt, before the retry decision.
 #[derive(Clone, Copy, Debug)]
 pub struct FailedAttemptContext<'a> {
     pub job: u32,
     pub ended: &'a AttemptEndReport,
     pub return_code: i32,
-    /// `None`: it named nothing, so nothing limits it.
+    /// `None`: no request, so nothing limits it.
     pub asked: Option<Resources>,
-    /// Attempts that count, this one included.
+    /// Counted attempts, including this one.
     pub used_attempts: u32,
-    /// Who says what follows, by his number among [`Board::handlers`].
+    /// Index of its failure handler.
     pub handler: Option<usize>,
-    /// Where it belongs.
+    /// Its location constraint.
     pub location: &'a LocationConstraint,
-    /// How many jobs the workflow has.
+    /// Number of jobs of the workflow.
     pub jobs: u64,
 }
 
 impl FailedAttemptContext<'_> {
-    /// As rules ask about it.
+    /// Returns the facts that rules can match.
     pub fn as_failed_attempt(&self, class: FailureClass) -> failure_handlers::FailedAttemptFacts<'_> {
         failure_handlers::FailedAttemptFacts {
             return_code: self.return_code,
@@ -68,15 +68,15 @@ impl FailedAttemptContext<'_> {
 /// What follows a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetryDecision {
-    /// The job has failed, or was terminated, as its attempt. With words, where there are any.
+    /// The job has failed, or was terminated. With a message, if any.
     Final(Option<String>),
-    /// Somebody is to say what happens next.
+    /// Waits for a decision.
     AskOperator(Option<String>),
-    /// It is tried again.
+    /// It is retried.
     Retry(Box<RetryPlan>),
 }
 
-/// What follows a failure, and what it was found to be, if anybody looked.
+/// The retry decision, and the diagnosis of the failure, if it was examined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiagnosedRetryDecision {
     pub decision: RetryDecision,
@@ -84,8 +84,8 @@ pub struct DiagnosedRetryDecision {
 }
 
 impl From<RetryDecision> for DiagnosedRetryDecision {
-    fn from(sequel: RetryDecision) -> Self {
-        Self { decision: sequel, diagnosis: None }
+    fn from(retry_decision: RetryDecision) -> Self {
+        Self { decision: retry_decision, diagnosis: None }
     }
 }
 
@@ -99,7 +99,7 @@ pub struct RetryPlan {
 }
 
 impl RetryDecision {
-    /// What a decision comes to at this time, where unforeseen failures may be asked about.
+    /// Converts a handler's decision at this time. `asks`: unhandled failures wait for a decision.
     pub fn from_handler_decision(decision: HandlerDecision, asks: bool, now: Timestamp) -> Self {
         match decision {
             HandlerDecision::Final(last) if asks && last.reason.is_unhandled() => {
@@ -129,22 +129,22 @@ impl RetryDecision {
 
 /// How an attempt leads to another one.
 pub(super) enum RetryMode {
-    /// As its rule says; or somebody else asked for it, and then nothing comes with it.
+    /// By its rule; or by a command, without changes.
     Retry(Box<RetryPlan>),
-    /// It was nobody's failure.
+    /// The job was not the cause.
     Excused,
-    /// The same, but it has a worker to itself from now on.
+    /// The same, but it runs alone from now on.
     ExcusedIsolated,
 }
 
-/// What comes of an attempt that is over.
+/// What follows an ended attempt.
 pub(super) struct AttemptFollowUp {
     pub(super) retry_mode: RetryMode,
     pub(super) failure: Option<Box<AttemptFailure>>,
 }
 
 impl WorkflowState {
-    /// As [`Board::on_ended`]; `decide` is asked what follows if the attempt failed or was terminated.
+    /// Like [`Self::on_attempt_ended`]; calls `decide` if the attempt failed or was terminated.
     pub fn on_attempt_ended_with(
         &mut self,
         worker: WorkerId,
@@ -156,23 +156,25 @@ impl WorkflowState {
         let mut judged = decide_outcome(ended, self.resources(job), self.codes, self.canceling);
         let mut follows = AttemptFollowUp { retry_mode: RetryMode::Excused, failure: None };
         if matches!(judged.event, JobStateEvent::Fail | JobStateEvent::Terminate) && !self.canceling {
-            let DiagnosedRetryDecision { decision: sequel, diagnosis } = decide(FailedAttemptContext {
-                job,
-                ended,
-                return_code: judged.return_code,
-                asked: self.has_resource_request(job).then(|| *self.resources(job)),
-                used_attempts: self.used_attempts(job),
-                handler: self.handler_index(job),
-                location: &self.demand(job).location,
-                jobs: self.ids.len() as u64,
-            });
-            let (next, why) = (FailureDisposition::from(&sequel), sequel.message().map(str::to_owned));
+            let DiagnosedRetryDecision { decision: retry_decision, diagnosis } =
+                decide(FailedAttemptContext {
+                    job,
+                    ended,
+                    return_code: judged.return_code,
+                    asked: self.has_resource_request(job).then(|| *self.resources(job)),
+                    used_attempts: self.used_attempts(job),
+                    handler: self.handler_index(job),
+                    location: &self.demand(job).location,
+                    jobs: self.ids.len() as u64,
+                });
+            let (next, why) =
+                (FailureDisposition::from(&retry_decision), retry_decision.message().map(str::to_owned));
             let last_words = || ended.last_words.as_deref().map(str::to_owned);
             follows.failure = diagnosis.map(|diagnosis| {
                 Box::new(AttemptFailure { diagnosis, next, reason: why, log_tail: last_words() })
             });
-            judged.reason = join_reasons(judged.reason, sequel.message());
-            match sequel {
+            judged.reason = join_reasons(judged.reason, retry_decision.message());
+            match retry_decision {
                 RetryDecision::Final(_) => {}
                 RetryDecision::AskOperator(_) => judged.event = JobStateEvent::AwaitDecision,
                 RetryDecision::Retry(again) => {
@@ -184,7 +186,7 @@ impl WorkflowState {
         Ok(self.conclude_attempt(job, worker, ended, judged, follows, changes))
     }
 
-    /// Attempts of this run that count, with the one that is under way or next.
+    /// Returns the counted attempts of this run, including the current or next one.
     pub fn used_attempts(&self, job: u32) -> u32 {
         let excused = self.inherited.get(&job).map_or(0, |carried| carried.excused);
         self.attempt[job as usize].0.saturating_sub(excused)
@@ -194,7 +196,7 @@ impl WorkflowState {
         self.handler.get(job as usize)?.checked_sub(1).map(|number| number as usize)
     }
 
-    /// The name of who says what follows its failures.
+    /// Returns the name of its failure handler.
     pub fn handler_name(&self, job: u32) -> Option<&str> {
         self.handler_index(job)
             .and_then(|number| self.handlers.get(number))
@@ -205,17 +207,17 @@ impl WorkflowState {
         &self.handlers
     }
 
-    /// Attempts that handlers had granted in this run when the board was made.
+    /// Retries granted by handlers in this run before this state was built.
     pub const fn retries_granted(&self) -> u64 {
         self.retries_granted
     }
 
-    /// The script that is owed before the attempt that is under way or next.
+    /// Returns the script to run before the current or next attempt.
     pub fn recovery_script(&self, job: u32) -> Option<&RecoveryScript> {
         self.inherited.get(&job)?.recovery.as_ref()
     }
 
-    /// Too much has failed: nothing more is claimed, and what was not begun stays as it is.
+    /// Too many failures: stops claims; jobs that have not started do not change.
     pub fn on_halt(&mut self) {
         self.halted = true;
     }
@@ -224,12 +226,12 @@ impl WorkflowState {
         self.halted
     }
 
-    /// Somebody has it go on all the same.
+    /// Resumes claims by a command.
     pub fn on_continue(&mut self) {
         self.halted = false;
     }
 
-    /// Notes what the next attempt inherits, and says so for the books.
+    /// Records what the next attempt inherits, and returns it for the store.
     pub(super) fn record_next_attempt(&mut self, job: u32, onward: RetryMode) -> Option<Box<NextAttempt>> {
         let before = self.inherited.remove(&job).unwrap_or_default();
         self.delayed.remove(job);
@@ -251,7 +253,7 @@ impl WorkflowState {
         (carried != NextAttempt::default()).then(|| Box::new(carried))
     }
 
-    /// Lets what is carried over take effect.
+    /// Applies what is inherited.
     pub(super) fn apply_next_attempt(&mut self, job: u32, carried: &NextAttempt) {
         if let Some(at) = carried.not_before {
             self.delayed.set_delay(job, at, carried.delay);
@@ -265,7 +267,7 @@ impl WorkflowState {
         }
     }
 
-    /// The job asks for something else from now on; others of its class do not.
+    /// Changes the request of one job, not of others in its class.
     fn change_requirements(&mut self, job: u32, asked: Resources) {
         let place = self.demand(job).location.clone();
         let class = self.find_or_add_class(asked);

@@ -1,28 +1,29 @@
-//! Units on the board: which jobs belong together, where each unit is, and how it stands.
+//! Work units of a workflow: their jobs, sites, and states.
 //!
-//! A unit's *elector* is the job whose kind elects. Where it completes is where the unit's other jobs run. A unit is
-//! under way from the claim of its elector until all its jobs are over; how many are so at once may have a limit.
+//! A unit's *elector* is the job that elects its site: where it completes, the unit's other jobs run. A unit is
+//! active from the claim of its elector until all its jobs have ended; the number of active units may be
+//! limited.
 
 use super::{JobTable, WorkflowState};
 use crate::change::{WorkUnitChange, WorkflowChange};
 use serde::{Deserialize, Serialize};
 use windlass_types::{JobStatus, WorkUnitStatus};
 
-/// A unit as the books have it.
+/// A work unit as stored in the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkUnitRow {
     pub number: u32,
     pub status: WorkUnitStatus,
     pub site: Option<String>,
-    /// Its jobs by their numbers: where a row of them begins, and how many they are. Ascending.
+    /// Its jobs by number: ranges as first and count, ascending.
     pub jobs: Vec<(u32, u32)>,
 }
 
-/// All units of a workflow; most have none, and then nothing here costs anything.
+/// All units of a workflow; without units nothing here has a cost.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkUnits {
     list: Vec<WorkUnitState>,
-    /// For each job the place of its unit in `list`, plus one; empty where there are none.
+    /// For each job the index of its unit in `list`, plus one; empty without units.
     unit_of_job: Vec<u32>,
 }
 
@@ -31,17 +32,17 @@ struct WorkUnitState {
     number: u32,
     jobs: Vec<(u32, u32)>,
     elector: Option<u32>,
-    /// The elector was claimed, and did not go back.
+    /// The elector was claimed, and not returned.
     has_begun: bool,
     tally: WorkUnitCounts,
     site: Option<String>,
-    /// Where its elector is.
+    /// The site of its elector.
     elector_site: Option<String>,
-    /// What the books have, once all is written that was decided.
+    /// What is stored once all decided changes are written.
     written_state: (WorkUnitStatus, Option<String>),
 }
 
-/// How many jobs of a unit stand how, and so how the unit stands.
+/// Numbers of jobs of a unit by state, from which its state follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkUnitCounts {
     open: u32,
@@ -51,7 +52,7 @@ pub struct WorkUnitCounts {
 }
 
 impl WorkUnitCounts {
-    /// One more job stands so, or one less.
+    /// Counts one more or one less job in this state.
     pub fn count_job(&mut self, status: JobStatus, add: bool) {
         let note = |counter: &mut u32, is_so: bool| {
             if is_so {
@@ -75,7 +76,7 @@ impl WorkUnitCounts {
     }
 }
 
-/// Somebody has, or had, an attempt of it that was not taken back.
+/// Whether an attempt of it was assigned and not returned.
 const fn is_begun(status: JobStatus) -> bool {
     use JobStatus::{Completed, Failed, Pending, PendingFailed, Running, Terminated};
     matches!(status, Pending | Running | Completed | Failed | Terminated | PendingFailed)
@@ -101,7 +102,7 @@ impl WorkUnitState {
         self.jobs.clone().into_iter().flat_map(|(first, count)| first..first + count)
     }
 
-    /// What the books do not know yet.
+    /// Returns the change that is not stored yet.
     fn pending_change(&mut self) -> Option<WorkflowChange> {
         let now = (self.tally.status(), self.site.clone());
         if now == self.written_state {
@@ -113,7 +114,7 @@ impl WorkUnitState {
     }
 }
 
-/// What a change of a job means for how many units are under way.
+/// Effect of a job's transition on the number of active units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ActiveUnitsChange {
     Unchanged,
@@ -146,7 +147,7 @@ impl WorkUnits {
         }
     }
 
-    /// The jobs of units that are at one of these sites and not complete.
+    /// Returns the jobs of incomplete units at one of these sites.
     pub(super) fn unfinished_at<'a>(&'a self, sites: &'a [String]) -> impl Iterator<Item = u32> + 'a {
         let is_there = |unit: &&WorkUnitState| unit.site.as_ref().is_some_and(|site| sites.contains(site));
         let is_unfinished = |unit: &&WorkUnitState| unit.tally.status() != WorkUnitStatus::Completed;
@@ -162,7 +163,7 @@ impl WorkUnits {
 }
 
 impl WorkflowState {
-    /// Takes up the units of a table, and has their jobs run where they are.
+    /// Loads the units of a table, and sets the sites of their jobs.
     pub(super) fn load_units(&mut self, table: Vec<WorkUnitRow>) {
         if table.is_empty() {
             return;
@@ -179,7 +180,7 @@ impl WorkflowState {
             let place = units.list.len() as u32 + 1;
             for job in unit.jobs() {
                 units.unit_of_job[job as usize] = place;
-                // A failure that counts for nothing keeps nothing from being complete.
+                // An ignored failure does not prevent completion.
                 let counts_for_nothing = self.status(job).is_unsuccessful() && self.ignored.contains(&job);
                 let status = if counts_for_nothing { JobStatus::Completed } else { self.status(job) };
                 unit.tally.count_job(status, true);
@@ -198,11 +199,11 @@ impl WorkflowState {
         }
     }
 
-    /// The unit's jobs, but for its elector, run where the unit is.
+    /// Sets the site of the unit's jobs, except for its elector.
     fn move_jobs_to_site(&mut self, place: usize) {
         let unit = &self.units.list[place];
         let (Some(site), elector, jobs) = (unit.site.clone(), unit.elector, unit.jobs()) else { return };
-        // Many in a row are of one kind.
+        // Consecutive jobs are often of one class.
         let mut last = None;
         for job in jobs.filter(|job| Some(*job) != elector) {
             let from = self.demand_of_job[job as usize];
@@ -229,19 +230,19 @@ impl WorkflowState {
         }
     }
 
-    /// Says where a job is that was claimed before this was made, in case it elects.
+    /// Sets the site of a job that was claimed before the workflow was loaded, in case it elects.
     pub fn set_job_site(&mut self, job: u32, site: Option<&str>) {
         if let Some(unit) = self.units.unit_of(job).filter(|unit| unit.elector == Some(job)) {
             unit.elector_site = site.map(str::to_owned);
         }
     }
 
-    /// Jobs of units may be claimed that elect where their unit is.
+    /// Whether jobs that elect the site of their unit may be claimed.
     pub fn has_units(&self) -> bool {
         !self.units.is_empty()
     }
 
-    /// A job has moved, and that stands in `changes`: what follows for its unit stands there next.
+    /// After a transition of a job in `changes`: adds the resulting change of its unit.
     pub(super) fn push_unit_changes(&mut self, job: u32, changes: &mut Vec<WorkflowChange>) {
         if self.units.is_empty() {
             return;
@@ -256,12 +257,12 @@ impl WorkflowState {
         changes.extend(self.units.unit_of(job).and_then(WorkUnitState::pending_change));
     }
 
-    /// The run goes on: whatever the books say of units is put right where it is not how their jobs stand.
+    /// Corrects stored states of units that differ from those of their jobs, when the run resumes.
     pub fn reconcile_units(&mut self, changes: &mut Vec<WorkflowChange>) {
         changes.extend(self.units.list.iter_mut().filter_map(WorkUnitState::pending_change));
     }
 
-    /// What it means for units that these jobs go back ([`Board::plan_again`]).
+    /// Returns the changes of units caused by resetting these jobs ([`Self::plan_rerun`]).
     pub fn unit_changes_after(&self, changes: &[WorkflowChange]) -> Vec<WorkflowChange> {
         if self.units.is_empty() {
             return Vec::new();
@@ -286,7 +287,7 @@ impl WorkflowState {
 }
 
 impl JobTable {
-    /// As it will be once this is written.
+    /// The unit after this change is stored.
     pub(crate) fn apply_unit_change(&mut self, change: &WorkUnitChange) {
         if let Some(unit) = self.units.iter_mut().find(|unit| unit.number == change.number) {
             (unit.status, unit.site) = (change.to, change.site.clone());

@@ -1,7 +1,7 @@
-//! The life of a request against a pretend backend and a pretend catalog: news in any order, twice or never, effects that
-//! fail, crashes that forget everything but the rows, units that fail, files that cannot be read, a backend that falls
-//! silent. In the end every request is where it should be, every file is processed once or excluded, every completed unit
-//! is registered once, every block archived once, and nothing was done before what it depends on.
+//! The lifecycle of requests with a simulated backend and catalog: events in any order, twice or never, failing
+//! effects, crashes that keep only the rows, failing units, unreadable files, a silent backend. In the end
+//! every request has the expected status, every file is processed once or excluded, every completed unit is
+//! registered once, every block archived once, and no step was done before those that it depends on.
 
 mod rows;
 
@@ -28,7 +28,7 @@ use windlass_types::requests::{
 };
 
 const DATASETS: [&str; 2] = ["/Mu/A-v1/AOD", "/Mu/A-v1/MINIAOD"];
-/// So often a round is rescued, as the settings say.
+/// Maximum number of rescues of a round, as configured.
 const MOST_RESCUES: u32 = 3;
 
 type Key = (String, Option<u32>, OutputStepKind);
@@ -38,35 +38,35 @@ enum Act {
     Decide {
         admitted: bool,
     },
-    /// The next effect is carried out; its outcome is heard.
+    /// The next effect is performed; its result is reported.
     Perform,
-    /// It is tried and fails; perhaps having done what it should.
+    /// It fails; perhaps after having done its work.
     PerformBadly {
         did_it: bool,
     },
-    /// Everything but the rows is forgotten. Some of what was under way was done.
+    /// Everything except the rows is lost. Some effects in progress were done.
     Crash {
         done: u8,
     },
-    /// The backend completes a unit, or fails one.
+    /// The backend completes or fails a unit.
     Work {
         fails: bool,
     },
-    /// Somebody holds the run at the backend, or lets it go on.
+    /// A user holds or releases the run at the backend.
     Halt,
     HearTwice,
     Wait,
-    /// A file turns out to be unreadable.
+    /// A file becomes unreadable.
     Spoil {
         file: u32,
     },
-    /// The backend falls silent, or is heard again.
+    /// The backend stops answering, or answers again.
     Silence,
     Want {
         what: RequestCommandKind,
         rescue: bool,
         lost: bool,
-        /// With a release: a file that is not to be read any more.
+        /// With a release: a file to be excluded.
         without: Option<u32>,
     },
 }
@@ -91,16 +91,16 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What the backend has of a round.
+/// The backend's state of a round.
 #[derive(Debug, Default)]
 struct Workflow {
     round: u32,
     /// The file that each unit reads.
     reads: Vec<u32>,
     units: Vec<Option<RequestUnitStatus>>,
-    /// (unit, status), in the order in which it happened; its place is its `seq`.
+    /// (unit, status), in order; the index is its `seq`.
     told: Vec<(u32, RequestUnitStatus)>,
-    /// The run that is under way.
+    /// The active run.
     live: Option<String>,
     is_halted: bool,
 }
@@ -108,36 +108,36 @@ struct Workflow {
 #[derive(Debug)]
 struct World {
     view: RequestView,
-    /// Steps that the rows have and the view does not show.
+    /// Steps in the rows that the view does not show.
     settled: BTreeMap<Key, OutputStepState>,
     news: Vec<LifecycleEvent>,
     heard: Option<LifecycleEvent>,
     under_way: VecDeque<LifecycleEffect>,
     now: Timestamp,
-    /// Files in the input, and how many of them are taken into a round.
+    /// Number of input files, and of those in a round.
     files: u32,
     at_once: u32,
-    /// What became of those that rounds have touched, as it was settled; excluded, attempted, processed.
+    /// Settled states of files that rounds have read: excluded, attempted, processed.
     file_states: BTreeMap<u32, &'static str>,
-    /// Those that cannot be read.
+    /// Unreadable files.
     bad: BTreeSet<u32>,
-    /// What was planned of them, by round.
+    /// Files planned by each round.
     planned: BTreeMap<u32, Vec<u32>>,
     /// The backend does not answer.
     is_silent: bool,
     has_manifest: bool,
-    /// Where its rounds run.
+    /// The backend of its rounds.
     backend: BackendRunRef,
     names: u32,
     workflows: Vec<Workflow>,
     /// Run → its workflow.
     runs: BTreeMap<String, usize>,
-    /// Runs of which somebody was told that they do not run and will not.
+    /// Runs that were reported as never running.
     renounced: BTreeSet<String>,
-    /// What the catalog has.
+    /// The content of the catalog.
     catalog: BTreeSet<Key>,
     wanted_end: bool,
-    /// The backend was given up as lost: what it had runs on, unseen.
+    /// The backend was declared lost: its runs continue unseen.
     given_up: bool,
 }
 
@@ -222,7 +222,7 @@ impl World {
             Act::HearTwice => self.news.extend(self.heard.clone()),
             Act::Wait => self.now = self.now.after(Duration::from_secs(100)),
             Act::Spoil { file } => {
-                // What was read was read.
+                // Files that were read are not affected.
                 if self.file_states.get(&file) != Some(&"processed") && !self.is_completed(file) {
                     self.bad.insert(file);
                 }
@@ -241,7 +241,7 @@ impl World {
         self.completions(file) > 0
     }
 
-    /// Units that are completed and have read it.
+    /// Completed units that have read it.
     fn completions(&self, file: u32) -> usize {
         let of = |workflow: &Workflow| {
             let units = workflow.reads.iter().zip(&workflow.units);
@@ -252,7 +252,7 @@ impl World {
         self.workflows.iter().map(of).sum()
     }
 
-    /// As the interface has it: with a release of what is held.
+    /// As the API does: with the release of a held request.
     fn exclude(&mut self, file: Option<u32>) {
         if let Some(file) = file.filter(|_| self.view.row.status == RequestStatus::Held && !self.wanted_end) {
             self.view.row.overrides.excluded_files.insert(file.to_string());
@@ -265,7 +265,7 @@ impl World {
 
     fn want(&mut self, what: RequestCommandKind, rescue: bool, lost: bool) {
         let is_over = self.view.row.status.is_terminal();
-        // As the interface has it: who wanted the end is not talked out of it.
+        // As the API does: a requested end cannot be withdrawn.
         if is_over || self.wanted_end {
             return;
         }
@@ -302,7 +302,7 @@ impl World {
         }
     }
 
-    /// What is known of the failures of the latest run: a unit that could not read its file says so.
+    /// The failures of the latest run: a unit that could not read its file reports it.
     fn tally(&self) -> FailureTally {
         let mut tally = FailureTally::default();
         let run = self.view.run.as_ref().and_then(|run| self.runs.get(&run.uuid));
@@ -318,18 +318,15 @@ impl World {
         tally
     }
 
-    /// As the store does it.
+    /// As the store does.
     fn commit(&mut self, change: &RequestChange) {
         match change {
             RequestChange::Status { from, to, .. } => {
                 assert_eq!(self.view.row.status, *from);
                 assert_eq!(transitions::check(*from, *to), Ok(()));
                 if *to == RequestStatus::Failed {
-                    assert!(self.wanted_end, "only a person gives up");
-                    assert!(
-                        self.has_manifest || self.view.blocks.is_empty(),
-                        "what there is is written down"
-                    );
+                    assert!(self.wanted_end, "only a user fails a request");
+                    assert!(self.has_manifest || self.view.blocks.is_empty(), "the manifest is written");
                 }
             }
             RequestChange::AddRun(run) => self.check_new_run(run),
@@ -341,20 +338,20 @@ impl World {
             RequestChange::AddStep(step) if self.settled.contains_key(&key(step)) => return,
             RequestChange::Step { block, unit, kind, state, .. } if !state.is_open() => {
                 let before = self.settled.insert((block.clone(), *unit, *kind), *state);
-                assert_eq!(before, None, "a step is over once");
+                assert_eq!(before, None, "a step ends once");
             }
             _ => {}
         }
         self.view.apply_change(change, self.now);
     }
 
-    /// One round at a time, and no more rescues than there may be.
+    /// One round at a time, and no more rescues than allowed.
     fn check_new_run(&self, run: &RunRow) {
         assert!(run.rescues <= MOST_RESCUES);
         let Some(before) = &self.view.run else {
             return assert_eq!((run.round, run.cause, run.rescues), (0, RequestRunCause::First, 0));
         };
-        assert!(before.status.is_over(), "{before:?} is not over");
+        assert!(before.status.is_over(), "{before:?} has not ended");
         if run.round == before.round {
             let counted = u32::from(run.cause == RequestRunCause::Failure);
             assert_eq!(run.rescues, before.rescues + counted);
@@ -363,18 +360,15 @@ impl World {
                 known.is_some_and(|workflow| workflow.units[unit] == Some(RequestUnitStatus::Completed))
             };
             let mut reads = self.planned[&run.round].iter().enumerate();
-            assert!(
-                reads.all(|(unit, file)| is_done(unit) || !self.is_left_out(*file)),
-                "nobody wants it read"
-            );
+            assert!(reads.all(|(unit, file)| is_done(unit) || !self.is_left_out(*file)), "it is excluded");
         } else {
             assert_eq!((run.round, run.rescues), (before.round + 1, 0));
             let settled = self.view.process.as_ref().map(|process| process.settled);
-            assert_eq!(settled, Some(run.round), "what was done before is credited");
+            assert_eq!(settled, Some(run.round), "earlier progress is recorded");
         }
     }
 
-    /// What the backend says of the run, asked at every pass.
+    /// The backend's report about the run, in every pass.
     fn poll(&mut self) {
         let Some(run) = &self.view.run else { return };
         if self.is_silent {
@@ -403,7 +397,7 @@ impl World {
         self.news.push(news);
     }
 
-    /// A backend that is silent does nothing.
+    /// A silent backend does nothing.
     fn answers(&self, effect: &LifecycleEffect) -> bool {
         let asks = matches!(
             effect,
@@ -437,7 +431,7 @@ impl World {
         }
     }
 
-    /// Fresh files first, then those that were attempted.
+    /// Fresh files first, then attempted ones.
     fn plan(&mut self, round: u32) -> LifecycleEvent {
         let Some(process) = self.view.process.clone() else { return LifecycleEvent::NothingToPlan };
         for file in (0..self.files).filter(|file| self.is_left_out(*file)).collect::<Vec<_>>() {
@@ -473,11 +467,11 @@ impl World {
         }))
     }
 
-    /// The same each time, and of nothing that may still change.
+    /// Repeatable, and only about final results.
     fn settle(&mut self, round: u32, run: &str) -> LifecycleEvent {
         let known = self.workflows.iter().find(|workflow| workflow.round == round);
         for (unit, read) in self.planned[&round].iter().enumerate() {
-            // Of one that was never handed over nothing is done.
+            // A run that was never submitted has done nothing.
             let state = match known.and_then(|workflow| workflow.units[unit]) {
                 Some(RequestUnitStatus::Completed) => "processed",
                 Some(RequestUnitStatus::Failed) if self.bad.contains(read) => "excluded",
@@ -498,11 +492,11 @@ impl World {
     }
 
     fn hand_over(&mut self, run: &str) -> LifecycleEvent {
-        assert!(!self.renounced.contains(run), "{run} was said not to run any more");
+        assert!(!self.renounced.contains(run), "{run} was reported as not running");
         let Some(row) = self.view.run.as_ref().filter(|row| row.uuid == run) else {
-            // It got there before, which was heard of only after this was decided; otherwise it would have been renounced.
-            let at =
-                *self.runs.get(run).unwrap_or_else(|| panic!("{run} is handed over, and nobody wants it"));
+            // It was submitted before, which was reported only after this decision; otherwise it would have
+            // been excluded.
+            let at = *self.runs.get(run).unwrap_or_else(|| panic!("{run} is submitted, but not wanted"));
             return LifecycleEvent::Submitted {
                 run: run.to_owned(),
                 backend: called(&self.backend, at, run),
@@ -511,7 +505,7 @@ impl World {
         };
         let before = match &row.backend {
             BackendRunRef::Engine { workflow, .. } => workflow.map(|workflow| workflow.0 as usize),
-            // The directory of the round, if one of its runs was ever handed over.
+            // The directory of the round, if one of its runs was ever submitted.
             BackendRunRef::Htcondor { .. } => {
                 self.workflows.iter().position(|known| known.round == row.round)
             }
@@ -529,7 +523,7 @@ impl World {
             assert_eq!(workflow.live, None, "one run at a time (R-021)");
             assert!(
                 self.view.process.as_ref().is_some_and(|process| process.settled <= row.round),
-                "what is credited does not run any more"
+                "a settled run no longer runs"
             );
             self.runs.insert(run.to_owned(), at);
             workflow
@@ -582,10 +576,10 @@ impl World {
         }
     }
 
-    /// Nothing before what it depends on.
+    /// No step before those that it depends on.
     fn record(&mut self, step: &OutputStep) -> LifecycleEvent {
         let has = |unit, kind| self.catalog.contains(&(step.block.clone(), unit, kind));
-        let block = self.view.find_block(&step.block).expect("a block that is there");
+        let block = self.view.find_block(&step.block).expect("a known block");
         let units = |kind| (block.first_unit..=block.last_unit).filter(|unit| has(Some(*unit), kind)).count();
         let all = |kind| units(kind) as u32 == block.units_expected;
         match step.kind {
@@ -600,8 +594,8 @@ impl World {
         LifecycleEvent::Step { block: step.block.clone(), unit: step.unit, kind: step.kind, outcome }
     }
 
-    /// From now on all goes well but for what is spoilt: who is held is released, and a backend that is still silent is
-    /// lost for good.
+    /// From now on everything succeeds except for bad files: held requests are released, and a backend that is
+    /// still silent is lost for good.
     fn come_to_an_end(&mut self) {
         for _ in 0..800 {
             self.now = self.now.after(Duration::from_hours(9));
@@ -632,7 +626,7 @@ impl World {
         assert!(expected, "{status} ({:?}), end wanted: {}", self.view.row.reason, self.wanted_end);
         let is_idle = |workflow: &Workflow| workflow.live.is_none() || self.given_up;
         assert!(self.workflows.iter().all(is_idle), "nothing runs any more");
-        assert_eq!(self.view.steps, [], "all that was to be done about outputs is done");
+        assert_eq!(self.view.steps, [], "all output steps are done");
         for block in &self.view.blocks {
             let ends: &[ProcessingBlockStatus] = match status {
                 RequestStatus::Failed => &[
@@ -649,14 +643,14 @@ impl World {
         }
     }
 
-    /// Each file was processed once or is excluded, and all that was made of it is in blocks that are archived.
+    /// Each file was processed once or is excluded, and all its output is in archived blocks.
     fn check_all_is_there(&self) {
         for file in 0..self.files {
             let excluded = self.file_states.get(&file) == Some(&"excluded");
             assert_eq!(self.completions(file), usize::from(!excluded), "file {file}");
             assert!(
                 !excluded || self.bad.contains(&file) || self.is_left_out(file),
-                "file {file} could be read"
+                "file {file} was readable"
             );
         }
         let done = |block: &str, unit, kind| {
@@ -724,7 +718,7 @@ fn failure(effect: &LifecycleEffect) -> Option<LifecycleEvent> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
     #[test]
-    fn whatever_happens_every_request_ends_as_it_should(
+    fn every_request_reaches_its_expected_end(
         acts in prop::collection::vec(act(), 0..200),
         files in 1..=15_u32,
         at_once in prop_oneof![Just(3_u32), Just(7), Just(20)],
@@ -741,7 +735,7 @@ proptest! {
     }
 }
 
-/// R-178, S 6.2.1: both steps are used up, each time the rest waits for its turn with the lower priority.
+/// R-178, S 6.2.1: both steps are used up; after each the rest is queued with the lower priority.
 #[test]
 fn production_in_steps_runs_to_completion() {
     let steps = [(0.3, 50), (0.6, 20)].map(|(fraction, priority)| ProductionStep { fraction, priority });
@@ -754,8 +748,8 @@ fn production_in_steps_runs_to_completion() {
     }
 }
 
-/// A run that is at its backend is handed over once more, because nobody had heard of it; by then it is over, and another
-/// one follows.
+/// A submitted run is submitted again because the confirmation was lost; by then it is over, and another one
+/// follows.
 #[test]
 fn what_is_handed_over_late_and_again_changes_nothing() {
     for backend in [ENGINE, HTCONDOR] {
@@ -786,7 +780,7 @@ fn what_is_handed_over_late_and_again_changes_nothing() {
         assert_eq!(
             late,
             follows.map(|run| LifecycleEffect::Submit { run }),
-            "another run follows the one that is handed over"
+            "another run follows the submitted one"
         );
         world.act(Act::Perform);
         world.come_to_an_end();

@@ -1,4 +1,4 @@
-//! Rows and news, as the pretend world makes them.
+//! Rows and events of the simulated backend.
 
 use crate::DATASETS;
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ pub(crate) fn told(
     }))
 }
 
-/// What the backend calls a run of its workflow `at`.
+/// The backend's name of a run of its workflow `at`.
 pub(crate) fn called(backend: &BackendRunRef, at: usize, run: &str) -> BackendRunRef {
     match backend {
         BackendRunRef::Engine { .. } => {

@@ -1,4 +1,4 @@
-//! Decisions about steps whose behaviour is known exactly: work, what of it is alone, memory by threads.
+//! Tunings for steps with exactly known behavior: CPU time, serial share, memory per thread.
 
 use super::*;
 use crate::adaptive::{StepHistory, ThreadPoint};
@@ -20,7 +20,7 @@ fn hints(cores: u32) -> JobHints {
     }
 }
 
-/// A program: CPU seconds of an event, the share of them that one thread does alone, memory.
+/// A program: CPU seconds per event, serial share, memory.
 #[derive(Clone, Copy)]
 struct Program {
     work: f64,
@@ -71,22 +71,22 @@ fn way(decision: &JobTuning, step: &str) -> (Option<u32>, Option<u32>) {
     (step.instances, step.run_threads)
 }
 
-/// What a person said stands over what was measured and what the request says.
+/// A value set by an operator overrides measurements and the request.
 #[test]
-fn a_time_that_somebody_said_stands() {
+fn operator_time_overrides_measurements() {
     let known = experience(&[("RECO", BUSY, &[8])]);
     let said = JobHints { fixed_time_per_event: Some(7.0), ..hints(8) };
     let measured = made(&said, &known);
     assert_eq!((measured.source, measured.time_per_event), (SizingSource::Measured, 7.0));
-    // Jobs are cut by it: 8 h less what is no work, and not by more than a factor of 2.
+    // Jobs are split by it: 8 h minus the overhead, changed by at most a factor of 2.
     assert_eq!(measured.events_per_job, Some(5000));
     let plain = decide_tuning(&said, &WINDOW, &AdaptiveSettings::default(), None);
     assert_eq!((plain.source, plain.time_per_event), (SizingSource::Hint, 7.0));
 }
 
-/// Threads are lent where they fit into what a job really gets.
+/// Overcommit uses the memory that a job really gets.
 #[test]
-fn threads_are_lent_against_what_somebody_said_that_a_job_gets() {
+fn overcommit_uses_memory_set_by_operator() {
     let moderate = Program { work: 4.0, alone: 0.06, base: 11_000.0, per_thread: 100.0 };
     let known = experience(&[("RECO", moderate, &[8])]);
     let settings = AdaptiveSettings { overcommit_max: 1.5, ..AdaptiveSettings::default() };
@@ -95,7 +95,7 @@ fn threads_are_lent_against_what_somebody_said_that_a_job_gets() {
         way(&decide_tuning(&hints, &WINDOW, &settings, Some(&known)), "RECO").1
     };
     assert_eq!(threads(None), Some(12), "11.8 GB and 1 GB more fit into 16 GB");
-    assert_eq!(threads(Some(12_000)), Some(8), "into 12 GB they do not");
+    assert_eq!(threads(Some(12_000)), Some(8), "but not into 12 GB");
 }
 
 #[test]
@@ -104,13 +104,13 @@ fn too_few_jobs_change_nothing() {
     known.profile.jobs_sampled = 4;
     let found = made(&hints(8), &known);
     assert_eq!((found.source, found.cores, found.memory_mb), (SizingSource::Hint, 8, 16_000));
-    assert_eq!(way(&found, "RECO"), (None, None), "told, and nothing is to be done about it");
+    assert_eq!(way(&found, "RECO"), (None, None), "reported; nothing else can be done");
     known.profile.jobs_sampled = 5;
     assert_eq!(made(&hints(8), &known).source, SizingSource::Measured);
 }
 
 #[test]
-fn whoever_does_not_want_to_learn_need_not() {
+fn adaptive_rounds_can_be_disabled() {
     let known = experience(&[("RECO", IDLE, &[8])]);
     let off = AdaptiveSettings { enabled: false, ..AdaptiveSettings::default() };
     let not_here = JobHints { adaptive: false, ..hints(8) };
@@ -119,7 +119,7 @@ fn whoever_does_not_want_to_learn_need_not() {
     }
 }
 
-/// More than was measured, or less; and with as many cores as so much memory is offered with.
+/// More or less than measured; with the number of cores that is offered with this memory.
 #[test]
 fn what_a_person_says_about_memory_stands() {
     let known = experience(&[("RECO", IDLE, &[4, 8])]);
@@ -131,7 +131,7 @@ fn what_a_person_says_about_memory_stands() {
         assert_eq!((found.source, found.cores, found.memory_mb), (SizingSource::Measured, cores, fixed));
     }
     let (instances, _) = way(&found(Some(1500)), "RECO");
-    assert_eq!(instances, None, "two of them do not fit into so little");
+    assert_eq!(instances, None, "two instances do not fit");
     let unmeasured = JobHints { fixed_memory_mb: Some(500), ..hints(1) };
     let found = decide_tuning(&unmeasured, &WINDOW, &AdaptiveSettings::default(), None);
     assert_eq!((found.source, found.memory_mb), (SizingSource::Hint, 500));
@@ -141,12 +141,12 @@ fn what_a_person_says_about_memory_stands() {
 fn busy_steps_are_left_as_they_are() {
     let found = made(&hints(8), &experience(&[("RECO", BUSY, &[8])]));
     assert_eq!((found.cores, way(&found, "RECO")), (8, (None, Some(8))));
-    // 3500 MB, times 1.2, is below the window.
+    // 3500 MB, times 1.2, is below the range.
     assert_eq!((found.memory_mb, found.is_memory_capped, found.expected_mb), (16_000, false, 3500.0));
     assert!((found.time_per_event - BUSY.wall(8)).abs() < 1e-9);
 }
 
-/// R-167, W-1: whatever the step is called, and wherever it comes.
+/// R-167, W-1: independent of the name and position of the step.
 #[test]
 fn a_step_that_leaves_cores_idle_runs_side_by_side() {
     for (busy, idle) in [("A", "B"), ("B", "A")] {
@@ -162,7 +162,7 @@ fn a_step_that_leaves_cores_idle_runs_side_by_side() {
 #[test]
 fn no_more_run_side_by_side_than_fit() {
     let large = |base| Program { base, per_thread: 0.0, ..IDLE };
-    // With 8 cores no more than 24,000 MB may be asked for, and 20 % of that are for safety.
+    // With 8 cores at most 24,000 MB may be requested, 20 % of it for safety.
     for (base, instances, memory) in [(5000.0, 4, 24_000), (5001.0, 2, 16_000), (10_001.0, 1, 16_000)] {
         let known = experience(&[("A", BUSY, &[8]), ("B", large(base), &[8])]);
         let found = made(&hints(8), &known);
@@ -185,7 +185,7 @@ fn steps_that_cannot_be_split_are_not() {
 fn a_job_that_cannot_use_its_cores_is_cut_down() {
     let known = experience(&[("A", IDLE, &[8]), ("B", Program { alone: 0.4, ..IDLE }, &[8])]);
     let found = made(&hints(8), &known);
-    assert_eq!(found.cores, 4, "two would do, and four are the least");
+    assert_eq!(found.cores, 4, "two would be enough, but the minimum is four");
     assert_eq!((way(&found, "A"), way(&found, "B")), ((Some(2), Some(2)), (Some(2), Some(2))));
     assert_eq!(found.memory_mb, 8000);
     let one = AdaptiveSettings { min_cores: 1, ..AdaptiveSettings::default() };
@@ -215,14 +215,14 @@ fn threads_are_lent_to_those_that_wait_now_and_then() {
     let lending = AdaptiveSettings { overcommit_max: 1.25, min_cores: 8, ..AdaptiveSettings::default() };
     let threads = |settings: &AdaptiveSettings, known: &RequestMeasurements| {
         let found = decide_tuning(&hints(8), &WINDOW, settings, Some(known));
-        assert_eq!(found.cores, 8, "what is asked for stays");
+        assert_eq!(found.cores, 8, "the request does not change");
         way(&found, "A").1.unwrap()
     };
     assert_eq!(threads(&lending, &known), 10);
     assert_eq!(threads(&AdaptiveSettings { overcommit_max: 1.0, ..lending }, &known), 8);
-    assert_eq!(threads(&lending, &experience(&[("A", BUSY, &[8])])), 8, "it waits too little");
+    assert_eq!(threads(&lending, &experience(&[("A", BUSY, &[8])])), 8, "its threads wait too little");
     let full = Program { base: 20_000.0 - 2000.0, ..now_and_then };
-    assert_eq!(threads(&lending, &experience(&[("A", full, &[8])])), 10, "24,000 MB are asked for");
+    assert_eq!(threads(&lending, &experience(&[("A", full, &[8])])), 10, "24,000 MB are requested");
     let fuller = Program { base: 23_600.0 - 2000.0, ..now_and_then };
     assert_eq!(threads(&lending, &experience(&[("A", fuller, &[8])])), 8, "500 MB more do not fit");
 }
@@ -230,7 +230,7 @@ fn threads_are_lent_to_those_that_wait_now_and_then() {
 #[test]
 fn jobs_come_to_the_length_that_is_aimed_at() {
     let aimed_at = 28_200.0;
-    // Events before, seconds of an event → events then.
+    // Events before, seconds per event → events after.
     for (before, time, expected) in
         [(10_000, 2.82, 10_000), (10_000, 1.0, 20_000), (10_000, 28.2, 5000), (1000, 20.0, 1400), (3, 1e6, 2)]
     {
@@ -241,7 +241,7 @@ fn jobs_come_to_the_length_that_is_aimed_at() {
     }
     let known = experience(&[("A", Program { work: 1.0, ..BUSY }, &[1])]);
     let by_time = JobHints { time_per_job: Some(6000), ..hints(1) };
-    assert_eq!(made(&by_time, &known).events_per_job, Some(6000), "the request says how long");
+    assert_eq!(made(&by_time, &known).events_per_job, Some(6000), "the request gives the length");
     let by_files = JobHints { events_per_job: None, ..hints(1) };
     assert_eq!(made(&by_files, &known).events_per_job, None);
 }

@@ -1,4 +1,4 @@
-//! What holds for all handlers and all failures.
+//! Properties of all handlers and all failures.
 
 use super::*;
 use proptest::collection::vec;
@@ -107,7 +107,7 @@ fn any_situation() -> impl Strategy<Value = RetryContext<'static>> {
     )
 }
 
-/// How much a rule knows about a failure, said in another way than in the code.
+/// Specificity of a rule, implemented in another way than in the code.
 fn rank(rule: &FailureRule, failure: &FailedAttemptFacts<'_>) -> u8 {
     match (rule.exit_codes.contains(&failure.return_code), rule.has_conditions_beyond_codes()) {
         (true, _) => 0,
@@ -178,7 +178,7 @@ proptest! {
             let most = [rule.max_runtime, situation.max_worker_lifetime].into_iter().flatten().min();
             prop_assert!(rule.runtime.is_some() && most.is_none_or(|most| next.runtime <= Some(most)));
         }
-        // Who could take it before can take it now.
+        // Workers that could take the job before can take it now.
         let holds = |resources: Resources| {
             situation.workers.iter().any(|worker| worker.cpus >= resources.cpus && worker.memory >= resources.memory)
         };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use windlass_types::FailureClass::{self, Infrastructure, Permanent, Transient};
 use windlass_types::requests::NodeRole;
 
-/// Chance that is the same each time.
+/// Deterministic random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -25,7 +25,7 @@ impl Dice {
     }
 }
 
-/// A run at twenty sites, one attempt per second, looked at after every few.
+/// A run at twenty sites, one attempt per second, checked after every few.
 struct Simulation {
     dice: Dice,
     tally: FailureTally,
@@ -50,7 +50,7 @@ impl Simulation {
         }
     }
 
-    /// An attempt ends; it failed if it is of a class.
+    /// An attempt ends; it failed if it has a class.
     fn end(&mut self, site: &str, failed: Option<(FailureClass, &str)>) {
         self.now = self.now.after(Duration::from_secs(1));
         self.ended.entry(site.to_owned()).or_default().add_attempts(NodeRole::Processing, 1);
@@ -62,7 +62,7 @@ impl Simulation {
         }
     }
 
-    /// Someone looks, as the lifecycle does.
+    /// Runs the check of the lifecycle.
     fn look(&mut self, policy: &CorrelationPolicy) -> Vec<CorrelatedFinding> {
         self.tally.add_reports(&std::mem::take(&mut self.pending), &self.ended);
         let found = find_correlations(&self.tally, policy, self.now);
@@ -72,7 +72,7 @@ impl Simulation {
         found
     }
 
-    /// Up to so many attempts, until something is found; and after how many that was.
+    /// Runs up to this number of attempts until there is a finding; returns the number of attempts.
     fn run(
         &mut self,
         attempts: usize,
@@ -94,7 +94,7 @@ impl Simulation {
     }
 }
 
-/// Five in a hundred fail for one reason or another: that is how it is.
+/// Five percent fail for various reasons: normal noise.
 fn noise(dice: &mut Dice) -> Option<(FailureClass, &'static str)> {
     const KINDS: [(FailureClass, &str); 3] =
         [(Transient, "network"), (Infrastructure, "disk"), (Permanent, "crash")];
@@ -137,7 +137,7 @@ fn a_broken_configuration_is_found_before_much_is_lost() {
     }
 }
 
-/// What breaks in the middle is found although much had gone well.
+/// A problem that begins later is found although many attempts had completed.
 #[test]
 fn what_breaks_later_is_found_within_the_window() {
     let policy = CorrelationPolicy::default();
@@ -166,15 +166,16 @@ fn a_site_that_swallows_jobs_is_a_matter_of_the_site() {
         found.iter().map(|one| &one.shared_cause).collect::<Vec<_>>(),
         [&SharedCause::Site("T2_HOLE".to_owned())]
     );
-    let told = "10 of 10 attempts at T2_HOLE failed for reasons of the site or its data";
+    let told = "10 of 10 attempts at T2_HOLE failed because of the site or its data";
     assert_eq!(found[0].text, told);
 }
 
-/// E 6.1: infrastructure and data. Anything else would fail elsewhere as well, or is cured by the next attempt.
+/// E 6.1: infrastructure and data. Other failures would happen elsewhere too, or are solved by the next
+/// attempt.
 #[test]
 fn only_what_a_site_may_be_the_cause_of_speaks_against_it() {
     let bad_file = |file: &str| vec![file.to_owned()];
-    // class, files that it names, is final, ended elsewhere → what is found
+    // class, bad files, is final, ended elsewhere → findings
     let table = [
         (Infrastructure, vec![], false, 0, Some("site")),
         (Infrastructure, vec![], false, 30, Some("site")),
@@ -211,7 +212,7 @@ fn only_what_a_site_may_be_the_cause_of_speaks_against_it() {
     }
 }
 
-/// A file that cannot be read at another site either is bad itself, also within the window.
+/// A file that is unreadable at another site too is bad itself, also within the window.
 #[test]
 fn files_that_are_bad_everywhere_speak_against_no_site() {
     let policy = CorrelationPolicy::default();
@@ -237,7 +238,7 @@ fn files_that_are_bad_everywhere_speak_against_no_site() {
 }
 
 #[test]
-fn where_nobody_knows_the_site_it_is_never_the_site() {
+fn unknown_site_is_never_blamed() {
     let mut run = Simulation::new(1);
     for _ in 0..12 {
         run.end("unknown", Some((Permanent, "no such file")));
@@ -250,13 +251,13 @@ fn where_nobody_knows_the_site_it_is_never_the_site() {
 }
 
 #[test]
-fn whoever_wants_it_off_has_it_off() {
+fn detection_can_be_disabled() {
     let policy = CorrelationPolicy { enabled: false, ..CorrelationPolicy::default() };
     let found = Simulation::new(1).run(100, &policy, |_, _| Some((Permanent, "broken")));
     assert_eq!(found, None);
 }
 
-/// A run whose jobs all need more memory than was said is helped by its retries, and by no pause.
+/// If all jobs need more memory than estimated, retries help, and a pause does not.
 #[test]
 fn who_gets_more_with_the_next_attempt_does_not_fail_in_vain() {
     let failing = |class, is_final| {
@@ -277,11 +278,11 @@ fn who_gets_more_with_the_next_attempt_does_not_fail_in_vain() {
     assert_eq!(failing(Permanent, false), 1);
 }
 
-/// Whatever goes well beside it: the landing of a unit, the merges of others.
+/// Landings and merges of other units complete at the same time.
 #[test]
 fn a_run_whose_jobs_all_fail_is_found_although_its_landings_do_not() {
     let landed = |landing, processing| RoleCounts { landing, processing, ..RoleCounts::default() };
-    // role, class, how many failed, what ended at each of two sites → how many are found
+    // role, class, number of failures, ended at each of two sites → number of findings
     let table = [
         (NodeRole::Processing, Permanent, 12, landed(6, 6), 1),
         (NodeRole::Processing, Permanent, 12, landed(50, 6), 1),

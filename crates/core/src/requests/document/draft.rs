@@ -1,4 +1,4 @@
-//! What a document says, before it is known to make sense; and the checks that make a request of it.
+//! The content of a document before validation, and the checks that make a request of it.
 
 use super::field_reader::{FieldReader, Located, describe_value, nearest_word};
 use super::name_rules::{self, LABEL_NAME, PERSON_NAME, REQUEST_NAME, SITE_NAME, TAG_NAME, VERSION_NAME};
@@ -11,7 +11,7 @@ use windlass_types::requests::{
     SplittingParams,
 };
 
-/// Every field with its place in the document; the `*_field`s are what it is called there if it is missing.
+/// Every field with its place in the document; the `*_field`s are the names of missing fields in the document.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestDraft {
     pub(super) request_name: Option<Located<String>>,
@@ -21,7 +21,7 @@ pub(super) struct RequestDraft {
     pub(super) group: Option<Located<String>>,
     pub(super) input_dataset: Option<Located<String>>,
     pub(super) input_field: &'static str,
-    /// Where it would be said could not be found out: that it is missing would be no news.
+    /// The place of the field could not be determined: that it is missing was already reported.
     pub(super) input_unknown: bool,
     pub(super) secondary_input_dataset: Option<Located<String>>,
     pub(super) output_datasets: Option<Located<Vec<String>>>,
@@ -41,7 +41,7 @@ pub(super) struct RequestDraft {
     pub(super) adaptive: Option<Located<bool>>,
     pub(super) splitting_algo: Option<Located<String>>,
     pub(super) splitting_field: &'static str,
-    /// What it is where the document does not say.
+    /// Default if the document does not give it.
     pub(super) default_algo: Option<SplittingAlgo>,
     pub(super) files_per_job: Option<Located<u64>>,
     pub(super) events_per_job: Option<Located<u64>>,
@@ -81,11 +81,11 @@ pub(super) struct StepDraft {
     pub(super) priority: Located<i64>,
 }
 
-/// What a job gets whose request says nothing about lumis.
+/// Events per lumi of a job whose request does not give it.
 const DEFAULT_EVENTS_PER_LUMI: u64 = 100;
 
 impl RequestDraft {
-    /// `None` only if something is so wrong that no value can be made of it; there may be faults all the same.
+    /// Returns `None` only if a problem makes a value impossible; otherwise there may be problems as well.
     pub(super) fn build_request(
         mut self,
         context: &DocumentContext<'_>,
@@ -152,11 +152,7 @@ impl RequestDraft {
 
     fn check_names(&self, faults: &mut DocumentProblems) {
         if self.request_name.is_none() {
-            faults.push(
-                self.name_field,
-                "is missing",
-                Some("every request has a name of its own".to_owned()),
-            );
+            faults.push(self.name_field, "is missing", Some("every request needs a unique name".to_owned()));
         }
         let each = [
             (&self.request_name, REQUEST_NAME),
@@ -187,7 +183,7 @@ impl RequestDraft {
         }
     }
 
-    /// Ranges, and memory per core.
+    /// Checks ranges, and memory per core.
     fn check_amounts(&self, context: &DocumentContext<'_>, faults: &mut DocumentProblems) {
         let positive = [
             &self.memory_mb,
@@ -217,10 +213,10 @@ impl RequestDraft {
         let most = context.max_memory_per_core_mb.saturating_mul(cores);
         if let Some(memory) = self.memory_mb.as_ref().filter(|memory| memory.value > most) {
             let reason = format!(
-                "is {} MB, more than the {} MB that a job with {cores} cores can get",
+                "is {} MB, more than the {} MB allowed for a job with {cores} cores",
                 memory.value, most
             );
-            faults.push(&memory.path, reason, Some("ask for less memory or more cores".to_owned()));
+            faults.push(&memory.path, reason, Some("request less memory or more cores".to_owned()));
         }
     }
 
@@ -249,7 +245,7 @@ impl RequestDraft {
             && !mask.value.is_empty()
             && !white.value.iter().any(|run| mask.value.0.contains_key(&u64::from(*run)))
         {
-            let reason = format!("has none of the runs of `{}`: nothing would be left", white.path);
+            let reason = format!("contains none of the runs of `{}`: no input would be left", white.path);
             faults.push(&mask.path, reason, None);
         }
     }
@@ -261,7 +257,7 @@ impl RequestDraft {
         match (&self.input_dataset, &self.generation) {
             (None, None) if !self.input_unknown => {
                 let remedy = format!(
-                    "name an input dataset, or say with `{}` how many events to generate",
+                    "name an input dataset, or set `{}` to the number of events to generate",
                     self.generation_field
                 );
                 faults.push(self.input_field, "is missing", Some(remedy));
@@ -354,7 +350,7 @@ impl RequestDraft {
                 .map_or(DEFAULT_EVENTS_PER_LUMI, |n| n.value),
             filter_efficiency: efficiency.map_or(1.0, |share| share.value),
         };
-        // Numbers of events have 64 bits, those of lumis 32.
+        // Event numbers have 64 bits, lumi numbers 32.
         let to_make = made.events as f64 / made.filter_efficiency;
         let last = made.first_event as f64 + to_make;
         let lumis = f64::from(made.first_lumi) + to_make / made.events_per_lumi.max(1) as f64;
@@ -371,7 +367,8 @@ impl RequestDraft {
     fn build_steps(&self, faults: &mut DocumentProblems) -> Vec<ProductionStep> {
         let Some(list) = &self.production_steps else { return Vec::new() };
         if !list.value.is_empty() && self.urgent.as_ref().is_some_and(|urgent| urgent.value) {
-            let remedy = Some("what is urgent is not put back half way: leave one of them out".to_owned());
+            let remedy =
+                Some("urgent requests cannot be lowered in priority: leave one of them out".to_owned());
             faults.push(&list.path, "and `urgent` exclude each other", remedy);
         }
         let mut fraction = 0.0;
@@ -408,7 +405,7 @@ fn into_value<T>(field: Option<Located<T>>) -> Option<T> {
     field.map(|field| field.value)
 }
 
-/// A word of a closed list.
+/// Parses one of a fixed set of words.
 fn parse_choice<T>(word: &Located<String>, known: &[T], faults: &mut DocumentProblems) -> Option<T>
 where
     T: FromStr<Err: std::fmt::Display> + Copy + std::fmt::Display,
@@ -424,7 +421,7 @@ where
     }
 }
 
-/// `{"356164": [[11, 15], [40, 40]]}`, as CMS writes it. An empty one selects nothing away.
+/// `{"356164": [[11, 15], [40, 40]]}`, as CMS writes it. An empty one selects everything.
 pub(super) fn parse_lumi_mask(
     reader: &FieldReader<'_>,
     key: &str,
@@ -435,7 +432,7 @@ pub(super) fn parse_lumi_mask(
     for (run, ranges) in part.map {
         let path = part.field_path(run);
         let Some(number) = run.parse::<u32>().ok().filter(|run| *run > 0) else {
-            faults.push(path, "is not the number of a run", None);
+            faults.push(path, "is not a run number", None);
             continue;
         };
         let read: Option<Vec<_>> = ranges.as_array().and_then(|list| list.iter().map(parse_range).collect());

@@ -1,9 +1,9 @@
-//! Values of a JSON object by key, each with its path, each of the type that is wanted; what is not is a fault.
+//! Typed values of a JSON object by key, with paths; values of another type are reported as problems.
 
 use super::DocumentProblems;
 use serde_json::{Map, Value};
 
-/// A value and where it was found.
+/// A value and its path in the document.
 #[derive(Clone, Debug)]
 pub(super) struct Located<T> {
     pub(super) path: String,
@@ -16,11 +16,11 @@ impl<T> Located<T> {
     }
 }
 
-/// `null` is the same as absent throughout.
+/// `null` means absent.
 #[derive(Clone, Debug)]
 pub(super) struct FieldReader<'a> {
     pub(super) map: &'a Map<String, Value>,
-    /// With its dot, or empty.
+    /// With its trailing dot, or empty.
     pub(super) prefix: String,
 }
 
@@ -33,7 +33,7 @@ impl<'a> FieldReader<'a> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
-    /// A fault if it is there and something else.
+    /// Reports a problem if the value has another type.
     fn read_typed<T>(
         &self,
         key: &str,
@@ -58,7 +58,7 @@ impl<'a> FieldReader<'a> {
         parse_text(&text.path, text.value, faults).map(|value| Located::new(text.path, value))
     }
 
-    /// A list of texts, or one text.
+    /// Reads a list of texts, or one text.
     pub(super) fn read_texts(
         &self,
         key: &str,
@@ -78,7 +78,7 @@ impl<'a> FieldReader<'a> {
         self.read_typed(key, "true or false", faults, Value::as_bool)
     }
 
-    /// A whole number from 0. A float without a fraction is one too: some writers know no other numbers.
+    /// Reads a non-negative integer. Accepts a float without a fraction: some writers have no integers.
     pub(super) fn read_u64(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<u64>> {
         self.read_typed(key, "a whole number, not negative and below 2^64", faults, parse_whole_number)
     }
@@ -96,7 +96,7 @@ impl<'a> FieldReader<'a> {
         })
     }
 
-    /// JSON has no infinities, but a number that is too large becomes one.
+    /// JSON has no infinities, but numbers that are too large become infinite.
     pub(super) fn read_f64(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<f64>> {
         self.read_typed(key, "a finite number", faults, |value| value.as_f64().filter(|n| n.is_finite()))
     }
@@ -115,10 +115,10 @@ impl<'a> FieldReader<'a> {
     }
 }
 
-/// What templates leave for people to fill in is no value.
+/// Placeholders of templates are not accepted as values.
 fn parse_text(path: &str, text: &str, faults: &mut DocumentProblems) -> Option<String> {
     if text.contains("OVERRIDE-ME") {
-        let remedy = Some("put the real value there".to_owned());
+        let remedy = Some("replace it with the real value".to_owned());
         faults.push(path, format!("is still the placeholder `{text}` of its template"), remedy);
         return None;
     }
@@ -132,7 +132,7 @@ fn parse_whole_number(value: &Value) -> Option<u64> {
     })
 }
 
-/// What a value is, for people.
+/// Describes a value for people.
 pub(super) fn describe_value(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -144,7 +144,7 @@ pub(super) fn describe_value(value: &Value) -> String {
     }
 }
 
-/// The word that was probably meant: few letters away, and nearer than all others.
+/// Returns the word that was probably meant: few letters away, and closer than all others.
 pub(crate) fn nearest_word<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let limit = (word.chars().count() / 3).clamp(1, 4);
     let distance = |name: &str| edit_distance(&word.to_lowercase(), &name.to_lowercase());
@@ -156,7 +156,7 @@ pub(crate) fn nearest_word<'k>(word: &str, known: impl IntoIterator<Item = &'k s
         .map(|(_, name)| name)
 }
 
-/// Letters to change, add or leave out.
+/// Number of letters to change, add or remove.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

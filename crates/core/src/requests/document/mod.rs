@@ -1,8 +1,9 @@
-//! A JSON document → a [`Request`], or everything that is wrong with it at once.
+//! Conversion of a JSON document into a [`Request`], or into a list of all its problems.
 //!
-//! Two forms are read: our own (the fields of [`Request`]; unknown ones are refused) and ReqMgr2's, as its documents really
-//! are (unknown ones are kept for the payload). Both fill a [`Draft`](draft::Draft), which is checked in one place; a fault
-//! names the field as the document has it.
+//! Two formats are supported: the native format (the fields of [`Request`]; unknown ones are rejected) and
+//! ReqMgr2's actual documents (unknown fields are kept for the payload). Both fill a
+//! [`RequestDraft`](draft::RequestDraft), which is checked in one place; problems use the field names of the
+//! document.
 
 mod draft;
 pub(crate) mod field_reader;
@@ -17,7 +18,7 @@ use serde_json::{Map, Value};
 use std::fmt;
 use windlass_types::requests::Request;
 
-/// What is wrong with a field, and what to do about it.
+/// A problem with a field, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct DocumentProblem {
     /// Its path in the document, `.` between the parts; empty for the document as a whole.
@@ -37,18 +38,18 @@ impl fmt::Display for DocumentProblem {
     }
 }
 
-/// What is known beside the document.
+/// Input besides the document.
 #[derive(Clone, Copy, Debug)]
 pub struct DocumentContext<'a> {
-    /// Who submits it, where the document does not say.
+    /// The submitting user, for documents without a requestor.
     pub requestor: &'a str,
-    /// Makes the name of a request unique whose document has no name yet, as ReqMgr2 does: a date, a time, a number.
+    /// Suffix for the name of a request without one, as in ReqMgr2: a date, a time, a number.
     pub name_suffix: &'a str,
-    /// More than this for each core is refused.
+    /// Maximum memory per core.
     pub max_memory_per_core_mb: u64,
 }
 
-/// Reads a document of either form.
+/// Reads a document of either format.
 pub fn parse_request(
     document: &Value,
     context: &DocumentContext<'_>,
@@ -77,14 +78,14 @@ pub fn parse_request(
     }
 }
 
-/// What is wrong with this as the name of a request. Whatever it is asked for with goes into paths and addresses.
+/// Checks the name of a request. The name is used in paths and URLs.
 pub fn check_request_name(field: &str, name: &str) -> Option<DocumentProblem> {
     let mut faults = DocumentProblems::default();
     name_rules::REQUEST_NAME.check_text(field, name, &mut faults);
     faults.0.pop()
 }
 
-/// ReqMgr2 begins its keys with capitals; we never do.
+/// ReqMgr2's keys begin with capitals; native ones do not.
 fn is_reqmgr(map: &Map<String, Value>) -> bool {
     let wrapper = |key: &str| matches!(key, "createRequest" | "assignRequest" | "result");
     map.keys().any(|key| wrapper(key))
@@ -96,7 +97,7 @@ fn is_reqmgr(map: &Map<String, Value>) -> bool {
 struct DocumentProblems(Vec<DocumentProblem>);
 
 impl DocumentProblems {
-    /// The first fault of a field is the one that counts.
+    /// Adds a problem; only the first one of a field counts.
     fn push(&mut self, field: impl Into<String>, reason: impl Into<String>, remedy: Option<String>) {
         let field = field.into();
         if field.is_empty() || !self.0.iter().any(|known| known.field == field) {

@@ -1,9 +1,10 @@
-//! Which names are allowed. They end up in paths, ClassAds, URLs and shells: nothing that means something there gets in.
+//! Rules for names. Names are used in paths, ClassAds, URLs and shells, so characters with a special meaning
+//! there are not allowed.
 
 use super::DocumentProblems;
 use super::field_reader::Located;
 
-/// What kind of name it is decides which characters it may have, besides letters and digits.
+/// The characters that a kind of name may have besides letters and digits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NameRule {
     description: &'static str,
@@ -12,13 +13,13 @@ pub(super) struct NameRule {
 }
 
 pub(super) const REQUEST_NAME: NameRule =
-    NameRule { description: "the name of a request", extra_chars: "_.-", max_length: 200 };
+    NameRule { description: "a request name", extra_chars: "_.-", max_length: 200 };
 pub(super) const PERSON_NAME: NameRule =
-    NameRule { description: "the name of a person or group", extra_chars: "_.-@", max_length: 100 };
+    NameRule { description: "a name of a person or group", extra_chars: "_.-@", max_length: 100 };
 pub(super) const SITE_NAME: NameRule =
-    NameRule { description: "the name of a site", extra_chars: "_.-", max_length: 100 };
+    NameRule { description: "a site name", extra_chars: "_.-", max_length: 100 };
 pub(super) const VERSION_NAME: NameRule =
-    NameRule { description: "a version of software", extra_chars: "_.-+", max_length: 100 };
+    NameRule { description: "a software version", extra_chars: "_.-+", max_length: 100 };
 pub(super) const TAG_NAME: NameRule =
     NameRule { description: "a global tag", extra_chars: "_.-:", max_length: 200 };
 pub(super) const LABEL_NAME: NameRule =
@@ -35,7 +36,7 @@ impl NameRule {
         } else if let Some(bad) = name.chars().find(|c| !allowed(*c)) {
             Some(format!("is not {}: it contains {bad:?}", self.description))
         } else if !name.starts_with(first) {
-            Some(format!("is not {}: it begins with a sign", self.description))
+            Some(format!("is not {}: it begins with a special character", self.description))
         } else if name.contains("..") {
             Some(format!("is not {}: it contains `..`", self.description))
         } else {
@@ -56,12 +57,12 @@ impl NameRule {
     }
 }
 
-/// `/PRIMARY/PROCESSED/TIER`, as DBS has it.
+/// `/PRIMARY/PROCESSED/TIER`, as in DBS.
 pub(super) fn check_dataset(path: &str, name: &str, faults: &mut DocumentProblems) {
     if !is_dataset(name) {
         let shown: String = name.chars().take(80).collect();
         let remedy = "`/PRIMARY/PROCESSED/TIER`: letters, digits, `-`, `_` (and `.` in the middle part), a tier of capitals";
-        faults.push(path, format!("is not the name of a dataset: {shown:?}"), Some(remedy.to_owned()));
+        faults.push(path, format!("is not a dataset name: {shown:?}"), Some(remedy.to_owned()));
     }
 }
 
@@ -83,7 +84,7 @@ fn is_dataset(name: &str) -> bool {
         })
 }
 
-/// A distinguished name: free text, but on one line and without anything that ends a quotation.
+/// A distinguished name: free text on one line, without quotes.
 pub(super) fn check_dn(name: &Located<String>, faults: &mut DocumentProblems) {
     let bad = |c: char| c.is_control() || matches!(c, '"' | '\\' | '`' | '$' | '\'');
     if name.value.len() > 500 || name.value.contains(bad) {

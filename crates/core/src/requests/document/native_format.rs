@@ -1,4 +1,4 @@
-//! Our own form: the fields of a request by their names. A field that does not exist is refused.
+//! The native format: fields of a request by name. Unknown fields are rejected.
 
 use super::DocumentProblems;
 use super::draft::{GenerationDraft, RequestDraft, StepDraft, parse_lumi_mask};
@@ -61,7 +61,7 @@ pub(super) fn parse_native(map: &Map<String, Value>, faults: &mut DocumentProble
     reject_unknown_fields(&reader, REQUEST_FIELDS, faults);
     if reader.get("superseded_by_request").is_some() {
         let remedy = Some("restart the request instead".to_owned());
-        faults.push("superseded_by_request", "is set by the system alone", remedy);
+        faults.push("superseded_by_request", "is set by the system only", remedy);
     }
     let mut draft = RequestDraft {
         request_name: reader.read_text("request_name", faults),
@@ -129,11 +129,7 @@ fn parse_generation(reader: &FieldReader<'_>, faults: &mut DocumentProblems) -> 
     let part = reader.read_object("generation", faults)?;
     reject_unknown_fields(&part, GENERATION_FIELDS, faults);
     if part.get("events").is_none() {
-        faults.push(
-            part.field_path("events"),
-            "is missing",
-            Some("say how many events are wanted".to_owned()),
-        );
+        faults.push(part.field_path("events"), "is missing", Some("set the number of events".to_owned()));
     }
     Some(GenerationDraft {
         events: part.read_u64("events", faults),
@@ -158,7 +154,7 @@ fn parse_splitting(draft: &mut RequestDraft, params: &FieldReader<'_>, faults: &
     draft.block_size = params.read_u64("target_block_size_kb", faults);
 }
 
-/// R-005; of documents of both forms.
+/// R-005; for documents of both formats.
 pub(super) fn parse_production_steps(
     reader: &FieldReader<'_>,
     key: &str,

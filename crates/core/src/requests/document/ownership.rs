@@ -1,24 +1,24 @@
-//! Documents of ReqMgr2 that are not for this system: requests that have ended, that another agent works on, or that are
-//! assigned to another one.
+//! ReqMgr2 documents that must not run here: requests that have ended, or that belong to another agent or
+//! system.
 
 use super::DocumentProblem;
 use serde_json::Value;
 use windlass_types::requests::Request;
 
-/// Until an agent acquires a request, its work has not begun anywhere.
+/// Before an agent acquires a request, its work has not begun anywhere.
 const STATUSES_BEFORE_START: [&str; 5] = ["new", "assignment-approved", "assigned", "staging", "staged"];
-/// What `wms_backend` is called for us.
+/// Values of `wms_backend` for this system.
 const OUR_BACKEND_NAMES: [&str; 2] = ["windlass", "wms2"];
 
-/// Why a document must not be submitted here, from what ReqMgr2 says of it. A request that was submitted before is not
-/// concerned: ReqMgr2 goes on with its status.
+/// Returns why a document must not be submitted here, from its ReqMgr2 status. Does not apply to requests
+/// submitted before, whose status in ReqMgr2 advances.
 pub fn check_ownership(request: &Request) -> Vec<DocumentProblem> {
     let status = text_field(request, "RequestStatus")
         .filter(|status| !STATUSES_BEFORE_START.contains(&status.as_str()));
     let status = status.map(|status| DocumentProblem {
         field: "RequestStatus".to_owned(),
         reason: format!("is `{status}`: the request has ended, or another agent works on it"),
-        remedy: Some(format!("only requests that are {} are taken", STATUSES_BEFORE_START.join(", "))),
+        remedy: Some(format!("only requests that are {} are accepted", STATUSES_BEFORE_START.join(", "))),
     });
     let backend =
         text_field(request, "wms_backend").filter(|backend| !OUR_BACKEND_NAMES.contains(&backend.as_str()));

@@ -1,9 +1,10 @@
-//! ReqMgr2's form, as its documents really are (reference: services 3): fields at the top or in `Step1`/`Task1`, texts that
-//! may be lists or objects, `null` for absent, what is assigned later in an envelope of its own.
+//! ReqMgr2's format, as its documents really are (reference: services 3): fields at the top or in
+//! `Step1`/`Task1`, texts that may be lists or objects, `null` for absent, assignment values in a separate
+//! envelope.
 //!
-//! A chain is one payload: its steps (or tasks) run one after the other in each job, so it must be a line. What is read is
-//! what the first one reads; memory and cores are the largest of them, time is their sum; outputs are those of the steps
-//! that keep theirs. Everything else stays in `payload_config` as it is, and decides nothing here.
+//! A chain is one payload: its steps (or tasks) run one after another in each job, so it must be linear. The
+//! input is that of the first one; memory and cores are the maximum, time is the sum; outputs are those of the
+//! steps that keep theirs. All other fields remain in `payload_config` unchanged and have no effect here.
 
 mod reqmgr_chain;
 
@@ -16,7 +17,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use windlass_types::requests::SplittingAlgo;
 
-/// What becomes a field of the request and is therefore not repeated in `payload_config`.
+/// Document fields that become fields of the request and are not repeated in `payload_config`.
 const MAPPED_FIELDS: &[&str] = &[
     "RequestName",
     "Requestor",
@@ -42,7 +43,7 @@ const MAPPED_FIELDS: &[&str] = &[
 ];
 const REQUEST_TYPES: &[&str] = &["ReReco", "StepChain", "TaskChain"];
 
-/// The draft, and how its paths, which are those of the document without envelopes, are called in the one with them.
+/// Returns the draft, and a mapping of its paths (without envelopes) to those of the document.
 pub(super) fn parse_reqmgr(
     document: &Map<String, Value>,
     context: &DocumentContext<'_>,
@@ -55,9 +56,9 @@ pub(super) fn parse_reqmgr(
 
 #[derive(Debug, Default)]
 pub(super) struct DocumentEnvelopes {
-    /// Key → the envelope that it came in.
+    /// Key → its envelope.
     envelope_of: BTreeMap<String, &'static str>,
-    /// Of all others.
+    /// Prefix of all other keys.
     prefix: String,
 }
 
@@ -74,7 +75,7 @@ impl DocumentEnvelopes {
     }
 }
 
-/// The document without its envelopes.
+/// Returns the document without envelopes.
 fn unwrap_envelopes(
     document: &Map<String, Value>,
     faults: &mut DocumentProblems,
@@ -90,10 +91,10 @@ fn unwrap_envelopes(
     let mut envelopes =
         DocumentEnvelopes { prefix: "createRequest.".to_owned(), ..DocumentEnvelopes::default() };
     if reader.get("createRequest").is_none() {
-        faults.push("createRequest", "is missing", Some("an assignment alone is no request".to_owned()));
+        faults.push("createRequest", "is missing", Some("an assignment alone is not a request".to_owned()));
         return None;
     }
-    // What is assigned stands over what was created.
+    // Assignment values override creation values.
     for envelope in &ENVELOPE_KEYS[..2] {
         let Some(part) = reader.read_object(envelope, faults) else { continue };
         for (key, value) in part.map.iter().filter(|(_, value)| !value.is_null()) {
@@ -104,7 +105,7 @@ fn unwrap_envelopes(
     Some((map, envelopes))
 }
 
-/// What ReqMgr2 answers: `{"result": [{NAME: {…}}]}`.
+/// A response of ReqMgr2: `{"result": [{NAME: {…}}]}`.
 fn unwrap_response(
     result: &Value,
     faults: &mut DocumentProblems,
@@ -117,11 +118,11 @@ fn unwrap_response(
             DocumentEnvelopes { envelope_of: BTreeMap::new(), prefix: format!("result.0.{name}.") },
         )),
         [] => {
-            faults.push("result", "is empty", Some("ReqMgr2 knows no request of that name".to_owned()));
+            faults.push("result", "is empty", Some("ReqMgr2 has no request of that name".to_owned()));
             None
         }
         many => {
-            let reason = format!("must hold one request document, not {}", many.len());
+            let reason = format!("must contain one request document, not {}", many.len());
             faults.push("result", reason, Some("submit them one by one".to_owned()));
             None
         }
@@ -208,7 +209,7 @@ fn read_either<T>(
     read(if reader.get(ours).is_some() { ours } else { other })
 }
 
-/// What it is decides only where its fields are looked for.
+/// The type only decides where fields are read from.
 fn request_type(reader: &FieldReader<'_>, faults: &mut DocumentProblems) -> Option<&'static str> {
     let kind = reader.read_text("RequestType", faults)?;
     let known = REQUEST_TYPES.iter().copied().find(|known| *known == kind.value);
@@ -217,16 +218,12 @@ fn request_type(reader: &FieldReader<'_>, faults: &mut DocumentProblems) -> Opti
             || format!("one of {}", REQUEST_TYPES.join(", ")),
             |name| format!("did you mean `{name}`?"),
         );
-        faults.push(
-            &kind.path,
-            format!("`{}` is no kind of request that can be run here", kind.value),
-            Some(remedy),
-        );
+        faults.push(&kind.path, format!("`{}` is not a supported request type", kind.value), Some(remedy));
     }
     known
 }
 
-/// One that ReqMgr2 has not named yet gets its name as ReqMgr2 would make it.
+/// A request without a name gets one as ReqMgr2 would make it.
 fn request_name(
     reader: &FieldReader<'_>,
     context: &DocumentContext<'_>,
@@ -246,7 +243,7 @@ fn parse_generation(
     faults: &mut DocumentProblems,
 ) -> Option<GenerationDraft> {
     let events = chain.first_step_value(reader, |part| part.read_u64("RequestNumEvents", faults))?;
-    // Live documents of requests with input may carry a zero.
+    // Real documents of requests with input may contain a zero.
     if events.value == 0 && chain.first_step_value(reader, |part| part.get("InputDataset")).is_some() {
         return None;
     }

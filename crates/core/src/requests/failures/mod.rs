@@ -1,14 +1,14 @@
-//! Failed attempts of a run, summed up: what is kept of them however many there are, and who is to blame.
+//! Summary of the failed attempts of a run: bounded in size however many there are, with attribution to sites.
 //!
-//! Both backends tell of failed attempts in the same words ([`AttemptNews`]); a [`Tally`] takes them in. It is kept with
-//! the run and never grows beyond some bounds: what is beyond them is counted, and not named.
+//! Both backends report failed attempts in the same form ([`FailedAttemptReport`]); a [`FailureTally`] collects
+//! them. It is stored with the run and bounded: what exceeds the bounds is counted, but not listed.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `mod.rs` | the tally: taking in, merging, what it knows of units and files |
-//! | `roles.rs` | counts of attempts by what their nodes are for |
-//! | `window.rs` | what happened of late, for those who watch a run |
-//! | `report.rs` | what people are told, with a suggestion for each kind of failure |
+//! | `mod.rs` | the tally: adding, merging, queries by unit and file |
+//! | `role_counts.rs` | counts of attempts by node role |
+//! | `recent_window.rs` | recent failures, for monitoring a run |
+//! | `report.rs` | the error report, with a suggestion for each kind of failure |
 
 mod recent_window;
 mod report;
@@ -30,27 +30,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use windlass_types::requests::NodeRole;
 use windlass_types::{FailureClass, Timestamp};
 
-/// What a site is called that nobody knows. It is never blamed.
+/// Name of the unknown site. It is never blamed.
 pub const UNKNOWN_SITE: &str = "unknown";
 
-/// So many kinds of failures are told apart.
+/// Maximum number of failure kinds.
 const MAX_KINDS: usize = 50;
-/// So many files are named.
+/// Maximum number of files listed.
 const MAX_FILES: usize = 4000;
-/// So many units that failed for good are known by their numbers.
+/// Maximum number of finally failed units listed.
 const MAX_UNITS: usize = 4000;
-/// So many sites are counted one by one.
+/// Maximum number of sites counted individually.
 const MAX_SITES: usize = 1000;
-/// So many units, and sites, are named for each kind or file.
+/// Maximum number of units and sites listed for each kind or file.
 const MAX_EXAMPLES: usize = 10;
-/// So many bytes are kept of what an attempt said last.
+/// Maximum number of bytes kept of the end of an attempt's output.
 pub const MAX_LOG_TAIL: usize = 4096;
 const MAX_MESSAGE: usize = 500;
 
-/// A failed attempt, as a backend tells of it.
+/// A failed attempt, as reported by a backend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedAttemptReport {
-    /// Higher than that of all that were told before it.
+    /// Higher than all earlier ones.
     pub seq: i64,
     pub unit: u32,
     pub node: String,
@@ -58,81 +58,81 @@ pub struct FailedAttemptReport {
     pub attempt: u32,
     pub site: Option<String>,
     pub class: FailureClass,
-    /// Of CMS where there is one, else of the process.
+    /// The CMS code if there is one, else that of the process.
     pub code: i32,
-    /// The same for all that failed alike.
+    /// Equal for all failures of the same kind.
     pub signature: String,
     pub message: String,
     /// No other attempt follows in this run.
     pub is_final: bool,
-    /// Inputs that it could not read; of a landing also those that it did not find where it was.
+    /// Unreadable inputs; for a landing also inputs that it did not find at its site.
     pub bad_files: Vec<String>,
-    /// What it said last, without secrets.
+    /// The end of its output, redacted.
     pub log_tail: String,
-    /// The most that it used.
+    /// Peak memory.
     pub memory_mb: Option<u64>,
     pub at: Timestamp,
 }
 
-/// The failed attempts of a run, or of several.
+/// The failed attempts of one or several runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FailureTally {
-    /// How far the news of failed attempts have been read.
+    /// Sequence number of the last report that was read.
     pub read: i64,
     /// Failed attempts.
     pub failed: u64,
-    /// In the order in which they were first seen.
+    /// In the order of first occurrence.
     pub kinds: Vec<FailureKind>,
-    /// Failed attempts of kinds that found no place among those.
+    /// Failed attempts of kinds beyond the maximum.
     pub of_other_kinds: u64,
     pub sites: BTreeMap<String, SiteAttemptCounts>,
-    /// Files that could not be read, and where.
+    /// Unreadable files, and where.
     pub files: BTreeMap<String, BadFile>,
-    /// How many more were named.
+    /// Number of files beyond the maximum.
     pub more_files: u64,
-    /// Files that landings did not find wherever they looked, until there were no attempts left. A site that was not tried
-    /// may have them still, so only a person leaves them out.
+    /// Files that landings did not find at any site until no attempts were left. A site that was not tried may
+    /// still have them, so only an operator excludes them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub missing: BTreeMap<String, BadFile>,
-    /// Units in which something failed for good; whether all of that was input that could not be read, and was named.
+    /// Finally failed units; `true` if all their failures were unreadable, known inputs.
     pub units: BTreeMap<u32, bool>,
-    /// There are more units like that.
+    /// Whether there are more such units.
     pub has_more_units: bool,
-    /// What had ended at each site when the run began: backends count over all runs of a round.
+    /// Attempts ended at each site before the run began: backends count over all runs of a round.
     pub before: BTreeMap<String, RoleCounts>,
-    /// How it stood at some times, the oldest first.
+    /// Snapshots at several times, the oldest first.
     pub marks: Vec<TallySnapshot>,
-    /// Findings that people were told of.
+    /// Findings that were reported to operators.
     pub told: BTreeSet<String>,
-    /// Its pause is over, and the backend has still to be told.
+    /// Whether its pause has ended and the backend must still be notified.
     pub is_lifting: bool,
 }
 
-/// Failures alike: of one class, with one code, that said the same but for numbers and paths.
+/// Failures of one kind: same class and code, and the same message except for numbers and paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FailureKind {
     pub class: FailureClass,
     pub code: i32,
     pub signature: String,
-    /// That of the first one.
+    /// Message of the first one.
     pub message: String,
     pub attempts: u64,
-    /// Those of them that no other attempt followed.
+    /// Those that were final.
     pub for_good: u64,
     pub sites: BTreeMap<String, u64>,
     #[serde(default)]
     pub roles: RoleCounts,
-    /// The first of them.
+    /// The first ones.
     pub units: BTreeSet<u32>,
-    /// Where one is to be looked at: `mg_000003/proc_000001`.
+    /// An example: `mg_000003/proc_000001`.
     pub example: String,
     #[serde(default)]
     pub log_tail: String,
-    /// The most that one of them used.
+    /// Peak memory over all of them.
     #[serde(default)]
     pub memory_mb: Option<u64>,
-    /// The inputs that they could not read, as many as fit.
+    /// Unreadable inputs, up to the maximum.
     #[serde(default)]
     pub files: BTreeSet<String>,
     pub first_at: Timestamp,
@@ -143,27 +143,27 @@ pub struct FailureKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SiteAttemptCounts {
-    /// Well or not.
+    /// Completed or failed.
     pub ended: RoleCounts,
     pub failed: RoleCounts,
-    /// Those of them that the site may be the cause of: infrastructure, and data without a name.
+    /// Failures attributable to the site: infrastructure, and data without a named file.
     pub blamed: RoleCounts,
 }
 
 impl SiteAttemptCounts {
-    /// What it may be the cause of, and what ended there that this is to be compared with: attempts of the same roles.
+    /// Returns the failures attributable to the site, and the ended attempts of the same roles for comparison.
     pub fn blamed_and_ended(self) -> (u64, u64) {
         (self.blamed.total(), self.ended.comparable_with(self.blamed))
     }
 }
 
-/// An input that could not be read.
+/// An unreadable input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BadFile {
-    /// Units that it failed in for good.
+    /// Units that failed finally because of it.
     pub units: BTreeSet<u32>,
-    /// Attempts that failed because of it, by where they were.
+    /// Attempts that failed because of it, by site.
     pub sites: BTreeMap<String, RoleCounts>,
 }
 
@@ -177,8 +177,7 @@ impl BadFile {
     }
 }
 
-/// A landing that did not find inputs leaves them to other sites. Once it is not tried again, no site that was tried had
-/// them.
+/// A landing that did not find inputs leaves them to other sites. If it is not retried, no tried site had them.
 fn is_final_missing_input(attempt: &FailedAttemptReport) -> bool {
     attempt.is_final
         && attempt.role == NodeRole::Landing
@@ -187,7 +186,7 @@ fn is_final_missing_input(attempt: &FailedAttemptReport) -> bool {
 }
 
 impl FailureTally {
-    /// For the run that goes on with the one that this is of: what was told is told.
+    /// Returns the initial tally of the run that continues this one: findings are not reported again.
     #[must_use]
     pub fn for_continuation(&self) -> Self {
         let mut before = self.before.clone();
@@ -198,8 +197,8 @@ impl FailureTally {
         Self { read: self.read, before, ..Self::default() }
     }
 
-    /// Takes in what a backend tells: attempts after `read`, and how many have ended at each site. Whether anything was
-    /// new about failures.
+    /// Adds reports of a backend: attempts after `read`, and the number of ended attempts at each site. Returns
+    /// whether there were new failures.
     pub fn add_reports(
         &mut self,
         attempts: &[FailedAttemptReport],
@@ -214,7 +213,7 @@ impl FailureTally {
             let before = self.before.get(site).copied().unwrap_or_default();
             self.site_entry(Some(site)).ended = ended.minus(before);
         }
-        // Whatever failed has ended, also where nobody counts.
+        // Failed attempts have ended, even if the backend does not count them.
         for site in self.sites.values_mut() {
             site.ended = site.ended.at_least(site.failed);
         }
@@ -260,7 +259,7 @@ impl FailureTally {
         }
     }
 
-    /// The one where it was; those that find no place are counted as unknown.
+    /// Returns the entry of the site; sites beyond the maximum count as unknown.
     fn site_entry(&mut self, site: Option<&str>) -> &mut SiteAttemptCounts {
         let site = site.filter(|site| is_known_site(site)).unwrap_or(UNKNOWN_SITE);
         let has_room = self.sites.len() < MAX_SITES || self.sites.contains_key(site);
@@ -305,8 +304,8 @@ impl FailureTally {
         }
     }
 
-    /// Whether all of these many units that failed did so for good because of input that could not be read and was named:
-    /// no other attempt can help, and nothing else is wrong.
+    /// Whether all these failed units failed finally because of unreadable, named inputs: no other attempt
+    /// helps, and nothing else is wrong.
     pub fn has_only_bad_files(&self, failed_units: u32) -> bool {
         failed_units > 0
             && !self.has_more_units
@@ -315,7 +314,7 @@ impl FailureTally {
             && self.units.values().all(|only_files| *only_files)
     }
 
-    /// Files that could not be read, by the units that failed for good because of them.
+    /// Returns unreadable files by the units that failed finally because of them.
     pub fn bad_files_by_unit(&self) -> BTreeMap<u32, BTreeSet<&str>> {
         let mut files: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
         for (lfn, file) in &self.files {
@@ -326,14 +325,14 @@ impl FailureTally {
         files
     }
 
-    /// Failures that a site may be the cause of. A file that could not be read at another site either is bad itself.
+    /// Returns failures attributable to a site. A file that is unreadable at another site too is bad itself.
     pub fn blamed_failures(&self, site: &str) -> u64 {
         let of_files = self.files.values().filter(|file| file.sites.len() == 1);
         let of_files: RoleCounts = of_files.filter_map(|file| file.sites.get(site)).copied().sum();
         self.sites.get(site).map_or(of_files, |tally| tally.blamed.plus(of_files)).total()
     }
 
-    /// All sites, each blamed for all that it may be the cause of.
+    /// Returns all sites with the failures attributable to them.
     pub(super) fn blamed_by_site(&self) -> BTreeMap<String, SiteAttemptCounts> {
         let mut sites = self.sites.clone();
         for file in self.files.values() {
@@ -346,12 +345,12 @@ impl FailureTally {
         sites
     }
 
-    /// Attempts that have ended, well or not.
+    /// Returns the number of ended attempts, completed or failed.
     pub fn ended_attempts(&self) -> u64 {
         self.sites.values().map(|site| site.ended.total()).sum()
     }
 
-    /// Of several runs together: what people are told of a round and its rescues.
+    /// Merges several runs: the report on a round and its rescues.
     #[must_use]
     pub fn merge_all<'a>(tallies: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut all = Self::default();
@@ -399,7 +398,7 @@ impl FailureTally {
     }
 }
 
-/// Whether it is the name of a site, and no word for not knowing one.
+/// Whether it is the name of a site, and not the unknown site.
 pub fn is_known_site(site: &str) -> bool {
     !site.is_empty() && !site.eq_ignore_ascii_case(UNKNOWN_SITE)
 }
@@ -435,7 +434,7 @@ impl FailureKind {
         (self.class, self.code) == (other.class, other.code) && self.signature == other.signature
     }
 
-    /// What tells it from all others, in a word.
+    /// Returns a key that is unique within the tally.
     pub fn key(&self) -> String {
         format!("{}:{}:{}", self.class, self.code, self.signature)
     }

@@ -1,4 +1,4 @@
-//! What happened of late: the tally of now, less how it stood a while ago.
+//! Recent failures: the difference between the current tally and an earlier snapshot.
 
 use super::{FailureKind, FailureTally, RoleCounts, SiteAttemptCounts};
 use serde::{Deserialize, Serialize};
@@ -6,42 +6,42 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use windlass_types::Timestamp;
 
-/// A window is looked at in so many steps.
+/// Number of snapshots per window.
 const WINDOW_STEPS: u32 = 6;
 
-/// How a tally stood at some time.
+/// A tally at some time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TallySnapshot {
     pub at: Timestamp,
     /// Attempts of each kind, in the order of the kinds.
     pub kinds: Vec<u64>,
-    /// Blamed for all that they may be the cause of, files that could be read nowhere else included.
+    /// Sites with all attributable failures, including files that were unreadable everywhere.
     pub sites: BTreeMap<String, SiteAttemptCounts>,
 }
 
-/// What happened within a window.
+/// Failures within a window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecentFailures<'t> {
     pub ended: RoleCounts,
-    /// Failed attempts of each kind that had some.
+    /// Failed attempts of each kind with at least one.
     pub kinds: Vec<(&'t FailureKind, u64)>,
     pub sites: BTreeMap<&'t str, SiteAttemptCounts>,
 }
 
 impl FailureTally {
-    /// It is to be remembered how it stands now: the last time was a while ago, and something has ended since.
+    /// Whether a snapshot is due: the last one is old enough, and attempts have ended since.
     pub fn is_snapshot_due(&self, window: Duration, begun: Timestamp, now: Timestamp) -> bool {
         let marked: u64 =
             self.marks.last().map_or(0, |last| last.sites.values().map(|site| site.ended.total()).sum());
         self.may_take_snapshot(window, begun, now) && self.ended_attempts() > marked
     }
 
-    /// It may be time for that, whether or not something has ended. `begun`: when the run was.
+    /// Whether enough time has passed for a snapshot. `begun`: when the run began.
     pub fn may_take_snapshot(&self, window: Duration, begun: Timestamp, now: Timestamp) -> bool {
         now.since(self.marks.last().map_or(begun, |last| last.at)) >= window / WINDOW_STEPS
     }
 
-    /// Remembers how it stands. Of what is older than the window only the last is needed.
+    /// Takes a snapshot. Of those older than the window only the last is kept.
     pub fn take_snapshot(&mut self, window: Duration, now: Timestamp) {
         let kinds = self.kinds.iter().map(|kind| kind.attempts).collect();
         self.marks.push(TallySnapshot { at: now, kinds, sites: self.blamed_by_site() });
@@ -49,7 +49,7 @@ impl FailureTally {
         self.marks.drain(..old.saturating_sub(1));
     }
 
-    /// What happened within the window, or a little longer; all there is while the run is younger.
+    /// Returns failures within the window, or slightly longer; all while the run is younger.
     pub fn recent_failures(&self, window: Duration, now: Timestamp) -> RecentFailures<'_> {
         let before = self.marks.iter().rfind(|mark| now.since(mark.at) >= window);
         let of_kind =

@@ -1,4 +1,4 @@
-//! What people are told of the failures of a request, and what they might do about each kind.
+//! The error report of a request, with suggestions for each kind of failure.
 
 use super::{FailureKind, FailureTally, SiteAttemptCounts, is_known_site};
 use crate::classify::cms_exit_codes;
@@ -9,14 +9,14 @@ use windlass_types::{FailureClass, Timestamp};
 /// The failures of a round and its rescues. The most frequent come first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErrorReport {
-    /// Attempts that ended, well or not.
+    /// Attempts that ended, completed or failed.
     pub attempts_ended: u64,
     pub attempts_failed: u64,
     pub by_category: Vec<CategoryErrors>,
     pub by_site: Vec<SiteErrors>,
     pub by_exit_code: Vec<CodeErrors>,
     pub bad_files: Vec<FileErrors>,
-    /// Named, but not listed.
+    /// Number of bad files that are not listed.
     pub more_bad_files: u64,
     pub kinds: Vec<KindErrors>,
     /// Failed attempts of kinds that are not listed.
@@ -27,7 +27,7 @@ pub struct ErrorReport {
 pub struct CategoryErrors {
     pub category: FailureClass,
     pub attempts: u64,
-    /// Those of them that no other attempt followed.
+    /// Those that were final.
     pub for_good: u64,
 }
 
@@ -36,7 +36,7 @@ pub struct SiteErrors {
     pub site: String,
     pub ended: u64,
     pub failed: u64,
-    /// Those of them that the site may be the cause of.
+    /// Failures attributable to the site.
     pub blamed: u64,
 }
 
@@ -52,7 +52,7 @@ pub struct FileErrors {
     /// Attempts that failed because of it.
     pub attempts: u64,
     pub sites: Vec<String>,
-    /// Work units that failed for good because of it.
+    /// Work units that failed finally because of it.
     pub units: Vec<u32>,
 }
 
@@ -65,34 +65,34 @@ pub struct KindErrors {
     pub attempts: u64,
     pub for_good: u64,
     pub sites: BTreeMap<String, u64>,
-    /// The first of them.
+    /// The first ones.
     pub units: Vec<u32>,
     pub example: String,
     pub log_tail: String,
     pub first_at: Timestamp,
     pub last_at: Timestamp,
-    /// What a person might do about it.
+    /// A suggestion for the operator.
     pub suggestion: String,
-    /// The same, as far as it is something that a release can change.
+    /// The suggestion as a change that a release can make, if possible.
     #[serde(default)]
     pub remedy: Option<FailureRemedy>,
 }
 
-/// What might be otherwise when a request goes on.
+/// A change with which a released request continues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureRemedy {
-    /// Not at this site.
+    /// Bans the site.
     Ban(String),
-    /// So much for each job.
+    /// Memory for each job.
     MemoryMb(u64),
-    /// More for each event.
+    /// More time for each event.
     MoreTime,
-    /// Without input files that cannot be read.
+    /// Excludes unreadable input files.
     Exclude,
 }
 
-/// What is known, for people.
+/// Builds the report for people.
 pub fn build_error_report(tally: &FailureTally) -> ErrorReport {
     let mut kinds: Vec<KindErrors> = tally.kinds.iter().map(|kind| kind_errors(tally, kind)).collect();
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.attempts));
@@ -176,13 +176,13 @@ fn code_errors(tally: &FailureTally) -> Vec<CodeErrors> {
     all
 }
 
-/// More than what was used by a fifth, in steps that people would choose.
+/// Returns a fifth more than was used, rounded up to a common step.
 fn suggest_memory(used_mb: u64) -> u64 {
     const STEP: u64 = 100;
     used_mb.saturating_mul(6).div_ceil(5).div_ceil(STEP).saturating_mul(STEP)
 }
 
-/// The first that fits.
+/// Returns the first remedy that applies.
 fn find_remedy(tally: &FailureTally, kind: &FailureKind) -> Option<FailureRemedy> {
     match kind.class {
         FailureClass::Memory => kind.memory_mb.map(|used| FailureRemedy::MemoryMb(suggest_memory(used))),
@@ -192,22 +192,22 @@ fn find_remedy(tally: &FailureTally, kind: &FailureKind) -> Option<FailureRemedy
     }
 }
 
-/// What a person might do about failures of a kind, in words.
+/// Describes in words what an operator can do about failures of a kind.
 fn describe_suggestion(tally: &FailureTally, kind: &FailureKind, remedy: Option<&FailureRemedy>) -> String {
     match (remedy, kind.class) {
         (Some(FailureRemedy::MemoryMb(enough)), _) => {
             let used = kind.memory_mb.unwrap_or_default();
-            format!("ask for {enough} MB: {used} MB were not enough")
+            format!("request {enough} MB: {used} MB were not enough")
         }
         (Some(FailureRemedy::Exclude), _) => describe_exclusion(kind),
         (Some(FailureRemedy::MoreTime), _) => {
-            "say that an event takes longer (`--time-per-event`), so that its jobs get more time".to_owned()
+            "increase the time per event (`--time-per-event`), so that jobs get more time".to_owned()
         }
         (Some(FailureRemedy::Ban(site)), _) => {
             let here = tally.sites.get(site).copied().unwrap_or_default();
             format!("ban {site}: {} of {} attempts failed there", here.failed.total(), here.ended.total())
         }
-        (None, FailureClass::Memory) => "ask for more memory".to_owned(),
+        (None, FailureClass::Memory) => "request more memory".to_owned(),
         (None, _) => describe_distribution(tally, kind),
     }
 }
@@ -220,25 +220,29 @@ fn describe_exclusion(kind: &FailureKind) -> String {
     format!("exclude these files, or have them restored: {}{and_more}", files.join(", "))
 }
 
-/// By where it happens, if no site is to blame: everywhere, or here and there.
+/// Describes where failures occur if no site is to blame: everywhere, or at some sites.
 fn describe_distribution(tally: &FailureTally, kind: &FailureKind) -> String {
     let is_everywhere =
         tally.sites.iter().all(|(site, tally)| tally.ended.total() == 0 || kind.sites.contains_key(site));
     let is_most = kind.attempts.saturating_mul(10) > tally.ended_attempts().saturating_mul(9);
     if cms_exit_codes::is_run_wide(kind.code) || (is_everywhere && is_most) {
-        return "look at the configuration: every attempt fails alike at every site".to_owned();
+        return "check the configuration: every attempt fails in the same way at every site".to_owned();
     }
     match kind.class {
-        FailureClass::Transient => "try again later: this usually passes by itself".to_owned(),
+        FailureClass::Transient => "retry later: such failures usually pass".to_owned(),
         FailureClass::Infrastructure => {
-            "look at what the sites have in common: storage, network, software; then try again".to_owned()
+            "check what the sites have in common: storage, network, software; then retry".to_owned()
         }
-        FailureClass::Data => "see which input it speaks of, and exclude it".to_owned(),
-        _ => format!("read the log of {}: another attempt would most likely fail alike", kind.example),
+        FailureClass::Data => "find the input in the message, and exclude it".to_owned(),
+        _ => format!(
+            "read the log of {}: another attempt would most likely fail in the same way",
+            kind.example
+        ),
     }
 }
 
-/// The site where nearly all of these happened and most of what is tried fails, while others do better.
+/// Returns the site where nearly all of these failures occurred and most attempts fail, while other sites do
+/// better.
 fn find_blamed_site<'t>(
     tally: &'t FailureTally,
     kind: &'t FailureKind,
@@ -252,7 +256,7 @@ fn find_blamed_site<'t>(
     let is_most_of_kind = here.saturating_mul(3) >= kind.attempts.saturating_mul(2);
     let (here_failed, here_ended) = (site.failed.total(), site.ended.total());
     let fails_mostly = here_failed >= FEW && here_failed.saturating_mul(2) > here_ended;
-    // Without others there is nothing to compare it with.
+    // Without other sites there is no comparison.
     let others_do_better = ended > 0 && failed.saturating_mul(2) < ended;
     (is_most_of_kind && fails_mostly && others_do_better).then_some((name.as_str(), site))
 }

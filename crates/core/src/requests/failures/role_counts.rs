@@ -1,10 +1,10 @@
-//! Counts of attempts by what their nodes are for. A landing that goes well says nothing of a site where all jobs fail; so
-//! attempts are only ever compared with others of the same roles.
+//! Counts of attempts by node role. A completed landing does not exonerate a site where all jobs fail, so
+//! attempts are only compared with others of the same roles.
 
 use serde::{Deserialize, Serialize};
 use windlass_types::requests::NodeRole;
 
-/// How many attempts, of each role.
+/// Number of attempts of each role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredRoleCounts")]
 pub struct RoleCounts {
@@ -18,7 +18,7 @@ pub struct RoleCounts {
     pub cleanup: u64,
 }
 
-/// What was written before roles were told apart is one number.
+/// Old databases contain a single number without roles.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StoredRoleCounts {
@@ -46,20 +46,20 @@ impl From<StoredRoleCounts> for RoleCounts {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
 const fn is_none(count: &u64) -> bool {
     *count == 0
 }
 
 impl RoleCounts {
-    /// So many of one role.
+    /// Creates counts with one role.
     pub fn for_role(role: NodeRole, attempts: u64) -> Self {
         let mut counts = Self::default();
         counts.add_attempts(role, attempts);
         counts
     }
 
-    /// So many more.
+    /// Adds attempts of a role.
     pub const fn add_attempts(&mut self, role: NodeRole, attempts: u64) {
         let counted = match role {
             NodeRole::Landing => &mut self.landing,
@@ -83,8 +83,8 @@ impl RoleCounts {
         NodeRole::ALL.iter().map(|role| self.get(*role)).sum()
     }
 
-    /// Of these, those of roles that the others have something of: what the others are to be compared with. All of them
-    /// where nobody knows the roles of the others.
+    /// Returns the number of attempts whose role also occurs in `others`, for comparison. All of them if the
+    /// roles of the others are unknown.
     pub fn comparable_with(self, others: Self) -> u64 {
         let of = |role: &&NodeRole| others == Self::default() || others.get(**role) > 0;
         NodeRole::ALL.iter().filter(of).map(|role| self.get(*role)).sum()
@@ -100,7 +100,7 @@ impl RoleCounts {
         self.combine(other, u64::saturating_sub)
     }
 
-    /// At least as many as there.
+    /// Returns the maximum of both for each role.
     #[must_use]
     pub fn at_least(self, other: Self) -> Self {
         self.combine(other, Ord::max)

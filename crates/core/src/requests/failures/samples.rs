@@ -1,11 +1,11 @@
-//! Attempts to try tallies on.
+//! Sample attempts for tests of tallies.
 
 use super::{FailedAttemptReport, RoleCounts};
 use std::collections::BTreeMap;
 use windlass_types::requests::NodeRole;
 use windlass_types::{FailureClass, Timestamp};
 
-/// A failed attempt of a node of its own, in a unit of its own.
+/// A failed attempt of a separate node in a separate unit.
 pub(crate) fn attempt(seq: i64, site: &str, class: FailureClass) -> FailedAttemptReport {
     FailedAttemptReport {
         seq,
@@ -26,7 +26,7 @@ pub(crate) fn attempt(seq: i64, site: &str, class: FailureClass) -> FailedAttemp
     }
 }
 
-/// So many processing attempts at each site.
+/// Processing attempts at each site.
 pub(crate) fn ended(totals: &[(&str, u64)]) -> BTreeMap<String, RoleCounts> {
     let of = |ended| RoleCounts::for_role(NodeRole::Processing, ended);
     totals.iter().map(|(site, ended)| ((*site).to_owned(), of(*ended))).collect()

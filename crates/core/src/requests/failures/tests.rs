@@ -57,11 +57,12 @@ fn units_that_nothing_but_bad_files_stopped() {
         let again = FailedAttemptReport { is_final: false, seq: 5, ..other };
         let mut tally = of(&[bad(1, 7, "/store/a")], &[]);
         tally.add_reports(&[again], &ended(&[]));
-        assert!(tally.has_only_bad_files(1), "what is tried again has not failed yet");
+        assert!(tally.has_only_bad_files(1), "a unit that is retried has not failed yet");
     }
 }
 
-/// A landing tries other sites first; when it is given up, the failure is one of data, and a person can leave the files out.
+/// A landing tries other sites first; when it fails finally, the failure class is data, and an operator can
+/// exclude the files.
 #[test]
 fn files_that_no_site_had_are_named_when_a_landing_is_given_up() {
     let landing = |seq, unit, site: &str, is_final| FailedAttemptReport {
@@ -85,7 +86,7 @@ fn files_that_no_site_had_are_named_when_a_landing_is_given_up() {
     assert!(kind.suggestion.contains("/store/gone"), "{}", kind.suggestion);
     assert!(
         !tally.has_only_bad_files(1) && find_bad_files(std::slice::from_ref(&tally)).is_empty(),
-        "a person decides"
+        "an operator decides"
     );
     assert_eq!(FailureTally::merge_all([&tally]).missing, tally.missing);
 }
@@ -106,12 +107,12 @@ fn suggestions_say_what_to_do() {
     let odd = attempt(1, "T2_A", Unknown);
     let table: [Row; 8] = [
         (vec![attempt(1, "T2_A", Timeout)], &[("T2_A", 10)], "`--time-per-event`"),
-        (vec![memory], &[("T2_A", 10)], "ask for 4500 MB"),
+        (vec![memory], &[("T2_A", 10)], "request 4500 MB"),
         (vec![data], &[("T2_A", 10)], "exclude these files, or have them restored: /store/bad.root"),
         (at_one_site, &[("T2_X", 14), ("T2_A", 30)], "ban T2_X: 12 of 14 attempts failed there"),
-        (everywhere, &[("T2_A", 9), ("T2_B", 9)], "look at the configuration"),
-        (vec![shared], &[("T2_A", 10), ("T2_B", 10)], "look at the configuration"),
-        (vec![attempt(1, "T2_A", Transient)], &[("T2_A", 10), ("T2_B", 10)], "try again later"),
+        (everywhere, &[("T2_A", 9), ("T2_B", 9)], "check the configuration"),
+        (vec![shared], &[("T2_A", 10), ("T2_B", 10)], "check the configuration"),
+        (vec![attempt(1, "T2_A", Transient)], &[("T2_A", 10), ("T2_B", 10)], "retry later"),
         (vec![odd], &[("T2_A", 10), ("T2_B", 10)], "read the log of mg_000001/proc_000000"),
     ];
     for (attempts, totals, expected) in table {
@@ -137,7 +138,7 @@ fn a_report_counts_by_all_that_there_is() {
     let codes: Vec<_> = report.by_exit_code.iter().map(|one| (one.exit_code, one.attempts)).collect();
     assert_eq!(codes, [(1, 3), (8021, 1)]);
     assert_eq!((report.bad_files[0].lfn.as_str(), report.bad_files[0].attempts), ("/store/a", 1));
-    assert_eq!(report.bad_files[0].units, [0u32; 0], "it is tried again");
+    assert_eq!(report.bad_files[0].units, [0u32; 0], "it is retried");
     assert_eq!(report.kinds[0].log_tail, "said this last");
 }
 
@@ -149,7 +150,7 @@ fn what_is_long_ago_does_not_count() {
     let mut ended_by_now = 0;
     let start = Timestamp(0);
     let mut at = start;
-    // Six quiet hours, then everything fails.
+    // Six hours without failures, then everything fails.
     for step in 0..36 {
         at = start.after(MINUTE * 10 * step);
         ended_by_now += 100;
@@ -194,7 +195,7 @@ fn any_attempt() -> impl Strategy<Value = FailedAttemptReport> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However the news come, together or in pieces, some of them twice, the tally is the same, and bounded.
+    /// However reports arrive, together or in pieces, some of them twice, the tally is the same, and bounded.
     #[test]
     fn in_pieces_it_is_the_same_as_in_one(
         attempts in prop::collection::vec(any_attempt(), 0..120),
@@ -207,7 +208,7 @@ proptest! {
         let whole = of(&attempts, &[]);
         let mut pieces = FailureTally::default();
         for cut in cuts {
-            // Whoever does not know how far was read tells all from the beginning.
+            // A backend that does not know what was read reports everything from the beginning.
             pieces.add_reports(&attempts[..cut.min(attempts.len())], &BTreeMap::new());
         }
         pieces.add_reports(&attempts, &BTreeMap::new());
@@ -221,7 +222,7 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<FailureTally>(&text).unwrap(), whole);
     }
 
-    /// Runs that are told of one by one add up to what they are together.
+    /// Tallies of runs add up to the tally of all runs together.
     #[test]
     fn runs_add_up(attempts in prop::collection::vec(any_attempt(), 0..80), cut in 0..80usize) {
         let mut attempts = attempts;

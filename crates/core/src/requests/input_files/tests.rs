@@ -1,4 +1,5 @@
-//! What becomes of files, by hand. That nothing is lost or done twice over many rounds: `plan/tests/recovery.rs`.
+//! File states by example. Tests over many rounds that nothing is lost or processed twice:
+//! `plan/tests/recovery.rs`.
 
 use super::*;
 
@@ -48,14 +49,14 @@ fn completed_units_process_their_files_and_failed_ones_attempt_them() {
     assert_eq!(count_files(&rows), RequestFileCounts { attempted: 1, processed: 2, excluded: 0 });
 }
 
-/// R-187: of the unit that failed, only the file that it found bad is left out.
+/// R-187: of the failed unit, only the bad file is excluded.
 #[test]
 fn a_bad_file_is_excluded_and_its_neighbours_are_tried_again() {
     let readings = || [reading(0, "/a", FilePart::Whole), reading(0, "/b", FilePart::Whole)];
     let rows = settle_files(0, readings(), &outcome(&[], &[(0, "/b")]), &[]).unwrap();
     let bad = "/b excluded 0 (work unit mg_000000 of round 0 found it bad)";
     assert_eq!(told(&rows), ["/a attempted 0", bad]);
-    // What a unit said that completed in the end does not count, nor what one says of a file that it does not read.
+    // Bad files of a unit that completed in the end do not count, nor files that the unit does not read.
     let rows = settle_files(0, readings(), &outcome(&[0], &[(0, "/b")]), &[]).unwrap();
     assert_eq!(told(&rows), ["/a processed 0", "/b processed 0"]);
     let rows = settle_files(0, readings(), &outcome(&[], &[(0, "/x"), (1, "/b")]), &[]).unwrap();
@@ -70,7 +71,7 @@ fn of_a_file_in_several_units_it_is_known_what_is_left() {
     };
     let rows = settle_files(0, windows(), &outcome(&[0, 3], &[]), &[]).unwrap();
     assert_eq!(told(&rows), ["/a attempted 0: events 6-20"]);
-    // Nothing of it is done: all that is wanted of it comes again, whatever that is then.
+    // Nothing of it is processed: the whole selection of that time is read again.
     let rows = settle_files(0, windows(), &outcome(&[], &[]), &[]).unwrap();
     assert_eq!(told(&rows), ["/a attempted 0"]);
     let rows = settle_files(0, windows(), &outcome(&[0, 1, 3], &[(2, "/a")]), &[]).unwrap();
@@ -122,7 +123,7 @@ fn what_the_last_run_said_about_a_unit_stands() {
     let first = tally(
         r#"{"units": {"1": true, "2": true}, "files": {"/a": {"units": [1, 2]}, "/b": {"units": [2]}}}"#,
     );
-    // In the rescue unit 2 had trouble with another file, and unit 3 failed without naming any.
+    // In the rescue unit 2 failed because of another file, and unit 3 without naming one.
     let second = tally(r#"{"units": {"2": true, "3": false}, "files": {"/b": {"units": [2]}}}"#);
     let files = |names: &[&str]| names.iter().map(|&lfn| lfn.to_owned()).collect::<BTreeSet<_>>();
     let alone = find_bad_files(std::slice::from_ref(&first));
@@ -170,7 +171,7 @@ fn a_round_is_made_of_what_is_neither_done_nor_left_out() {
     assert_eq!(remaining.attempted, ["/part", "/whole"].map(str::to_owned).into());
     assert_eq!(remaining.left, [("/part".to_owned(), part)].into());
     let excluded = [
-        "/gone excluded 4 (it is not in the dataset any more)",
+        "/gone excluded 4 (it is no longer in the dataset)",
         "/unwanted excluded 4: events 3-4 (by eve)",
         "/unwanted-too excluded 4 (by eve)",
     ];

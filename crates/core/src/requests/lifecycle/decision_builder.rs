@@ -1,4 +1,4 @@
-//! A decision in the making: the rows as they will be, and what leads there.
+//! A decision under construction: the resulting rows, and the changes that lead there.
 
 use super::{
     AlertKind, LifecycleAlert, LifecycleDecision, LifecycleEffect, LifecycleInputs, LifecycleSettings,
@@ -10,23 +10,24 @@ use windlass_types::Timestamp;
 use windlass_types::requests::{ProcessingBlockStatus, RequestRunStatus, RequestStatus};
 
 pub(super) struct DecisionBuilder<'a> {
-    /// As the rows will be with all changes so far.
+    /// The rows with all changes so far.
     pub(super) view: RequestView,
     pub(super) inputs: &'a LifecycleInputs<'a>,
     pub(super) settings: &'a LifecycleSettings,
     pub(super) now: Timestamp,
     pub(super) decision: LifecycleDecision,
-    /// It may begin. Admission was asked about the request as it was: who comes to the queue only now asks anew.
+    /// Whether it may start. Admission was decided before: a request that is queued by this decision waits for
+    /// the next.
     pub(super) admitted: bool,
-    /// An effect had trouble that may pass: it is not repeated at once.
+    /// A transient failure of an effect: it is not repeated immediately.
     pub(super) is_backing_off: bool,
     /// The backend did not answer.
     pub(super) is_unreachable: bool,
-    /// What the backend said about the end of the run.
+    /// The backend's reason for the end of the run.
     pub(super) end_reason: Option<String>,
-    /// Where it is listed what there is of its outputs, if that was written.
+    /// Path of the manifest of its outputs, if written.
     pub(super) manifest: Option<String>,
-    /// It is given up, and only waits for that list: nothing else of it begins.
+    /// It is to fail and waits only for its manifest: nothing else starts.
     pub(super) is_ending: bool,
 }
 
@@ -82,7 +83,7 @@ impl<'a> DecisionBuilder<'a> {
         self.decision.next_check = Some(self.decision.next_check.map_or(at, |known| known.min(at)));
     }
 
-    /// The only way from one status to another.
+    /// Changes the status; the only way to do so.
     pub(super) fn set_status(&mut self, to: RequestStatus, reason: Option<String>) {
         let from = self.view.row.status;
         debug_assert!(transitions::check(from, to).is_ok(), "{from} → {to}");
@@ -118,7 +119,7 @@ impl<'a> DecisionBuilder<'a> {
         self.change_block(&block.uuid, BlockChange::Status { from: block.status, to });
     }
 
-    /// Full blocks are closed and archived; and what can be done about outputs, whatever the status of the request, is.
+    /// Closes and archives full blocks, and performs due output steps, in any status of the request.
     pub(super) fn update_outputs(&mut self) {
         let full: Vec<BlockRow> =
             self.view.blocks.iter().filter(|block| outputs::is_full(block)).cloned().collect();
@@ -146,7 +147,7 @@ impl<'a> DecisionBuilder<'a> {
         }
     }
 
-    /// Everything that is open about a block is no longer wanted.
+    /// Drops all open steps of a block.
     pub(super) fn drop_steps(&mut self, block: &str) {
         let open: Vec<_> = self.view.steps.iter().filter(|step| step.block == block).cloned().collect();
         for step in open {

@@ -1,4 +1,4 @@
-//! What news change of the rows. News that came too late, or twice, change nothing.
+//! Changes of the rows by events. Late and duplicate events change nothing.
 
 use super::decision_builder::DecisionBuilder;
 use super::{AlertKind, EffectFailure, LifecycleEvent, PlannedRound, RunReport, RunState, WorkUnitReport};
@@ -65,7 +65,8 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Trouble with an effect that belongs to this status. What may pass is tried again later; until it is stuck.
+    /// Handles the failure of an effect that belongs to this status. A transient failure is retried until the
+    /// request is stuck.
     fn on_effect_failed(&mut self, status: RequestStatus, trouble: &EffectFailure) {
         if self.view.row.status != status {
             return;
@@ -110,7 +111,7 @@ impl DecisionBuilder<'_> {
         self.view.run.as_ref().is_some_and(|row| row.uuid == run && row.status == RequestRunStatus::Ready)
     }
 
-    /// Noted whatever became of the request meanwhile: what runs must be known.
+    /// Recorded in any status of the request: running runs must be known.
     fn on_submitted(&mut self, run: &str, backend: &BackendRunRef, priority: Option<i64>) {
         if self.is_run_ready(run) {
             self.change_run(RunChange::AssignBackend(backend.clone()));
@@ -138,7 +139,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Whoever cannot be told does not answer either.
+    /// A backend that cannot be reached for a stop counts as not answering.
     fn on_stop_failed(&mut self, run: &str, trouble: &EffectFailure) {
         self.is_unreachable |=
             trouble.is_retryable && self.view.run.as_ref().is_some_and(|row| row.uuid == run);
@@ -154,14 +155,14 @@ impl DecisionBuilder<'_> {
                 }
                 return;
             }
-            // Only if it was asked for under its number; by its name it may have been asked for before it got there.
+            // Only if it was looked up by number; by name the lookup may precede the submission.
             (status, RunState::Gone) if status.is_active() => {
                 if news.backend.is_some() {
                     self.on_run_gone();
                 }
                 return;
             }
-            // It got there, and only the message that it did was lost.
+            // It was submitted, and only the confirmation was lost.
             (RequestRunStatus::Ready, RunState::Running | RunState::Halted | RunState::Over) => {
                 match &news.backend {
                     Some(backend) => self.on_submitted(&news.run, backend, None),
@@ -169,7 +170,7 @@ impl DecisionBuilder<'_> {
                 }
             }
             (status, _) if status.is_active() => {}
-            // Over already; or ready and not there, which may mean that it has not got there yet.
+            // Over already; or ready and not found, perhaps because it is not submitted yet.
             _ => return,
         }
         if self.view.run.as_ref().is_some_and(|run| run.silent.is_some()) {
@@ -190,7 +191,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// What is held is told of once: when there is more of it than the rows know.
+    /// Reports held jobs once, when there are more than the rows show.
     fn apply_counts(&mut self, news: &RunReport) {
         let before = self.view.run.as_ref().map(|run| run.counts).unwrap_or_default();
         if news.counts == before {
@@ -203,7 +204,7 @@ impl DecisionBuilder<'_> {
     }
 
     fn on_halted(&mut self, news: &RunReport) {
-        // What we have halted ourselves was told of.
+        // Pauses by Windlass itself were already reported.
         let is_new = self
             .view
             .run
@@ -233,7 +234,7 @@ impl DecisionBuilder<'_> {
         self.push_alert(AlertKind::HeldNodes, list_first(&news.held));
     }
 
-    /// Whether all of them could be read. What comes after one whose outputs cannot be read waits with it.
+    /// Returns whether all of them could be read. Units after one with unreadable outputs wait for it.
     fn apply_units(&mut self, news: &RunReport) -> bool {
         let Some(run) = self.view.run.clone() else { return true };
         let mut read = run.units_read;
@@ -254,7 +255,7 @@ impl DecisionBuilder<'_> {
         let Some(reason) = unreadable else { return true };
         let status = self.view.row.status;
         if status == RequestStatus::Stopping && self.is_end_wanted() {
-            // Nobody wants its outputs any more.
+            // Its outputs are no longer wanted.
             return true;
         }
         self.check_again_at(self.now.after(self.settings.retry_after));
@@ -264,7 +265,7 @@ impl DecisionBuilder<'_> {
         false
     }
 
-    /// The outputs of a completed unit are to be registered and protected, dataset by dataset (R-044, N-3).
+    /// Adds steps to register and protect the outputs of a completed unit, dataset by dataset (R-044, N-3).
     fn apply_unit(&mut self, round: u32, news: &WorkUnitReport) -> Result<(), String> {
         if news.status != RequestUnitStatus::Completed {
             return Ok(());
@@ -332,7 +333,8 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Once per unit, because a step is done once. Several output datasets hold the same events: the first one counts.
+    /// Counts once per unit, because a step completes once. Several output datasets hold the same events: the
+    /// first one counts.
     fn count_events(&mut self, dataset: &str, step: &OutputStep) {
         let events = step.detail.get("events").and_then(serde_json::Value::as_u64).unwrap_or(0);
         let counts = self.view.row.request.output_datasets.first().is_some_and(|first| first == dataset);
@@ -352,7 +354,7 @@ impl DecisionBuilder<'_> {
                 let block = self.view.find_block(&step.block).cloned();
                 let text = outputs::describe_failure(step, block.as_ref(), error, self.now);
                 let name = &self.view.row.request.request_name;
-                let text = format!("{text}; `windlass request release {name}` has it tried again");
+                let text = format!("{text}; retry with `windlass request release {name}`");
                 self.push_alert(AlertKind::OutputFailed, text);
                 if let Some(block) = block.filter(|_| step.kind != OutputStepKind::Invalidate) {
                     self.set_block_status(&block, ProcessingBlockStatus::Failed);
@@ -362,7 +364,7 @@ impl DecisionBuilder<'_> {
     }
 }
 
-/// The first few of them, and how many more there are.
+/// Lists the first ones, and the number of others.
 fn list_first(held: &[String]) -> String {
     const SHOWN: usize = 3;
     let mut text = held[..held.len().min(SHOWN)].join("; ");
@@ -372,7 +374,7 @@ fn list_first(held: &[String]) -> String {
     text
 }
 
-/// What a step needs to know about the files of a unit.
+/// Returns what a step needs to know about the files of a unit.
 fn output_detail(output: &MergeOutput, dataset: &str) -> serde_json::Value {
     let files = output.datasets.get(dataset).map_or(&[][..], Vec::as_slice);
     let events: u64 = files.iter().map(|file| file.events).sum();

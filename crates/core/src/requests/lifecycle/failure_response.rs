@@ -1,14 +1,14 @@
-//! Who is to blame for what fails: the tally of a run is kept up to date; sites at which too much fails are banned, early
-//! where that is plain; and a run whose attempts fail alike wherever they are is paused before all its retries are used up.
+//! Response to failures: updates the tally of a run, bans sites where too much fails, early if the evidence is
+//! clear, and pauses runs whose attempts fail alike everywhere before all retries are used up.
 //!
-//! | found | when | what follows |
+//! | finding | when | response |
 //! |---|---|---|
-//! | too much fails at a site for reasons of its own | the run is over | a ban for this request |
-//! | most fails at a site for such reasons, and elsewhere less | while it is active | an alert and a ban; if there is no other site, or nobody wants bans, as below |
-//! | most fails alike, wherever it is | while it is active | an alert; then a pause, or the request is held, as it is set |
+//! | too many failures caused by a site | the run is over | a ban for this request |
+//! | most attempts at a site fail for such reasons, fewer elsewhere | while it is active | an alert and a ban; without another site, or with bans disabled, as below |
+//! | most attempts fail alike, at any site | while it is active | an alert; then a pause, or the request is held, as configured |
 //!
-//! A paused run begins nothing new. Somebody lets it go on, or it is given up after a while: the request is held then, with
-//! all that is done kept.
+//! A paused run starts nothing new. An operator resumes it, or the run ends after a while: then the request is
+//! held, and completed work is kept.
 
 use super::decision_builder::DecisionBuilder;
 use super::{AlertKind, LifecycleEffect, RunReport, RunState};
@@ -20,14 +20,14 @@ use crate::requests::rows::RunRow;
 use std::sync::Arc;
 use windlass_types::requests::{RequestRunStatus, RequestStatus};
 
-/// All that is set about blame (E 8.1).
+/// Settings of the response to failures (E 8.1).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FailureResponseSettings {
     pub bans: bans::BanPolicy,
     pub correlated: correlated_failures::CorrelationPolicy,
 }
 
-/// Whether a look at a run may lead to bans, so that it has to be known where its units may go.
+/// Whether a report may lead to bans, so that the possible sites of its units must be known.
 pub fn may_ban_sites(
     known: &FailureTally,
     news: &RunReport,
@@ -48,7 +48,7 @@ pub fn may_ban_sites(
 }
 
 impl DecisionBuilder<'_> {
-    /// What failed is summed up; and, while the run goes on, looked through for what failures have in common.
+    /// Adds failures to the tally; while the run is active, also looks for correlated failures.
     pub(super) fn record_attempts(&mut self, news: &RunReport) {
         let known = Arc::clone(&self.view.failures);
         let Some(begun) = self.view.run.as_ref().map(|run| run.submitted_at.unwrap_or(run.created_at)) else {
@@ -68,7 +68,7 @@ impl DecisionBuilder<'_> {
         if is_mark_due {
             tally.take_snapshot(alike.window, self.now);
         }
-        // How much went well matters where something failed, and is told again with the next failure.
+        // Counts of completed attempts matter only with failures, and are reported again with the next one.
         if is_new || is_mark_due || (is_over && tally.failed > 0 && tally != *known) {
             self.store_tally(tally);
         }
@@ -83,7 +83,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// What people were not told of yet.
+    /// Returns findings that were not reported yet.
     fn new_findings(&self, tally: &FailureTally) -> Vec<CorrelatedFinding> {
         let is_wanted = self.view.row.status == RequestStatus::Active && self.view.row.wanted.is_none();
         if !is_wanted {
@@ -137,7 +137,7 @@ impl DecisionBuilder<'_> {
         for (_, why) in judged.refused {
             self.push_alert(AlertKind::BanRefused, why);
         }
-        // What of the run has not landed yet lands elsewhere.
+        // Units that have not landed yet land elsewhere.
         if let Some(run) = self.active_run().filter(|_| is_any).map(|run| run.uuid.clone()) {
             self.push_effect(LifecycleEffect::AvoidSites { run });
         }
@@ -147,14 +147,14 @@ impl DecisionBuilder<'_> {
         self.view.run.as_ref().filter(|run| run.status.is_active())
     }
 
-    /// The run is over: sites at which too much of it failed get nothing of the next one.
+    /// The run is over: bans the sites where too much failed for the following runs.
     pub(super) fn ban_sites(&mut self) {
         let accused = bans::find_failing_sites(&self.view.failures, &self.settings.failure_response.bans);
         let judged = self.decide_bans(accused);
         self.apply_bans(judged);
     }
 
-    /// It would go on like this until all attempts of all nodes are used up.
+    /// Otherwise all attempts of all nodes would be used up.
     fn pause_or_hold(&mut self, text: &str) {
         match self.settings.failure_response.correlated.action {
             CorrelatedAction::Alert => {}
@@ -167,7 +167,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// What is done is kept; a person says what follows.
+    /// Completed work is kept; an operator decides what follows.
     fn hold_request(&mut self, reason: String) {
         if self.view.row.status == RequestStatus::Active && self.active_run().is_some() {
             self.change_run(RunChange::Stop { at: self.now, reason: reason.clone() });
@@ -175,7 +175,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// A run that is paused is to know it, as is one whose pause is over; and none is paused for ever.
+    /// Sends pauses and their ends to the backend, and ends pauses that last too long.
     pub(super) fn update_pause(&mut self) {
         if self.view.row.status != RequestStatus::Active {
             return;
@@ -193,7 +193,7 @@ impl DecisionBuilder<'_> {
             let kinds = self.view.failures.kinds.iter().max_by_key(|kind| kind.attempts);
             let worst = kinds.map_or_else(String::new, |kind| format!(": {}", kind.message));
             return self.hold_request(format!(
-                "its run was paused because attempts fail alike{worst}; nobody let it go on"
+                "its run was paused because attempts fail alike{worst}; it was not released"
             ));
         }
         self.check_again_at(until);
@@ -207,7 +207,7 @@ impl DecisionBuilder<'_> {
             && self.active_run().is_some_and(|run| run.paused.is_some())
     }
 
-    /// Somebody lets a paused run go on, if there is one.
+    /// Resumes a paused run, if there is one.
     pub(super) fn lift_pause(&mut self) {
         if self.is_paused() {
             self.change_run(RunChange::Pause(None));
@@ -215,7 +215,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// The backend knows that the pause is over.
+    /// The backend has received the end of the pause.
     pub(super) fn on_unpaused(&mut self, run: &str) {
         if self.view.failures.is_lifting && self.view.run.as_ref().is_some_and(|row| row.uuid == run) {
             self.store_tally(FailureTally { is_lifting: false, ..FailureTally::clone(&self.view.failures) });

@@ -1,17 +1,17 @@
-//! What people asked for: stop, go on, end the run, give up, abort.
+//! Commands of users: stop, release, remove the run, fail, abort.
 //!
 //! | status | stop | abort, fail |
 //! |---|---|---|
-//! | new, submitted, queued | held: it was not under way, and is not to begin (N-12) | at once |
-//! | planning, nothing planned | held | at once |
-//! | planning, run at hand | stopping → resubmitting → queued: the run may be at the backend already | by way of stopping |
-//! | active, run under way | stopping → resubmitting → queued | by way of stopping |
-//! | active, run over | nothing to stop (R-176) | at once |
-//! | resubmitting, before a rescue | held | at once |
+//! | new, submitted, queued | held: it has not started and must not start (N-12) | immediately |
+//! | planning, nothing planned | held | immediately |
+//! | planning, run ready | stopping → resubmitting → queued: the run may be at the backend already | through stopping |
+//! | active, run active | stopping → resubmitting → queued | through stopping |
+//! | active, run over | nothing to stop (R-176) | immediately |
+//! | resubmitting, before a rescue | held | immediately |
 //! | stopping, resubmitting, partial, held | nothing to stop | as soon as nothing of it can run |
 //!
-//! One that is given up and has outputs becomes failed only when it is written down what there is of them. Where the backend
-//! of its run is lost for good, and somebody says so, its end does not wait for that run.
+//! A request with outputs fails only after their manifest is written. If the backend of its run is lost for
+//! good, and an operator says so, its end does not wait for that run.
 
 use super::decision_builder::DecisionBuilder;
 use super::{AlertKind, LifecycleEffect};
@@ -21,8 +21,8 @@ use crate::requests::rounds::{RoundDecision, RoundEnd};
 use crate::requests::rows::{BlockRow, OutputStepKind, RequestCommand, RequestCommandKind, RequestRunCause};
 use windlass_types::requests::{ProcessingBlockStatus, RequestRunStatus, RequestStatus};
 
-/// Why a run is stopped that could go on.
-const EXCLUDED_FILES_REASON: &str = "input files were excluded that it was planned with";
+/// Why a run is stopped that could continue.
+const EXCLUDED_FILES_REASON: &str = "input files that it was planned with were excluded";
 
 impl DecisionBuilder<'_> {
     pub(super) fn apply_pending_command(&mut self) {
@@ -52,12 +52,12 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// What goes on after failures by itself, and has not begun.
+    /// Whether a rescue is due that has not begun.
     fn awaits_rescue(&self) -> bool {
         self.view.run.as_ref().is_some_and(|run| run.cause == RequestRunCause::Failure)
     }
 
-    /// The run ends as with a stop, but the request does not go on by itself.
+    /// The run ends as with a stop, but the request does not continue automatically.
     fn apply_remove(&mut self, wanted: &RequestCommand) {
         self.push_change(RequestChange::SetCommand(None));
         let under_way = self.view.run.as_ref().is_some_and(|run| run.status.is_active());
@@ -68,14 +68,14 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// ACTIVE → STOPPING. The stop itself is due as long as the run is not over.
+    /// ACTIVE → STOPPING. The stop effect is due until the run is over.
     pub(super) fn start_stop(&mut self, reason: String) {
         self.change_run(RunChange::Stop { at: self.now, reason: reason.clone() });
         self.set_status(RequestStatus::Stopping, Some(reason));
     }
 
-    /// Something of it runs, or might: a run that is ready may have been handed over without our having heard of it. In
-    /// the queue it was not.
+    /// Whether some of it runs or may run: a ready run may have been submitted without confirmation, except in
+    /// the queue.
     pub(super) fn may_run(&self) -> bool {
         self.view.run.as_ref().is_some_and(|run| match run.status {
             RequestRunStatus::Ready => {
@@ -85,7 +85,7 @@ impl DecisionBuilder<'_> {
         })
     }
 
-    /// Somebody wants the end of it.
+    /// Whether a command asks for its end.
     pub(super) fn is_end_wanted(&self) -> bool {
         let wanted = self.view.row.wanted.as_ref();
         wanted
@@ -103,11 +103,11 @@ impl DecisionBuilder<'_> {
         }
         if to == RequestStatus::Failed && self.needs_manifest() {
             let Some(path) = self.manifest.take() else {
-                // Until then all stays as it is: whoever wanted this may still change his mind.
+                // Nothing changes until then: the user may still withdraw the command.
                 self.is_ending = true;
                 return self.push_effect_unless_backing_off(LifecycleEffect::WriteManifest);
             };
-            reason = format!("{reason}; what there is of its outputs is listed in {path}");
+            reason = format!("{reason}; its outputs are listed in {path}");
         }
         self.settle_blocks(to);
         self.end_run(to);
@@ -115,7 +115,7 @@ impl DecisionBuilder<'_> {
         self.set_status(to, Some(reason));
     }
 
-    /// The run of a request that is over does not go on.
+    /// The run of a finished request does not continue.
     fn end_run(&mut self, to: RequestStatus) {
         match (self.view.run.as_ref().map(|run| run.status), to) {
             (
@@ -129,10 +129,10 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Before its end nothing of it may run.
+    /// Nothing of it may run when the request ends.
     fn stop_run_first(&mut self, reason: String, lost: bool) {
         if lost {
-            // Whether the backend answers is seen by looking.
+            // Polling shows whether the backend answers.
             self.check_again_at(self.now.after(self.settings.retry_after));
         }
         if self.view.row.status != RequestStatus::Stopping {
@@ -140,7 +140,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Those who clean up have to know what there is; where another version takes its place everything stays (E 4.3).
+    /// Cleanup needs the list of outputs; if another version supersedes this one, everything stays (E 4.3).
     fn needs_manifest(&self) -> bool {
         self.view.row.request.superseded_by_request.is_none() && !self.view.blocks.is_empty()
     }
@@ -149,14 +149,14 @@ impl DecisionBuilder<'_> {
         self.is_backing_off = true;
         self.check_again_at(self.now.after(self.settings.retry_after));
         if self.view.row.alerted_at.is_none() {
-            let text = format!("what there is of its outputs could not be written down: {reason}");
+            let text = format!("the list of its outputs could not be written: {reason}");
             self.push_alert(AlertKind::ManifestFailed, text);
             self.push_change(RequestChange::SetAlertedAt(Some(self.now)));
         }
     }
 
-    /// The rollback table of S 6.3. Whole blocks stay, and go to tape; of one that is given up for good nothing goes there
-    /// any more, as all of it is to be cleaned up.
+    /// The rollback table of S 6.3. Complete blocks stay, and are archived; those of a failed request are not
+    /// archived, as all of it is to be cleaned up.
     fn settle_blocks(&mut self, to: RequestStatus) {
         let for_good = to == RequestStatus::Failed && self.needs_manifest();
         let is_over = |block: &BlockRow| {
@@ -191,8 +191,8 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Out of `held`: to where it was; after failures, or without files that its round was planned with, with the next
-    /// round, or once more with this one.
+    /// Leaves `held`: returns to the earlier status; after failures, or without excluded files that its round
+    /// was planned with, continues with the next round, or with a rescue of this one.
     fn apply_release(&mut self, wanted: &RequestCommand) {
         let status = self.view.run_of_round().map(|run| run.status);
         let has_failed = matches!(status, Some(RequestRunStatus::Partial | RequestRunStatus::Failed));
@@ -202,7 +202,7 @@ impl DecisionBuilder<'_> {
         let is_stopped = matches!(status, Some(RequestRunStatus::Stopped | RequestRunStatus::Removed));
         let ends_round = (has_failed && !rescue) || (is_stopped && (is_outdated || self.is_settled()));
         if is_held && ends_round && !self.settle_round(RoundEnd::Partial) {
-            // The wish stays until all that was done is credited.
+            // The command stays until all progress is recorded.
             return;
         }
         self.push_change(RequestChange::SetCommand(None));
@@ -216,12 +216,12 @@ impl DecisionBuilder<'_> {
             return self.set_status(RequestStatus::Submitted, reason);
         }
         match status {
-            // Nobody may have heard that it was handed over.
+            // The confirmation of its submission may have been lost.
             Some(RequestRunStatus::Ready) if is_outdated => self.start_stop(EXCLUDED_FILES_REASON.to_owned()),
             None | Some(RequestRunStatus::Ready) => self.set_status(RequestStatus::Queued, reason),
             Some(RequestRunStatus::Completed) if self.allow_empty_round() => self.start_next_round(),
             Some(RequestRunStatus::Completed) => self.set_status(RequestStatus::Active, reason),
-            // It is being stopped, because the request was held; when that is over it goes on.
+            // It is being stopped because the request was held; then it continues.
             Some(status) if status.is_active() => {
                 self.start_stop("released while its run was being stopped".to_owned());
             }
@@ -231,7 +231,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// A run that is paused goes on; unless it would go on with what nobody wants to be read any more.
+    /// Resumes a paused run, unless its round was planned with files excluded since.
     fn release_paused_run(&mut self, is_outdated: bool) {
         if is_outdated && self.is_paused() {
             self.start_stop(EXCLUDED_FILES_REASON.to_owned());
@@ -240,26 +240,27 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Files were excluded since its round was planned: nothing more of it begins, and the next one does without them.
+    /// Whether files were excluded since its round was planned: the round then starts nothing new, and the next
+    /// one leaves them out.
     pub(super) fn is_outdated(&self) -> bool {
         self.view.is_outdated_by(&self.view.row.overrides)
     }
 
-    /// It is held because its round, though whole, did not bring it further: somebody wants another one all the same.
+    /// The request is held because its round completed without progress: a release asks for another one.
     fn allow_empty_round(&mut self) -> bool {
         !self.is_registering()
             && self.settle_round(RoundEnd::Complete)
             && matches!(self.decide_next(RoundEnd::Complete), Some(RoundDecision::Hold(_)))
     }
 
-    /// What was given up gets three more days.
+    /// Failed output steps get three more days.
     fn retry_outputs(&mut self) {
         for change in outputs::retry_failed_steps(&self.view.blocks, &self.view.steps, self.now) {
             self.push_change(change);
         }
     }
 
-    /// While somebody waits for the end of the run.
+    /// Stops the run while a command waits for its end.
     pub(super) fn push_stop_effect(&mut self) {
         if let Some(run) = &self.view.run {
             let reason = run.stop_reason.clone().unwrap_or_else(|| "the request is held".to_owned());

@@ -1,4 +1,4 @@
-//! A plan as rows, or as trouble.
+//! Conversion of a plan into rows, or into a failure.
 
 use super::EffectFailure;
 use crate::requests::rows::{
@@ -8,16 +8,16 @@ use crate::round_plan::{PlanBlock, PlanProblem, PlanProblemCause, RoundPlan};
 use windlass_types::Timestamp;
 use windlass_types::requests::{ProcessingBlockStatus, RequestRunStatus};
 
-/// A round, planned: its run is `ready`, its files are in the run's directory.
+/// A planned round: its run is `ready`, its files are in the run's directory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedRound {
     pub run: RunRow,
     pub blocks: Vec<BlockRow>,
-    /// With the numbers where the round after it begins.
+    /// With the numbers where the next round begins.
     pub process: RequestProcess,
 }
 
-/// The first run of a round: what it is called, where it is, how large.
+/// The first run of a round: name, location, size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedRun {
     pub uuid: String,
@@ -27,7 +27,7 @@ pub struct PlannedRun {
 }
 
 impl PlannedRound {
-    /// `name_block` gives each block its UUID.
+    /// `name_block` generates the UUID of each block.
     pub fn new(
         process: &RequestProcess,
         round: u32,
@@ -92,7 +92,7 @@ impl PlannedRound {
 }
 
 impl EffectFailure {
-    /// All faults of a plan, and whether waiting helps: only if nothing but sites stands against it.
+    /// Joins all problems of a plan. Retryable only if all of them concern sites.
     pub fn from_plan_problems(faults: &[PlanProblem]) -> Self {
         let is_retryable = faults.iter().all(|fault| fault.cause == PlanProblemCause::Sites);
         let told: Vec<String> = faults.iter().map(ToString::to_string).collect();

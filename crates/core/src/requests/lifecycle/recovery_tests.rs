@@ -1,4 +1,4 @@
-//! What follows failures, arrow by arrow: rescued, settled, held, released, given up.
+//! What follows failures, transition by transition: rescue, settling, hold, release, failure.
 
 use super::samples::{START, block};
 use super::tests::{LATER, after, heard, on, says, wanting, way, with_run};
@@ -51,7 +51,7 @@ fn nearly_done() -> LifecycleEvent {
     says(RunState::Over, 9, 1, &[])
 }
 
-/// E 3.4: rescued, and counted; until it was done too often.
+/// E 3.4: rescued and counted, up to the maximum.
 #[test]
 fn few_failures_are_rescued_three_times() {
     let mut view = with_run(S::Active, R::Running);
@@ -61,17 +61,17 @@ fn few_failures_are_rescued_three_times() {
         view = after(&view, &decision);
         let run = view.run.as_ref().unwrap();
         assert_eq!((run.cause, run.rescues, run.status), (RequestRunCause::Failure, rescue, R::Ready));
-        assert_eq!((run.units_completed, run.round), (9, 0), "what is done stays done");
+        assert_eq!((run.units_completed, run.round), (9, 0), "completed units stay completed");
         view.row.status = S::Active;
         let run = view.run.as_mut().unwrap();
         (run.status, run.uuid) = (R::Running, "run-0".into());
     }
     let held = after(&view, &heard(&view, &[nearly_done()]));
     assert_eq!((held.row.status, held.run.unwrap().status), (S::Held, R::Partial));
-    assert!(held.row.reason.unwrap().contains("rescued 3 times"));
+    assert!(held.row.reason.unwrap().contains("maximum of 3 rescues"));
 }
 
-/// E 7.2: going on after a stop, or because a person says so, is no rescue.
+/// E 7.2: continuing after a stop, or by a command, is no rescue.
 #[test]
 fn only_rescues_after_failures_count() {
     let stopped = |rescues| {
@@ -91,7 +91,7 @@ fn only_rescues_after_failures_count() {
     assert_eq!((run.cause, run.rescues, run.round), (RequestRunCause::Person, 3, 0));
 }
 
-/// Files that are excluded with a release are not read by a round that was planned with them.
+/// A round planned with files excluded by a release does not read them.
 #[test]
 fn a_round_is_not_gone_on_with_if_some_of_its_files_are_excluded() {
     let excluding = |mut view: RequestView| {
@@ -99,7 +99,7 @@ fn a_round_is_not_gone_on_with_if_some_of_its_files_are_excluded() {
         view
     };
     let files = RequestFileCounts { attempted: 4, processed: 16, excluded: 0 };
-    // Over: credited first, then the next round; wherever the run came from.
+    // Over: recorded first, then the next round; for any status of the run.
     for status in [R::Stopped, R::Removed, R::Partial, R::Failed] {
         for rescue in [false, true] {
             let held = excluding(releasing(with_run(S::Held, status), rescue));
@@ -112,7 +112,7 @@ fn a_round_is_not_gone_on_with_if_some_of_its_files_are_excluded() {
             assert_eq!((next.process.unwrap().round, next.row.wanted), (1, None));
         }
     }
-    // Perhaps under way: stopped first, whether it is held, paused or only ready.
+    // Possibly running: stopped first, whether it is held, paused or only ready.
     let mut paused = with_run(S::Active, R::Running);
     paused.run.as_mut().unwrap().paused = Some(START);
     for view in [with_run(S::Held, R::Running), with_run(S::Held, R::Ready), paused] {
@@ -131,12 +131,12 @@ fn a_round_is_not_gone_on_with_if_some_of_its_files_are_excluded() {
         let stopped = after(&stopping, &decision);
         let lost = EffectFailure { reason: "it is gone".into(), is_retryable: false };
         let held = heard(&stopped, &[LifecycleEvent::SettleFailed { round: 0, failure: lost }]);
-        assert_eq!(way(&held), [S::Held], "a person has to look");
+        assert_eq!(way(&held), [S::Held], "an operator has to decide");
         assert_eq!(way(&heard(&stopped, &[settled(files)])), [S::Active, S::Queued]);
     }
 }
 
-/// What was excluded before its round was planned is not in it, and what is whole has read what it has read.
+/// Files excluded before planning are not in the round, and completed rounds are not affected.
 #[test]
 fn a_round_that_knows_of_all_exclusions_is_gone_on_with() {
     let excluding = |mut view: RequestView, known| {
@@ -152,7 +152,7 @@ fn a_round_that_knows_of_all_exclusions_is_gone_on_with() {
     assert_eq!(way(&decision)[0], S::Active);
 }
 
-/// A run may be over before anybody sees that it was to go on without some files.
+/// A run may be over before the exclusion is noticed.
 #[test]
 fn nothing_is_rescued_with_files_that_were_excluded_meanwhile() {
     let mut view = with_run(S::Active, R::Running);
@@ -164,7 +164,7 @@ fn nothing_is_rescued_with_files_that_were_excluded_meanwhile() {
     assert_eq!(way(&heard(&partial, &[settled(files)])), [S::Active, S::Queued]);
 }
 
-/// E 4.1: everything failed, and all the same nothing is given up.
+/// E 4.1: even if everything failed, the request is not failed automatically.
 #[test]
 fn everything_failed_is_for_a_person() {
     let view = with_run(S::Active, R::Running);
@@ -173,7 +173,7 @@ fn everything_failed_is_for_a_person() {
     assert_eq!(after(&view, &decision).run.unwrap().status, R::Failed);
 }
 
-/// E 3.4, R-130: what is done is credited, then the next round follows.
+/// E 3.4, R-130: progress is recorded, then the next round follows.
 #[test]
 fn a_release_credits_what_is_done() {
     let view = with_run(S::Held, R::Partial);
@@ -181,7 +181,7 @@ fn a_release_credits_what_is_done() {
     let decision = heard(&released, &[]);
     assert_eq!((way(&decision), &decision.effects[..]), (vec![], &[settle()][..]));
     let waiting = after(&released, &decision);
-    assert!(waiting.row.wanted.is_some(), "a crash forgets nothing");
+    assert!(waiting.row.wanted.is_some(), "the command survives a crash");
     let files = RequestFileCounts { attempted: 4, processed: 16, excluded: 0 };
     let decision = heard(&waiting, &[settled(files)]);
     assert_eq!(way(&decision), [S::Active, S::Queued]);
@@ -190,7 +190,7 @@ fn a_release_credits_what_is_done() {
     assert_eq!((process.round, process.settled, process.files), (1, 1, files));
     assert_eq!((next.row.wanted.as_ref(), next.run.as_ref().unwrap().round), (None, 0));
     assert_eq!(on(&next, &[], true).effects, [LifecycleEffect::Plan { round: 1 }]);
-    // Told twice, or of another round or another run, it changes nothing.
+    // Repeated, or for another round or another run, it changes nothing.
     assert_eq!(heard(&next, &[settled(RequestFileCounts::default())]).changes, []);
     let (this, other) = ("run-0".to_owned(), "run-7".to_owned());
     for news in [
@@ -210,7 +210,7 @@ fn nothing_left_ends_a_request_that_was_released() {
     assert_eq!(done.row.reason.as_deref(), Some("without 2 input files that were excluded"));
 }
 
-/// E 5.1: numbers were given out when they were planned, so there is nothing to ask.
+/// E 5.1: numbers are assigned at planning, so nothing has to be asked.
 #[test]
 fn generation_is_settled_without_asking() {
     for (run_status, made) in [(R::Partial, 700), (R::Failed, 0)] {
@@ -218,15 +218,15 @@ fn generation_is_settled_without_asking() {
         let process = view.process.as_mut().unwrap();
         (process.next_first_event, process.events_produced, process.events_of_round) = (1001, made, made);
         let decision = heard(&releasing(view.clone(), false), &[]);
-        assert_eq!(way(&decision), [S::Active, S::Queued], "also where nothing was made");
+        assert_eq!(way(&decision), [S::Active, S::Queued], "also if nothing was produced");
         let next = after(&view, &decision).process.unwrap();
         assert_eq!((next.round, next.settled, next.next_first_event), (1, 1, 1001));
     }
 }
 
-/// A round that is whole and made nothing would be repeated for ever; a person may want that.
+/// A complete round without events would be repeated forever; an operator may want that.
 #[test]
-fn a_round_that_made_nothing_is_repeated_when_somebody_says_so() {
+fn release_repeats_a_round_without_events() {
     let mut view = generating(with_run(S::Active, R::Completed));
     view.blocks.clear();
     let held = after(&view, &heard(&view, &[]));
@@ -252,7 +252,7 @@ fn what_cannot_be_credited_is_tried_again_or_told() {
     assert_eq!(way(&held), [S::Held]);
 }
 
-/// Blocks of a settled round are what is in them: registered, or on its way.
+/// Blocks of a settled round contain what is registered or in progress.
 #[test]
 fn blocks_of_a_settled_round_expect_no_more() {
     let step = |block: &str, unit, kind, state| {
@@ -287,11 +287,11 @@ fn blocks_of_a_settled_round_expect_no_more() {
         .filter(|step| step.kind == OutputStepKind::Close)
         .map(|step| step.block.as_str())
         .collect();
-    assert_eq!(closing, ["block-0"], "the other is full when what is on its way is there");
+    assert_eq!(closing, ["block-0"], "the other one is full once its pending units are registered");
     assert_eq!(next.row.status, S::Active, "and the next round waits for that");
 }
 
-/// Ours, beyond the specification: where nothing is wrong but files, nobody has to be asked.
+/// Beyond the specification: if only files are bad, no operator is needed.
 #[test]
 fn files_that_cannot_be_read_are_left_out_without_a_person() {
     let mut view = with_run(S::Active, R::Running);
@@ -306,11 +306,11 @@ fn files_that_cannot_be_read_are_left_out_without_a_person() {
     let decision = heard(&partial, &[settled(RequestFileCounts { attempted: 1, processed: 8, excluded: 1 })]);
     assert_eq!(way(&decision), [S::Active, S::Queued]);
     let alerts: Vec<_> = decision.alerts.iter().map(|alert| (alert.kind.name(), &*alert.text)).collect();
-    let text = "input files that cannot be read are left out from now on: /store/bad";
+    let text = "unreadable input files are excluded from now on: /store/bad";
     assert_eq!(alerts, [("files_excluded", text)]);
 }
 
-/// They named a file that none of them reads: the next round would end in the same way, and the one after it.
+/// They named a file that none of them reads: all following rounds would end in the same way.
 #[test]
 fn rounds_that_leave_nothing_out_are_not_repeated_for_ever() {
     let mut view = with_run(S::Partial, R::Partial);
@@ -325,15 +325,15 @@ fn rounds_that_leave_nothing_out_are_not_repeated_for_ever() {
     assert_eq!(way(&decision), [S::Held]);
     let held = after(&view, &decision);
     assert!(held.row.reason.as_ref().unwrap().contains("/store/pileup"), "{:?}", held.row.reason);
-    assert_eq!(held.process.as_ref().unwrap().settled, 1, "what is done is credited all the same");
+    assert_eq!(held.process.as_ref().unwrap().settled, 1, "progress is recorded anyway");
     assert_eq!(
         way(&heard(&releasing(held, false), &[])),
         [S::Active, S::Queued],
-        "a person may want another round"
+        "an operator may want another round"
     );
 }
 
-/// E 4.2: only a person, and not before it is written down what there is.
+/// E 4.2: only by an operator, and after the manifest is written.
 #[test]
 fn a_request_is_given_up_when_its_outputs_are_listed() {
     let view = wanting(with_run(S::Held, R::Partial), RequestCommandKind::Fail);
@@ -346,15 +346,15 @@ fn a_request_is_given_up_when_its_outputs_are_listed() {
     assert_eq!(heard(&again, &[failed]).alerts, [], "once");
     let written = LifecycleEvent::ManifestWritten { path: "/r/invalidation.json".into() };
     assert_eq!(way(&heard(&again, std::slice::from_ref(&written))), [S::Failed]);
-    // In the queue it does not begin meanwhile.
+    // It does not start in the queue meanwhile.
     let queued = wanting(with_run(S::Queued, R::Ready), RequestCommandKind::Fail);
     let decision = on(&queued, &[], true);
     assert_eq!((way(&decision), &decision.effects[..]), (vec![], &[LifecycleEffect::WriteManifest][..]));
-    // What nobody wants to be given up is not.
+    // Without the command it does not fail.
     assert_eq!(heard(&with_run(S::Held, R::Partial), &[written]).changes, []);
 }
 
-/// A schedd that burnt: whoever says so is believed only while it does not answer.
+/// A lost backend: the operator's statement counts only while it does not answer.
 #[test]
 fn a_lost_backend_is_not_waited_for() {
     let silence = || says(RunState::Unknown, 0, 0, &[]);
@@ -362,14 +362,14 @@ fn a_lost_backend_is_not_waited_for() {
     let running = with_run(S::Active, R::Running);
     let answers =
         heard(&losing(running.clone(), RequestCommandKind::Fail), &[says(RunState::Running, 0, 0, &[])]);
-    assert_eq!(way(&answers), [S::Stopping], "it is asked to stop, as always");
+    assert_eq!(way(&answers), [S::Stopping], "a stop is requested as usual");
     let lost = losing(running.clone(), RequestCommandKind::Fail);
     let gone = after(&lost, &heard(&lost, &[silence(), written()]));
     assert_eq!((gone.row.status, gone.run.unwrap().status), (S::Failed, R::Removed));
     let waits = wanting(running, RequestCommandKind::Fail);
-    assert_eq!(way(&heard(&waits, &[silence()])), [S::Stopping], "nobody said that it is lost");
+    assert_eq!(way(&heard(&waits, &[silence()])), [S::Stopping], "not declared lost");
 
-    // Nobody knows whether this one ever got there, and nobody can be asked.
+    // Whether this one was submitted is unknown and cannot be found out.
     let stopping = losing(with_run(S::Stopping, R::Ready), RequestCommandKind::Abort);
     let deaf = LifecycleEvent::StopFailed {
         run: "run-0".into(),
@@ -379,7 +379,7 @@ fn a_lost_backend_is_not_waited_for() {
     assert_eq!(way(&heard(&stopping, &[deaf])), [S::Aborted]);
 }
 
-/// told long before the run is slow, once for each silence.
+/// reported long before the run counts as stuck, once for each silence.
 #[test]
 fn a_silent_backend_is_told_of() {
     let view = with_run(S::Active, R::Running);
@@ -404,7 +404,7 @@ fn a_silent_backend_is_told_of() {
     let without = "if it is lost for good, the request can be failed or restarted without it";
     assert!(told.alerts[0].text.ends_with(without), "{}", told.alerts[0].text);
     assert!(told.alerts[0].text.contains("has not answered since"), "{}", told.alerts[0].text);
-    // Where the backend could say why, it is told.
+    // The reason is included if the backend could give one.
     let mut unreadable = silence.clone();
     let LifecycleEvent::RunReported(news) = &mut unreadable[0] else { panic!("news of a run") };
     news.reason = Some("its files cannot be read: stale".into());
@@ -419,9 +419,9 @@ fn a_silent_backend_is_told_of() {
     assert_eq!(heard_again.run.unwrap().silent, None);
 }
 
-/// What the outputs of a work unit are nobody can say: neither a stop nor an end waits for that for ever.
+/// If the outputs of a work unit are unreadable, stops and ends do not wait forever.
 #[test]
-fn unreadable_outputs_keep_nobody_from_ending() {
+fn unreadable_outputs_do_not_prevent_the_end() {
     let unreadable = || {
         let mut news = says(RunState::Over, 3, 0, &[0, 1, 2]);
         let LifecycleEvent::RunReported(told) = &mut news else { panic!("news of a run") };
@@ -434,7 +434,7 @@ fn unreadable_outputs_keep_nobody_from_ending() {
     assert_eq!(way(&heard(&ending, &[unreadable()])), [S::Aborted]);
 }
 
-/// A rescue waits, twice as long each time, and is not taken for one that is stuck.
+/// A rescue waits, twice as long each time, and does not count as stuck.
 #[test]
 fn rescues_wait_longer_each_time() {
     let settings = LifecycleSettings::default();
@@ -477,7 +477,7 @@ fn a_stop_holds_a_rescue_that_waits() {
     );
 }
 
-/// the run of a request that is given up is failed, not one that could go on.
+/// the run of a failed request is failed, not resumable.
 #[test]
 fn a_failed_request_leaves_no_run_that_could_go_on() {
     for (status, run_status) in [(S::Held, R::Stopped), (S::Held, R::Partial), (S::Queued, R::Ready)] {
@@ -488,5 +488,5 @@ fn a_failed_request_leaves_no_run_that_could_go_on() {
     }
     let mut view = wanting(with_run(S::Held, R::Completed), RequestCommandKind::Fail);
     view.blocks.clear();
-    assert_eq!(after(&view, &heard(&view, &[])).run.unwrap().status, R::Completed, "that is what it was");
+    assert_eq!(after(&view, &heard(&view, &[])).run.unwrap().status, R::Completed, "it was already");
 }

@@ -1,7 +1,7 @@
-//! What follows a run with failures: a rescue, the end of its round, or a person; and how a round is settled.
+//! Recovery of runs with failures: a rescue, the end of the round, or a hold; and settling of rounds.
 //!
-//! To *settle* a round is to credit what it has done, over its run and all that went on with it. Then nothing more of it
-//! will be completed: its blocks are what is in them, and what is left of the input is a matter of later rounds.
+//! To *settle* a round is to record its progress over all of its runs. After that no more of its work units
+//! complete: its blocks keep their content, and the remaining input is left to later rounds.
 
 use super::decision_builder::DecisionBuilder;
 use super::{AlertKind, EffectFailure, LifecycleEffect};
@@ -15,7 +15,7 @@ use crate::requests::rows::{
 use std::collections::BTreeSet;
 use windlass_types::requests::{ProcessingBlockStatus, RequestStatus};
 
-/// So many files are named in an alert.
+/// Maximum number of files named in an alert.
 const MAX_NAMED_FILES: usize = 10;
 
 impl DecisionBuilder<'_> {
@@ -24,7 +24,7 @@ impl DecisionBuilder<'_> {
         let Some(run) = &self.view.run else { return self.hold_with_reason("its run is lost".to_owned()) };
         let policy = self.settings.recovery.with_overrides(&self.view.row.overrides);
         match rounds::decide_recovery(run, &self.view.failures, policy) {
-            // It was credited before somebody changed his mind about what is too much.
+            // It was settled before the threshold was changed.
             RunRecovery::Rescue { reason } | RunRecovery::Hold { reason } if self.is_settled() => {
                 self.set_status(RequestStatus::Active, Some(reason));
             }
@@ -47,7 +47,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Where all that failed for good failed at sites that are banned by now, what to do about it is known.
+    /// If all finally failed units failed at sites that are banned by now, suggests what to do.
     fn describe_banned_sites(&self) -> Option<String> {
         if !self.settings.failure_response.bans.enabled {
             return None;
@@ -68,17 +68,17 @@ impl DecisionBuilder<'_> {
         let sites = sites.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         let name = &self.view.row.request.request_name;
         Some(format!(
-            "all of it failed at {sites}, which gets nothing more of this request: `windlass request release {name} \
-             --rescue` tries it elsewhere"
+            "all failures were at {sites}, now banned for this request: `windlass request release {name} --rescue` retries \
+             elsewhere"
         ))
     }
 
-    /// What the present round has done is credited.
+    /// Whether the progress of the current round is recorded.
     pub(super) fn is_settled(&self) -> bool {
         self.view.process.as_ref().is_some_and(|process| process.settled > process.round)
     }
 
-    /// Sees to it that what the round has done is credited; whether it is.
+    /// Has the progress of the round recorded. Returns whether it is.
     pub(super) fn settle_round(&mut self, ended: RoundEnd) -> bool {
         let Some(process) = &self.view.process else { return false };
         let (round, files) = (process.round, process.files);
@@ -86,7 +86,7 @@ impl DecisionBuilder<'_> {
         if self.is_settled() {
             true
         } else if request.generation.is_some() {
-            // Its numbers were given out when it was planned, and nobody fills gaps (E 5.1).
+            // Event numbers are assigned at planning, and gaps are not filled (E 5.1).
             self.record_settled(round, files);
             true
         } else if ended == RoundEnd::Empty || (ended == RoundEnd::Complete && self.is_only_round()) {
@@ -99,14 +99,14 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Nobody will ever ask which files it has read.
+    /// Whether the files that it has read need not be recorded.
     fn is_only_round(&self) -> bool {
         let process = self.view.process.as_ref();
         process.is_some_and(|process| process.round == 0 && !process.more_input)
             && self.view.row.overrides.excluded_files.is_empty()
     }
 
-    /// If the round was gone on with meanwhile, this was not all of it.
+    /// If the round was continued meanwhile, this is not its final progress.
     pub(super) fn on_settled(&mut self, round: u32, run: &str, files: RequestFileCounts) {
         if !self.awaits_settling(round) || self.view.run.as_ref().is_none_or(|row| row.uuid != run) {
             return;
@@ -114,14 +114,14 @@ impl DecisionBuilder<'_> {
         let excluded_before = self.view.process.as_ref().map_or(0, |process| process.files.excluded);
         let is_outdated = self.is_outdated();
         self.record_settled(round, files);
-        // Nobody was asked, because files were to be left out. If none is, the next round would fail as this one did, and
-        // so would all after it.
+        // It is settled automatically to exclude bad files. If none is excluded, the next round would fail as
+        // this one did, and so would all after it.
         if self.view.row.status == RequestStatus::Partial && !is_outdated && files.excluded <= excluded_before
         {
             let named: Vec<String> = self.view.failures.files.keys().cloned().collect();
             self.hold_with_reason(format!(
-                "work units of round {round} failed because of files that cannot be read, and none of these is among \
-                 the input that the units read, so leaving them out changes nothing: {}",
+                "work units of round {round} failed because of unreadable files, but none of these is in the input of the units, so \
+                 excluding them changes nothing: {}",
                 list_first(&named)
             ));
         }
@@ -141,7 +141,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// A block is full with what is in it, or on its way there; one that has nothing will never be there.
+    /// A block is full with the units that are registered or in progress; an empty one is never created.
     fn expect_no_more_units(&mut self, block: &BlockRow) {
         if block.is_closed
             || !matches!(block.status, ProcessingBlockStatus::Open | ProcessingBlockStatus::Failed)
@@ -169,7 +169,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// What may pass is tried again, as long as it is due; else a person has to look, and may want something else.
+    /// A transient failure is retried while settling is due; otherwise the request is held for an operator.
     pub(super) fn on_settle_failed(&mut self, round: u32, trouble: &EffectFailure) {
         if !self.awaits_settling(round) {
             return;
@@ -178,14 +178,14 @@ impl DecisionBuilder<'_> {
             self.is_backing_off = true;
             return self.check_again_at(self.now.after(self.settings.retry_after));
         }
-        let reason = format!("what round {round} has done could not be credited: {}", trouble.reason);
+        let reason = format!("the progress of round {round} could not be recorded: {}", trouble.reason);
         match self.view.row.status {
             RequestStatus::Active | RequestStatus::Stopping | RequestStatus::Partial => {
                 self.hold_with_reason(reason);
             }
             RequestStatus::Held if self.is_release_wanted() => {
                 self.push_change(RequestChange::SetCommand(None));
-                self.push_alert(AlertKind::Held, format!("it was released, and is still held: {reason}"));
+                self.push_alert(AlertKind::Held, format!("it was released, but is still held: {reason}"));
             }
             _ => {}
         }
@@ -197,7 +197,7 @@ impl DecisionBuilder<'_> {
 }
 
 fn list_files(files: &[String]) -> String {
-    format!("input files that cannot be read are left out from now on: {}", list_first(files))
+    format!("unreadable input files are excluded from now on: {}", list_first(files))
 }
 
 fn list_first(files: &[String]) -> String {

@@ -1,4 +1,4 @@
-//! Rows to try decisions on.
+//! Sample rows for tests of decisions.
 
 use crate::requests::RequestView;
 use crate::requests::rows::{

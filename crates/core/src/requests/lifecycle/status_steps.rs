@@ -1,4 +1,4 @@
-//! What each status waits for, and what follows once it is there. What follows failures is in `recovery.rs`.
+//! What each status waits for, and what follows. What follows failures is in `run_recovery.rs`.
 
 use super::decision_builder::DecisionBuilder;
 use super::{AlertKind, LifecycleEffect, LifecycleEvent};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use windlass_types::requests::{CleanupPolicy, ProcessingBlockStatus, RequestRunStatus, RequestStatus};
 
 impl DecisionBuilder<'_> {
-    /// Goes from status to status as long as nothing has to be waited for.
+    /// Advances through statuses until one has to wait.
     pub(super) fn advance(&mut self) {
         while !self.is_ending {
             let status = self.view.row.status;
@@ -34,8 +34,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// A rescue waits for a while, longer each time: what has just failed would fail again at once. It is never taken for
-    /// one that is stuck.
+    /// A rescue waits, longer each time: an immediate retry would often fail again. It never counts as stuck.
     fn advance_resubmitting(&mut self) {
         let rescue = self.view.run.as_ref().filter(|run| run.cause == RequestRunCause::Failure);
         let pause = rescue.map_or(Duration::ZERO, |run| self.settings.recovery.pause_before(run.rescues));
@@ -48,7 +47,7 @@ impl DecisionBuilder<'_> {
         self.check_again_at(self.now);
     }
 
-    /// The jobs of a run that is under way have the priority of their request.
+    /// The jobs of an active run have the priority of their request.
     pub(super) fn update_priority(&mut self) {
         let priority = self.view.row.request.priority;
         let is_active = self.view.row.status == RequestStatus::Active;
@@ -67,7 +66,7 @@ impl DecisionBuilder<'_> {
 
     fn advance_planning(&mut self) {
         let Some(round) = self.view.process.as_ref().map(|process| process.round) else {
-            return self.hold_with_reason("there is nothing to plan from: its import was lost".to_owned());
+            return self.hold_with_reason("there is nothing to plan from: the import was lost".to_owned());
         };
         let Some(run) = self.view.run_of_round() else {
             return self.push_effect_unless_backing_off(LifecycleEffect::Plan { round });
@@ -91,18 +90,19 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// R-045: enough is done to let others go first.
+    /// R-045: a production step is reached, so the priority is lowered.
     fn reach_production_step(&mut self) {
         let (Some(process), Some(run)) = (&self.view.process, &self.view.run) else { return };
         let steps = &self.view.row.request.production_steps;
         let reached = rounds::count_steps_reached(steps, process, run);
-        // With nothing left to run there is nothing to let wait; the next round is told when it is queued.
+        // With nothing left to run there is nothing to lower; the next round gets the priority when it is
+        // queued.
         if reached == 0 || run.units_completed + run.units_failed >= run.totals.units {
             return;
         }
         let reason = format!(
             "{} of {} work units of round {} are completed, {:.1} % of the request, past the production step at {} %: the \
-             rest goes on with priority {}",
+             rest continues with priority {}",
             run.units_completed,
             run.totals.units,
             run.round,
@@ -113,8 +113,8 @@ impl DecisionBuilder<'_> {
         self.start_stop(reason);
     }
 
-    /// No more work units of the round will be completed. What is produced counts when it is registered; that it is on its
-    /// way to tape is waited for only at the very end.
+    /// No more work units of the round will complete. Events count when they are registered; archiving to tape
+    /// is awaited only at the very end.
     fn finish_round(&mut self, ended: RoundEnd) {
         if self.has_output_failed() || self.is_registering() || !self.settle_round(ended) {
             return;
@@ -127,7 +127,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Outputs of completed work units are on their way into the catalog.
+    /// Whether outputs of completed work units are being registered.
     pub(super) fn is_registering(&self) -> bool {
         let registering =
             |kind| matches!(kind, OutputStepKind::Open | OutputStepKind::Register | OutputStepKind::Protect);
@@ -139,7 +139,7 @@ impl DecisionBuilder<'_> {
         Some(rounds::decide_after_round(&self.view.row.request, process, ended, self.settings.mc_completion))
     }
 
-    /// Only a person can help where the catalog refused for days.
+    /// If the catalog failed for days, an operator has to decide.
     fn has_output_failed(&mut self) -> bool {
         let Some(block) = self.view.blocks.iter().find(|block| block.status == ProcessingBlockStatus::Failed)
         else {
@@ -153,14 +153,14 @@ impl DecisionBuilder<'_> {
             .find_map(|step| step.last_error.clone())
             .unwrap_or_else(|| "unknown".to_owned());
         let reason = format!(
-            "the outputs of block {} of {} could not be recorded: {error}",
+            "the outputs of block {} of {} could not be registered: {error}",
             block.index, block.dataset
         );
         self.hold_with_reason(reason);
         true
     }
 
-    /// Planned anew by what was measured; with the priority of the production step that was reached.
+    /// Planned with new measurements, and with the priority of the production step reached.
     pub(super) fn start_next_round(&mut self) {
         self.drop_reached_steps();
         if let Some(mut process) = self.view.process.clone() {
@@ -186,7 +186,7 @@ impl DecisionBuilder<'_> {
             return;
         }
         if self.view.row.request.cleanup_policy == CleanupPolicy::ImmediateCleanup {
-            // Not rows of this request: they are carried out where its own rows are looked at.
+            // Steps of other requests: performed when those requests are processed.
             self.decision.changes.extend(outputs::plan_invalidation(self.inputs.previous, self.now));
         }
         let excluded = self.view.process.as_ref().map_or(0, |process| process.files.excluded);
@@ -194,7 +194,7 @@ impl DecisionBuilder<'_> {
         self.set_status(RequestStatus::Completed, reason);
     }
 
-    /// A run came to its end, and all that its units left is noted.
+    /// A run ended, and all events of its units are recorded.
     pub(super) fn on_run_over(&mut self) {
         let Some(run) = &self.view.run else { return };
         let stopped = run.stop_requested_at.is_some()
@@ -214,7 +214,7 @@ impl DecisionBuilder<'_> {
         let ending = self.view.row.wanted.is_some();
         match self.view.row.status {
             RequestStatus::Planning | RequestStatus::Active => {
-                self.hold_with_reason("the backend does not know its run any more".to_owned());
+                self.hold_with_reason("the backend no longer knows its run".to_owned());
             }
             RequestStatus::Stopping if !ending => {
                 self.hold_with_reason("the backend lost its run while it was being stopped".to_owned());
@@ -230,19 +230,19 @@ impl DecisionBuilder<'_> {
         match self.view.run_of_round().map(|run| run.status) {
             Some(RequestRunStatus::Stopped) if self.is_outdated() || self.is_settled() => {
                 if self.settle_round(RoundEnd::Partial) {
-                    self.set_status(RequestStatus::Active, Some("stopped, and credited".to_owned()));
+                    self.set_status(RequestStatus::Active, Some("stopped, progress recorded".to_owned()));
                 }
             }
             Some(RequestRunStatus::Stopped) => {
                 self.prepare_next_run(RequestRunCause::Stop, Some("stopped".to_owned()));
             }
             Some(RequestRunStatus::Completed) => self.set_status(RequestStatus::Active, None),
-            _ => self.hold_with_reason("it was to be stopped, and has no run that could go on".to_owned()),
+            _ => self.hold_with_reason("it was to be stopped, but has no run that could continue".to_owned()),
         }
     }
 
-    /// R-050: another run for what is left, to be started when its turn comes; production steps that were reached are
-    /// used up. Only what follows failures by itself is counted (E 7.2).
+    /// R-050: another run for the remaining units, started after admission; reached production steps are used
+    /// up. Only runs after failures are counted (E 7.2).
     pub(super) fn prepare_next_run(&mut self, cause: RequestRunCause, reason: Option<String>) {
         let Some(old) = self.view.run.clone() else { return };
         self.drop_reached_steps();
@@ -270,7 +270,7 @@ impl DecisionBuilder<'_> {
         self.set_status(RequestStatus::Resubmitting, reason);
     }
 
-    /// What is queued next, a run or a round, lets others go first as far as production steps say so.
+    /// Drops the production steps reached before a run or round is queued.
     fn drop_reached_steps(&mut self) {
         let (Some(process), Some(run)) = (&self.view.process, &self.view.run) else { return };
         let mut steps = self.view.row.request.production_steps.clone();
@@ -283,15 +283,15 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Nothing runs for a request that is held.
+    /// Nothing runs for a held request.
     fn advance_held(&mut self) {
         if self.view.run.as_ref().is_some_and(|run| run.status.is_active()) {
             self.push_stop_effect();
         }
     }
 
-    /// Says that it takes too long, once per time-out (N-2: and goes on all the same). Returns the status that must not
-    /// outlast this.
+    /// Sends an alert once per timeout (N-2: processing continues). Returns the status that must not last
+    /// longer.
     pub(super) fn alert_if_stuck(&mut self) -> Option<RequestStatus> {
         let status = self.view.row.status;
         let timeout = *self.settings.timeouts.get(&status)?;
@@ -322,8 +322,8 @@ impl DecisionBuilder<'_> {
         ours.then_some(status)
     }
 
-    /// A backend that does not answer is told of once, long before its run is slow: it may be lost for good, and only a
-    /// person can know that (R-039).
+    /// Reports a backend that does not answer once, long before the run counts as stuck: it may be lost for
+    /// good, which only an operator can know (R-039).
     pub(super) fn alert_if_unresponsive(&mut self) {
         let Some(run) = self.view.run.as_ref().filter(|run| run.status.is_active()) else { return };
         let Some(since) = run.silent else { return };
@@ -338,8 +338,8 @@ impl DecisionBuilder<'_> {
             });
             let backend = run.backend.name();
             let silence = match why {
-                Some(why) => format!("its run cannot be followed since {since}: {why}"),
-                None => format!("the {backend} that its run is at has not answered since {since}"),
+                Some(why) => format!("its run cannot be monitored since {since}: {why}"),
+                None => format!("the {backend} of its run has not answered since {since}"),
             };
             let text = format!(
                 "{silence}; if it is lost for good, the request can be failed or restarted without it"
@@ -349,7 +349,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// DESIGN 6.2: what is stuck where nobody but we are waited for goes to a person.
+    /// DESIGN 6.2: a request that is stuck in a status of this system alone is held.
     pub(super) fn hold_if_stuck(&mut self, status: RequestStatus) {
         if self.view.row.status == status {
             let since = self.view.row.since;

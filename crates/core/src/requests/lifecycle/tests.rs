@@ -1,5 +1,4 @@
-//! Decisions as tables: how things stand and what is heard, what follows. The whole of it is tried by
-//! `tests/lifecycle_model/`.
+//! Decision tables: state and event → result. `tests/lifecycle_model/` tests all combinations.
 
 use super::samples::{START, block, process, run, view};
 use super::*;
@@ -47,7 +46,7 @@ pub(super) fn on(view: &RequestView, news: &[LifecycleEvent], admitted: bool) ->
     decide_request(view, &situation, &at_once(), LATER)
 }
 
-/// What is usual, except that rescues do not wait.
+/// Default settings, except that rescues do not wait.
 pub(super) fn at_once() -> LifecycleSettings {
     let mut settings = LifecycleSettings::default();
     settings.recovery.rescue_pause = Duration::ZERO;
@@ -162,7 +161,7 @@ fn what_is_heard_leads_on() {
         (with_run(S::Queued, R::Ready), vec![], true, vec![S::Planning], vec![submit]),
         (with_run(S::Planning, R::Ready), vec![submitted()], false, vec![S::Active], vec![]),
         (
-            // The message that it was handed over was lost.
+            // The confirmation of the submission was lost.
             with_run(S::Planning, R::Ready),
             vec![says(RunState::Running, 0, 0, &[])],
             false,
@@ -208,7 +207,7 @@ fn what_is_heard_leads_on() {
     }
 }
 
-/// outputs are seen to as units end, and all of it without the run being over.
+/// outputs are registered as units end, before the run is over.
 #[test]
 fn a_unit_that_ends_is_registered_at_once() {
     let view = with_run(S::Active, R::Submitted);
@@ -227,13 +226,13 @@ fn a_unit_that_ends_is_registered_at_once() {
     let run = next.run.as_ref().unwrap();
     assert_eq!((run.status, run.units_completed, run.units_read), (R::Running, 2, 2));
 
-    // Heard again, it changes nothing.
+    // Repeated, it changes nothing.
     let again = heard(&next, &[says(RunState::Running, 2, 0, &[1, 7])]);
     assert_eq!(again.changes, []);
     assert_eq!(again.effects, decision.effects);
 }
 
-/// N-3: what cannot be read yet is not passed over.
+/// N-3: unreadable outputs are not skipped.
 #[test]
 fn a_unit_whose_outputs_are_unknown_is_read_again() {
     let view = with_run(S::Active, R::Running);
@@ -243,7 +242,7 @@ fn a_unit_whose_outputs_are_unknown_is_read_again() {
     let decision = heard(&view, &[news.clone()]);
     assert_eq!(after(&view, &decision).run.unwrap().units_read, 1);
     assert!(decision.next_check.is_some());
-    // When nothing more comes, a person has to look.
+    // When nothing more comes, an operator has to decide.
     let LifecycleEvent::RunReported(told) = &mut news else { panic!("news of a run") };
     told.state = RunState::Over;
     let next = after(&view, &heard(&view, &[news]));
@@ -251,12 +250,12 @@ fn a_unit_whose_outputs_are_unknown_is_read_again() {
     assert!(next.row.reason.unwrap().contains("mg_000001"));
 }
 
-/// also several steps at once, and a priority that was lowered meanwhile stays low.
+/// also several steps at once, and a lowered priority stays low.
 #[test]
 fn production_steps_stop_and_lower() {
     let step = |fraction, priority| ProductionStep { fraction, priority };
     let steps = vec![step(0.1, 80_000), step(0.5, 50_000), step(0.9, 10_000)];
-    // units completed, priority now → priority then, steps left
+    // units completed, priority before → priority after, steps left
     for (completed, priority, then, left) in
         [(1, 100_000, 80_000, 2), (5, 100_000, 50_000, 1), (9, 100_000, 10_000, 0), (5, 60, 60, 1)]
     {
@@ -281,7 +280,7 @@ fn production_steps_stop_and_lower() {
     }
     let mut view = with_run(S::Active, R::Running);
     view.row.request.production_steps.clone_from(&steps);
-    // This round is a fifth of the request, and none came before it: at its end one step is reached, and not all three.
+    // This round is a fifth of the request, and the first: at its end one step is reached, not all three.
     view.process.as_mut().unwrap().extent = RoundExtent { before: 0, planned: 200, later: 800 };
     let decision = heard(&view, &[says(RunState::Running, 4, 0, &[])]);
     assert_eq!(way(&decision), [], "less than a tenth of the whole");
@@ -290,7 +289,7 @@ fn production_steps_stop_and_lower() {
     view.run.as_mut().unwrap().status = R::Completed;
     view.run.as_mut().unwrap().units_completed = 10;
     let decision = heard(&view, &[]);
-    assert_eq!(way(&decision), [S::Queued], "the next round is planned anew");
+    assert_eq!(way(&decision), [S::Queued], "the next round is planned again");
     let queued = after(&view, &decision).row.request;
     assert_eq!((queued.priority, queued.production_steps.len()), (80_000, 2));
 
@@ -298,7 +297,7 @@ fn production_steps_stop_and_lower() {
     view.row.request.production_steps = steps;
     for (completed, failed) in [(0, 0), (10, 0), (8, 2)] {
         let decision = heard(&view, &[says(RunState::Running, completed, failed, &[])]);
-        assert_eq!(way(&decision), [], "with nothing reached or nothing left nothing is stopped");
+        assert_eq!(way(&decision), [], "with nothing reached or nothing left, nothing changes");
     }
 }
 
@@ -351,7 +350,7 @@ fn view_held_without_process() -> RequestView {
     RequestView { process: None, ..at(S::Held) }
 }
 
-/// R-116, S 6.3: what is whole stays, what is open is taken back; of one that is given up everything stays.
+/// R-116, S 6.3: complete blocks stay, open ones are undone; of a failed request everything stays.
 #[test]
 fn an_end_settles_the_blocks() {
     use ProcessingBlockStatus::{Archived, Complete, Failed, Invalidated, Open};
@@ -377,7 +376,7 @@ fn an_end_settles_the_blocks() {
     assert_eq!(statuses(&aborted), [Archived, Complete, Open, Invalidated]);
     assert_eq!(aborted.steps.len(), 1);
     assert!(aborted.steps[0].is_step("block-2", None, OutputStepKind::Invalidate));
-    // Also of a request that is over, what is open is done.
+    // Open steps of a finished request are performed too.
     let decision = heard(&aborted, &[]);
     assert!(
         matches!(&decision.effects[..], [LifecycleEffect::Step(step)] if step.kind == OutputStepKind::Invalidate)
@@ -408,12 +407,12 @@ fn an_end_settles_the_blocks() {
     );
 }
 
-/// A stop that finds nothing at the backend: what was ready goes on later, under another name.
+/// A stop that finds nothing at the backend: a ready run continues later, under another name.
 #[test]
 fn a_stop_before_the_start() {
     let view = with_run(S::Planning, R::Ready);
     let stopping = after(&view, &heard(&wanting(view.clone(), RequestCommandKind::Stop), &[]));
-    // Not being there yet is no proof that it will not come.
+    // Not being there yet does not prove that it will not come.
     assert_eq!(way(&heard(&stopping, &[says(RunState::Gone, 0, 0, &[])])), []);
     let certain = LifecycleEvent::Stopped { run: "run-0".into(), was_running: false };
     let queued = after(&stopping, &heard(&stopping, &[certain]));
@@ -425,7 +424,7 @@ fn a_stop_before_the_start() {
         "it never was at the backend"
     );
 
-    // One that was there goes on there.
+    // A submitted run continues there.
     let mut view = with_run(S::Active, R::Running);
     let change = RunChange::AssignBackend(handed());
     view.apply_change(&RequestChange::Run { run: "run-0".into(), change }, LATER);
@@ -464,14 +463,14 @@ fn what_is_held_at_the_backend_is_told_once() {
     let view = after(&view, &halted);
     assert_eq!(view.run.as_ref().unwrap().status, R::Halted);
     let again = heard(&view, &[says_held(RunState::Halted, 1, &["DAGMan is held: by ana"])]);
-    assert_eq!((again.changes, again.effects), (vec![], vec![]), "it waits, and keeps its place");
+    assert_eq!((again.changes, again.effects), (vec![], vec![]), "it waits, and keeps its slot");
     assert!(takes_slot(&view));
     let view = after(&view, &heard(&view, &[says(RunState::Running, 0, 0, &[])]));
     assert_eq!(view.run.unwrap().status, R::Running);
 }
 
 #[test]
-fn a_run_that_somebody_removes_ends_and_the_request_waits_for_a_person() {
+fn removed_run_ends_and_request_is_held() {
     let view = wanting(with_run(S::Active, R::Halted), RequestCommandKind::Remove);
     let decision = heard(&view, &[]);
     assert_eq!(way(&decision), [S::Held]);
@@ -482,7 +481,7 @@ fn a_run_that_somebody_removes_ends_and_the_request_waits_for_a_person() {
     assert_eq!((over.row.status, over.run.as_ref().unwrap().status), (S::Held, R::Stopped));
     let released = heard(&wanting(over, RequestCommandKind::Release), &[]);
     assert_eq!(way(&released), [S::Resubmitting, S::Queued]);
-    // With nothing under way there is nothing to remove.
+    // Without an active run there is nothing to remove.
     let idle = wanting(with_run(S::Held, R::Partial), RequestCommandKind::Remove);
     assert_eq!(way(&heard(&idle, &[])), []);
 }
@@ -499,7 +498,7 @@ fn why_a_run_ended_is_said_where_the_units_do_not_say_it() {
     assert!(held.row.status == S::Held && reason.ends_with("; DAGMan refused workflow.dag"), "{reason}");
 }
 
-/// Whoever it comes to reads what kept it.
+/// The alert contains the reason.
 #[test]
 fn what_hinders_is_told_when_it_was_too_long() {
     let mut view = at(S::Planning);
@@ -517,7 +516,7 @@ fn what_hinders_is_told_when_it_was_too_long() {
         view.apply_change(change, START);
     }
     let again = decide_request(&view, &situation(&news), &LifecycleSettings::default(), START);
-    assert_eq!(again.changes, [], "it is noted once");
+    assert_eq!(again.changes, [], "it is recorded once");
     let later = decide_request(
         &view,
         &situation(&[]),
@@ -531,7 +530,7 @@ fn what_hinders_is_told_when_it_was_too_long() {
     assert_eq!(reason, Some("was still planning after 7200 s: no such dataset"));
 }
 
-/// N-2, DESIGN 6.2, 6.3: told once per time-out, and evaluated all the same.
+/// N-2, DESIGN 6.2, 6.3: reported once per timeout, and processed anyway.
 #[test]
 fn what_is_stuck_is_told_and_goes_on() {
     let hours = |n: u64| START.after(Duration::from_secs(n * 3600));
@@ -570,12 +569,12 @@ fn what_is_stuck_is_told_and_goes_on() {
                 hours(passed + 1).after(Duration::ZERO),
             );
             let repeats = again.alerts.len();
-            assert_eq!(repeats, usize::from(status == S::Stopping), "{status}: once per time-out");
+            assert_eq!(repeats, usize::from(status == S::Stopping), "{status}: once per timeout");
         }
     }
 }
 
-/// a person is asked once nothing else is left to do; released, it is tried again.
+/// the request is held once nothing else is left to do; after a release the steps are retried.
 #[test]
 fn outputs_that_cannot_be_recorded_hold_the_request() {
     let mut view = with_run(S::Active, R::Completed);
@@ -641,7 +640,7 @@ fn what_is_left_is_the_next_round() {
         &view,
         &[LifecycleEvent::Settled { round: 0, run: "run-0".into(), files: RequestFileCounts::default() }],
     );
-    assert_eq!(way(&decision), [S::Queued], "archiving goes on meanwhile");
+    assert_eq!(way(&decision), [S::Queued], "archiving continues meanwhile");
     let queued = after(&view, &decision);
     assert_eq!(queued.process.as_ref().unwrap().round, 1);
     assert_eq!(on(&queued, &[], true).effects, [LifecycleEffect::Plan { round: 1 }]);
@@ -662,7 +661,7 @@ fn places_are_taken_by_what_runs() {
     }
 }
 
-/// The jobs of a run follow the priority of its request, also if it changed while they were handed over.
+/// The jobs of a run follow the priority of its request, even if it changed during submission.
 #[test]
 fn a_changed_priority_reaches_the_run() {
     let prioritize = |priority| LifecycleEffect::Prioritize { run: "run-0".into(), priority };
@@ -684,5 +683,5 @@ fn a_changed_priority_reaches_the_run() {
     assert_eq!(heard(&changed(S::Stopping, R::Running), &[]).effects.len(), 1, "it is only stopped");
     let handed =
         after(&changed(S::Planning, R::Ready), &heard(&changed(S::Planning, R::Ready), &[submitted()]));
-    assert_eq!(heard(&handed, &[]).effects, [prioritize(200_000)], "it was handed over with another one");
+    assert_eq!(heard(&handed, &[]).effects, [prioritize(200_000)], "it was submitted with another one");
 }

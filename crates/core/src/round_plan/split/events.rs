@@ -1,4 +1,4 @@
-//! EventBased: windows of events. A job that is not full at the end of a file goes on in the next one.
+//! EventBased: windows of events. A job that is not full at the end of a file continues in the next one.
 
 use super::{PlanDraft, SplitItem, find_borders};
 use crate::round_plan::file_selection::{SelectedFile, wanted_events, wanted_windows};
@@ -37,7 +37,7 @@ pub(super) fn split_by_events(
         };
         for (mut first, last) in wanted_windows(chosen, &terms.selection) {
             while first <= last {
-                // Some parameter is far off: what follows would only take memory.
+                // A parameter is far too small: continuing would only use memory.
                 if draft.jobs.len() > max_nodes as usize {
                     return draft;
                 }
@@ -73,7 +73,7 @@ struct OpenJob {
 }
 
 impl OpenJob {
-    /// Always `None`: nothing is open afterwards.
+    /// Always returns `None`: no job is open afterwards.
     fn close_job(self, draft: &mut PlanDraft, files: &[SelectedFile<'_>]) -> Option<Self> {
         draft.close_job(self.from, self.events, self.sites, self.attempted, files);
         None

@@ -1,4 +1,5 @@
-//! FileBased: some files a job. Where only a part of a file is wanted, the job is told which lumis, or which events.
+//! FileBased: a number of files per job. If only a part of a file is selected, the job gets its lumis or
+//! events.
 
 use super::{PlanDraft, SplitItem, pack_items};
 use crate::round_plan::file_selection::{SelectedFile, wanted_events, wanted_windows};
@@ -22,7 +23,7 @@ pub(super) fn split_by_files(
             file: Some(index as u32),
         })
         .collect();
-    // One file a job is for lumis; here it is `files_per_job` that counts.
+    // One file per job applies to lumis; here `files_per_job` counts.
     let limits = crate::round_plan::parameters::SplitLimits { one_file: false, ..terms.limits };
     let mut draft = PlanDraft::default();
     for (range, sites) in pack_items(&items, &limits, sets) {

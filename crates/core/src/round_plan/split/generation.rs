@@ -1,5 +1,5 @@
-//! Events without input: numbers, and the lumis they are put into. Both go on from where the rounds before have ended,
-//! so that none is ever used twice. A lumi belongs to one job.
+//! Generation: event and lumi numbers. Both continue from earlier rounds, so that none is used twice. A lumi
+//! belongs to one job.
 
 use super::report_too_many_jobs;
 use crate::adaptive::events_to_generate;
@@ -12,7 +12,7 @@ use windlass_types::requests::{GenerationParams, SplittingAlgo};
 #[derive(Debug, Default)]
 pub(in crate::round_plan) struct GeneratedJobs {
     pub(in crate::round_plan) jobs: Vec<GeneratedRange>,
-    /// That are to be made in later rounds.
+    /// Events to be generated in later rounds.
     pub(in crate::round_plan) events_left: u64,
 }
 
@@ -26,8 +26,8 @@ pub(in crate::round_plan) fn generate_jobs(
     let now = input.until_step.map_or(wanted, |step| step.clamp(1, wanted.max(1)));
     let made = |wanted| events_to_generate(wanted, terms.estimates.efficiency);
     let (Some(events), Some(now)) = (made(wanted), made(now)) else {
-        let what = format!("{wanted} events with this filter efficiency need more than can be numbered");
-        faults.add_request_problem("generation.events", what, "ask for fewer events");
+        let what = format!("{wanted} events with this filter efficiency exceed the event numbers");
+        faults.add_request_problem("generation.events", what, "request fewer events");
         return GeneratedJobs::default();
     };
     let per_job = events_per_job(input.request.splitting_algo, &terms.limits, generation.events_per_lumi);
@@ -41,16 +41,16 @@ pub(in crate::round_plan) fn generate_jobs(
     }
     let planned = jobs.saturating_mul(per_job).min(now);
     let lumis_per_job = per_job.div_ceil(generation.events_per_lumi);
-    // One more than is used, for the next round to begin with.
+    // One more than is used, as the first number of the next round.
     if first_event.checked_add(planned).is_none() {
         faults.add_request_problem(
             "generation.first_event",
             "the numbers of the events exceed 64 bits",
-            "begin lower",
+            "start at lower numbers",
         );
     }
     if first_lumi.saturating_add(jobs.saturating_mul(lumis_per_job)) > u64::from(u32::MAX) {
-        let remedy = "let a lumi have more events (`events_per_lumi`), or begin lower";
+        let remedy = "use more events per lumi (`events_per_lumi`), or start at lower numbers";
         faults.add_request_problem(
             "generation.first_lumi",
             "the numbers of the lumis exceed 32 bits",
@@ -73,7 +73,7 @@ pub(in crate::round_plan) fn generate_jobs(
     GeneratedJobs { jobs: (0..jobs).map(job).collect(), events_left: events.saturating_sub(planned) }
 }
 
-/// As many events as the algorithm wants; those that cut no lumi take whole ones.
+/// Returns the number of events set by the algorithm; algorithms that do not split lumis use whole ones.
 fn events_per_job(algo: SplittingAlgo, limits: &SplitLimits, per_lumi: u64) -> u64 {
     let most = limits.max_events().unwrap_or(u64::MAX);
     let whole = |lumis: u64| lumis.max(1).saturating_mul(per_lumi);
@@ -84,7 +84,7 @@ fn events_per_job(algo: SplittingAlgo, limits: &SplitLimits, per_lumi: u64) -> u
     }
 }
 
-/// As many as the units of this round have room for.
+/// Returns the maximum number of jobs in the units of this round.
 fn max_jobs(input: &PlanInput<'_>, terms: &PlanParameters, per_job: u64) -> u64 {
     let of_unit = crate::round_plan::work_units::jobs_per_unit(per_job, terms);
     let in_units = input.max_units.map_or(u64::MAX, |units| u64::from(units).saturating_mul(of_unit));

@@ -1,5 +1,5 @@
-//! LumiBased and EventAwareLumiBased: a lumi is never cut. One whose events are spread over several files is processed
-//! by one job, which reads all of those files.
+//! LumiBased and EventAwareLumiBased: a lumi is never split. A lumi with events in several files is processed
+//! by one job that reads all of them.
 
 use super::{PlanDraft, SplitItem, pack_items};
 use crate::round_plan::file_selection::{SelectedFile, lumis_with_events};
@@ -8,7 +8,7 @@ use crate::round_plan::problems::{PlanProblemCause, PlanProblems};
 use crate::round_plan::site_sets::{SiteSetId, SiteSets};
 use std::ops::Range;
 
-/// What one file has of one lumi.
+/// The part of a lumi in one file.
 #[derive(Clone, Copy)]
 struct LumiPiece {
     run: u32,
@@ -17,7 +17,7 @@ struct LumiPiece {
     events: u64,
 }
 
-/// A lumi: its pieces, and where all of them are.
+/// A lumi: its pieces, and the sites that have all of them.
 struct SplitLumi {
     pieces: Range<u32>,
     number: u32,
@@ -73,7 +73,7 @@ fn collect_pieces(terms: &PlanParameters, files: &[SelectedFile<'_>]) -> Vec<Lum
     pieces
 }
 
-/// In the order in which they are put into jobs.
+/// In the order of assignment to jobs.
 fn collect_lumis(
     pieces: &[LumiPiece],
     files: &[SelectedFile<'_>],
@@ -121,7 +121,7 @@ fn report_no_common_site(of_lumi: &[LumiPiece], files: &[SelectedFile<'_>], faul
     let what = || {
         let names: Vec<&str> =
             of_lumi.iter().map(|piece| files[piece.file as usize].file.lfn.as_str()).collect();
-        format!("is spread over files that no allowed site has all of: {}", names.join(", "))
+        format!("is in several files, and no allowed site has all of them: {}", names.join(", "))
     };
     let remedy = "replicate them to one site, set `trust_sitelists`, or split by files or events";
     faults.add_data_problem(PlanProblemCause::Sites, at, what, remedy);
@@ -136,7 +136,7 @@ fn report_large_lumis(lumis: &[SplitLumi], most: u64, faults: &mut PlanProblems)
             PlanProblemCause::Catalog,
             at,
             what,
-            "raise `max_events_per_lumi`, or leave the lumi out of `lumi_mask`",
+            "increase `max_events_per_lumi`, or exclude the lumi in `lumi_mask`",
         );
     }
 }

@@ -1,14 +1,14 @@
-//! Cutting: what a splitter makes, and how things that stay whole are put into jobs.
+//! Splitting: splitters, and packing of indivisible items into jobs.
 //!
-//! | splitter | what stays whole | a job is full with |
+//! | splitter | indivisible | a job is full with |
 //! |---|---|---|
 //! | FileBased | a file | `files_per_job` |
-//! | EventBased | an event; jobs go on from one file into the next | `events_per_job` |
-//! | LumiBased | a lumi, with all files that have some of it | `lumis_per_job` |
-//! | EventAwareLumiBased | the same | events as near to `events_per_job` as can be |
+//! | EventBased | an event; jobs continue from one file to the next | `events_per_job` |
+//! | LumiBased | a lumi, with all files that contain a part of it | `lumis_per_job` |
+//! | EventAwareLumiBased | the same | events as close to `events_per_job` as possible |
 //!
-//! All of them begin a new job where no site has both what is in the job and what comes next, where files begin that
-//! failed before, and at the border of a run that fills jobs by itself.
+//! All of them begin a new job if no site has both the job's input and the next item, where files begin that
+//! failed before, and at the border of a run that fills whole jobs.
 
 mod events;
 mod files;
@@ -26,13 +26,13 @@ use super::site_sets::{SiteSetId, SiteSets};
 use std::ops::Range;
 use windlass_types::requests::SplittingAlgo;
 
-/// Processing jobs in their order. Files are indices into the chosen ones.
+/// Processing jobs in order. Files are indices into the selected ones.
 #[derive(Debug, Default)]
 pub(super) struct PlanDraft {
     pub(super) jobs: Vec<DraftJob>,
     pub(super) slices: Vec<FileSlice>,
     pub(super) ranges: Vec<LumiRange>,
-    /// Files that have parts of the same lumi, and so belong to the same round.
+    /// Pairs of files that share a lumi, and so belong to the same round.
     pub(super) linked_files: Vec<(u32, u32)>,
 }
 
@@ -52,7 +52,7 @@ impl PlanDraft {
         self.jobs.push(DraftJob { work, events, sites, input_bytes: 0, attempted: false });
     }
 
-    /// A job that reads the slices from this one on.
+    /// Adds a job that reads the slices from this one on.
     fn close_job(
         &mut self,
         from: usize,
@@ -62,7 +62,7 @@ impl PlanDraft {
         files: &[SelectedFile<'_>],
     ) {
         let slices = &self.slices[from..];
-        // Slices of one file are neighbours.
+        // Slices of one file are adjacent.
         let mut before = None;
         let mut input_bytes = 0u64;
         for slice in slices {
@@ -74,7 +74,7 @@ impl PlanDraft {
         self.jobs.push(DraftJob { work, events, sites, input_bytes, attempted });
     }
 
-    /// The lumis of one file, ascending.
+    /// Adds the lumis of one file, ascending.
     fn push_lumis(&mut self, file: u32, lumis: impl Iterator<Item = (u32, u32)>) {
         let from = self.ranges.len();
         for (run, lumi) in lumis {
@@ -118,22 +118,22 @@ fn report_too_many_jobs(input: &PlanInput<'_>, faults: &mut PlanProblems) {
         SplittingAlgo::EventBased | SplittingAlgo::EventAwareLumiBased => "splitting_params.events_per_job",
     };
     let what = format!("makes more than {} jobs", input.settings.max_nodes);
-    faults.add_request_problem(field, what, "let jobs be larger (`time_per_job` limits them too)");
+    faults.add_request_problem(field, what, "use larger jobs (`time_per_job` also limits them)");
 }
 
-/// Something that goes into one job as a whole.
+/// An indivisible item of a job.
 #[derive(Clone, Copy, Debug)]
 struct SplitItem {
     events: u64,
     sites: SiteSetId,
     run: u32,
     attempted: bool,
-    /// The only file it is in.
+    /// The only file that contains it.
     file: Option<u32>,
 }
 
-/// Where a job has to end: between the item before and this one. Runs that fill jobs by themselves share none with
-/// others; smaller ones go together with their neighbours.
+/// Finds where a job has to end: between the previous item and this one. Runs that fill whole jobs share none
+/// with others; smaller ones are combined with adjacent ones.
 fn find_borders(items: &[SplitItem], limits: &SplitLimits) -> Vec<bool> {
     let mut borders = vec![false; items.len()];
     let mut was_full = false;
@@ -149,7 +149,7 @@ fn find_borders(items: &[SplitItem], limits: &SplitLimits) -> Vec<bool> {
     borders
 }
 
-/// Puts items, in their order, into jobs: which ones, and the sites that have all of them.
+/// Packs items, in their order, into jobs with the sites that have all of them.
 fn pack_items(
     items: &[SplitItem],
     limits: &SplitLimits,
@@ -180,13 +180,13 @@ fn pack_items(
     jobs
 }
 
-/// Whether a job with so many events is better off without those that come next.
+/// Whether a job with this number of events should end before the next item.
 fn is_full_enough(events: u64, next: u64, limits: &SplitLimits) -> bool {
     let with = events.saturating_add(next);
     if limits.events_in_time.is_some_and(|most| with > most) {
         return true;
     }
-    // As near to it as can be: over it only where that is nearer than to stay below.
+    // As close to the target as possible: above it only if that is closer than below.
     limits
         .events
         .is_some_and(|target| with > target && (events >= target || with - target >= target - events))

@@ -1,4 +1,4 @@
-//! Plans worked out by hand.
+//! Plans calculated by hand.
 
 use super::*;
 use windlass_types::LumiMask;
@@ -10,7 +10,7 @@ fn mask(ranges: &[(u64, &[(u64, u64)])]) -> LumiMask {
     LumiMask(ranges.iter().map(|(run, ranges)| (*run, ranges.to_vec())).collect())
 }
 
-/// What the nodes do, without the lines about units.
+/// The jobs without the lines about units.
 fn jobs(world: &World) -> Vec<String> {
     let text = sketch(&world.plan());
     text.lines().filter(|line| !line.starts_with('=')).map(str::to_owned).collect()
@@ -64,7 +64,7 @@ fn windows_leave_out_events_of_lumis_that_are_masked() {
     let mut world = World::new(SplittingAlgo::EventBased, vec![file("/a", AB, &lumis)]);
     world.params().events_per_job = Some(4);
     world.params().lumi_mask = Some(mask(&[(1, &[(2, 4)]), (2, &[(1, 9)])]));
-    // Positions 5 to 14: lumi 1 of run 1 is not wanted.
+    // Positions 5 to 14: lumi 1 of run 1 is not selected.
     assert_eq!(jobs(&world), ["/a[5-8] @A,B", "/a[9-12] @A,B", "/a[13-14] @A,B"]);
     world.params().lumi_mask = Some(mask(&[(1, &[(1, 1), (4, 4)]), (2, &[(1, 1)])]));
     world.params().run_blacklist = vec![2];
@@ -81,7 +81,7 @@ fn a_lumi_in_several_files_is_one_job_with_all_of_them() {
     ];
     let mut world = World::new(SplittingAlgo::LumiBased, files);
     world.params().lumis_per_job = Some(2);
-    // Lumi 3 is at B alone.
+    // Lumi 3 is at B only.
     assert_eq!(jobs(&world), ["/a{1:1-2} @A,B", "/a{1:3-3} /b{1:3-4} @B"]);
     world.params().halt_job_on_file_boundaries = true;
     assert_eq!(jobs(&world), ["/a{1:1-2} @A,B", "/a{1:3-3} /b{1:3-3} @B", "/b{1:4-4} @B,C"]);
@@ -131,9 +131,9 @@ fn units_are_filled_up_to_the_size_of_merged_files() {
     world.start.first_block = 3;
     let plan = world.plan();
     let units: Vec<_> = plan.units().map(|unit| (unit.len(), unit.output_kb(), unit.edges())).collect();
-    // Nothing runs both at A and at B.
+    // No node runs both at A and at B.
     assert_eq!(units, [(2, 20, 5), (2, 20, 5), (1, 10, 3), (2, 20, 5)]);
-    // Two datasets share what comes out.
+    // Two datasets share the output.
     let blocks: Vec<_> = plan.blocks().filter(|block| block.dataset == "/Min/Bias/AOD").collect();
     let shape: Vec<_> = blocks.iter().map(|b| (b.index, b.first_unit, b.last_unit, b.output_kb)).collect();
     assert_eq!(shape, [(3, 0, 1, 20), (4, 2, 3, 15)]);
@@ -150,7 +150,7 @@ fn a_round_takes_whole_files() {
     world.params().events_per_job = Some(6);
     world.params().target_merged_size_kb = Some(6);
     world.max_units = Some(2);
-    // Two units of 6 events have /a and a part of /b, which stays for later.
+    // Two units of 6 events have /a and a part of /b, which is left to later.
     assert_eq!(jobs(&world), ["/a[1-6] @A,B", "/a[7-10] @A,B"]);
     assert_eq!(world.plan().left_out.later, 2);
     (world.max_units, world.max_jobs) = (None, Some(2));
@@ -163,7 +163,7 @@ fn a_round_takes_whole_files() {
     world.until_step = None;
     (world.max_units, world.max_jobs) = (Some(4), None);
     assert_eq!(world.plan().files.len(), 2);
-    // A file that makes more units than a round has is planned all the same.
+    // A file with more units than a round has is planned anyway.
     world.max_units = Some(1);
     assert_eq!((world.plan().files.len(), world.plan().units().len()), (1, 2));
 }
@@ -179,7 +179,7 @@ fn files_that_failed_come_last_and_by_themselves() {
 
 #[test]
 fn memory_stays_within_its_window() {
-    // (asked for, cores, measured) → (MB, capped).
+    // (requested, cores, measured) → (MB, capped).
     let cases = [
         (1000, 1, None, (2000, false)),
         (2500, 1, None, (2500, false)),

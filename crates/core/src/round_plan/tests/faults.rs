@@ -1,4 +1,4 @@
-//! What is refused, where the fault is said to be, and that a way out is named.
+//! Rejected input: the field and the remedy in each problem.
 
 use super::*;
 use windlass_types::LumiMask;
@@ -46,8 +46,14 @@ fn each_names_its_place_and_a_way_out() {
         case(FILES, |w| w.request.multicore = 0, "multicore", "is 0", "at least one core"),
         case(FILES, |w| w.request.time_per_event_sec = f64::NAN, "time_per_event_sec", "NaN", "not negative"),
         case(FILES, |w| w.request.size_per_event_kb = -1.0, "size_per_event_kb", "-1", "not negative"),
-        case(FILES, |w| w.request.output_datasets.clear(), "output_datasets", "none", "name the datasets"),
-        case(FILES, |w| w.request.input_dataset = None, "input_dataset", "there is none", "name a dataset"),
+        case(
+            FILES,
+            |w| w.request.output_datasets.clear(),
+            "output_datasets",
+            "none",
+            "set the output datasets",
+        ),
+        case(FILES, |w| w.request.input_dataset = None, "input_dataset", "there is none", "set a dataset"),
         case(FILES, |w| w.files.clear(), "input_dataset", "/Min/Bias/RAW has no files", "add files"),
         case(
             FILES,
@@ -61,35 +67,35 @@ fn each_names_its_place_and_a_way_out() {
             |w| w.params().events_per_job = Some(0),
             "splitting_params.events_per_job",
             "is 0",
-            "leave it",
+            "remove it",
         ),
         case(
             LUMIS,
             |w| w.params().lumis_per_job = Some(0),
             "splitting_params.lumis_per_job",
             "is 0",
-            "leave it",
+            "remove it",
         ),
         case(
             AWARE,
             |w| w.params().time_per_job = Some(0),
             "splitting_params.time_per_job",
             "is 0",
-            "leave it",
+            "remove it",
         ),
         case(
             FILES,
             |w| w.params().target_merged_size_kb = Some(0),
             "splitting_params.target_merged_size_kb",
             "is 0",
-            "leave it out",
+            "remove it",
         ),
         case(
             FILES,
             |w| w.params().target_block_size_kb = Some(0),
             "splitting_params.target_block_size_kb",
             "is 0",
-            "leave it out",
+            "remove it",
         ),
         case(
             FILES,
@@ -115,16 +121,16 @@ fn each_names_its_place_and_a_way_out() {
             "of 2 files",
             "run_whitelist",
         ),
-        case(FILES, |w| w.max_units = Some(0), "max_units", "no work units", "at least one"),
+        case(FILES, |w| w.max_units = Some(0), "max_units", "without work units", "at least one"),
         // Sites.
-        case(FILES, |w| w.sites.clear(), "sites", "no site may be used", "enable a site"),
+        case(FILES, |w| w.sites.clear(), "sites", "no site is usable", "enable a site"),
         case(FILES, |w| w.request.site_whitelist = vec!["X".into()], "site_whitelist", "none of X", "ban"),
         case(
             FILES,
             |w| w.request.site_blacklist = ["A", "B", "C"].map(str::to_owned).to_vec(),
             "site_blacklist",
             "A, B, C",
-            "lists of the request",
+            "site lists of the request",
         ),
         case(
             FILES,
@@ -155,7 +161,7 @@ fn each_names_its_place_and_a_way_out() {
         ),
         // The catalog.
         case(FILES, |w| w.files[1].lfn = "/a".into(), "/a", "twice", "remove one"),
-        case(LUMIS, |w| w.files[0].lumis.clear(), "/a", "which lumis", "split by files or events"),
+        case(LUMIS, |w| w.files[0].lumis.clear(), "/a", "no lumis for it", "split by files or events"),
         case(
             FILES,
             |w| {
@@ -163,8 +169,8 @@ fn each_names_its_place_and_a_way_out() {
                 w.params().run_blacklist = vec![9];
             },
             "/a",
-            "which lumis",
-            "without lists of runs",
+            "no lumis for it",
+            "without run lists",
         ),
         case(FILES, |w| w.files[0].lumis.reverse(), "/a", "not in order", "ascending"),
         case(
@@ -174,7 +180,7 @@ fn each_names_its_place_and_a_way_out() {
                 w.params().lumi_mask = Some(LumiMask([(1, vec![(1, 1)])].into()));
             },
             "/a",
-            "how many events",
+            "no event counts",
             "split by lumis",
         ),
         case(
@@ -184,15 +190,15 @@ fn each_names_its_place_and_a_way_out() {
                 w.params().lumi_mask = Some(LumiMask([(1, vec![(1, 1)])].into()));
             },
             "/a",
-            "how many events",
-            "they add up",
+            "no event counts",
+            "their sum",
         ),
         case(
             AWARE,
             |w| w.params().max_events_per_lumi = Some(5),
             "run 1 lumi 2",
             "has 6 events",
-            "raise `max_events_per_lumi`",
+            "increase `max_events_per_lumi`",
         ),
         case(
             EVENTS,
@@ -212,15 +218,15 @@ fn each_names_its_place_and_a_way_out() {
                 w.request.input_dataset = Some("/a/b/c".into());
             },
             "generation",
-            "input dataset as well",
-            "leave out one",
+            "also has an input dataset",
+            "remove one",
         ),
-        case(FILES, |w| _ = generating(w), "splitting_algo", "FileBased cuts files", "EventBased"),
+        case(FILES, |w| _ = generating(w), "splitting_algo", "FileBased splits files", "EventBased"),
         case(
             EVENTS,
             |w| generating(w).filter_efficiency = 0.0,
             "generation.filter_efficiency",
-            "not a share",
+            "not a valid share",
             "above 0",
         ),
         case(
@@ -230,14 +236,14 @@ fn each_names_its_place_and_a_way_out() {
             "is 0",
             "one event",
         ),
-        case(EVENTS, |w| generating(w).events = 0, "generation.events", "is 0", "how many"),
+        case(EVENTS, |w| generating(w).events = 0, "generation.events", "is 0", "the number"),
         case(
             EVENTS,
             |w| {
                 generating(w).filter_efficiency = 1e-300;
             },
             "generation.events",
-            "more than can be numbered",
+            "exceed the event numbers",
             "fewer events",
         ),
         case(

@@ -1,4 +1,4 @@
-//! Events without input.
+//! Generation of events.
 
 use super::*;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn numbers_and_lumis_by_hand() {
 
 #[test]
 fn a_filter_makes_more_of_them() {
-    // 1.07e10 generated events: 32 bits would not do (W-13).
+    // 1.07e10 generated events: more than 32 bits (W-13).
     let mut world = World::generating(
         GenerationParams { filter_efficiency: 0.01, ..generation(107_000_000, 500) },
         100_000,
@@ -29,7 +29,7 @@ fn a_filter_makes_more_of_them() {
     world.request.size_per_event_kb = 40.0;
     let plan = world.plan();
     let summary = plan.summary();
-    // With 3 σ above it, which is little of so many.
+    // With a margin of 3 σ, which is small for so many events.
     assert_eq!((summary.events, summary.output_events), (10_703_088_115, 107_030_881));
     assert_eq!(plan.next.first_event, 10_703_088_116);
     assert_eq!(summary.nodes_by_role["Processing"], 107_031);
@@ -45,7 +45,8 @@ fn a_filter_makes_more_of_them() {
     }
 }
 
-/// The truth may be a tenth of what the request says: what came out of the rounds before says how much has to be made.
+/// The true efficiency may be a tenth of the request's: the output of earlier rounds determines the number to
+/// generate.
 #[test]
 fn what_came_out_of_the_filter_says_how_much_is_made() {
     let mut world =
@@ -61,7 +62,7 @@ fn what_came_out_of_the_filter_says_how_much_is_made() {
         assert!(rounds < 10, "{wanted} are still wanted after {generated} were made");
     }
     assert_eq!(rounds, 2, "{generated} were made");
-    // Whoever does not want to learn what jobs need wants the right number of events all the same.
+    // Without adaptive rounds the number of events must be right too.
     world.request.adaptive = false;
     (world.events_wanted, world.metrics) = (
         Some(900_000),
@@ -70,7 +71,7 @@ fn what_came_out_of_the_filter_says_how_much_is_made() {
     assert!(world.plan().summary().events > 80_000_000);
 }
 
-/// Outputs that are tiny would all fit into one unit, and one bad job would be the whole round.
+/// Tiny outputs would all fit into one unit, and one bad job would fail the whole round.
 #[test]
 fn a_unit_has_only_so_many_jobs_and_a_round_too() {
     let mut world = World::generating(generation(100_000_000, 1000), 1000);
@@ -85,7 +86,7 @@ fn a_unit_has_only_so_many_jobs_and_a_round_too() {
         )
     };
     assert_eq!(summary(&world), (100_000, 1000, 100, 0));
-    // units, jobs that a round may have → jobs, units, events for later
+    // units, maximum jobs of a round → jobs, units, events for later
     for (units, jobs, expected) in [
         (Some(100), Some(1000), (1000, 10, 100, 99_000_000)),
         (Some(4), Some(1000), (400, 4, 100, 99_600_000)),
@@ -100,7 +101,7 @@ fn a_unit_has_only_so_many_jobs_and_a_round_too() {
     assert_eq!(summary(&world), (800, 100, 8, 99_200_000));
 }
 
-/// Spec 5.7: what follows a production step is planned anew.
+/// Spec 5.7: work after a production step is planned again.
 #[test]
 fn a_round_ends_at_a_production_step() {
     let mut world = World::generating(generation(1000, 10), 30);
@@ -146,7 +147,7 @@ fn at_the_end_of_all_numbers() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-    /// Round after round, each for what is still missing and no larger than allowed: no number twice, none forgotten.
+    /// Round after round, each for what is missing and within the limits: no number is used twice or lost.
     #[test]
     fn rounds_never_overlap(
         events in 1..=400u64,
@@ -188,7 +189,7 @@ proptest! {
             let planned = plan.summary().events;
             let enough = crate::adaptive::events_to_generate(wanted, efficiency).unwrap();
             prop_assert_eq!(planned + plan.events_left, enough);
-            // Some of it is lost; the next round makes up for it with new numbers.
+            // Part of it is lost; the next round replaces it with new numbers.
             world.start = plan.next;
             let produced = (planned as f64 * efficiency) as u64;
             wanted = wanted.saturating_sub(produced.saturating_sub(lost).max(1));

@@ -1,4 +1,4 @@
-//! Plans by hand, and of random requests against a slow and obvious reading of them.
+//! Plans by example, and plans of random requests against a simple model.
 
 mod cases;
 mod faults;
@@ -15,7 +15,7 @@ use windlass_types::requests::{
     CleanupPolicy, FileRemainder, GenerationParams, Request, SplittingAlgo, SplittingParams,
 };
 
-/// All that a plan is made of, to be changed at will.
+/// Input of a plan, to be modified.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     pub(super) request: Request,
@@ -93,7 +93,7 @@ impl World {
 fn request(splitting_algo: SplittingAlgo) -> Request {
     Request {
         request_name: "r".into(),
-        requestor: "somebody".into(),
+        requestor: "ada".into(),
         requestor_dn: None,
         group: None,
         input_dataset: Some("/Min/Bias/RAW".into()),
@@ -141,12 +141,12 @@ pub(super) fn file(lfn: &str, sites: &[&str], lumis: &[(u32, u32, u32)]) -> Cata
     }
 }
 
-/// A file of which only the number of events is known.
+/// A file with a known number of events only.
 pub(super) fn plain(lfn: &str, sites: &[&str], events: u64) -> CatalogFile {
     CatalogFile { size: 1024 * events, events, ..file(lfn, sites, &[]) }
 }
 
-/// Everything that the nodes do, as text: `a[1-5] b | b[6-9] @A,B`, one line a node, an empty line after each unit.
+/// The jobs of a plan as text: `a[1-5] b | b[6-9] @A,B`, one line per node, an empty line after each unit.
 pub(super) fn sketch(plan: &RoundPlan) -> String {
     let mut lines = Vec::new();
     for unit in plan.units() {

@@ -1,11 +1,11 @@
-//! What has to be processed, read off the files event by event; and what a plan processes, read off it the same way.
+//! A simple model: what has to be processed, event by event; and what a plan processes, read in the same way.
 
 use super::*;
 use std::fmt::Write as _;
 
 /// An event of a file by its position, from 1.
 pub(super) type Event<'a> = (&'a str, u64);
-/// What a file has of a lumi.
+/// The part of a lumi in a file.
 pub(super) type Piece<'a> = (&'a str, u32, u32);
 
 impl World {
@@ -67,7 +67,7 @@ impl World {
         sites
     }
 
-    /// Whether what has to be read together can be read anywhere, and there is anything at all.
+    /// Whether all input that belongs together can be read at some site, and there is any.
     pub(super) fn is_possible(&self) -> bool {
         let algo = self.request.splitting_algo;
         let mut together: BTreeMap<(u32, u32), BTreeSet<&str>> = BTreeMap::new();
@@ -100,7 +100,7 @@ pub(super) fn positions(file: &CatalogFile) -> impl Iterator<Item = (FileLumi, u
     each.zip(1..)
 }
 
-/// Each event that a node processes; twice if it is there twice.
+/// Each event that a node processes; twice if it is processed twice.
 pub(super) fn events_of<'a>(world: &'a World, node: &PlanNode<'_>) -> Vec<Event<'a>> {
     let mut events = Vec::new();
     for input in node.inputs() {
@@ -135,7 +135,7 @@ pub(super) fn pieces_of<'a>(node: &PlanNode<'a>) -> Vec<Piece<'a>> {
     pieces
 }
 
-/// What is there more than once.
+/// The duplicates.
 pub(super) fn repeated<T: Ord + Clone + std::fmt::Debug>(all: &[T]) -> String {
     let mut sorted = all.to_vec();
     sorted.sort();

@@ -1,4 +1,4 @@
-//! Whatever the request and the files: everything exactly once, within the limits, where it can be read.
+//! For any request and files: everything exactly once, within the limits, where it can be read.
 
 use super::model::{events_of, pieces_of, repeated};
 use super::*;
@@ -9,7 +9,7 @@ const SITES: [&str; 4] = ["A", "B", "C", "D"];
 const CASES: u32 = 512;
 
 fn some_sites() -> impl Strategy<Value = Vec<&'static str>> {
-    // Mostly several: with one each, lumis that are spread over files cannot be read at all.
+    // Mostly several: with one site each, lumis in several files could never be read.
     prop_oneof![
         3 => proptest::sample::subsequence(SITES.to_vec(), 2..=4),
         1 => proptest::sample::subsequence(SITES.to_vec(), 1..=1),
@@ -82,10 +82,10 @@ pub(super) fn some_world(algo: SplittingAlgo) -> impl Strategy<Value = World> {
     )
 }
 
-/// A plan exactly where there can be one; and then what holds for all algorithms.
+/// There is a plan exactly if one is possible; then checks the properties common to all algorithms.
 fn check(world: &World) -> Result<Option<RoundPlan>, TestCaseError> {
     if world.allowed().is_empty() || !world.is_possible() {
-        prop_assert!(world.try_plan().is_err(), "there is a plan for what cannot be done");
+        prop_assert!(world.try_plan().is_err(), "there is a plan for impossible input");
         return Ok(None);
     }
     let plan = world.try_plan().map_err(|faults| TestCaseError::fail(format!("{faults:?}")))?;
@@ -141,17 +141,17 @@ fn check_units(world: &World, plan: &RoundPlan) -> Result<(), TestCaseError> {
             prop_assert!(block.first_unit == block.last_unit || block.output_kb <= target);
             (unit, index) = (block.last_unit + 1, index + 1);
         }
-        prop_assert_eq!(u64::from(unit), summary.work_units, "blocks have all units");
+        prop_assert_eq!(u64::from(unit), summary.work_units, "blocks contain all units");
         prop_assert_eq!(index, plan.next.first_block);
     }
     Ok(())
 }
 
-/// not together with others, and after them.
+/// separate from others, and after them.
 fn check_attempted(world: &World, plan: &RoundPlan) -> Result<(), TestCaseError> {
     let by_lumis = matches!(plan.algorithm, SplittingAlgo::LumiBased | SplittingAlgo::EventAwareLumiBased);
     if by_lumis {
-        // A lumi of a file that failed takes others with it.
+        // A lumi of a failed file includes other files.
         return Ok(());
     }
     let again: Vec<bool> = plan
@@ -179,7 +179,7 @@ fn check_lumis(world: &World, plan: &RoundPlan) -> Result<(), TestCaseError> {
             pieces.push(piece);
         }
         let files: BTreeSet<_> = node.inputs().map(|input| input.file_index()).collect();
-        prop_assert_eq!(files.len(), node.inputs().len(), "a file is read at once");
+        prop_assert_eq!(files.len(), node.inputs().len(), "a file is read in one piece");
     }
     prop_assert_eq!(repeated(&pieces), "");
     prop_assert_eq!(pieces.into_iter().collect::<BTreeSet<_>>(), world.wanted_pieces());
@@ -243,7 +243,7 @@ proptest! {
             for node in plan.nodes() {
                 let lumis = lumis_of(&node);
                 prop_assert!(lumis.len() == 1 || params.time_per_job.is_none_or(|time| node.events() <= time));
-                // Over the target only by a lumi that was nearer to it than what would have been left without it.
+                // Above the target only because of a lumi without which the job would be farther from it.
                 let over = node.events().saturating_sub(target);
                 prop_assert!(lumis.len() == 1 || over < target);
             }
@@ -273,7 +273,7 @@ proptest! {
             let plan = left.try_plan().map_err(|faults| TestCaseError::fail(format!("{faults:?}")))?;
             events.extend(plan.nodes().flat_map(|node| events_of(&world, &node)));
             prop_assert_eq!(plan.next.first_block - left.start.first_block, plan.summary().blocks as u32);
-            // More units than allowed only for what cannot be divided between rounds.
+            // More units than allowed only for files that cannot be divided between rounds.
             let is_within = plan.units().len() <= most as usize;
             prop_assert!(is_within || plan.files.len() == 1 || is_joined(&world, &plan), "{}", sketch(&plan));
             let done: BTreeSet<&str> = plan.files.iter().map(|file| file.lfn.as_str()).collect();
@@ -293,7 +293,7 @@ proptest! {
     }
 }
 
-/// All files hang together by lumis that they share.
+/// All files are linked by shared lumis.
 fn is_joined(world: &World, plan: &RoundPlan) -> bool {
     let lumis = |lfn: &str| -> BTreeSet<(u32, u32)> {
         let wanted = world.file(lfn).lumis.iter().filter(|lumi| world.wants(lumi));

@@ -1,5 +1,5 @@
-//! Rounds of which units fail and files turn out to be bad: over all of them together, everything that is not excluded is
-//! in exactly one unit that completed.
+//! Rounds with failed units and bad files: over all rounds together, everything that is not excluded is in
+//! exactly one completed unit.
 
 use super::model::{events_of, repeated};
 use super::properties::{any_algorithm, some_world};
@@ -37,12 +37,12 @@ fn only_the_events_that_are_left_are_cut() {
             "/b[4-5] @A,B"
         ]
     );
-    // A mask stands beside what is left.
+    // A mask applies in addition to the remaining part.
     let lumis = [(1, 1, 4), (1, 2, 6), (2, 1, 10)];
     world.files = vec![file("/a", AB, &lumis)];
     world.params().run_blacklist = vec![2];
     assert_eq!(jobs(&world), ["/a[3-5] @A,B"]);
-    // All that is left is not wanted: there is nothing to do, rather than something wrong with the request.
+    // Nothing selected is left: there is nothing to do, which is no error of the request.
     world.left = [("/a".to_owned(), FileRemainder::Events(vec![(11, 12)]))].into();
     assert_eq!(world.try_plan().unwrap_err()[0].cause, PlanProblemCause::Nothing);
 }
@@ -64,7 +64,7 @@ fn only_the_lumis_that_are_left_are_cut() {
         again(&mut world, "/b", left(&[(3, 3)]));
         assert_eq!(jobs(&world), ["/c{1:9-9} @A,B", "/a{1:1-1 1:3-3} /b{1:3-3} @A,B"]);
         again(&mut world, "/c", Some(FileRemainder::Events(vec![(1, 1)])));
-        assert!(world.try_plan().unwrap_err()[0].to_string().contains("positions of events"));
+        assert!(world.try_plan().unwrap_err()[0].to_string().contains("event positions"));
     }
 }
 
@@ -98,7 +98,7 @@ fn files_that_failed_have_a_round_of_their_own() {
     assert_eq!((world.plan().left_out.later, world.plan().left_out.later_attempted), (1, 1));
 }
 
-/// The campaign of a request: rounds, until nothing is left.
+/// The rounds of a request until nothing is left.
 struct Campaign<'w> {
     world: &'w World,
     rows: BTreeMap<String, RequestFileRow>,
@@ -108,7 +108,7 @@ struct Campaign<'w> {
 }
 
 impl Campaign<'_> {
-    /// Plans a round and carries it out. `false`: there is nothing left to do.
+    /// Plans and runs a round. `false`: nothing is left to do.
     fn round(
         &mut self,
         round: u32,
@@ -151,7 +151,7 @@ impl Campaign<'_> {
         Ok(true)
     }
 
-    /// Excluded files are not planned; those that failed are apart from fresh ones, but for lumis that they share.
+    /// Excluded files are not planned; failed ones are separate from fresh ones, except for shared lumis.
     fn check_apart(&self, world: &World, plan: &RoundPlan) -> Result<(), TestCaseError> {
         let by_lumis =
             matches!(plan.algorithm, SplittingAlgo::LumiBased | SplittingAlgo::EventAwareLumiBased);
@@ -184,13 +184,13 @@ impl Campaign<'_> {
         let is_excluded =
             |lfn: &str| self.rows.get(lfn).is_some_and(|row| row.state == RequestFileState::Excluded);
         let missing = self.world.wanted_events().into_iter().filter(|event| !done.contains(event));
-        // What is missing is exactly what is said to be.
+        // The missing events are exactly the reported ones.
         for (lfn, event) in missing {
             prop_assert!(is_excluded(lfn), "event {event} of {lfn} was never processed");
-            prop_assert!(self.is_left(lfn, event), "nobody says that event {event} of {lfn} is missing");
+            prop_assert!(self.is_left(lfn, event), "event {event} of {lfn} is missing but not reported");
         }
         for &(lfn, event) in done.iter().filter(|(lfn, _)| is_excluded(lfn)) {
-            prop_assert!(!self.is_left(lfn, event), "event {event} of {lfn} is said to be missing");
+            prop_assert!(!self.is_left(lfn, event), "event {event} of {lfn} is reported missing");
         }
         prop_assert!(self.rows.values().all(|row| row.state != RequestFileState::Attempted));
         Ok(())
@@ -229,7 +229,7 @@ fn readings(plan: &RoundPlan) -> Vec<UnitInput> {
     units.flat_map(|(unit, node)| node.inputs().map(move |input| of(unit, input))).collect()
 }
 
-/// Units that read something bad fail and say so; others fail as they like, and say nothing.
+/// Units that read a bad file fail and report it; others fail at random without a report.
 fn outcome(
     readings: &[UnitInput],
     plan: &RoundPlan,

@@ -102,7 +102,7 @@ fn nothing_follows_from_silence() {
             }
         }
     }
-    // The controller answers and does not have it, accounting is silent: no conclusion either.
+    // The controller answers without it, accounting does not answer: no conclusion either.
     for state in [A::Pending, A::Running] {
         let row = Allocation { missed: 5, ..row(state) };
         assert_eq!(
@@ -155,7 +155,7 @@ fn slurms_states_and_ours() {
         (A::Running, S::Completing, ALIVE, A::Completing),
         (A::Running, S::NodeFail, ALIVE, A::Ended),
         (A::Running, S::Timeout, GONE, A::Ended),
-        // States go backwards: requeued, or a controller that crashed.
+        // States go backwards: requeued, or a crashed controller.
         (A::Running, S::Pending, GONE, A::Pending),
         (A::Running, S::Pending, NONE, A::Pending),
         (A::Running, S::Pending, ALIVE, A::Running),
@@ -175,7 +175,7 @@ fn slurms_states_and_ours() {
 }
 
 #[test]
-fn a_word_that_nobody_knows_changes_nothing() {
+fn unknown_slurm_state_changes_nothing() {
     let queue = [QueueJob { state: None, ..job(S::Running) }];
     for state in [A::Pending, A::Running, A::Completing] {
         assert_eq!(
@@ -216,7 +216,7 @@ fn a_running_one_tells_nodes_and_end() {
 }
 
 #[test]
-fn reasons_that_need_somebody_are_told_once() {
+fn reasons_that_need_an_operator_are_reported_once() {
     let stuck = QueueJob { reason: Some("PartitionTimeLimit".to_owned()), ..job(S::Pending) };
     let queue = [stuck];
     let sight = sight(Some(&queue), AccountingReply::NotAsked, NONE);
@@ -235,14 +235,14 @@ fn an_end_that_the_controller_still_shows_has_its_exit_code_from_accounting() {
     let queue = [QueueJob { ends_at: Some(at(9_999)), ..job(S::Cancelled) }];
     let asked = fate(&row(A::Running), &sight(Some(&queue), AccountingReply::NotAsked, GONE));
     assert!(asked.asks_accounting);
-    assert_eq!(asked.change.unwrap().ended_at, Some(at(9_999)), "holds if accounting is silent");
+    assert_eq!(asked.change.unwrap().ended_at, Some(at(9_999)), "applies if accounting does not answer");
     let canceled = booked(S::Cancelled, "CANCELLED by 1001");
     let told = fate(&row(A::Running), &sight(Some(&queue), AccountingReply::Answered(vec![&canceled]), GONE));
     let change = told.change.unwrap();
     assert_eq!((change.end, change.exit_code.as_deref()), (Some(S::Cancelled), Some("0:0")));
     assert_eq!(change.reason, Some(Some("CANCELLED by 1001".to_owned())));
     assert!(!told.asks_accounting);
-    // Accounting is behind, and has been for a while: the controller's word holds.
+    // Accounting has been behind for a while: the controller's state counts.
     let queue = [QueueJob { ends_at: Some(at(9_989)), ..job(S::Cancelled) }];
     let stale = booked(S::Running, "RUNNING");
     let told = fate(&row(A::Running), &sight(Some(&queue), AccountingReply::Answered(vec![&stale]), GONE));
@@ -261,7 +261,7 @@ fn one_that_is_missing_is_asked_about() {
             AllocationDecision { asks_accounting: true, ..AllocationDecision::default() },
             "{state}"
         );
-        // Submitted a moment ago: not shown yet.
+        // Submitted a moment ago: not listed yet.
         let young = Allocation { submitted_at: Some(at(9_971)), ..row(state) };
         assert_eq!(
             fate(&young, &sight(Some(&[]), AccountingReply::Disabled, NONE)),
@@ -311,16 +311,13 @@ fn runaways_and_clusters_without_accounting_need_two_polls_and_silence() {
         let second = fate(&twice, &sight(GONE)).change.unwrap();
         assert_eq!((second.to, second.end), (A::Ended, None));
         let reason = second.reason.unwrap().unwrap();
-        assert!(
-            reason.starts_with("Slurm knows nothing of it any more, and its worker is silent"),
-            "{reason}"
-        );
+        assert!(reason.starts_with("Slurm no longer knows it, and its worker is silent"), "{reason}");
         let alive = fate(&twice, &sight(ALIVE)).change.unwrap();
         assert_eq!((alive.to, alive.missed_polls), (A::Running, Some(2)));
         let still = Allocation { missed: 2, ..row(A::Running) };
-        assert_eq!(fate(&still, &sight(ALIVE)), AllocationDecision::default(), "as long as it lives");
+        assert_eq!(fate(&still, &sight(ALIVE)), AllocationDecision::default(), "while it is alive");
     }
-    // Shown again: counted anew.
+    // Listed again: the count restarts.
     let queue = [job(S::Running)];
     let back = Allocation { missed: 1, ..row(A::Running) };
     let back = fate(&back, &sight(Some(&queue), AccountingReply::NotAsked, ALIVE)).change.unwrap();
@@ -329,7 +326,7 @@ fn runaways_and_clusters_without_accounting_need_two_polls_and_silence() {
 
 #[test]
 fn a_submission_that_was_not_answered_is_looked_for() {
-    // Found at once, whatever became of it.
+    // Found immediately in any state.
     for (state, expected) in [(S::Pending, A::Pending), (S::Running, A::Running), (S::Failed, A::Ended)] {
         let queue = [job(state)];
         let change =
@@ -340,7 +337,7 @@ fn a_submission_that_was_not_answered_is_looked_for() {
             "{state}"
         );
     }
-    // Of two the one that lives, and the first.
+    // Of two the running one, and the first.
     let queue = [
         QueueJob { job_id: 7, ..job(S::Failed) },
         QueueJob { job_id: 9, ..job(S::Pending) },
@@ -355,7 +352,7 @@ fn a_submission_that_was_not_answered_is_looked_for() {
         fate(&young, &sight(Some(&[]), AccountingReply::NotAsked, NONE)),
         AllocationDecision::default()
     );
-    // Missing once, then accounting is asked, and only then it is submitted again.
+    // Missing once, then accounting is queried, and only then it is submitted again.
     let first = fate(&row(A::Submitting), &sight(Some(&[]), AccountingReply::NotAsked, NONE));
     assert_eq!((to(&first), first.change.unwrap().missed_polls), (Some(A::Submitting), Some(1)));
     let missed = Allocation { missed: 1, ..row(A::Submitting) };
@@ -368,12 +365,12 @@ fn a_submission_that_was_not_answered_is_looked_for() {
     let again = AllocationDecision { effects: vec![SlurmEffect::Submit], ..AllocationDecision::default() };
     assert_eq!(fate(&missed, &sight(Some(&[]), AccountingReply::Answered(vec![]), NONE)), again);
     assert_eq!(fate(&missed, &sight(Some(&[]), AccountingReply::Disabled, NONE)), again);
-    // It came and went.
+    // It started and ended.
     let gone = booked(S::Completed, "COMPLETED");
     let change =
         fate(&missed, &sight(Some(&[]), AccountingReply::Answered(vec![&gone]), NONE)).change.unwrap();
     assert_eq!((change.to, change.job_id), (A::Ended, Some(Some(8))));
-    // Silence in between: counted anew.
+    // No answer in between: the count restarts.
     let reset = fate(&missed, &sight(None, AccountingReply::NotAsked, NONE)).change.unwrap();
     assert_eq!((reset.to, reset.missed_polls), (A::Submitting, Some(0)));
 }
@@ -394,7 +391,7 @@ fn what_an_earlier_submission_left_is_not_taken_for_this_one() {
 }
 
 #[test]
-fn what_nobody_wants_goes() {
+fn unneeded_allocation_is_canceled() {
     let unwanted = |state| Allocation { unwanted: Some("canceled by ann".to_owned()), ..row(state) };
     let withdrawn =
         fate(&unwanted(A::Intended), &sight(None, AccountingReply::NotAsked, NONE)).change.unwrap();
@@ -406,11 +403,11 @@ fn what_nobody_wants_goes() {
     }
     let queue = [job(S::Completing)];
     let ends = fate(&unwanted(A::Running), &sight(Some(&queue), AccountingReply::NotAsked, NONE));
-    assert_eq!(ends.effects, [], "it is on its way");
+    assert_eq!(ends.effects, [], "it is being canceled");
     // Certainly never accepted.
     let lost = Allocation { missed: 1, ..unwanted(A::Submitting) };
     assert_eq!(to(&fate(&lost, &sight(Some(&[]), AccountingReply::Disabled, NONE))), Some(A::Withdrawn));
-    // Queued, and nothing is left to do for it.
+    // Queued, and not needed any more.
     let queue = [job(S::Pending)];
     let idle = AllocationObservation {
         not_needed_reason: Some("workflow 1 is over"),
@@ -422,7 +419,7 @@ fn what_nobody_wants_goes() {
         (vec![SlurmEffect::Cancel(8)], Some("workflow 1 is over"))
     );
     assert_eq!(to(&fate(&row(A::Intended), &idle)), Some(A::Withdrawn));
-    // One that runs leaves by itself.
+    // A running one ends by itself.
     let queue = [job(S::Running)];
     let busy = AllocationObservation { queue: Some(queue.iter().collect()), workers: ALIVE, ..idle };
     assert_eq!(fate(&row(A::Running), &busy).effects, []);
@@ -434,7 +431,7 @@ fn what_the_row_alone_says_is_to_go() {
         (A::Pending, true, Some(8)),
         (A::Running, true, Some(8)),
         (A::Pending, false, None),
-        // Nobody knows its number, or it is about to be gone.
+        // Its number is unknown, or it is about to end.
         (A::Intended, true, None),
         (A::Submitting, true, None),
         (A::Completing, true, None),
@@ -453,7 +450,7 @@ fn one_that_runs_without_a_worker_goes() {
         (9_401, 0, NONE, vec![]),
         (9_000, 0, ALIVE, vec![]),
         (9_000, 0, GONE, vec![]),
-        // It began while the server was away.
+        // It began while the server was down.
         (9_000, 9_401, NONE, vec![]),
         (9_000, 9_400, NONE, vec![SlurmEffect::Cancel(8)]),
     ] {
@@ -467,7 +464,7 @@ fn one_that_runs_without_a_worker_goes() {
 }
 
 #[test]
-fn jobs_of_nobody_are_strays() {
+fn unknown_tagged_jobs_are_stray() {
     let job = |job_id, tag: &str, state| QueueJob {
         job_id,
         state: Some(state),
@@ -492,5 +489,5 @@ fn jobs_of_nobody_are_strays() {
         ("windlass-5f2a-3", TaggedAllocation::Over),
     ];
     let found = find_stray_jobs(&queue, &known.into(), &["windlass-5f2a"].into());
-    assert_eq!(found, [2, 4, 6, 9], "a second one, one that is over, one that nobody knows, one of a series");
+    assert_eq!(found, [2, 4, 6, 9], "a second one, an ended one, an unknown one, one of a series");
 }

@@ -58,20 +58,20 @@ fn plan(demands: &[AllocationDemand], options: &AllocationOptions) -> Vec<String
 fn how_many_allocations() {
     let by_name = AllocationOptions { group_by: GroupBy::Requirements, ..AllocationOptions::default() };
     for (resources, jobs, expected) in [
-        // 26 by CPUs, 60 by memory; an allocation lasts for one after the other.
+        // 26 by CPUs, 60 by memory; an allocation is long enough for one after another.
         (resources(4, 4, 0, 60), 26, "r: 26 jobs, 1 x 1, 90m"),
         (resources(4, 4, 0, 60), 27, "r: 27 jobs, 2 x 1, 90m"),
-        // Memory is what there is least of.
+        // Memory is the limit.
         (resources(1, 60, 0, 60), 8, "r: 8 jobs, 2 x 1, 90m"),
         // GPUs.
         (resources(1, 1, 3, 60), 3, "r: 3 jobs, 3 x 1, 90m"),
-        // Capped by the partition, so that nothing fits behind it.
+        // Capped by the partition, so that no second one fits.
         (resources(104, 1, 0, 40 * 60), 3, "r: 3 jobs, 3 x 1, 2880m"),
-        // Never less than a worker needs to begin and to end.
+        // At least what a worker needs to start and to end.
         (Resources { runtime: Some(Duration::ZERO), ..resources(104, 1, 0, 0) }, 3, "r: 3 jobs, 3 x 1, 2m"),
-        // Nothing counts, and yet not everything runs on one node.
+        // Nothing is requested, but not everything runs on one node.
         (Resources { cpus: 0, memory: Bytes(0), ..resources(0, 0, 0, 60) }, 105, "r: 105 jobs, 2 x 1, 90m"),
-        // No runtime said: an hour.
+        // No runtime given: an hour.
         (Resources { runtime: None, ..resources(104, 1, 0, 0) }, 1, "r: 1 jobs, 1 x 1, 90m"),
         // Several nodes each.
         (Resources { nodes: 3, ..resources(104, 1, 0, 60) }, 2, "r: 2 jobs, 2 x 3, 90m"),
@@ -86,14 +86,14 @@ fn walltimes() {
     let base = AllocationOptions { group_by: GroupBy::Requirements, ..AllocationOptions::default() };
     let longest = WalltimeStrategy::MaxPartitionTime;
     for (options, jobs, expected) in [
-        // The third in a row would reach into what is kept for the end.
+        // The third in a row would exceed the reserve for the end.
         (AllocationOptions { multiplier: 3.0, ..base.clone() }, 6, "r: 6 jobs, 3 x 1, 180m"),
         (
             AllocationOptions { multiplier: 3.0, reserve: Duration::ZERO, ..base.clone() },
             6,
             "r: 6 jobs, 2 x 1, 180m",
         ),
-        // Less than the job needs, with what it does not have of an allocation, is never asked for.
+        // Never less than the job needs plus the reserve.
         (AllocationOptions { multiplier: 0.5, ..base.clone() }, 2, "r: 2 jobs, 2 x 1, 62m"),
         (
             AllocationOptions { multiplier: 0.5, reserve: Duration::ZERO, ..base.clone() },
@@ -101,7 +101,7 @@ fn walltimes() {
             "r: 2 jobs, 2 x 1, 60m",
         ),
         (AllocationOptions { walltime: longest, ..base.clone() }, 49, "r: 49 jobs, 2 x 1, 2880m"),
-        // There is no longest: what the jobs need.
+        // There is no maximum: what the jobs need.
         (
             AllocationOptions { walltime: longest, partition: Some("forever".into()), ..base.clone() },
             2,
@@ -153,14 +153,14 @@ fn groups_by_requirements() {
 fn groups_by_partition() {
     let options = AllocationOptions::default();
     let (small, large) = (resources(1, 1, 0, 60), resources(52, 1, 0, 120));
-    // The most of everything: 52 CPUs for two hours each.
+    // Maximum of all resources: 52 CPUs for two hours each.
     let demands = [
         demand("small", 0, 4, small),
         demand("large", 0, 3, large),
         demand("gpu", 0, 1, resources(1, 1, 1, 1)),
     ];
     assert_eq!(plan(&demands, &options), ["standard: 7 jobs, 4 x 1, 180m", "gpu: 1 jobs, 1 x 1, 3m"]);
-    // Few of both kinds are asked for together, and then wait for nothing.
+    // Few of both kinds are requested together, and then wait for nothing.
     let few = [demand("small", 0, 4, small), demand("small", 1, 4, small)];
     assert_eq!(plan(&few, &options), ["standard: 8 jobs, 1 x 1, 90m"]);
     let order = [few[1].clone(), few[0].clone()];
@@ -219,7 +219,7 @@ fn what_fits_nowhere_is_named_with_what_is_lacking() {
     assert_eq!(
         said(&AllocationOptions::default()),
         [
-            "job `huge_0` (and 20 more) fits no partition: `huge` asks for 1 CPU, 3.9 TiB, 1h; nearest is \
+            "job `huge_0` (and 20 more) fits no partition: `huge` requests 1 CPU, 3.9 TiB, 1h; nearest is \
              partition `bigmem`: its nodes have 2.0 TiB of memory",
             "job `slow_0` fits no partition: it counts as 500 CPUs, 1 MiB, 1h; nearest is partition `gpu`: its \
              nodes have 128 CPUs",
@@ -233,7 +233,7 @@ fn what_fits_nowhere_is_named_with_what_is_lacking() {
 }
 
 #[test]
-fn what_is_over_keeps_nobody_waiting() {
+fn ended_jobs_do_not_count_in_levels() {
     let edges =
         DependencyEdges { direct: vec![(1, 0), (2, 1)], gates: vec![vec![0, 1]], waits: vec![(3, 0)] };
     for (over, levels) in [
@@ -253,12 +253,12 @@ fn a_job_that_would_never_begin_fits_nowhere() {
     };
     let standard = AllocationOptions { partition: Some("standard".into()), ..AllocationOptions::default() };
     assert_eq!(asked(48 * 60 - 2, &standard), Ok(()));
-    // There is as much time as it asks for, and an allocation outlives its jobs.
+    // The runtime is within the limit, but an allocation must be longer than its jobs.
     let nearest = "nearest is partition `standard`: an allocation lasts at most 2d";
-    assert_eq!(asked(48 * 60, &standard), Err(format!("{nearest}, and jobs have all of it but 2m")));
+    assert_eq!(asked(48 * 60, &standard), Err(format!("{nearest}, minus 2m reserved for its end")));
     assert_eq!(asked(49 * 60, &standard), Err(nearest.to_owned()));
     let exact = AllocationOptions { exact_walltime: Some(Duration::from_hours(1)), ..standard };
-    let said = "an allocation is to last 1h, and jobs have all of it but 2m";
+    let said = "an allocation is to last 1h, minus 2m reserved for its end";
     assert_eq!(asked(60, &exact), Err(said.to_owned()));
     assert_eq!(asked(58, &exact), Ok(()));
 }
@@ -268,7 +268,7 @@ fn the_end_of_an_allocation_is_not_for_jobs() {
     let (hour, minute) = (Duration::from_hours(1), Duration::from_mins(1));
     for (walltime, runtime, reserve, expected) in [
         (2 * hour, hour, Duration::ZERO, 2),
-        // The second would reach into what is kept for the end, so it never begins.
+        // The second would exceed the reserve for the end, so it never starts.
         (2 * hour, hour, minute, 1),
         (2 * hour + minute, hour, minute, 2),
         (24 * hour, hour, 2 * minute, 23),

@@ -47,15 +47,15 @@ fn ask(cpus: u32, gib: u64, gpus: u32, nodes: u32, hours: u64) -> PartitionReque
 fn the_best_partition() {
     let cluster = cluster();
     for (ask, expected) in [
-        // The smallest memory, then the shortest limit; never the one for debugging while there is another.
+        // The smallest memory, then the shortest limit; the debugging partition only if there is no other.
         (ask(1, 1, 0, 1, 1), "short"),
         (ask(104, 240, 0, 4, 4), "short"),
         (ask(1, 1, 0, 1, 5), "standard"),
         (ask(1, 1, 0, 1, 49), "long"),
         (ask(1, 241, 0, 1, 1), "bigmem"),
-        // More CPUs than others have; GPUs lie idle, but nothing else will do.
+        // More CPUs than others have; GPUs idle, but nothing else fits.
         (ask(120, 1, 0, 1, 1), "gpu-named"),
-        // Jobs with GPUs go where Slurm finds the way, also if the nodes are larger.
+        // Jobs with GPUs go where Slurm selects the partition, even if the nodes are larger.
         (ask(1, 1, 1, 1, 1), "gpu-h100"),
         (ask(1, 350, 4, 1, 1), "gpu-h100"),
     ] {

@@ -41,7 +41,7 @@ fn job(id: i64, cpus: u32, level: u32) -> RemainingJob {
     }
 }
 
-/// A workflow as the books have it, which takes schedules in.
+/// A workflow in the database, to which schedules are applied.
 #[derive(Default)]
 struct World {
     jobs: Vec<RemainingJob>,
@@ -62,7 +62,7 @@ impl World {
         options: &AllocationOptions,
         submit: bool,
     ) -> Result<AllocationSchedule, RegenerateError> {
-        let books = RegenerateInput {
+        let store = RegenerateInput {
             workflow: WorkflowId(1),
             seen: "x",
             jobs: &self.jobs,
@@ -72,7 +72,7 @@ impl World {
             slurm_defaults: &self.defaults,
         };
         let wish = RegenerateOptions { options, include: &[], submit, suffix: "regen", by: "me" };
-        regenerate(&books, profile, &wish)
+        regenerate(&store, profile, &wish)
     }
 
     fn apply(&mut self, schedule: &AllocationSchedule) {
@@ -141,10 +141,10 @@ fn what_is_left_gets_new_schedulers() {
     world.jobs[1].labels = vec!["here".into()];
     let options = AllocationOptions { group_by: GroupBy::Requirements, ..AllocationOptions::default() };
     let found = world.plan(&options, true);
-    assert_eq!(found.mark_executed, [7], "what was carried out stays so");
+    assert_eq!(found.mark_executed, [7], "executed actions stay executed");
     let names: Vec<&str> = found.schedulers.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["r1_scheduler_regen", "r1_scheduler_deferred_regen"]);
-    assert!(found.schedulers.iter().all(|one| one.account == "lab"), "who paid pays");
+    assert!(found.schedulers.iter().all(|one| one.account == "lab"), "the account stays the same");
     assert_eq!(found.assign.len(), 38);
     assert_eq!(found.allocations.len(), 3, "18 jobs, 8 at once");
     assert_eq!(found.allocations[0].request.scheduler, "r1_scheduler_regen");
@@ -154,11 +154,11 @@ fn what_is_left_gets_new_schedulers() {
 }
 
 #[test]
-fn jobs_that_are_named_are_planned_for_whatever_their_state() {
+fn named_jobs_are_planned_in_any_state() {
     let mut world = World { jobs: vec![job(1, 1, 0)], ..World::default() };
     world.jobs[0].status = JobStatus::Failed;
     assert!(world.plan(&AllocationOptions::default(), true).is_empty());
-    let books = RegenerateInput {
+    let store = RegenerateInput {
         workflow: WorkflowId(1),
         seen: "",
         jobs: &world.jobs,
@@ -175,7 +175,7 @@ fn jobs_that_are_named_are_planned_for_whatever_their_state() {
         suffix: "regen",
         by: "me",
     };
-    assert_eq!(regenerate(&books, &profile(), &wish).unwrap().assign.len(), 1);
+    assert_eq!(regenerate(&store, &profile(), &wish).unwrap().assign.len(), 1);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn open_allocations_serve_as_many_as_they_can() {
     assert_eq!(first.allocations.len(), 2);
     world.apply(&first);
     assert!(world.plan(&options, true).is_empty());
-    // One of them dies.
+    // One of them ends.
     world.allocations[0].state = AllocationState::Ended;
     let second = world.plan(&options, true);
     assert_eq!((second.assign.len(), second.allocations.len()), (8, 1));
@@ -203,7 +203,7 @@ fn what_asks_for_more_now_is_not_served_by_what_was_asked_for_less() {
     world.jobs[0].resources.memory = Bytes(4 << 30);
     let second = world.plan(&options, true);
     assert_eq!((second.assign.len(), second.assign[0].0), (1, JobId(0)));
-    assert_eq!(second.allocations.len(), 1, "its scheduler's allocation is open, and can never hold it");
+    assert_eq!(second.allocations.len(), 1, "its scheduler's allocation is open, but can never fit it");
     world.apply(&second);
     assert!(world.plan(&options, true).is_empty());
     // Longer than its allocations last.
@@ -218,9 +218,9 @@ fn who_names_no_scheduler_is_served_by_any() {
     world.apply(&world.plan(&options, true));
     assert_eq!(world.allocations.len(), 1);
     world.jobs.push(job(7, 1, 0));
-    assert_eq!(world.plan(&options, true).assign.len(), 1, "it asks for what two jobs need at once");
+    assert_eq!(world.plan(&options, true).assign.len(), 1, "it requests what two jobs need at once");
     world.jobs.remove(0);
-    assert!(world.plan(&options, true).is_empty(), "now there is room");
+    assert!(world.plan(&options, true).is_empty(), "now it fits");
     world.jobs.push(job(8, 32, 0));
     assert_eq!(world.plan(&options, true).assign, [(JobId(8), "wide_scheduler_regen".to_owned())]);
 }
@@ -247,7 +247,7 @@ fn jobs_go_where_they_went_if_they_can() {
 }
 
 #[test]
-fn they_last_as_long_as_before_where_nobody_says_otherwise() {
+fn walltime_is_kept_by_default() {
     let lasting = |name: &str, walltime: &str| SlurmScheduler {
         name: name.into(),
         partition: Some("standard".into()),
@@ -263,7 +263,7 @@ fn they_last_as_long_as_before_where_nobody_says_otherwise() {
     assert_eq!(walltime(vec![lasting("a", "04:00:00")], usual()), "04:00:00");
     assert_eq!(walltime(vec![lasting("a", "04:00:00"), lasting("b", "4h")], usual()), "04:00:00");
     assert_eq!(walltime(vec![lasting("a", "04:00:00"), lasting("b", "05:00:00")], usual()), longest);
-    // They would not hold the job any more, or somebody wants them otherwise.
+    // They would not fit the job any more, or the user wants other ones.
     assert_eq!(walltime(vec![lasting("a", "00:01:00")], usual()), longest);
     let exact = AllocationOptions { exact_walltime: Some(Duration::from_hours(6)), ..usual() };
     assert_eq!(walltime(vec![lasting("a", "04:00:00")], exact), "06:00:00");
@@ -278,14 +278,14 @@ fn what_was_made_and_not_used_is_used_first() {
     let first = world.plan(&options, false);
     assert_eq!((first.schedulers.len(), first.allocations.len()), (1, 0));
     world.apply(&first);
-    assert!(world.plan(&options, false).is_empty(), "it waits for whoever asks for allocations by hand");
+    assert!(world.plan(&options, false).is_empty(), "it waits for manual submission");
     let second = world.plan(&options, true);
     assert_eq!((second.schedulers.len(), second.allocations.len(), second.assign.len()), (0, 2, 0));
     world.apply(&second);
     assert!(world.plan(&options, true).is_empty());
 }
 
-/// It says nothing about memory: its nodes are those of its partition, and they last as long as it says.
+/// It does not set memory: its nodes are those of its partition, and its walltime is set.
 #[test]
 fn what_was_made_and_not_used_is_left_if_its_nodes_are_too_small() {
     let made = |walltime: &str| SlurmScheduler {
@@ -312,13 +312,13 @@ fn what_was_made_and_not_used_is_left_if_its_nodes_are_too_small() {
     assert_eq!(plan(40, 1, "02:00:00"), (false, "wide".to_owned()), "it has 16 GB");
     assert_eq!(plan(4, 16, "02:00:00"), (false, "wide".to_owned()), "it has 8 CPUs");
     let (is_used, _) = plan(4, 1, "00:31:00");
-    assert!(!is_used, "the job takes half an hour, and a worker needs two minutes for itself");
+    assert!(!is_used, "the job takes half an hour, and a worker needs two minutes itself");
 }
 
 #[test]
 fn what_fits_nowhere_is_told() {
     let world = World { jobs: vec![job(1, 99, 0)], ..World::default() };
-    let books = RegenerateInput {
+    let store = RegenerateInput {
         workflow: WorkflowId(1),
         seen: "",
         jobs: &world.jobs,
@@ -329,18 +329,18 @@ fn what_fits_nowhere_is_told() {
     };
     let options = AllocationOptions::default();
     let wish = RegenerateOptions { options: &options, include: &[], submit: true, suffix: "regen", by: "me" };
-    let said = regenerate(&books, &profile(), &wish).unwrap_err().to_string();
-    assert!(said.starts_with("job `job_1` fits no partition: `r99` asks for 99 CPUs"), "{said}");
+    let said = regenerate(&store, &profile(), &wish).unwrap_err().to_string();
+    assert!(said.starts_with("job `job_1` fits no partition: `r99` requests 99 CPUs"), "{said}");
 }
 
 #[test]
-fn one_that_fits_nowhere_keeps_nobody_else_waiting() {
+fn unfit_job_does_not_block_others() {
     let world = World { jobs: vec![job(1, 1, 0), job(2, 99, 0), job(3, 99, 1)], ..World::default() };
     let schedule = world.plan(&AllocationOptions::default(), true);
     assert_eq!(schedule.allocations.len(), 1);
     assert_eq!(schedule.assign.iter().map(|(job, _)| job.0).collect::<Vec<_>>(), [1]);
     let [said] = &schedule.unfit[..] else { panic!("{schedule:?}") };
-    assert!(said.starts_with("job `job_2` (and 1 more) fits no partition: `r99` asks for 99 CPUs"), "{said}");
+    assert!(said.starts_with("job `job_2` (and 1 more) fits no partition: `r99` requests 99 CPUs"), "{said}");
 }
 
 proptest! {
@@ -367,7 +367,7 @@ proptest! {
         let first = world.plan(&options, submit);
         world.apply(&first);
         prop_assert!(world.plan(&options, submit).is_empty());
-        // Also after some of it died and was asked for anew.
+        // Also after some of it was lost and requested again.
         for index in &dead {
             if !world.allocations.is_empty() {
                 let at = index.index(world.allocations.len());

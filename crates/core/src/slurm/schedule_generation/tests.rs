@@ -96,7 +96,7 @@ fn names_are_new() {
 
 #[test]
 fn an_action_waits_for_those_that_can_start_first() {
-    // The last stage waits for the middle one, which only these allocations can do.
+    // The last stage waits for the middle one, which only these allocations can run.
     let demands = [demand("a", 0, 40, 8, 0), demand("b", 2, 40, 8, 0), demand("b", 1, 40, 8, 0)];
     let found = propose_schedulers(&profile(), &demands, &by_name(), None, &BTreeSet::new()).unwrap();
     assert_eq!(
@@ -126,7 +126,7 @@ fn schedulers_that_would_wait_for_ever() {
     for (scheduler, expected) in [
         (good.clone(), None),
         (on("standard"), None),
-        (on("nope"), Some("there is no partition `nope`; there are standard, gpu, debug")),
+        (on("nope"), Some("there is no partition `nope`; known: standard, gpu, debug")),
         (on("debug"), Some("partition `debug`: an allocation lasts at most 30m")),
         (SlurmScheduler { walltime: "30".into(), ..on("debug") }, None),
         (
@@ -148,7 +148,7 @@ fn schedulers_that_would_wait_for_ever() {
             SlurmScheduler { nodes: 5, ..on("gpu") },
             Some("partition `gpu`: an allocation has at most 4 nodes"),
         ),
-        (SlurmScheduler { walltime: "soon".into(), ..good.clone() }, Some("`soon` is no walltime")),
+        (SlurmScheduler { walltime: "soon".into(), ..good.clone() }, Some("`soon` is not a walltime")),
     ] {
         let found = check_scheduler(&scheduler, &profile()).err().map(|fault| fault.reason);
         assert_eq!(found.as_deref(), expected, "{scheduler:?}");
@@ -165,7 +165,7 @@ fn jobs_and_the_scheduler_they_name() {
     };
     for (cpus, runtime, expected) in [
         (4, 3, None),
-        (5, 3, Some("scheduler `s`: it asks for 4 CPUs of a node")),
+        (5, 3, Some("scheduler `s`: it requests 4 CPUs of a node")),
         (4, 4, Some("scheduler `s`: its allocations last 03:00:00")),
     ] {
         let mut demand = demand("r", 0, 1, cpus, 0);
@@ -178,7 +178,7 @@ fn jobs_and_the_scheduler_they_name() {
     let found = check_job_fits(&demand("r", 0, 1, 9, 0), &plain, &profile(), Duration::ZERO).unwrap_err();
     assert_eq!(
         found.to_string(),
-        "job `r_0` fits no partition: `r` asks for 9 CPUs, 1000 MiB, 2h; scheduler `s`: partition `standard`: its nodes \
+        "job `r_0` fits no partition: `r` requests 9 CPUs, 1000 MiB, 2h; scheduler `s`: partition `standard`: its nodes \
          have 8 CPUs"
     );
 }
@@ -200,14 +200,14 @@ fn a_job_needs_what_its_scheduler_asks_for_and_one_partition_that_has_it() {
     small.cpus_per_node = 2;
     small.max_walltime_secs = Some(600);
     profile.partitions.push(small);
-    // scheduler, CPUs of the job → what is wrong
+    // scheduler, CPUs of the job → problem
     for (scheduler, cpus, expected) in [
         (scheduler("standard", 4, "-c 1", None), 4, None),
-        (scheduler("standard", 4, "-c 1", None), 5, Some("it asks for 4 CPUs of a node")),
+        (scheduler("standard", 4, "-c 1", None), 5, Some("it requests 4 CPUs of a node")),
         (scheduler("small,standard", 1, "", None), 4, None),
         (scheduler("small", 1, "", None), 4, Some("partition `small`: its nodes have 2 CPUs")),
         (scheduler("small", 1, "", None), 1, None),
-        (scheduler("standard", 1, "", Some("500M")), 1, Some("it asks for 500 MiB of a node")),
+        (scheduler("standard", 1, "", Some("500M")), 1, Some("it requests 500 MiB of a node")),
     ] {
         let mut demand = demand("r", 0, 1, cpus, 0);
         demand.resources.runtime = None;
@@ -222,7 +222,7 @@ fn a_job_needs_what_its_scheduler_asks_for_and_one_partition_that_has_it() {
 }
 
 #[test]
-fn options_that_somebody_wrote() {
+fn handwritten_options_are_parsed() {
     for (extra, cpus) in [
         ("--cpus-per-task=8", Some(8)),
         ("--exclusive --cpus-per-task 4", Some(4)),

@@ -1,4 +1,4 @@
-//! The steps of a StepChain, the tasks of a TaskChain; a ReReco is a chain without any.
+//! Steps of a StepChain and tasks of a TaskChain; a ReReco is a chain without steps.
 
 use super::super::DocumentProblems;
 use super::super::field_reader::{FieldReader, Located};
@@ -13,14 +13,14 @@ struct ChainStep<'a> {
     fields: FieldReader<'a>,
 }
 
-/// Which era and which processing string the outputs of a step have.
+/// Era and processing string of the outputs of a step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OutputLabels {
     pub(super) era: Option<Located<String>>,
     pub(super) processing: Option<Located<String>>,
 }
 
-/// Output modules are called after the tier that they write.
+/// Data tiers: output modules are named after the tier that they write.
 const DATA_TIERS: &[&str] = &[
     "GEN",
     "SIM",
@@ -52,7 +52,7 @@ impl<'a> ReqmgrChain<'a> {
         };
         let Some(count) = top.read_u32(count_key, faults) else {
             if top.get(count_key).is_none() {
-                faults.push(count_key, "is missing", Some(format!("say how many {word}s there are")));
+                faults.push(count_key, "is missing", Some(format!("set the number of {word}s")));
             }
             return Self { steps: Vec::new() };
         };
@@ -64,11 +64,7 @@ impl<'a> ReqmgrChain<'a> {
         for n in 1..=count.value {
             let key = format!("{word}{n}");
             if top.get(&key).is_none() {
-                faults.push(
-                    key,
-                    format!("is missing: `{count_key}` says that there are {}", count.value),
-                    None,
-                );
+                faults.push(key, format!("is missing: `{count_key}` is {}", count.value), None);
             } else if let Some(part) = top.read_object(&key, faults) {
                 let name = part.read_text(&format!("{word}Name"), faults).map_or(key, |name| name.value);
                 steps.push(ChainStep { name, fields: part });
@@ -76,19 +72,19 @@ impl<'a> ReqmgrChain<'a> {
         }
         let beyond = format!("{word}{}", count.value + 1);
         if top.get(&beyond).is_some() {
-            faults.push(beyond, format!("is one more than `{count_key}` says ({})", count.value), None);
+            faults.push(beyond, format!("is beyond the number in `{count_key}` ({})", count.value), None);
         }
         let chain = Self { steps };
         chain.check_linear(&format!("Input{word}"), faults);
         chain
     }
 
-    /// The document is one of a chain, or of something unknown, and no step of it was found.
+    /// Whether the document is a chain, or of unknown type, and has no steps.
     pub(super) fn is_missing_steps(&self, top: &FieldReader<'a>, kind: Option<&str>) -> bool {
         self.steps.is_empty() && top.get("RequestType").is_some() && kind != Some("ReReco")
     }
 
-    /// Each one reads what the one before it wrote, and nothing else.
+    /// Checks that each step reads only the output of the previous one.
     fn check_linear(&self, key: &str, faults: &mut DocumentProblems) {
         for (at, step) in self.steps.iter().enumerate().skip(1) {
             let before = &self.steps[at - 1].name;
@@ -96,8 +92,9 @@ impl<'a> ReqmgrChain<'a> {
             match step.fields.get(key).and_then(Value::as_str) {
                 Some(input) if input == before => {}
                 Some(input) if self.steps[..at].iter().any(|earlier| earlier.name == input) => {
-                    let reason =
-                        format!("branches: it reads {input}, not {before} before it; only a line can be run");
+                    let reason = format!(
+                        "branches: it reads {input}, not {before} before it; only linear chains are supported"
+                    );
                     faults.push(step.fields.field_path(key), reason, remedy());
                 }
                 Some(input) => {
@@ -111,7 +108,7 @@ impl<'a> ReqmgrChain<'a> {
             }
             if step.fields.get("InputDataset").is_some() {
                 let reason =
-                    "is an input of its own in the middle of the chain; only the first one reads a dataset";
+                    "is a separate input in the middle of the chain; only the first one reads a dataset";
                 faults.push(step.fields.field_path("InputDataset"), reason, remedy());
             }
         }
@@ -119,14 +116,14 @@ impl<'a> ReqmgrChain<'a> {
             if self.steps[..at].iter().any(|earlier| earlier.name == step.name) {
                 faults.push(
                     step.fields.prefix.trim_end_matches('.'),
-                    format!("is called {}, as another one is", step.name),
+                    format!("has the name {} of another one", step.name),
                     None,
                 );
             }
         }
     }
 
-    /// What the first one says, or the document at its top.
+    /// Returns the value of the first step, or the top-level one.
     pub(super) fn first_step_value<T>(
         &self,
         top: &FieldReader<'a>,
@@ -135,7 +132,7 @@ impl<'a> ReqmgrChain<'a> {
         self.steps.first().and_then(|step| get(&step.fields)).or_else(|| get(top))
     }
 
-    /// What the top says, or the first of them that says something.
+    /// Returns the top-level value, or that of the first step that has one.
     pub(super) fn any_value<T>(
         &self,
         top: &FieldReader<'a>,
@@ -144,7 +141,7 @@ impl<'a> ReqmgrChain<'a> {
         get(top).or_else(|| self.steps.iter().find_map(|step| get(&step.fields)))
     }
 
-    /// They share a job, one after the other: it must do for the largest.
+    /// Returns the largest value: the steps share a job one after another.
     pub(super) fn largest_value<T: PartialOrd>(
         &self,
         top: &FieldReader<'a>,
@@ -155,7 +152,7 @@ impl<'a> ReqmgrChain<'a> {
         own.into_iter().chain(whole).reduce(|a, b| if b.value > a.value { b } else { a })
     }
 
-    /// Where none says anything, the top speaks of all of them together.
+    /// Returns the sum over the steps; if no step has a value, the top-level one is that of all steps.
     pub(super) fn sum_of_values(
         &self,
         top: &FieldReader<'a>,
@@ -174,8 +171,8 @@ impl<'a> ReqmgrChain<'a> {
         own.reduce(|a, b| Located::new(a.path, a.value * b.value)).or_else(|| get(top))
     }
 
-    /// One for each step, or one for a document without. What the top says for a step by name stands over what the step
-    /// says, and that over what the top says for all.
+    /// Returns one entry per step, or one for a document without steps. Top-level values for a step by name
+    /// override those of the step, which override top-level values for all.
     pub(super) fn output_labels(
         &self,
         top: &FieldReader<'a>,
@@ -200,8 +197,9 @@ impl<'a> ReqmgrChain<'a> {
         }
     }
 
-    /// `/Primary/Era-ProcessingString-vN/Tier` of every step that keeps its output. Tiers are in the configurations, which
-    /// are not in the document: where neither the document nor the next step's input tells, it must be said.
+    /// Returns `/Primary/Era-ProcessingString-vN/Tier` of every step that keeps its output. Tiers are in
+    /// configurations outside the document: if neither the document nor the next step's input has it, the
+    /// dataset must be given.
     pub(super) fn output_datasets(
         &self,
         top: &FieldReader<'a>,
@@ -230,9 +228,8 @@ impl<'a> ReqmgrChain<'a> {
             return Some(Located::new("OutputDatasets", names));
         }
         let shown: Vec<String> = names.into_iter().map(|name| name.unwrap_or_else(|partly| partly)).collect();
-        let remedy =
-            format!("name them: {}, with what stands in capitals filled in", serde_json::json!(shown));
-        let reason = "is missing, and the document does not tell what its outputs are called";
+        let remedy = format!("name them: {}, with the capitalized parts filled in", serde_json::json!(shown));
+        let reason = "is missing, and the document does not contain the names of its outputs";
         faults.push("OutputDatasets", reason, Some(remedy));
         None
     }
@@ -245,7 +242,7 @@ impl<'a> ReqmgrChain<'a> {
     }
 }
 
-/// `Err`: what of the name is known.
+/// `Err`: the known parts of the name.
 fn build_dataset_name(
     primary: Option<&str>,
     labels: &OutputLabels,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use windlass_types::FailureClass::{self, Infrastructure, Permanent};
 use windlass_types::Timestamp;
 
-/// A request whose run of forty units is under way.
+/// A request with an active run of forty units.
 fn active() -> RequestView {
     let mut view = samples::view();
     view.row.status = RequestStatus::Active;
@@ -52,7 +52,7 @@ impl Ground {
         Self { view: active(), settings: LifecycleSettings::default(), places, now: START }
     }
 
-    /// Decides, and applies what was decided.
+    /// Decides, and applies the decision.
     fn decide(&mut self, news: &[LifecycleEvent]) -> LifecycleDecision {
         let situation = LifecycleInputs {
             events: news,
@@ -90,7 +90,7 @@ fn a_site_that_spoils_a_run_is_banned_when_it_is_over() {
     assert!(alerts(&decision).contains(&"site_banned"), "{:?}", decision.alerts);
     assert_eq!(ground.view.failures.failed, 3);
     let again = ground.decide(&[news]);
-    assert_eq!(bans(&again), [], "the run is over, and so is the matter");
+    assert_eq!(bans(&again), [], "the run is over, and so is the problem");
 }
 
 #[test]
@@ -106,12 +106,15 @@ fn a_request_whose_failures_are_of_a_banned_site_says_what_to_do() {
     ground.decide(&[looked(RunState::Over, lasting("T2_A"), &totals)]);
     assert_eq!(ground.view.row.status, RequestStatus::Held);
     let reason = ground.view.row.reason.clone().unwrap();
-    assert!(reason.contains("failed at T2_A") && reason.contains("--rescue"), "{reason}");
+    assert!(reason.contains("failures were at T2_A") && reason.contains("--rescue"), "{reason}");
     let mut elsewhere = Ground::new(&["T2_A", "T2_B"]);
     let mut attempts = lasting("T2_A");
     attempts.push(FailedAttemptReport { seq: 5, site: Some("T2_B".into()), ..attempts[0].clone() });
     elsewhere.decide(&[looked(RunState::Over, attempts, &totals)]);
-    assert!(!elsewhere.view.row.reason.unwrap().contains("--rescue"), "something failed at another site too");
+    assert!(
+        !elsewhere.view.row.reason.unwrap().contains("--rescue"),
+        "there were failures at another site too"
+    );
 }
 
 #[test]
@@ -135,11 +138,11 @@ fn attempts_that_fail_alike_everywhere_pause_the_run_once() {
     assert_eq!(decision.effects, std::slice::from_ref(&pause));
     let hold_at = START.after(ground.settings.failure_response.correlated.hold_after);
     assert_eq!(decision.next_check, Some(hold_at));
-    // After a crash the rows alone say that it is to be paused.
+    // After a crash the rows alone require the pause.
     let again = ground.decide(&[]);
     assert_eq!((again.changes, again.effects), (vec![], vec![pause]));
     let more = looked(RunState::Running, failed(14, "T2_B", Permanent), &[("T2_A", 6), ("T2_B", 8)]);
-    assert_eq!(alerts(&ground.decide(&[more])), Vec::<&str>::new(), "it was told");
+    assert_eq!(alerts(&ground.decide(&[more])), Vec::<&str>::new(), "it was sent");
     ground.now = hold_at;
     let decision = ground.decide(&[]);
     assert_eq!(ground.view.row.status, RequestStatus::Held);
@@ -156,7 +159,7 @@ fn a_person_lets_a_paused_run_go_on() {
     let unpause = LifecycleEffect::Unpause { run: "run-0".into() };
     assert_eq!(ground.decide(&[]).effects, std::slice::from_ref(&unpause));
     assert_eq!(ground.view.row.wanted, None);
-    assert_eq!(ground.decide(&[]).effects, [unpause], "until the backend was told");
+    assert_eq!(ground.decide(&[]).effects, [unpause], "until the backend has received it");
     ground.decide(&[LifecycleEvent::Unpaused { run: "run-0".into() }]);
     assert_eq!(
         ground.decide(&[]),
@@ -178,7 +181,7 @@ fn one_bad_site_is_banned_early_and_the_run_goes_on() {
     assert_eq!(ground.view.run.as_ref().unwrap().paused, None);
 }
 
-/// What the next attempt cures is nobody's fault; what fails for good is no site's.
+/// Failures solved by the next attempt do not count; final ones are not attributed to a site.
 #[test]
 fn a_site_is_not_banned_for_what_it_is_no_cause_of() {
     // class, whether another attempt follows → alerts, paused?
@@ -216,7 +219,7 @@ fn where_there_is_no_other_site_it_is_as_if_all_failed() {
     assert_eq!(decision.effects, [LifecycleEffect::Pause { run: "run-0".into() }]);
 }
 
-/// Whoever wants no bans wants no run to burn either.
+/// With bans disabled a run is paused instead.
 #[test]
 fn where_no_site_is_ever_banned_it_is_as_if_all_failed() {
     for (on_alike, status, is_paused) in [
@@ -257,7 +260,7 @@ fn what_follows_is_set() {
     let mut ground = Ground::new(&["T2_A", "T2_B"]);
     ground.settings.failure_response.correlated.enabled = false;
     assert_eq!(ground.decide(&[news()]).alerts, []);
-    assert_eq!(ground.view.failures.failed, 10, "they are summed up all the same");
+    assert_eq!(ground.view.failures.failed, 10, "they are counted anyway");
 }
 
 #[test]
