@@ -79,7 +79,7 @@ impl Pool {
         Some(NodePlacement(chosen))
     }
 
-    /// Releases what [`ResourcePool::place`] took for the same request.
+    /// Releases what [`Pool::place`] took for the same request.
     pub fn release(&mut self, placement: &NodePlacement, asked: &Resources) {
         self.jobs -= 1;
         match placement.0.as_slice() {

@@ -88,7 +88,7 @@ pub struct WorkflowOutline {
     pub width: u32,
     /// Maximum number of concurrent CPUs with unlimited resources.
     pub width_cpus: u64,
-    /// Jobs without a runtime; each counts as [`Resources::UNSAID_RUNTIME`].
+    /// Jobs without a runtime; each counts as [`Resources::ASSUMED_RUNTIME`].
     pub guessed_runtimes: u32,
     pub estimate: Option<MakespanEstimate>,
 }
@@ -100,7 +100,7 @@ pub struct OutlineStage {
     pub first: u32,
     pub last: u32,
     pub jobs: u32,
-    /// Indices into [`Outline::groups`].
+    /// Indices into [`WorkflowOutline::groups`].
     pub groups: Vec<u32>,
 }
 
@@ -109,7 +109,7 @@ pub struct OutlineStage {
 pub struct OutlineGroup {
     /// The name of its only job, or the common pattern of the names.
     pub label: String,
-    /// Index into [`Outline::stages`].
+    /// Index into [`WorkflowOutline::stages`].
     pub stage: u32,
     pub jobs: u32,
     /// One of its jobs in the first level.

@@ -75,10 +75,10 @@ fn a_request_of_the_real_one_is_fetched_and_read() {
     assert_eq!((&request.request_name, request.requestor.as_str()), (name, "wms2"));
 
     let unknown = reqmgr2.fetch_request("nobody_knows_261116_010203_1").unwrap_err();
-    assert!(unknown.to_string().contains("knows no request of that name"), "{unknown}");
+    assert!(unknown.to_string().contains("has no request of that name"), "{unknown}");
     let elsewhere =
         Reqmgr2Client::from_url(format!("http://127.0.0.1:{}", server.port)).fetch_request(name).unwrap_err();
-    assert!(elsewhere.to_string().contains("there is nothing (404)"), "{elsewhere}");
+    assert!(elsewhere.to_string().contains("answers 404"), "{elsewhere}");
     assert!(server.tool("stop"));
     let away = Reqmgr2Client { timeout: Duration::from_secs(1), ..reqmgr2 }.fetch_request(name).unwrap_err();
     assert!(matches!(away, Reqmgr2Error::Unreachable { .. }), "{away}");

@@ -20,7 +20,7 @@ fn a_request_is_fetched_by_its_name() {
     let heard = stub.heard().concat().to_lowercase();
     assert!(heard.contains("accept: application/json") && !heard.contains("authorization"), "{heard}");
     let error = Reqmgr2Client::from_url(&stub.url).fetch_request("user_r_2").unwrap_err();
-    assert!(error.to_string().ends_with("knows no request of that name: `user_r_2`"), "{error}");
+    assert!(error.to_string().ends_with("has no request of that name: `user_r_2`"), "{error}");
     let dir = tempfile::tempdir().unwrap();
     let token = dir.path().join("token");
     std::fs::write(&token, "abc\n").unwrap();
@@ -39,11 +39,11 @@ fn what_is_passing_is_tried_again_and_nothing_else() {
     assert_eq!(Reqmgr2Client::from_url(&stub.url).fetch_request("a").unwrap(), document("a"));
     assert_eq!(stub.heard().len(), 3);
     for (said, words) in [
-        (Said(403, "x-error-detail: no role\r\n", page()), "does not let us look: 403: no role"),
-        (Said(302, "location: https://login\r\n", page()), "it sends us to https://login"),
+        (Said(403, "x-error-detail: no role\r\n", page()), "denies access: 403: no role"),
+        (Said(302, "location: https://login\r\n", page()), "redirecting to https://login"),
         (Said(400, "", page()), "refuses: it answers 400"),
-        (Said(404, "", page()), "there is nothing (404)"),
-        (Said(200, "", page()), "it is a page for people"),
+        (Said(404, "", page()), "answers 404"),
+        (Said(200, "", page()), "it is an HTML page"),
     ] {
         let before = stub.heard().len();
         stub.says_first([said]);

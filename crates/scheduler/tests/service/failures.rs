@@ -78,16 +78,16 @@ fn rules_end_and_what_no_rule_is_for_is_final() {
     assert_eq!(world.statuses(workflow), [S::Failed; 3]);
     assert!(world.row(workflow).ended_at.is_some());
     let told = reasons(&world, workflow);
-    assert_eq!(told[1], "not tried again after 2 of 2 attempts by rule 1 of handler again (exit code 75)");
-    assert_eq!(&told[2..], ["no rule of handler again is for it", ""]);
+    assert_eq!(told[1], "not retried after 2 of 2 attempts by rule 1 of handler again (exit code 75)");
+    assert_eq!(&told[2..], ["no rule of handler again matches", ""]);
 }
 
 /// A worker that waits hears of the job when its time has come, and not before.
 #[test]
 fn a_delay_is_waited_out() {
     let world = World::new();
-    let patient = FailureRule { delay: Some(Duration::from_secs(10)), ..rule(75) };
-    let workflow = world.begin_failing(&[handled()], &rules(vec![patient]));
+    let failed_job = FailureRule { delay: Some(Duration::from_secs(10)), ..rule(75) };
+    let workflow = world.begin_failing(&[handled()], &rules(vec![failed_job]));
     let mut worker = Worker::new(&world, 1);
     worker.say(&world, vec![]).unwrap();
     fail_all(&world, &mut worker, 75);
@@ -115,7 +115,7 @@ fn runtime_grows_up_to_what_a_worker_stays_altogether() {
         worker.send(&world, exchange).unwrap();
     }
     let told = reasons(&world, workflow).remove(0);
-    assert!(told.ends_with("runtime 20m → 1h (all that a worker has)"), "{told}");
+    assert!(told.ends_with("runtime 20m → 1h (largest worker)"), "{told}");
     assert!(worker.held.is_empty(), "it does not fit into what is left");
     let mut other = Worker::new(&world, 1);
     other.work_off(&world);
@@ -135,7 +135,7 @@ fn what_a_job_ran_out_of_grows_up_to_the_largest_worker_that_may_take_it() {
     worker.say(&world, vec![]).unwrap();
     fail_all(&world, &mut worker, 75);
     assert_eq!(worker.held[0].resources, Resources { cpus: 4, ..Resources::DEFAULT });
-    assert!(reasons(&world, workflow)[0].ends_with("cpus 1 → 4 (all that a worker has)"));
+    assert!(reasons(&world, workflow)[0].ends_with("cpus 1 → 4 (largest worker)"));
     worker.work_off(&world);
     assert_eq!(world.statuses(workflow), [S::Completed]);
 }
