@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::shell::{cargo, run};
-use crate::{layers, test};
+use crate::{layers, test, words};
 
 const HELP: &str = "\
 cargo xtask ci [STEP...]: what CI runs, in this order, up to the first failure
@@ -14,6 +14,7 @@ cargo xtask ci [STEP...]: what CI runs, in this order, up to the first failure
   fmt      cargo fmt --all --check
   clippy   cargo clippy --workspace --all-targets -- -D warnings
   layers   cargo xtask layers
+  words    cargo xtask words
   test     cargo xtask test
 
 With steps named, only those run: `cargo xtask ci fmt clippy`.
@@ -27,13 +28,14 @@ struct Step {
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "fmt", perform: format, hint: "`cargo fmt --all` mends it" },
+    Step { name: "fmt", perform: format, hint: "`cargo fmt --all` corrects it" },
     Step {
         name: "clippy",
         perform: lint,
         hint: "one crate alone: `cargo clippy -p CRATE --all-targets -- -D warnings`",
     },
     Step { name: "layers", perform: layers::check, hint: "the rules: `cargo xtask layers --help`" },
+    Step { name: "words", perform: words::check, hint: "the words to use: docs/glossary.md" },
     Step { name: "test", perform: test_all, hint: "one crate alone: `cargo nextest run -p CRATE`" },
 ];
 

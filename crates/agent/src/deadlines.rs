@@ -59,7 +59,8 @@ impl RemoteWorker {
         &mut self,
         observer: &mut dyn RemoteWorkerObserver,
     ) -> Result<(), RemoteWorkerError> {
-        let asked = self.worker_process.as_ref().and_then(|crew| crew.awaiting_reply_since);
+        let asked =
+            self.worker_process.as_ref().and_then(|running_worker| running_worker.awaiting_reply_since);
         if asked.is_some_and(|asked| asked.elapsed() >= self.lease.worker_reply_timeout()) {
             self.replace_worker_process(&ReturnReason::WorkerHung, observer)?;
         }

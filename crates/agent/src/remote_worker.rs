@@ -148,7 +148,7 @@ impl RemoteWorker {
                 token: token.clone(),
                 ledger: PathBuf::new(),
             }),
-            crew: None,
+            running_worker: None,
             me: None,
         };
         let now = Instant::now();
@@ -213,8 +213,8 @@ impl RemoteWorker {
         }
         // Whatever happened: nothing of ours runs on without us.
         self.actions.stop_all(Signal::KILL);
-        if let Some(crew) = self.worker_process.take() {
-            crew.dismiss()?;
+        if let Some(running_worker) = self.worker_process.take() {
+            running_worker.dismiss()?;
         }
         let undelivered = self.count_undelivered();
         let has_words = end.is_err() && self.exchange.undelivered().any(is_final_report);
@@ -225,7 +225,7 @@ impl RemoteWorker {
             // Whoever delivers it has nobody to bury.
             self.state_directory.save_state(&SavedWorkerState {
                 agent: None,
-                crew: None,
+                running_worker: None,
                 ..self.saved_state
             })?;
         } else {
@@ -271,7 +271,7 @@ impl RemoteWorker {
         let hang = self
             .worker_process
             .as_ref()
-            .and_then(|crew| crew.awaiting_reply_since)
+            .and_then(|running_worker| running_worker.awaiting_reply_since)
             .map(|at| at + self.lease.worker_reply_timeout());
         let idle = self.idle_deadline();
         let goodbye = self
@@ -290,9 +290,9 @@ impl RemoteWorker {
     fn extend_after_stall(&mut self, due: Instant) {
         let now = Instant::now();
         if now > due + STALL_THRESHOLD
-            && let Some(crew) = &mut self.worker_process
+            && let Some(running_worker) = &mut self.worker_process
         {
-            crew.awaiting_reply_since = crew.awaiting_reply_since.map(|_| now);
+            running_worker.awaiting_reply_since = running_worker.awaiting_reply_since.map(|_| now);
         }
     }
 
@@ -336,7 +336,8 @@ impl RemoteWorker {
                 }
             }
             RemoteWorkerEvent::Interrupt => {
-                let is_shutdown = self.worker_process.as_ref().is_some_and(|crew| crew.was_terminated);
+                let is_shutdown =
+                    self.worker_process.as_ref().is_some_and(|running_worker| running_worker.was_terminated);
                 let hurry = next_urgency(self.shutdown.as_ref());
                 let hurry = if is_shutdown { hurry.max(ShutdownUrgency::Stop) } else { hurry };
                 let why =
@@ -377,35 +378,35 @@ impl RemoteWorker {
     // ---- the worker process
 
     fn is_current(&self, number: u32) -> bool {
-        self.worker_process.as_ref().is_some_and(|crew| crew.number == number)
+        self.worker_process.as_ref().is_some_and(|running_worker| running_worker.number == number)
     }
 
     fn start_worker_process(&mut self) -> Result<(), RemoteWorkerError> {
         self.started_processes += 1;
-        let mut crew = WorkerProcess::start(
+        let mut running_worker = WorkerProcess::start(
             &self.options,
             &self.state_directory,
             self.started_processes,
             self.event_sender.clone(),
         )?;
-        self.saved_state.crew = Some(crew.process.clone());
+        self.saved_state.running_worker = Some(running_worker.process.clone());
         self.state_directory.save_state(&self.saved_state)?;
         for site in self.workflows.iter() {
-            crew.send(&ToWorker::Workflow(Box::new(site.clone())));
+            running_worker.send(&ToWorker::Workflow(Box::new(site.clone())));
         }
         if let Some(until) = self.lease.expires_at() {
-            crew.send(&ToWorker::Lease(until));
+            running_worker.send(&ToWorker::Lease(until));
         }
-        self.worker_process = Some(crew);
+        self.worker_process = Some(running_worker);
         Ok(())
     }
 
     /// What cannot be said to it will be noticed as its death.
     fn send_to_worker_process(&mut self, message: &ToWorker) {
-        if let Some(crew) = &mut self.worker_process
-            && !crew.send(message)
+        if let Some(running_worker) = &mut self.worker_process
+            && !running_worker.send(message)
         {
-            self.event_sender.send(RemoteWorkerEvent::WorkerGone(crew.number)).ok();
+            self.event_sender.send(RemoteWorkerEvent::WorkerGone(running_worker.number)).ok();
         }
     }
 
@@ -415,9 +416,9 @@ impl RemoteWorker {
         why: &ReturnReason,
         observer: &mut dyn RemoteWorkerObserver,
     ) -> Result<(), RemoteWorkerError> {
-        let Some(crew) = self.worker_process.take() else { return Ok(()) };
-        let WorkerProcessRecords { started_attempts: started, recorded_ends: mut ends } =
-            crew.ensure_dead()?;
+        let Some(running_worker) = self.worker_process.take() else { return Ok(()) };
+        let WorkerProcessRecords { started_attempts: started, recorded_ends: mut ends, leftover_usage } =
+            running_worker.ensure_dead()?;
         // Jobs that ended, but whose reports did not arrive.
         let ended: Vec<AttemptReport> =
             self.busy_attempts.iter().filter_map(|key| ends.remove(key)).map(AttemptReport::Ended).collect();
@@ -429,9 +430,10 @@ impl RemoteWorker {
         observer.on_notice(&format!(
             "the process that runs jobs {what} ({count} of them had started); a new one takes over"
         ));
-        let reports = lost.into_iter().filter(|key| self.held_attempts.contains(key)).map(|key| {
+        let reports = lost.into_iter().filter(|key| self.held_attempts.contains(key)).flat_map(|key| {
             let why = if may_have_started(&key) { why.clone() } else { ReturnReason::Recalled };
-            AttemptReport::Returned { key, why }
+            let left = leftover_usage.get(&key).map(|usage| AttemptReport::LeftBehind { key, usage: *usage });
+            left.into_iter().chain([AttemptReport::Returned { key, why }])
         });
         self.exchange.enqueue_reports(reports.collect::<Vec<_>>());
         self.journal_results(observer);
@@ -447,10 +449,10 @@ impl RemoteWorker {
             FromWorker::Hello { .. } => {}
             FromWorker::Terminated => self.on_worker_process_terminated(),
             FromWorker::Alive { frozen, .. } => {
-                if let Some(crew) = &mut self.worker_process {
-                    crew.is_frozen = frozen;
+                if let Some(running_worker) = &mut self.worker_process {
+                    running_worker.is_frozen = frozen;
                     if frozen || !self.is_frozen {
-                        crew.awaiting_reply_since = None;
+                        running_worker.awaiting_reply_since = None;
                     }
                 }
             }
@@ -463,8 +465,8 @@ impl RemoteWorker {
     /// It was sent SIGTERM, and so, probably, were its jobs. If this agent was told to end as well, everything here is
     /// being shut down: there is no time to let jobs end by themselves.
     fn on_worker_process_terminated(&mut self) {
-        if let Some(crew) = &mut self.worker_process {
-            crew.was_terminated = true;
+        if let Some(running_worker) = &mut self.worker_process {
+            running_worker.was_terminated = true;
         }
         if self.shutdown.is_some() {
             self.start_leaving(LeaveReason::Stopped, ShutdownUrgency::Stop);
@@ -764,8 +766,8 @@ impl RemoteWorker {
                 }
             }
             let launches = answer.assignments.iter().any(|assignment| !assignment.launcher.is_empty());
-            if let Some(crew) = &mut self.worker_process {
-                crew.has_launched |= launches;
+            if let Some(running_worker) = &mut self.worker_process {
+                running_worker.has_launched |= launches;
             }
             self.busy_attempts.extend(keys);
             self.send_to_worker_process(&ToWorker::Assign(answer.assignments));
@@ -858,8 +860,8 @@ impl RemoteWorker {
 
     /// Says something that is to be answered with a sign of life.
     pub(crate) fn ask_worker_process(&mut self, message: &ToWorker) {
-        if let Some(crew) = &mut self.worker_process {
-            crew.awaiting_reply_since.get_or_insert_with(Instant::now);
+        if let Some(running_worker) = &mut self.worker_process {
+            running_worker.awaiting_reply_since.get_or_insert_with(Instant::now);
         }
         self.send_to_worker_process(message);
     }

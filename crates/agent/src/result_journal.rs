@@ -94,14 +94,16 @@ impl ResultJournal {
 /// Whose attempt a report is about.
 pub(crate) const fn report_key(report: &AttemptReport) -> AttemptKey {
     match report {
-        AttemptReport::Started { key, .. } | AttemptReport::Returned { key, .. } => *key,
+        AttemptReport::Started { key, .. }
+        | AttemptReport::LeftBehind { key, .. }
+        | AttemptReport::Returned { key, .. } => *key,
         AttemptReport::Ended(ended) => ended.key,
     }
 }
 
 /// After this nothing more comes of that attempt.
 pub(crate) const fn is_final_report(report: &AttemptReport) -> bool {
-    !matches!(report, AttemptReport::Started { .. })
+    !matches!(report, AttemptReport::Started { .. } | AttemptReport::LeftBehind { .. })
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub(crate) struct SavedWorkerState {
     /// The agent itself, and what the actions that it runs carry in their environment. `None`: it left in peace.
     pub(crate) agent: Option<SavedProcess>,
     /// The process that runs its jobs.
-    pub(crate) crew: Option<SavedProcess>,
+    pub(crate) running_worker: Option<SavedProcess>,
     /// Who it is at the server.
     pub(crate) me: Option<WorkerCredentials>,
 }

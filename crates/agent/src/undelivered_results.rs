@@ -10,7 +10,9 @@ use std::time::Duration;
 use windlass_client::Client;
 use windlass_process::ensure_dead;
 use windlass_types::WorkerId;
-use windlass_types::worker_messages::{AttemptEndReport as JobEnd, AttemptKey, AttemptReport, ReturnReason};
+use windlass_types::worker_messages::{
+    AttemptEndReport as JobEnd, AttemptKey, AttemptReport, AttemptUsage, ReturnReason,
+};
 use windlass_types::worker_protocol::{
     ActionReport, RegistrationReply, WorkerExchange, WorkerReconnect, WorkerRegistration,
 };
@@ -31,6 +33,8 @@ pub(crate) struct UndeliveredResults {
     started_attempts: Vec<AttemptKey>,
     /// The ends that its worker process recorded, whether or not they were delivered.
     recorded_ends: HashMap<AttemptKey, JobEnd>,
+    /// The usage of processes that had to be ended, by the attempt that started them.
+    leftover_usage: HashMap<AttemptKey, AttemptUsage>,
 }
 
 /// An agent that was ended.
@@ -48,7 +52,7 @@ pub fn end_all_workers(state_dir: &Path) -> Result<Vec<EndedWorker>, RemoteWorke
     let mut ended = Vec::new();
     for notes in StateDirectory::load_all_states(state_dir) {
         // The agent first: it would start its crew anew.
-        let processes = notes.agent.iter().chain(&notes.crew);
+        let processes = notes.agent.iter().chain(&notes.running_worker);
         let mut buried = processes.map(|process| {
             worker_process::ensure_recorded_process_dead(process, &notes.host, &notes.boot_id)
         });
@@ -71,11 +75,15 @@ pub(crate) fn ensure_all_dead(state_dir: &Path) -> Result<Vec<UndeliveredResults
             home.remove();
             continue;
         };
-        let mut started = Vec::new();
+        let (mut started, mut leftover_usage) = (Vec::new(), HashMap::new());
         let mut is_elsewhere = false;
-        for process in notes.crew.iter().chain(&notes.agent) {
+        for process in notes.running_worker.iter().chain(&notes.agent) {
             match worker_process::ensure_recorded_process_dead(process, &notes.host, &notes.boot_id) {
-                Ok(report) => started.extend(report.started_attempts.unwrap_or_default()),
+                Ok(report) => {
+                    started.extend(report.started_attempts.unwrap_or_default());
+                    leftover_usage
+                        .extend(report.leftover_usage.into_iter().map(|(key, usage)| (key, usage.into())));
+                }
                 // The directory is shared with another machine, whose agents look after it.
                 Err(ensure_dead::EnsureDeadError::OtherHost { .. }) => is_elsewhere = true,
                 Err(error) => return Err(error.into()),
@@ -84,13 +92,18 @@ pub(crate) fn ensure_all_dead(state_dir: &Path) -> Result<Vec<UndeliveredResults
         let entries = ResultJournal::read_entries(&home.journal_path());
         // What cannot be read is left alone: it may be read another time.
         if let (false, Ok(entries)) = (is_elsewhere, entries) {
-            let ends = notes.crew.iter().flat_map(|crew| read_ends(&crew.ledger)).collect();
+            let ends = notes
+                .running_worker
+                .iter()
+                .flat_map(|running_worker| read_ends(&running_worker.ledger))
+                .collect();
             found.push(UndeliveredResults {
                 state_directory: home,
                 saved_state: notes,
                 entries,
                 started_attempts: started,
                 recorded_ends: ends,
+                leftover_usage,
             });
         }
     }
@@ -159,8 +172,13 @@ impl UndeliveredResults {
         }
         // What the server still waits for: jobs that ended without its learning of it, and those that died.
         for key in self.started_attempts.iter().filter(|key| !settled.contains(key)) {
-            let died = || AttemptReport::Returned { key: *key, why: ReturnReason::WorkerDied };
-            reports.push(self.recorded_ends.get(key).cloned().map_or_else(died, AttemptReport::Ended));
+            if let Some(ended) = self.recorded_ends.get(key) {
+                reports.push(AttemptReport::Ended(ended.clone()));
+                continue;
+            }
+            let usage = self.leftover_usage.get(key);
+            reports.extend(usage.map(|usage| AttemptReport::LeftBehind { key: *key, usage: *usage }));
+            reports.push(AttemptReport::Returned { key: *key, why: ReturnReason::WorkerDied });
         }
         (reports, actions)
     }
@@ -196,7 +214,7 @@ fn send_reports(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass_types::worker_messages::{AttemptEndCause, AttemptUsage, ProcessExit};
+    use windlass_types::worker_messages::{AttemptEndCause, ProcessExit};
     use windlass_types::{Attempt, JobId, RunId, Timestamp, WorkflowId};
 
     fn key(job: i64) -> AttemptKey {
@@ -220,16 +238,19 @@ mod tests {
             recovered: None,
         };
         // 1 is with the server already, 2 ended, 3 ran, 4 is in the journal.
+        let usage = AttemptUsage { cpu_time: Duration::from_secs(7), ..AttemptUsage::default() };
         let legacy = UndeliveredResults {
             state_directory: home,
             saved_state: SavedWorkerState::default(),
             entries: vec![JournalEntry::Report(AttemptReport::Ended(end(4)))],
             started_attempts: vec![key(1), key(2), key(3), key(4)],
             recorded_ends: [1, 2, 4].map(|job| (key(job), end(job))).into(),
+            leftover_usage: [2, 3].map(|job| (key(job), usage)).into(),
         };
         let (reports, _) = legacy.build_reports(&[key(1)]);
         let died = AttemptReport::Returned { key: key(3), why: ReturnReason::WorkerDied };
-        assert_eq!(reports, [AttemptReport::Ended(end(4)), AttemptReport::Ended(end(2)), died]);
+        let left = AttemptReport::LeftBehind { key: key(3), usage };
+        assert_eq!(reports, [AttemptReport::Ended(end(4)), AttemptReport::Ended(end(2)), left, died]);
         legacy.state_directory.remove();
     }
 }

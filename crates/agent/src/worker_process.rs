@@ -15,7 +15,7 @@ use windlass_client::{Client, Keyring};
 use windlass_process::ensure_dead::{self, RecordedWorker, ensure_worker_dead, wait_for_launched_jobs};
 use windlass_process::process_identity::{ProcessIdentity, boot_id, to_pid};
 use windlass_process::{machine, process_tree};
-use windlass_types::worker_messages::{AttemptEndReport, AttemptKey, ToWorker};
+use windlass_types::worker_messages::{AttemptEndReport, AttemptKey, AttemptUsage, ToWorker};
 use windlass_worker::{LaunchedWorker, WorkerOptions, read_ends, remove_ends};
 
 /// How long processes that were killed may take to be gone.
@@ -55,6 +55,8 @@ pub(crate) struct WorkerProcessRecords {
     pub(crate) started_attempts: Option<Vec<AttemptKey>>,
     /// The ends of jobs, also of those that it reported.
     pub(crate) recorded_ends: HashMap<AttemptKey, AttemptEndReport>,
+    /// The usage of processes that had to be ended, by the attempt that started them.
+    pub(crate) leftover_usage: HashMap<AttemptKey, AttemptUsage>,
 }
 
 impl WorkerProcess {
@@ -136,7 +138,15 @@ impl WorkerProcess {
         let ends = read_ends(&self.process.ledger);
         std::fs::remove_file(&self.process.ledger).ok();
         remove_ends(&self.process.ledger);
-        Ok(WorkerProcessRecords { started_attempts: report.started_attempts, recorded_ends: ends })
+        Ok(WorkerProcessRecords {
+            leftover_usage: report
+                .leftover_usage
+                .into_iter()
+                .map(|(key, usage)| (key, usage.into()))
+                .collect(),
+            started_attempts: report.started_attempts,
+            recorded_ends: ends,
+        })
     }
 }
 

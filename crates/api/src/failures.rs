@@ -98,8 +98,7 @@ pub struct FailureCommandBody {
 }
 
 /// `retry`: the job runs again. `fail`: the job and its dependents fail. `ignore`: the job fails, and its
-/// dependents run as
-/// if it had succeeded. `change`: the job is changed and keeps its status.
+/// dependents run as if it had succeeded. `change`: the job is changed and keeps its status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureActionName {

@@ -1,10 +1,8 @@
 //! The token of a running job: its claims and its signature.
 //!
 //! A worker creates one for each attempt that it starts, from the secret that the server gave to the worker.
-//! The server keeps
-//! the hash of that secret, so it can verify tokens without storing one per job. The token is accepted as long
-//! as this worker
-//! holds this attempt.
+//! The server keeps the hash of that secret, so it can verify tokens without storing one per job. The token is
+//! accepted as long as this worker holds this attempt.
 
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;

@@ -98,10 +98,10 @@ impl AuthenticationError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Missing | Self::Scheme => {
-                "send `Authorization: Bearer TOKEN`; `windlass login URL` stores a token; the owner's token is in the file that `windlass serve` names at its start"
+                "send `Authorization: Bearer TOKEN`; `windlass auth login URL` stores a token; the owner's token is in the file that `windlass serve` names at its start"
             }
-            Self::Password => "`windlass password verify` checks a password against the file",
-            Self::Token | Self::Expired | Self::Jwt(_) => "get a new token: `windlass token create`",
+            Self::Password => "`windlass auth password verify` checks a password against the file",
+            Self::Token | Self::Expired | Self::Jwt(_) => "get a new token: `windlass auth token create`",
             Self::Certificate => "an administrator can add it to [certificates] in the server's auth file",
             Self::UnreadableCertificate(_) => {
                 "use a certificate whose subject has exactly one value of a common text type (UTF8String, PrintableString) in each part"
@@ -188,8 +188,7 @@ impl Authenticator {
     }
 
     /// Authenticates a request if that requires neither a slow hash nor the network; otherwise returns `None`,
-    /// and
-    /// [`Authenticator::authenticate`] has to be called where it may block.
+    /// and [`Authenticator::authenticate`] has to be called where it may block.
     pub fn try_authenticate(
         &self,
         shown: &PresentedCredentials<'_>,

@@ -13,8 +13,7 @@ use windlass_types::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerCertificate {
     /// Attributes of the subject in the order of the certificate: `("O", "Example")`, `("CN", "ana")`. An error
-    /// names the part of
-    /// the certificate that cannot be read; such a certificate belongs to no user.
+    /// names the part of the certificate that cannot be read; such a certificate belongs to no user.
     pub subject: Result<Vec<(String, String)>, String>,
     pub alternatives: Vec<SubjectAlternative>,
     /// SHA-256 of each trusted CA certificate that its chain ends at.

@@ -1,6 +1,5 @@
 //! The auth file: passwords, roles, token issuers, certificates. This is its literal content;
-//! [`crate::settings`] has the
-//! loaded settings.
+//! [`crate::settings`] has the loaded settings.
 
 use crate::principal::UserRole;
 use serde::Deserialize;

@@ -3,19 +3,15 @@
 //! Two questions, kept apart:
 //!
 //! - [`Authenticator`]: *who is the caller?* Maps the credentials of a request ([`PresentedCredentials`]: an
-//!   `Authorization`
-//! header, a client certificate) to a [`Principal`]. It knows the owner's token, API tokens, a password file,
-//!   issuers of JSON
-//!   Web Tokens and a map of certificates.
+//!   `Authorization` header, a client certificate) to a [`Principal`]. It knows the owner's token, API tokens,
+//!   a password file, issuers of JSON Web Tokens and a map of certificates.
 //! - [`decide_access`]: *what may the caller do?* One pure table: ([`AuthOperation`], role, scopes,
-//!   [`ObjectRelation`] to the
-//!   object) to an [`AccessDecision`].
+//!   [`ObjectRelation`] to the object) to an [`AccessDecision`].
 //!
 //! Neither uses HTTP or the database. The server determines the relation of the caller to an object.
 //!
 //! Invariants: a wrong credential is rejected, whatever other credentials are present; secrets are stored as
-//! hashes only and
-//! compared in constant time; no message contains anything from which a secret can be read.
+//! hashes only and compared in constant time; no message contains anything from which a secret can be read.
 
 mod authenticator;
 mod certificates;

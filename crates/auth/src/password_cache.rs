@@ -41,8 +41,7 @@ impl PasswordCache {
     }
 
     /// SHA-256 over key, length of the name, name and password; hashed once more, so that no digest is the
-    /// inner state
-    /// of a longer one.
+    /// inner state of a longer one.
     fn digest(&self, user: &str, password: &str) -> [u8; 32] {
         let inner = Sha256::new()
             .chain_update(self.key)

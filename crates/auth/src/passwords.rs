@@ -119,8 +119,7 @@ impl PasswordFile {
     }
 
     /// Returns the hash that is checked for an unknown user, so that it takes as long: the hash of an existing
-    /// user, always
-    /// the same one for the same name.
+    /// user, always the same one for the same name.
     fn decoy_hash(&self, user: &str) -> Option<&str> {
         let hashes: Vec<&str> = self.entries().map(|(_, hash)| hash).collect();
         let digest = Sha256::digest(user.as_bytes());

@@ -1,10 +1,8 @@
 //! Permissions: one table, and the function that reads it. Pure.
 //!
 //! Objects that a caller may not see return 404: [`AccessDecision::Hide`] looks like a missing object. An
-//! operation on a visible
-//! object that is not permitted returns 403. A missing role or scope is reported *before* any object is looked
-//! up, so that an
-//! error reveals nothing about objects either.
+//! operation on a visible object that is not permitted returns 403. A missing role or scope is reported
+//! *before* any object is looked up, so that an error reveals nothing about objects either.
 
 use crate::principal::{TokenScope, TokenScopes, UserRole};
 
@@ -49,8 +47,7 @@ pub enum AuthOperation {
     /// Submit a request, or add its input to the catalog.
     CreateRequest,
     /// Read the commands of a request, its failures with job output, and the location of its logs. Existence
-    /// and progress of
-    /// a request are visible to all.
+    /// and progress of a request are visible to all.
     ReadRequestDetails,
     /// Change priority and production steps; stop and release.
     ChangeRequest,
@@ -235,7 +232,7 @@ pub fn suggest_remedy(
         (AccessDecision::ForbidScope, _) => {
             let scope = rule.scopes.smallest_name();
             Some(format!(
-                "requires a token with the scope `{scope}`: `windlass token create --scope {scope}`"
+                "requires a token with the scope `{scope}`: `windlass auth token create --scope {scope}`"
             ))
         }
         (AccessDecision::ForbidRole, MinimumRole::AtLeast(role)) => Some(format!("requires the role {role}")),

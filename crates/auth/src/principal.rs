@@ -120,8 +120,7 @@ impl TokenScopes {
     }
 
     /// Returns the scopes that a token created with these may have. A caller that may change workflows may let
-    /// an agent decide about
-    /// their failures.
+    /// an agent decide about their failures.
     #[must_use]
     pub const fn grantable(self) -> Self {
         if self.has(TokenScope::Modify) { self.with(TokenScope::Decide) } else { self }

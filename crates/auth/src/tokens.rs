@@ -51,8 +51,7 @@ pub struct TokenStoreError(pub String);
 const MAX_CACHED_TOKENS: usize = 10_000;
 
 /// Tokens found in the store, cached by hash, so that they are not read for every request. A revoked token is
-/// removed at once
-/// ([`TokenCache::revoke`]).
+/// removed at once ([`TokenCache::revoke`]).
 #[derive(Debug, Default)]
 pub(crate) struct TokenCache {
     tokens: HashMap<SecretHash, CachedToken>,
@@ -73,8 +72,7 @@ impl TokenCache {
     }
 
     /// Caches the result of a store read that started at the given number of revocations. If there was one
-    /// since, it may concern
-    /// this token, and nothing is cached.
+    /// since, it may concern this token, and nothing is cached.
     pub(crate) fn insert(&mut self, hash: SecretHash, record: TokenRecord, revocations: u64, now: Timestamp) {
         if revocations != self.revocations {
             return;

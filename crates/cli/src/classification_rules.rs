@@ -40,8 +40,9 @@ fn read_rules(path: &Path) -> Result<Vec<ClassificationRule>, CliError> {
 }
 
 fn rules_error(path: &Path, what: &str) -> CliError {
-    CliError::user(format!("{}: {what}", path.display()))
-        .with_hint("`windlass failures classify --rules --format json` prints the built-in rules as an example")
+    CliError::user(format!("{}: {what}", path.display())).with_hint(
+        "`windlass failures classify --rules --format json` prints the built-in rules as an example",
+    )
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! Stored tokens for servers: `~/.config/windlass/tokens.toml`, readable by its owner only.
 //!
 //! A token is sent only to the server it was stored for: the same scheme, host and port. Over plain `http` it
-//! is
-//! sent to this machine only, unless explicitly permitted.
+//! is sent to this machine only, unless explicitly permitted.
 
 use crate::{ClientError, ServerTrust};
 use serde::Deserialize;
@@ -46,8 +45,7 @@ struct KeyringFile {
 
 impl Keyring {
     /// Loads the keyring of a settings directory; empty if there is none. A file that other users can read is
-    /// refused: its
-    /// tokens may be compromised.
+    /// refused: its tokens may be compromised.
     pub fn open(config_dir: &Path) -> Result<Self, ClientError> {
         let path = config_dir.join("tokens.toml");
         let text = match std::fs::read_to_string(&path) {
@@ -133,7 +131,8 @@ impl Keyring {
             });
             format!("\n[[server]]\nurl = {}\ntoken = {}\n{files}", quoted(&kept.url), quoted(&kept.token))
         });
-        let head = "# Tokens for Windlass servers, written by `windlass login`. Keep this file private.\n";
+        let head =
+            "# Tokens for Windlass servers, written by `windlass auth login`. Keep this file private.\n";
         std::iter::once(head.to_owned()).chain(servers).collect()
     }
 }

@@ -1,12 +1,9 @@
 //! A typed, blocking client of a Windlass server, used by the command line and by workers.
 //!
 //! [`Client`] has the address, the credentials, and the parsing of errors. Calls are grouped by topic:
-//! [`worker_calls`] for
-//! workers, [`Client::store`] for a store, [`Client::follow_events`] for events. Calls are not retried here:
-//! only the caller
-//! knows which ones may be, and [`ClientError::is_transient`] tells when that is useful. Store reads and event
-//! streams
-//! are safe to repeat and retry by themselves.
+//! [`worker_calls`] for workers, [`Client::store`] for a store, [`Client::follow_events`] for events. Calls are
+//! not retried here: only the caller knows which ones may be, and [`ClientError::is_transient`] tells when that
+//! is useful. Store reads and event streams are safe to repeat and retry by themselves.
 
 mod allocations;
 mod error;
@@ -143,8 +140,7 @@ impl Client {
     }
 
     /// Returns what a job needs to reach and verify this server, without our token; `None` if the server
-    /// requires no
-    /// authentication.
+    /// requires no authentication.
     pub fn server_for_jobs(&self) -> Option<SavedServer> {
         self.token()?;
         Some(SavedServer { url: self.url.clone(), token: String::new(), trust: self.trust.clone() })
@@ -223,8 +219,7 @@ impl Client {
     }
 
     /// Returns the response of the server or, after looking up the token again, of its successor. A call
-    /// rejected for its token was
-    /// not performed.
+    /// rejected for its token was not performed.
     fn send_with_token(&self, request: RequestBuilder) -> Result<Response, ClientError> {
         let token = self.token();
         let again = self.token_lookup.as_ref().and_then(|find| Some((find, request.try_clone()?)));

@@ -66,8 +66,7 @@ impl RpcTransport for HttpStoreTransport {
 
 impl ClientError {
     /// Whether to retry: the server asks for a pause, or closed the connection. An absent server is not waited
-    /// for, because
-    /// a user may be waiting.
+    /// for, because a user may be waiting.
     fn is_retryable_now(&self) -> bool {
         match self {
             Self::Unreachable { source, .. } => !source.is_connect() && !source.is_timeout(),
@@ -121,12 +120,12 @@ fn rejected_call(problem: &crate::ProblemDetails) -> RemoteError {
         401 => (
             format!("authentication failed: {}", problem.detail),
             Some(
-                "tokens are taken from WINDLASS_TOKEN, then from `windlass login`; the operator of the server creates them: `windlass token create`",
+                "tokens are taken from WINDLASS_TOKEN, then from `windlass auth login`; the operator of the server creates them: `windlass auth token create`",
             ),
         ),
         _ if is_stranger => (
             "the address does not belong to a windlass server, or to one of another version".to_owned(),
-            Some("check --url or WINDLASS_URL; `windlass ping` shows what answers"),
+            Some("check --url or WINDLASS_URL; `windlass auth ping` shows what answers"),
         ),
         _ => (problem.detail.clone(), None),
     };

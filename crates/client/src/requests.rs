@@ -49,8 +49,7 @@ pub struct DagNodeListOptions {
 
 impl Client {
     /// Submits a document of either form, optionally with `production_steps`. Resubmitting it returns the
-    /// existing
-    /// request.
+    /// existing request.
     pub fn submit_request(&self, document: &Value) -> Result<SubmitResponse, ClientError> {
         self.post("/api/v1/requests", document)
     }

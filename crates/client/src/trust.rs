@@ -29,8 +29,7 @@ pub struct ServerTrust {
     /// The exact certificate of the server (PEM): it is trusted whatever names it has, and no other is.
     pub pin_file: Option<PathBuf>,
     /// The socket of the user's own server on this machine: calls use it instead of the port, where any user
-    /// could
-    /// listen.
+    /// could listen.
     pub socket: Option<PathBuf>,
     /// Client certificate and chain (PEM).
     pub cert: Option<PathBuf>,

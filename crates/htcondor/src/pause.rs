@@ -9,8 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-const PAUSED_FILE_TEXT: &str =
-    "Nothing more of this run begins while this file is here; `windlass dag release` takes it away.\n";
+const PAUSED_FILE_TEXT: &str = "Nothing more of this run begins while this file is here; `windlass request dag release` takes it away.\n";
 
 /// The file of a run cannot be written or removed.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,5 @@
 //! Slurm allocations for the remaining jobs of a workflow: the data is read from the database, the plan is
-//! computed by
-//! [`windlass_core::slurm::regenerate`], and it is stored atomically.
+//! computed by [`windlass_core::slurm::regenerate`], and it is stored atomically.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -171,8 +170,7 @@ impl AllocationFacts {
     }
 
     /// Returns ready jobs without requested nodes, if this is the plan for all remaining jobs. The database
-    /// does not record since when
-    /// they are ready: `now`, unless it is known.
+    /// does not record since when they are ready: `now`, unless it is known.
     pub fn find_unplanned_jobs(
         &self,
         plan: &AllocationSchedule,
@@ -313,8 +311,7 @@ pub fn scheduler_shares(gathered: &AllocationFacts, schedule: &AllocationSchedul
 }
 
 /// Returns the largest capacity of this cluster for jobs: the nodes of its partitions, or of the given one, and
-/// how long jobs of
-/// a workflow with these settings may use them.
+/// how long jobs of a workflow with these settings may use them.
 pub fn cluster_capacity(
     profile: &ClusterProfile,
     partition: Option<&str>,

@@ -159,8 +159,7 @@ fn job_location(table: &JobTable, job: u32) -> LocationConstraint {
 }
 
 /// Returns the allocations in which a job of this location could run, and whether an action may still request
-/// one. `None`: the
-/// workflow does not run on Slurm.
+/// one. `None`: the workflow does not run on Slurm.
 fn load_allocations(
     store: &dyn Store,
     workflow: &WorkflowRow,

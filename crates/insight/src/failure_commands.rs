@@ -46,8 +46,7 @@ impl FailureCommandError {
 }
 
 /// Applies the commands through the process that may, and returns the result of each. `nudge` wakes the process
-/// that runs the
-/// workflow, if it can be signaled; otherwise it polls.
+/// that runs the workflow, if it can be signaled; otherwise it polls.
 pub fn submit_failure_commands(
     store: &dyn Store,
     workflow: WorkflowId,
@@ -146,8 +145,7 @@ impl LimitedCommands {
 }
 
 /// Stores a pending command for the process that runs the workflow, and waits for the answer. `None`: the
-/// process ended before it
-/// read the command.
+/// process ended before it read the command.
 fn submit_pending_command(
     store: &dyn Store,
     workflow: WorkflowId,

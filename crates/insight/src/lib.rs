@@ -1,8 +1,7 @@
 //! Queries and operations on workflows over the database and the logs: workflow phase, explanations of jobs,
-//! locations of
-//! output, usage of job groups, recovery plans, creating workflows from specs, and failure commands. Used by
-//! the command line
-//! and by [`windlass_mcp`]; the decisions are pure and are in `windlass_core`.
+//! locations of output, usage of job groups, recovery plans, creating workflows from specs, and failure
+//! commands. Used by the command line and by [`windlass_mcp`]; the decisions are pure and are in
+//! `windlass_core`.
 //!
 //! [`windlass_mcp`]: ../windlass_mcp/index.html
 

@@ -1,10 +1,8 @@
 //! Reads the end of a log, within limits.
 //!
 //! The user who runs jobs writes their logs, and the reader may be another user: a server reads for its
-//! callers. So a
-//! log is read only if it is a regular file with a single link, not a link to a file that the reader may read
-//! and the caller
-//! may not, and never one that blocks.
+//! callers. So a log is read only if it is a regular file with a single link, not a link to a file that the
+//! reader may read and the caller may not, and never one that blocks.
 
 use rustix::fs::OFlags;
 use std::fs::File;

@@ -50,8 +50,7 @@ pub fn path(workflow: &WorkflowRow, key: AttemptKey, stream: LogStream) -> PathB
 const OWNER_FILE: &str = ".database";
 
 /// Claims the folder for this database. Log names contain ids that are unique only within one database, so a
-/// folder has one
-/// owner; `Some` if that is another database that still exists.
+/// folder has one owner; `Some` if that is another database that still exists.
 pub fn claim_folder(logs: &Path, database: &Path) -> io::Result<Option<PathBuf>> {
     let marker = logs.join(OWNER_FILE);
     let owner = match std::fs::read_to_string(&marker) {

@@ -32,7 +32,7 @@ pub struct SlurmPlanError {
 
 impl SlurmPlanError {
     pub fn hint(&self) -> String {
-        format!("{}; `windlass hpc partitions` shows what {} has", self.remedy, self.cluster)
+        format!("{}; `windlass slurm hpc partitions` shows what {} has", self.remedy, self.cluster)
     }
 }
 

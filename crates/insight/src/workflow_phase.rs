@@ -67,8 +67,7 @@ pub fn is_remote_store(store: &dyn Store) -> bool {
 }
 
 /// Whether a process runs the workflow now; a server runs every workflow that is started and not finished. A
-/// lock that cannot be
-/// checked counts as free: showing the workflow matters more.
+/// lock that cannot be checked counts as free: showing the workflow matters more.
 pub fn has_active_process(store: &dyn Store, row: &WorkflowRow) -> bool {
     if is_remote_store(store) {
         return row.started_at.is_some() && row.ended_at.is_none() && !row.is_canceled;

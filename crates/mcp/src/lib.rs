@@ -1,12 +1,9 @@
 //! The Model Context Protocol server of Windlass, over the store.
 //!
 //! An [`AgentSession`] has a store to read from, [`AgentActions`] for changes, and permissions. Its creator
-//! decides
-//! what the agent may do: the store of a server returns only what its caller may see, and all access goes
-//! through it.
-//! `tools` has a table of all tools; `output_redaction` redacts texts before they are shown; `embedded_docs`
-//! has the
-//! pages and examples that are compiled in.
+//! decides what the agent may do: the store of a server returns only what its caller may see, and all access
+//! goes through it. `tools` has a table of all tools; `output_redaction` redacts texts before they are shown;
+//! `embedded_docs` has the pages and examples that are compiled in.
 //!
 //! The SDK (`rmcp`) changes often, so only `handler` and `transport` use it.
 

@@ -1,6 +1,5 @@
 //! Queries and commands on requests. The store of a session has no requests: the actions of the session perform
-//! the calls with
-//! the permissions of its user.
+//! the calls with the permissions of its user.
 
 use serde_json::Value;
 

@@ -110,16 +110,16 @@ impl CancelToken {
 
 /// As [`run`], unless the leash is cut.
 pub fn run_cancellable(
-    leash: &CancelToken,
+    cancel: &CancelToken,
     command: &mut Command,
     limit: Duration,
 ) -> io::Result<CommandOutcome> {
     let (stdout, stderr) = (create_memory_file("stdout")?, create_memory_file("stderr")?);
     command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?).process_group(0);
-    let Some((mut child, pid)) = leash.spawn(command)? else { return Ok(CommandOutcome::Canceled) };
+    let Some((mut child, pid)) = cancel.spawn(command)? else { return Ok(CommandOutcome::Canceled) };
     let in_time = ends_within(pid, limit);
     let over = if in_time { Ok(()) } else { kill_and_reap(pid) };
-    let is_cut = leash.remove_ended(pid);
+    let is_cut = cancel.remove_ended(pid);
     over?;
     let status = child.wait()?;
     if !in_time {
@@ -216,17 +216,17 @@ mod tests {
     #[test]
     fn a_cut_leash_ends_what_runs_and_lets_nothing_begin() {
         let directory = tempfile::tempdir().unwrap();
-        let leash = CancelToken::default();
+        let cancel = CancelToken::default();
         let mut hanging = shell("sleep 1000 & echo $! > child.new; mv child.new child; wait");
         hanging.current_dir(&directory);
         let child = directory.path().join("child");
         let ran = std::thread::scope(|scope| {
             let thread =
-                scope.spawn(|| run_cancellable(&leash, &mut hanging, Duration::from_mins(10)).unwrap());
+                scope.spawn(|| run_cancellable(&cancel, &mut hanging, Duration::from_mins(10)).unwrap());
             while !child.exists() {
                 std::thread::yield_now();
             }
-            leash.cancel(Duration::ZERO);
+            cancel.cancel(Duration::ZERO);
             thread.join().unwrap()
         });
         assert!(matches!(ran, CommandOutcome::Canceled), "{ran:?}");
@@ -234,25 +234,25 @@ mod tests {
         let child = process_identity::to_pid(child.trim().parse().unwrap()).unwrap();
         process_tree::wait_for_exit(&[child], Duration::from_mins(1));
         assert!(!crate::procfs::is_running(child));
-        let more = run_cancellable(&leash, &mut shell("echo here > begun"), Duration::from_mins(1)).unwrap();
+        let more = run_cancellable(&cancel, &mut shell("echo here > begun"), Duration::from_mins(1)).unwrap();
         assert!(matches!(more, CommandOutcome::Canceled), "{more:?}");
     }
 
     #[test]
     fn within_its_grace_a_program_may_end_by_itself() {
         let directory = tempfile::tempdir().unwrap();
-        let leash = CancelToken::default();
+        let cancel = CancelToken::default();
         let mut almost = shell("touch begun; while ! test -e go; do sleep 0.05; done; echo done");
         almost.current_dir(&directory);
         let (begun, go) = (directory.path().join("begun"), directory.path().join("go"));
         let ran = std::thread::scope(|scope| {
             let thread =
-                scope.spawn(|| run_cancellable(&leash, &mut almost, Duration::from_mins(10)).unwrap());
+                scope.spawn(|| run_cancellable(&cancel, &mut almost, Duration::from_mins(10)).unwrap());
             while !begun.exists() {
                 std::thread::yield_now();
             }
-            let cutting = scope.spawn(|| leash.cancel(Duration::from_mins(10)));
-            while !leash.lock_running().is_canceled {
+            let cutting = scope.spawn(|| cancel.cancel(Duration::from_mins(10)));
+            while !cancel.lock_running().is_canceled {
                 std::thread::yield_now();
             }
             File::create(&go).unwrap();

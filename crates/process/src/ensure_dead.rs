@@ -7,16 +7,18 @@
 //! A number alone never convicts: the ledger names pids of jobs that ended long ago, and by now a group or session of
 //! somebody else may have such a number.
 
-use crate::ledger::LedgerContents;
+use crate::ledger::{LedgerContents, LedgerSubject};
 use crate::process_identity::{self, FileIdentity, ProcessIdentity, from_pid};
+use crate::process_tree::ProcessMark;
 use crate::procfs::{self, ProcessStat};
-use crate::{cgroup, machine, process_tree};
+use crate::{cgroup, machine, process_tree, usage_sample};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use windlass_types::worker_messages::AttemptKey;
+use windlass_types::Bytes;
+use windlass_types::worker_messages::{AttemptKey, AttemptUsage};
 
 /// How long one round waits for somebody to end before it looks again.
 const WAIT_STEP: Duration = Duration::from_millis(50);
@@ -44,6 +46,23 @@ pub struct EnsureDeadReport {
     /// The attempts that had started, or may have. `None`: nobody can tell (there is no ledger, or the machine was
     /// started anew and it may not have reached the disk), so any claim may have.
     pub started_attempts: Option<Vec<AttemptKey>>,
+    /// The usage of the processes that had to be ended, by the attempt that started them.
+    pub leftover_usage: HashMap<AttemptKey, LeftoverUsage>,
+}
+
+/// The usage of the processes that an attempt left behind, until they were ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftoverUsage {
+    /// Of the processes, and of the children that they waited for.
+    pub cpu_time: Duration,
+    /// The peak of the largest process.
+    pub peak_memory: Bytes,
+}
+
+impl From<LeftoverUsage> for AttemptUsage {
+    fn from(usage: LeftoverUsage) -> Self {
+        Self { cpu_time: usage.cpu_time, peak_memory: Some(usage.peak_memory), ..Self::default() }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +129,7 @@ pub fn ensure_worker_dead(
                     worker_was_alive: false,
                     killed_pids: Vec::new(),
                     started_attempts: None,
+                    leftover_usage: HashMap::new(),
                 });
             }
             ProcessVisibility::None => {
@@ -130,14 +150,15 @@ pub fn ensure_worker_dead(
     // Only now: until its end the worker wrote to it.
     let ledger = LedgerContents::read(worker.ledger).ok();
     let records = pids_are_ours.then_some(WorkerRecords { worker: worker.process, ledger: ledger.as_ref() });
-    let ended = ProcessSearch::new(worker.token, records).kill_all(give_up)?;
+    let EndedProcesses { pids, usage } = ProcessSearch::new(worker.token, records).kill_all(give_up)?;
     if let Some(directory) = ledger.as_ref().and_then(|ledger| ledger.cgroup.as_deref()) {
         cgroup::remove_group(directory);
     }
     Ok(EnsureDeadReport {
         worker_was_alive,
-        killed_pids: ended,
+        killed_pids: pids,
         started_attempts: ledger.map(|ledger| ledger.started_attempts()),
+        leftover_usage: usage,
     })
 }
 
@@ -164,6 +185,7 @@ fn check_other_database(
             worker_was_alive: false,
             killed_pids: Vec::new(),
             started_attempts: None,
+            leftover_usage: HashMap::new(),
         });
     }
     Err(EnsureDeadError::OfAnotherDatabase { pids, ledger: worker.ledger.to_owned() })
@@ -293,14 +315,29 @@ struct ProcessSearch<'a> {
     /// All members ever found, with their start times: a group or session that one of them leads is the family's too, so
     /// that a child born between the look and the kill is found in the next round.
     known_members: HashMap<i32, u64>,
+    /// Pids and start times of the processes in `usage`. Each counts once, before it is killed: afterwards it may have
+    /// waited for children that count themselves.
+    measured: HashSet<(u32, u64)>,
+    usage: HashMap<AttemptKey, LeftoverUsage>,
+}
+
+struct EndedProcesses {
+    pids: Vec<u32>,
+    usage: HashMap<AttemptKey, LeftoverUsage>,
 }
 
 impl<'a> ProcessSearch<'a> {
     fn new(token: &'a str, records: Option<WorkerRecords<'a>>) -> Self {
-        Self { token, records, known_members: HashMap::new() }
+        Self {
+            token,
+            records,
+            known_members: HashMap::new(),
+            measured: HashSet::new(),
+            usage: HashMap::new(),
+        }
     }
 
-    fn kill_all(mut self, give_up: Instant) -> Result<Vec<u32>, EnsureDeadError> {
+    fn kill_all(mut self, give_up: Instant) -> Result<EndedProcesses, EnsureDeadError> {
         let mut ended: Vec<u32> = Vec::new();
         let mut doubtful_looks = 0;
         loop {
@@ -312,7 +349,7 @@ impl<'a> ProcessSearch<'a> {
                 if is_certain || doubtful_looks >= enough {
                     ended.sort_unstable();
                     ended.dedup();
-                    return Ok(ended);
+                    return Ok(EndedProcesses { pids: ended, usage: self.usage });
                 }
                 continue;
             }
@@ -374,10 +411,16 @@ impl<'a> ProcessSearch<'a> {
         add_descendants(&mut members, &everybody);
         let found = members.iter().filter_map(|pid| Some((pid, everybody.get(pid)?)));
         self.known_members.extend(found.map(|(pid, stat)| (pid.as_raw_nonzero().get(), stat.start_ticks)));
-        let living = members
+        let living: Vec<(Pid, &ProcessStat)> = members
             .into_iter()
             .filter_map(|pid| everybody.get(&pid).map(|stat| (pid, stat)))
             .filter(|(_, stat)| !stat.is_over())
+            .collect();
+        for (pid, stat) in &living {
+            self.record_usage(*pid, stat, &everybody);
+        }
+        let living = living
+            .into_iter()
             .map(|(pid, stat)| ProcessIdentity { pid: from_pid(pid), start_ticks: stat.start_ticks })
             .collect();
         ProcessScan { living, is_certain }
@@ -388,6 +431,46 @@ impl<'a> ProcessSearch<'a> {
         let text = procfs::read_environment(pid);
         let value = procfs::find_environment_value(&text, process_tree::tag::WORKER);
         (!text.is_empty()).then(|| value.as_deref() == Some(self.token))
+    }
+
+    fn record_usage(&mut self, pid: Pid, stat: &ProcessStat, everybody: &HashMap<Pid, ProcessStat>) {
+        if !self.measured.insert((from_pid(pid), stat.start_ticks)) {
+            return;
+        }
+        let Some(key) = self.find_attempt(pid, everybody) else { return };
+        let peak = usage_sample::peak_rss(pid).unwrap_or(stat.rss);
+        let usage = self.usage.entry(key).or_default();
+        usage.cpu_time = usage.cpu_time.saturating_add(stat.cpu);
+        usage.peak_memory = usage.peak_memory.max(peak);
+    }
+
+    /// The attempt that started a process: by its environment, its group or session, or the same of an ancestor.
+    fn find_attempt(&self, pid: Pid, everybody: &HashMap<Pid, ProcessStat>) -> Option<AttemptKey> {
+        let entries = &self.records?.ledger?.entries;
+        // The latest entries come last.
+        let attempts = || {
+            entries.iter().rev().filter_map(|entry| match entry.subject {
+                LedgerSubject::Attempt(key) => Some((key, entry.pid)),
+                LedgerSubject::Stray => None,
+            })
+        };
+        let (mut at, mut seen) = (pid, HashSet::new());
+        while seen.insert(at) {
+            let stat = everybody.get(&at)?;
+            let mark = ProcessMark::read_process(at, self.token);
+            let is_led_by = |leader: Option<Pid>| {
+                leader
+                    .is_some_and(|leader| [stat.group, stat.session].contains(&leader.as_raw_nonzero().get()))
+            };
+            let found = attempts()
+                .find(|(key, _)| mark.is_of_attempt(key))
+                .or_else(|| attempts().find(|(_, leader)| is_led_by(*leader)));
+            if let Some((key, _)) = found {
+                return Some(key);
+            }
+            at = Pid::from_raw(stat.parent)?;
+        }
+        None
     }
 
     fn is_member(&self, pid: Pid, stat: &ProcessStat, everybody: &HashMap<Pid, ProcessStat>) -> bool {
@@ -522,7 +605,12 @@ mod tests {
             ensure_worker_dead(&deceased(&machine::hostname(), "another boot", "t"), Duration::ZERO).unwrap();
         assert_eq!(
             report,
-            EnsureDeadReport { worker_was_alive: false, killed_pids: vec![], started_attempts: None }
+            EnsureDeadReport {
+                worker_was_alive: false,
+                killed_pids: vec![],
+                started_attempts: None,
+                leftover_usage: HashMap::new()
+            }
         );
     }
 
@@ -579,7 +667,12 @@ mod tests {
         let again = ensure_worker_dead(&deceased(&host, &boot, &token), Duration::from_secs(20)).unwrap();
         assert_eq!(
             again,
-            EnsureDeadReport { worker_was_alive: false, killed_pids: vec![], started_attempts: None }
+            EnsureDeadReport {
+                worker_was_alive: false,
+                killed_pids: vec![],
+                started_attempts: None,
+                leftover_usage: HashMap::new()
+            }
         );
     }
 }

@@ -44,6 +44,11 @@ pub fn own_peak_rss() -> Option<Bytes> {
     parse_kib_field(&procfs::read_file("/proc/self/status")?, "VmHWM:")
 }
 
+/// The most memory that a running process has held since it executed its program.
+pub fn peak_rss(pid: Pid) -> Option<Bytes> {
+    parse_kib_field(&procfs::read_file(&format!("/proc/{}/status", pid.as_raw_nonzero()))?, "VmHWM:")
+}
+
 /// `exec` folds the high-water mark of the process that started a child into the child's own, so a value not above that
 /// says nothing about the child.
 pub fn peak_if_trusted(max_rss: Bytes, spawner_peak: Bytes) -> Option<Bytes> {

@@ -11,7 +11,7 @@ pub(crate) fn escape_xml(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            c if c.is_control() => escaped.push('\u{fffd}'),
+            c if is_unsafe_character(c) => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }
     }
@@ -40,7 +40,13 @@ pub(crate) fn escape_mermaid(text: &str) -> String {
 
 /// For a terminal: nothing that moves the cursor or changes a colour.
 pub(crate) fn escape_terminal(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_unsafe_character(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Control characters, and those that change the direction of text.
+fn is_unsafe_character(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -49,10 +55,10 @@ mod tests {
 
     #[test]
     fn nothing_breaks_out() {
-        let nasty = "a<b>&\"c'\\\n\u{1b}[31m";
-        assert_eq!(escape_xml(nasty), "a&lt;b&gt;&amp;&quot;c&#39;\\\u{fffd}\u{fffd}[31m");
-        assert_eq!(escape_dot(nasty), "a<b>&\\\"c'\\\\\u{fffd}\u{fffd}[31m");
+        let nasty = "a<b>&\"c'\\\n\u{1b}[31m\u{202e}";
+        assert_eq!(escape_xml(nasty), "a&lt;b&gt;&amp;&quot;c&#39;\\\u{fffd}\u{fffd}[31m\u{fffd}");
+        assert_eq!(escape_dot(nasty), "a<b>&\\\"c'\\\\\u{fffd}\u{fffd}[31m\u{fffd}");
         assert_eq!(escape_mermaid("f\"(x)];#"), "f#34;(x)#93;#59;#35;");
-        assert_eq!(escape_terminal(nasty), "a<b>&\"c'\\\u{fffd}\u{fffd}[31m");
+        assert_eq!(escape_terminal(nasty), "a<b>&\"c'\\\u{fffd}\u{fffd}[31m\u{fffd}");
     }
 }

@@ -143,9 +143,9 @@ impl LayoutNetwork {
             let count = self.layers.len();
             for step in 0..count {
                 let layer = if sweep % 2 == 0 { step } else { count - 1 - step };
-                let wishes: Vec<f64> =
+                let commands: Vec<f64> =
                     self.layers[layer].iter().map(|&slot| self.preferred_position(slot, sweep)).collect();
-                self.apply_positions(layer, &wishes, gap);
+                self.apply_positions(layer, &commands, gap);
             }
         }
     }
@@ -171,12 +171,12 @@ impl LayoutNetwork {
         }
     }
 
-    fn apply_positions(&mut self, layer: usize, wishes: &[f64], gap: f64) {
+    fn apply_positions(&mut self, layer: usize, commands: &[f64], gap: f64) {
         let sizes: Vec<f64> = self.layers[layer].iter().map(|&slot| self.slots[slot].size).collect();
         // A long link keeps its course; boxes give way.
         let weight = |&slot: &usize| if self.slots[slot].node.is_none() { 4.0 } else { 1.0 };
         let weights: Vec<f64> = self.layers[layer].iter().map(weight).collect();
-        let centres = spread_positions(wishes, &sizes, &weights, gap);
+        let centres = spread_positions(commands, &sizes, &weights, gap);
         for (&slot, centre) in self.layers[layer].iter().zip(centres) {
             self.slots[slot].centre = centre;
         }
@@ -220,7 +220,7 @@ fn weighted_mean(values: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
 ///
 /// Without the sizes this is isotonic regression, so they are taken out first, neighbours that would overtake each
 /// other are pooled at their common mean, and the sizes are put back.
-fn spread_positions(wishes: &[f64], sizes: &[f64], weights: &[f64], gap: f64) -> Vec<f64> {
+fn spread_positions(commands: &[f64], sizes: &[f64], weights: &[f64], gap: f64) -> Vec<f64> {
     let mut offsets = Vec::with_capacity(sizes.len());
     let mut offset = 0.0;
     for (i, size) in sizes.iter().enumerate() {
@@ -228,7 +228,7 @@ fn spread_positions(wishes: &[f64], sizes: &[f64], weights: &[f64], gap: f64) ->
         offsets.push(offset);
     }
     let mut pools: Vec<PositionPool> = Vec::new();
-    for ((wish, offset), &weight) in wishes.iter().zip(&offsets).zip(weights) {
+    for ((wish, offset), &weight) in commands.iter().zip(&offsets).zip(weights) {
         let mut pool = PositionPool { value: wish - offset, weight, count: 1 };
         while let Some(before) = pools.pop_if(|before| before.value > pool.value) {
             pool = before.merge_with(&pool);

@@ -43,11 +43,11 @@ pub struct LifecycleOptions {
     pub alert_notifier: AlertNotifier,
     /// Told of a request that something changed about, once that is on disk, on the thread of the lifecycle: hand the news
     /// on, do no work.
-    pub on_commit: Option<OnCommit>,
+    pub on_commit: Option<OnRequestCommit>,
 }
 
 /// See [`LifecycleOptions::on_commit`].
-pub type OnCommit = Arc<dyn Fn(&str) + Send + Sync>;
+pub type OnRequestCommit = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl std::fmt::Debug for LifecycleOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

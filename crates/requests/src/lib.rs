@@ -24,7 +24,7 @@ mod work_pool;
 pub use alerts::{AlertError, AlertNotifier};
 pub use backend::{BackendKind, CondorOptions};
 pub use catalog::{CatalogError, CatalogErrorKind, DatasetCatalog, LocalCatalog};
-pub use context::{LifecycleOptions, MAX_ACTIVE_RUNS, OnCommit};
+pub use context::{LifecycleOptions, MAX_ACTIVE_RUNS, OnRequestCommit};
 pub use lifecycle::{LifecycleParts, LifecycleStatus, PassReport, PassTrouble, RequestLifecycle};
 pub use mailbox::ReconcilerWaker;
 pub use manifests::{PayloadConfigError, payload_faults, payload_steps};

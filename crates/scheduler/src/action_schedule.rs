@@ -29,8 +29,8 @@ impl ActionSchedule {
     }
 
     /// Counts what jobs did while nobody looked.
-    pub(crate) fn count_job_triggers(&mut self, board: &WorkflowState, out: &mut Vec<WorkflowChange>) {
-        self.states.count_job_statuses(|job| board.job_index(job).map(|job| board.status(job)), out);
+    pub(crate) fn count_job_triggers(&mut self, state: &WorkflowState, out: &mut Vec<WorkflowChange>) {
+        self.states.count_job_statuses(|job| state.job_index(job).map(|job| state.status(job)), out);
     }
 
     /// The next one that the worker is to carry out begins, if there is one.

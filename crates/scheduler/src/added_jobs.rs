@@ -11,15 +11,15 @@ use windlass_types::worker_messages::AttemptKey;
 pub(crate) fn insert_added_jobs(
     store: &dyn Store,
     workflow: WorkflowId,
-    board: &mut WorkflowState,
+    state: &mut WorkflowState,
     changes: &mut Vec<WorkflowChange>,
 ) -> Result<Range<u32>, StoreError> {
-    let Some(last) = board.last_job_id() else { return Ok(0..0) };
+    let Some(last) = state.last_job_id() else { return Ok(0..0) };
     let added = store.jobs_after(workflow, last)?;
     if added.ids.is_empty() {
         return Ok(0..0);
     }
-    Ok(board.on_jobs_added(&added, changes))
+    Ok(state.on_jobs_added(&added, changes))
 }
 
 /// A job that ran again decides anew what is to follow: what it had added before and did not ask for this time does not
@@ -27,12 +27,12 @@ pub(crate) fn insert_added_jobs(
 pub(crate) fn drop_stale_added_jobs(
     store: &dyn Store,
     over: &[AttemptKey],
-    board: &mut WorkflowState,
+    state: &mut WorkflowState,
     changes: &mut Vec<WorkflowChange>,
 ) -> Result<(), StoreError> {
     if !over.is_empty() {
         let left = store.jobs_not_respawned(over)?;
-        board.on_jobs_dropped(&left, changes);
+        state.on_jobs_dropped(&left, changes);
     }
     Ok(())
 }

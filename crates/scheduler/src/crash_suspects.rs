@@ -28,12 +28,12 @@ pub(crate) fn worker_returned_event(workflow: WorkflowId, worker: WorkerId) -> N
 pub(crate) fn load_crash_suspects(
     store: &dyn Store,
     workflow: &WorkflowRow,
-    board: &mut WorkflowState,
+    state: &mut WorkflowState,
 ) -> Result<CrashSuspects, StoreError> {
     let (workflow, run) = (workflow.id, Some(workflow.run_id));
     let lost =
         ResultFilter { run, return_code: Some(ORPHANED), failed_only: true, ..ResultFilter::default() };
-    let charges = find_lost_attempts(&store.results(workflow, &lost)?, board);
+    let charges = find_lost_attempts(&store.results(workflow, &lost)?, state);
     let absences = charges.iter().filter(|charge| charge.evidence != CrashEvidence::Observed);
     let back = match absences.map(|charge| charge.at).min() {
         Some(since) => load_returned_workers(store, workflow, since)?,
@@ -46,8 +46,8 @@ pub(crate) fn load_crash_suspects(
         }
     }
     for job in suspects.suspicious_jobs() {
-        if let Some(index) = board.job_index(job) {
-            board.isolate_job(index);
+        if let Some(index) = state.job_index(job) {
+            state.isolate_job(index);
         }
     }
     Ok(suspects)
@@ -62,17 +62,17 @@ struct LostAttempt {
 
 /// Every attempt leaves a result, so where the lost ones do not go up to the current one without a gap, one in between
 /// ended by itself, and nothing before it counts. `lost` is in the order of jobs and attempts; the last come first here.
-fn find_lost_attempts(lost: &[ResultRow], board: &WorkflowState) -> Vec<LostAttempt> {
+fn find_lost_attempts(lost: &[ResultRow], state: &WorkflowState) -> Vec<LostAttempt> {
     let mut found = Vec::new();
     let mut follower = None;
     for row in lost.iter().rev() {
         let (job, attempt) = (row.key.job_id, row.key.attempt_id);
-        let Some(index) = board.job_index(job).filter(|index| !board.status(*index).is_settled()) else {
+        let Some(index) = state.job_index(job).filter(|index| !state.status(*index).is_settled()) else {
             continue;
         };
         let next = match follower {
             Some((same, next)) if same == job => next,
-            _ => board.attempt_key(index).attempt,
+            _ => state.attempt_key(index).attempt,
         };
         let follows = attempt.next() == next;
         follower = Some((job, if follows { attempt } else { next }));

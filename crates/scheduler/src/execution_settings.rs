@@ -77,17 +77,17 @@ impl ExecutionSettings {
 /// What is to be done for jobs that were just claimed, in their order.
 pub(crate) fn load_assignments(
     store: &dyn Store,
-    board: &WorkflowState,
+    state: &WorkflowState,
     terms: &ExecutionSettings,
     jobs: &[u32],
 ) -> Result<Vec<Assignment>, windlass_store::StoreError> {
-    let keys: Vec<AttemptKey> = jobs.iter().map(|&job| board.attempt_key(job)).collect();
+    let keys: Vec<AttemptKey> = jobs.iter().map(|&job| state.attempt_key(job)).collect();
     let ids: Vec<JobId> = keys.iter().map(|key| key.job).collect();
     let commands = store.load_job_commands(&ids)?;
     let assigned = jobs.iter().zip(keys).zip(commands).map(|((&job, key), command)| {
         let assigned =
-            terms.build_assignment(key, command, *board.resources(job), board.has_resource_request(job));
-        Assignment { recovery: board.recovery_script(job).cloned().map(Box::new), ..assigned }
+            terms.build_assignment(key, command, *state.resources(job), state.has_resource_request(job));
+        Assignment { recovery: state.recovery_script(job).cloned().map(Box::new), ..assigned }
     });
     Ok(assigned.collect())
 }

@@ -11,7 +11,7 @@ use windlass_core::change::WorkflowChange;
 use windlass_core::classify::FailureClassifier;
 use windlass_core::crash_suspects::{CrashEvidence, CrashPosition};
 use windlass_core::dispatch::LocationConstraint;
-use windlass_core::workflow_state::{FailedAttemptContext, OrphanDecision, WorkflowState};
+use windlass_core::workflow_state::{FailedAttemptContext, OrphanDecision, OrphanedAttempt, WorkflowState};
 use windlass_store::model::{WorkerKind, WorkerRow, WorkflowRow};
 use windlass_store::{ChangeBatch, Store};
 use windlass_types::worker_messages::AttemptKey;
@@ -29,14 +29,14 @@ pub fn recover_workflow(
 ) -> Result<WorkflowState, SchedulerError> {
     let dead = ensure_workers_dead(store, host, workflow.id)?;
     let recorded = commit_recorded_ends(store, host, workflow, &dead, classifier, now)?;
-    let mut board = load_workflow_state(store, workflow, host.capacity())?;
+    let mut state = load_workflow_state(store, workflow, host.capacity())?;
     if store.cancel_requested(workflow.id)? {
-        board.on_cancel();
+        state.on_cancel();
     }
     let mut changes = Vec::new();
-    board.on_initialize(&mut changes);
-    let (orphans, given_up) = requeue_orphans(store, workflow, &dead, &mut board, now, &mut changes)?;
-    board.reconcile_units(&mut changes);
+    state.on_initialize(&mut changes);
+    let (orphans, given_up) = requeue_orphans(store, workflow, &dead, &mut state, now, &mut changes)?;
+    state.reconcile_units(&mut changes);
     commit_and_wait(store, workflow.id, workflow.run_id, changes)?;
     for (row, buried) in &dead {
         store.retire_worker(row.id, now)?;
@@ -59,7 +59,7 @@ pub fn recover_workflow(
         observer
             .on_notice(&format!("{orphans} of its jobs may have been running when an earlier process died"));
     }
-    Ok(board)
+    Ok(state)
 }
 
 /// Gives back what dead workers held. Returns how many of those jobs may have been running, and how many were given up.
@@ -70,7 +70,7 @@ fn requeue_orphans(
     store: &dyn Store,
     workflow: &WorkflowRow,
     dead: &[(WorkerRow, DeadWorkerReport)],
-    board: &mut WorkflowState,
+    state: &mut WorkflowState,
     now: Timestamp,
     changes: &mut Vec<WorkflowChange>,
 ) -> Result<(usize, usize), SchedulerError> {
@@ -78,12 +78,12 @@ fn requeue_orphans(
     if held.is_empty() {
         return Ok((0, 0));
     }
-    let mut suspects = crash_suspects::load_crash_suspects(store, workflow, board)?;
-    let is_alone = held.len() == 1 && board.has_isolated_running();
+    let mut suspects = crash_suspects::load_crash_suspects(store, workflow, state)?;
+    let is_alone = held.len() == 1 && state.has_isolated_running();
     let (mut orphans, mut given_up) = (0, 0);
     for held in held {
-        let Some(job) = board.job_index(held.id) else { continue };
-        let key = board.attempt_key(job);
+        let Some(job) = state.job_index(held.id) else { continue };
+        let key = state.attempt_key(job);
         let buried = dead.iter().find(|(row, _)| row.id == held.worker).map(|(_, buried)| buried);
         let may_have_started = buried.is_none_or(|buried| may_have_started(buried, &key, held.pid));
         let is_charged =
@@ -96,9 +96,11 @@ fn requeue_orphans(
                 suspects.on_worker_death(key.job, held.worker, at, CrashEvidence::LostContact)
             }
         };
+        let usage = buried.and_then(|buried| buried.leftover_usage.get(&key).copied());
+        let lost = OrphanedAttempt { started_at: held.started_at, usage: usage.unwrap_or_default() };
         orphans += usize::from(may_have_started);
         given_up += usize::from(fate == OrphanDecision::GiveUp);
-        board.on_orphaned(job, held.worker, fate, held.started_at, now, changes);
+        state.on_orphaned(job, held.worker, fate, lost, now, changes);
     }
     Ok((orphans, given_up))
 }
@@ -115,28 +117,28 @@ fn commit_recorded_ends(
     if dead.iter().all(|(_, buried)| buried.recorded_ends.is_empty()) {
         return Ok(0);
     }
-    let mut board = load_workflow_state(store, workflow, host.capacity())?;
+    let mut state = load_workflow_state(store, workflow, host.capacity())?;
     if store.cancel_requested(workflow.id)? {
-        board.on_cancel();
+        state.on_cancel();
     }
-    let mut retries = WorkflowRetryPolicy::load(store, workflow, &board, classifier)?;
+    let mut retries = WorkflowRetryPolicy::load(store, workflow, &state, classifier)?;
     let room =
         |_: &LocationConstraint| WorkerCapacities { workers: vec![host.capacity()], longest_stay: None };
     let (mut changes, mut count, mut over) = (Vec::new(), 0, Vec::new());
     for held in store.held_jobs(workflow.id)? {
-        let Some(key) = board.job_index(held.id).map(|job| board.attempt_key(job)) else { continue };
+        let Some(key) = state.job_index(held.id).map(|job| state.attempt_key(job)) else { continue };
         let of_worker = dead.iter().find(|(row, _)| row.id == held.worker);
         let Some(ended) = of_worker.and_then(|(_, buried)| buried.recorded_ends.get(&key)) else { continue };
         let follow = |failed: FailedAttemptContext<'_>| {
             retries.decide_retry(failed, &RetryInputs { worker_capacities: &room, node_record: None, now })
         };
         // It cannot be stale: the key is that of the attempt that the worker holds.
-        if let Ok(verdict) = board.on_attempt_ended_with(held.worker, ended, follow, &mut changes) {
+        if let Ok(verdict) = state.on_attempt_ended_with(held.worker, ended, follow, &mut changes) {
             count += 1;
             over.extend(verdict.job_status.is_settled().then_some(key));
         }
     }
-    added_jobs::drop_stale_added_jobs(store, &over, &mut board, &mut changes)?;
+    added_jobs::drop_stale_added_jobs(store, &over, &mut state, &mut changes)?;
     commit_and_wait(store, workflow.id, workflow.run_id, changes)?;
     Ok(count)
 }
@@ -158,9 +160,9 @@ pub fn begin_next_run_elsewhere(
     now: Timestamp,
 ) -> Result<RunId, SchedulerError> {
     let table = store.load_jobs(workflow.id)?;
-    let board = WorkflowState::new(workflow.id, workflow.run_id, table)
+    let state = WorkflowState::new(workflow.id, workflow.run_id, table)
         .map_err(|_| SchedulerError::Cycle(workflow.id))?;
-    let again = board.jobs_to_rerun_elsewhere(left);
+    let again = state.jobs_to_rerun_elsewhere(left);
     Ok(store.begin_next_run(workflow.id, &again, now)?)
 }
 
@@ -208,11 +210,11 @@ pub(crate) fn load_workflow_state(
     if let Some(unasked) = table.requirements.first_mut().filter(|_| capacity.max_jobs.is_some()) {
         *unasked = Resources::DEFAULT_WITHOUT_CPUS;
     }
-    let mut board = WorkflowState::new(workflow.id, workflow.run_id, table)
+    let mut state = WorkflowState::new(workflow.id, workflow.run_id, table)
         .map_err(|_| SchedulerError::Cycle(workflow.id))?;
-    board.set_return_codes(return_codes(&workflow.settings));
-    board.set_limits(&workflow.settings.limits, workflow.settings.max_units);
-    Ok(board)
+    state.set_return_codes(return_codes(&workflow.settings));
+    state.set_limits(&workflow.settings.limits, workflow.settings.max_units);
+    Ok(state)
 }
 
 /// Commits and waits.

@@ -75,21 +75,21 @@ impl WorkflowRetryPolicy {
     pub(crate) fn load(
         store: &dyn Store,
         workflow: &WorkflowRow,
-        board: &WorkflowState,
+        state: &WorkflowState,
         classifier: Option<Arc<FailureClassifier>>,
     ) -> Result<Self, StoreError> {
         let mut sequels = Self {
-            handlers: board.handlers().iter().map(LoadedFailureHandler::compile).collect(),
+            handlers: state.handlers().iter().map(LoadedFailureHandler::compile).collect(),
             classifier,
             asks_operator: workflow.settings.use_pending_failed,
             budget: workflow.settings.retry_budget,
             granted_before: 0,
-            granted: board.retries_granted(),
+            granted: state.retries_granted(),
             is_budget_spent: false,
             random: RetryJitter::new(),
         };
         // Nobody can have noted anything before that.
-        if sequels.granted >= RetryBudget::max_retries(sequels.budget, board.counts().total()) {
+        if sequels.granted >= RetryBudget::max_retries(sequels.budget, state.counts().total()) {
             sequels.load_budget(store, workflow)?;
         }
         Ok(sequels)

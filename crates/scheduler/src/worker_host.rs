@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use windlass_store::model::{NewWorker, WorkflowRow};
 use windlass_types::Capacity;
-use windlass_types::worker_messages::{AttemptEndReport, AttemptKey, ToWorker};
+use windlass_types::worker_messages::{AttemptEndReport, AttemptKey, AttemptUsage, ToWorker};
 use windlass_types::worker_protocol::{ActionCommand, ActionReport};
 
 pub type WorkerHostError = Box<dyn std::error::Error + Send + Sync>;
@@ -62,6 +62,8 @@ pub struct DeadWorkerReport {
     pub is_same_boot: bool,
     /// The ends of jobs that the worker recorded, whether or not the engine learned of them.
     pub recorded_ends: HashMap<AttemptKey, AttemptEndReport>,
+    /// The usage of processes that had to be ended, by the attempt that started them.
+    pub leftover_usage: HashMap<AttemptKey, AttemptUsage>,
 }
 
 impl DeadWorkerReport {

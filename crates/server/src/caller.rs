@@ -220,9 +220,8 @@ impl Caller {
     }
 
     /// Decides whose jobs a worker may run: those of its user, of the users in `--jobs-of` if its user may run
-    /// their jobs, and
-    /// those of its workflow. Other users' jobs run with the worker's account, so a worker gets only those it
-    /// asked for.
+    /// their jobs, and those of its workflow. Other users' jobs run with the worker's account, so a worker gets
+    /// only those it asked for.
     pub(crate) async fn authorize_introduction(
         &self,
         state: &AppState,
@@ -266,8 +265,7 @@ impl Caller {
     }
 
     /// Checks that an allocation token is used only to register workers in the allocation and to deliver the
-    /// undelivered results of
-    /// earlier workers there.
+    /// undelivered results of earlier workers there.
     async fn check_allocation_token(
         &self,
         state: &AppState,

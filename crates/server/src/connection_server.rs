@@ -1,12 +1,10 @@
 //! Accepting, securing, serving and closing connections.
 //!
 //! The accept loop is our own because frameworks lack what is needed here: the client certificate, a limit on
-//! connections,
-//! timeouts for silent clients, and a shutdown that waits for active requests.
+//! connections, timeouts for silent clients, and a shutdown that waits for active requests.
 //!
 //! A closed connection is noticed at once, also while its request is processed: the handler is then dropped at
-//! its next
-//! `await`.
+//! its next `await`.
 
 use crate::caller::ConnectionPeer;
 use crate::connections::ConnectionLimiter;

@@ -1,10 +1,8 @@
 //! The limit on open connections, and which connection is closed when it is reached.
 //!
 //! A connection without an authenticated request is closed in favor of a new one: the oldest from the network
-//! with the most
-//! such connections. Idle connections of one host therefore cannot lock others out. Connections of
-//! authenticated users stay, and
-//! one user may hold at most three quarters of all.
+//! with the most such connections. Idle connections of one host therefore cannot lock others out. Connections
+//! of authenticated users stay, and one user may hold at most three quarters of all.
 
 use crate::error::{ApiError, ApiResult};
 use axum::http::StatusCode;

@@ -8,8 +8,7 @@
 //! - its body must have a media type that the route documents, none of which a form or a simple request can
 //!   send;
 //! - with `--no-auth` the `Host` must be a loopback name with the server's port, also for reads. Otherwise a
-//!   page whose
-//!   name resolves to 127.0.0.1 (DNS rebinding) would have the same origin as this server.
+//!   page whose name resolves to 127.0.0.1 (DNS rebinding) would have the same origin as this server.
 
 use crate::error::{API_PREFIX, ApiError, ApiResult, TORC_PREFIX};
 use axum::body::HttpBody as _;

@@ -1,12 +1,9 @@
 //! Files by which clients of the same owner find the server and its token.
 //!
 //! They are in a directory that only the owner can write, each readable by the owner only: `owner.token`, new
-//! for each server;
-//! `server.json`, which exists while the server runs; with TLS `server.pem`, the server's certificate; and
-//! without TLS
-//! `server.sock`, the socket that clients of the same owner on this machine use. A TCP port proves nothing:
-//! when the
-//! server is gone, any user can listen there and receive the token.
+//! for each server; `server.json`, which exists while the server runs; with TLS `server.pem`, the server's
+//! certificate; and without TLS `server.sock`, the socket that clients of the same owner on this machine use. A
+//! TCP port proves nothing: when the server is gone, any user can listen there and receive the token.
 
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -38,8 +35,7 @@ pub struct ServerDiscovery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
     /// With TLS: a file with the exact certificate of the server. A client that trusts it needs neither its CA
-    /// nor a matching
-    /// host name.
+    /// nor a matching host name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<PathBuf>,
 }
@@ -83,8 +79,7 @@ pub(crate) fn store_private_file(dir: &Path, name: &str, text: &str) -> Result<P
 }
 
 /// A private socket that already listens but is not at its final path yet: clients that know an earlier server
-/// at the same path
-/// cannot reach this one before its token is written.
+/// at the same path cannot reach this one before its token is written.
 #[derive(Debug)]
 pub(crate) struct PrivateSocket {
     listener: UnixListener,
@@ -104,8 +99,7 @@ impl PrivateSocket {
 }
 
 /// Listens on a socket that only the owner can connect to. If the file system of the directory does not support
-/// sockets (some
-/// network file systems), uses a directory of this machine.
+/// sockets (some network file systems), uses a directory of this machine.
 pub(crate) fn listen_private_socket(dir: &Path) -> Result<PrivateSocket, DiscoveryError> {
     make_directory_private(dir)?;
     match bind_private_socket(dir, SOCKET_FILE) {

@@ -1,8 +1,7 @@
 //! Errors of requests, as the caller sees them.
 //!
 //! One type for all routes. It travels inside the response to the outermost layer and is rendered there
-//! according to
-//! the path: `application/problem+json` at `/api/v1`, the shape that Torc's clients expect at
+//! according to the path: `application/problem+json` at `/api/v1`, the shape that Torc's clients expect at
 //! `/torc-service/v1`.
 
 use axum::body::Body;

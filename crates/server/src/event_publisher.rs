@@ -1,12 +1,9 @@
 //! Distribution of new events to any number of readers.
 //!
 //! The database is the source: committers call [`EventPublisher::wake`], and one task then reads the new events
-//! once and
-//! sends them to all readers. A reader first catches up from the database and then follows; event ids tell the
-//! two
-//! apart, so no event is missed or duplicated. A slow reader is disconnected and resumes from the last id it
-//! received.
-//! Without readers the database is not read.
+//! once and sends them to all readers. A reader first catches up from the database and then follows; event ids
+//! tell the two apart, so no event is missed or duplicated. A slow reader is disconnected and resumes from the
+//! last id it received. Without readers the database is not read.
 
 use crate::error::{ApiError, ApiResult};
 use crate::metrics::{GaugeGuard, ServerMetrics};

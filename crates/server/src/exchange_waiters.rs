@@ -7,8 +7,8 @@ use windlass_types::WorkerId;
 use windlass_types::worker_protocol::WorkerExchange;
 
 /// The newest request for each active exchange. A worker without a response repeats its exchange, and the
-/// closing of the
-/// earlier connection may be noticed only afterwards; it must not discard the response for the later request.
+/// closing of the earlier connection may be noticed only afterwards; it must not discard the response for the
+/// later request.
 #[derive(Clone, Debug, Default)]
 pub struct ExchangeWaiters(Arc<Mutex<NewestWaiters>>);
 
@@ -27,8 +27,7 @@ struct ExchangeKey {
 }
 
 /// A request that waits for the response to an exchange. If it is dropped before the response, the connection
-/// was closed and the
-/// scheduler is informed: no jobs are assigned to an exchange without a reader.
+/// was closed and the scheduler is informed: no jobs are assigned to an exchange without a reader.
 #[derive(Debug)]
 pub(crate) struct ExchangeWaiter {
     waiters: ExchangeWaiters,

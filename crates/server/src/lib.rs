@@ -7,11 +7,9 @@
 //! - Handlers decide nothing: they authenticate the caller ([`caller`]), call the store or the scheduler, and
 //!   render.
 //! - A handler may be dropped at any `await` when its client disconnects. Its operation is then applied
-//!   completely or not at
-//!   all, and a claim that no client receives is returned.
+//!   completely or not at all, and a claim that no client receives is returned.
 //! - Store calls block, so they run on the blocking pool ([`state::run_blocking`]). The scheduler answers
-//!   through a closure
-//!   ([`state::call_service`]).
+//!   through a closure ([`state::call_service`]).
 //! - Every error is an [`error::ApiError`], rendered according to the path of the request.
 
 mod auth_backend;

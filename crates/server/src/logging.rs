@@ -20,8 +20,7 @@ pub struct LogLevelError {
 }
 
 /// Checks a level. A single word must be a level: the filter would take it for the name of a module, and log
-/// nothing from
-/// all others.
+/// nothing from all others.
 pub fn check(level: &str) -> Result<(), LogLevelError> {
     parse_log_filter(level).map(drop)
 }

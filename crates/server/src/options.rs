@@ -49,8 +49,7 @@ pub struct ServeOptions {
     /// Time that a shutdown waits for active requests.
     pub shutdown_grace: Duration,
     /// Ensures that workers of an earlier `windlass run` on this machine are dead. Without it their jobs stay
-    /// assigned
-    /// until the workers are retired by hand.
+    /// assigned until the workers are retired by hand.
     pub ensure_dead: Option<EnsureWorkerDead>,
     /// Failure classifier; `None`: the built-in rules only.
     pub classifier: Option<Arc<FailureClassifier>>,
@@ -112,8 +111,7 @@ pub struct RequestServiceOptions {
     /// When a request for generated events is complete.
     pub mc_completion: rounds::McCompletion,
     /// Maximum number of running nodes of a category per unit; `MergeGroup`: number of units per run.
-    /// Categories not listed
-    /// keep their default.
+    /// Categories not listed keep their default.
     pub throttles: BTreeMap<String, u64>,
     /// RSE expression for the final location of outputs.
     pub tape_rse: String,

@@ -8,8 +8,8 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::x509::X509Name;
 
 /// Reads a certificate in DER, already verified by `authorities`. One that cannot be read in full is marked as
-/// such and maps
-/// to no user: the readable part of its subject could equal the whole subject of another certificate.
+/// such and maps to no user: the readable part of its subject could equal the whole subject of another
+/// certificate.
 pub(crate) fn parse_peer_certificate(der: &[u8], authorities: Vec<AuthorityId>) -> PeerCertificate {
     let unreadable = |why: &str| PeerCertificate {
         subject: Err(why.to_owned()),

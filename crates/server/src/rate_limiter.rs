@@ -1,10 +1,9 @@
 //! Rate limiting of requests.
 //!
 //! Authenticated callers are counted by credential and address. Requests that are not authenticated (yet) are
-//! counted by address
-//! only, because made-up tokens would otherwise each get a new budget. Exchanges of a worker are counted per
-//! worker with a much
-//! higher limit, since each may report a thousand jobs; an exchange that is rejected counts against the caller.
+//! counted by address only, because made-up tokens would otherwise each get a new budget. Exchanges of a worker
+//! are counted per worker with a much higher limit, since each may report a thousand jobs; an exchange that is
+//! rejected counts against the caller.
 
 use crate::error::{ApiError, ApiResult};
 use crate::metrics::{RejectionReason, ServerMetrics};

@@ -1,8 +1,7 @@
 //! Middleware for every request: assigns an id, logs and counts it, and rejects it above the limits.
 //!
 //! Above the limits a caller gets 429 or 503 with Retry-After at once, so that accepted requests complete. Long
-//! polls and
-//! streams are cheap and not counted among the active requests.
+//! polls and streams are cheap and not counted among the active requests.
 
 use crate::caller::Caller;
 use crate::error::ApiError;
@@ -172,8 +171,7 @@ pub(crate) async fn limit_brief_requests(
 }
 
 /// Layer for bodies that are read into memory: limits their total by the bytes received, not by the announced
-/// length, so that
-/// a slow sender does not lock others out.
+/// length, so that a slow sender does not lock others out.
 pub(crate) async fn limit_body_memory(
     State(guard): State<RequestGuard>,
     request: Request,

@@ -1,10 +1,8 @@
 //! The declared access of every route; permissions are decided here and in [`windlass_auth::decide_access`].
 //!
 //! Two steps. [`enforce_access`] runs before every route: it authenticates the caller and rejects operations
-//! that the caller may
-//! not perform on any object. Handlers then check the requested object, which returns 404 if the caller may not
-//! see it. A route
-//! that is not in [`ROUTE_ACCESS`] is rejected for every caller.
+//! that the caller may not perform on any object. Handlers then check the requested object, which returns 404
+//! if the caller may not see it. A route that is not in [`ROUTE_ACCESS`] is rejected for every caller.
 
 use crate::caller::{Caller, RequestCredential};
 use crate::error::{API_PREFIX, ApiError, ApiResult, TORC_PREFIX};

@@ -1,10 +1,8 @@
 //! The life of a server, from start to shutdown.
 //!
 //! It listens first and reports standby; once it has locked the database it serves. Shutdown is in the opposite
-//! order:
-//! no new connections are accepted, long polls and streams end, active requests are answered, everything is
-//! committed, and
-//! the database lock is released last.
+//! order: no new connections are accepted, long polls and streams end, active requests are answered, everything
+//! is committed, and the database lock is released last.
 
 use crate::auth_backend::{self, HttpFetcher, SqlTokenStore};
 use crate::connection_server::{ConnectionServer, ListenSocket};
@@ -80,7 +78,7 @@ impl ServeError {
             }
             Self::Listen { .. } => "--listen takes an address of this machine: 127.0.0.1:8080, 0.0.0.0:8080",
             Self::OpenToAll(_) => {
-                "remove --no-auth: clients of the same user find their token automatically, and `windlass token create` creates others"
+                "remove --no-auth: clients of the same user find their token automatically, and `windlass auth token create` creates others"
             }
             Self::Discovery(DiscoveryError::NotPrivate { .. }) => {
                 "remove it if no server uses it; it must belong to you and be writable only by you"
@@ -171,8 +169,7 @@ pub enum ServerRole {
 }
 
 /// Serves until SIGTERM or SIGINT. `tell` is called with the state and the address when the server serves, and
-/// before that if
-/// it has to stand by.
+/// before that if it has to stand by.
 pub fn serve(
     options: ServeOptions,
     database: Arc<dyn StoreDatabase>,
@@ -209,8 +206,8 @@ pub fn serve(
 }
 
 /// Waits for the database lock; `None` if the server is stopped meanwhile. A database file is used by one
-/// server only, so
-/// a held lock is an error; of a PostgreSQL database there may be several servers, and all but one stand by.
+/// server only, so a held lock is an error; of a PostgreSQL database there may be several servers, and all but
+/// one stand by.
 fn wait_for_database(
     store: &dyn Store,
     signals: &ServerSignals,
@@ -510,8 +507,7 @@ async fn bind_listener(options: &ServeOptions) -> Result<(TcpListener, SocketAdd
 }
 
 /// Runs until shutdown is requested, or the server cannot continue: it lost its database or an internal thread.
-/// On
-/// SIGHUP it reloads its files.
+/// On SIGHUP it reloads its files.
 async fn wait_until_stopped(
     signals: &ServerSignals,
     tls: Option<&ServerTls>,

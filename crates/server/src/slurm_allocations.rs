@@ -74,8 +74,8 @@ pub(crate) fn open_allocation_reconciler(
 const TOKEN_DIRECTORY: &str = "allocations";
 
 /// Creates one token per allocation, in a file readable only by the server's account, with which the workers
-/// run. The token
-/// registers workers of that allocation and nothing else, and is revoked when the allocation ends.
+/// run. The token registers workers of that allocation and nothing else, and is revoked when the allocation
+/// ends.
 struct AllocationTokens {
     directory: PathBuf,
     store: Arc<dyn Store>,

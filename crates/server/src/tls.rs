@@ -138,8 +138,7 @@ fn load_tls_files(options: &ServerTlsOptions) -> Result<LoadedTls, TlsError> {
 }
 
 /// Accepts certificates of these CAs that are not revoked. If there are revocation lists, each CA of a chain
-/// needs one that is
-/// not expired.
+/// needs one that is not expired.
 fn client_verifier(
     path: &Path,
     authorities: &[CertificateDer<'static>],

@@ -203,14 +203,14 @@ mod tests {
     #[test]
     fn all_sorts_of_requests_are_wished_for() {
         let sites: Vec<String> = (0..20).map(|n| format!("T2_{n}")).collect();
-        let wishes: Vec<GeneratedRequest> =
+        let commands: Vec<GeneratedRequest> =
             (0..200).map(|number| generate_request(number, 5, &sites)).collect();
-        let ways: BTreeSet<_> = wishes.iter().map(|wish| wish.request.splitting_algo).collect();
+        let ways: BTreeSet<_> = commands.iter().map(|wish| wish.request.splitting_algo).collect();
         assert_eq!(ways.len(), 4);
-        assert!(wishes.iter().any(|wish| wish.request.generation.is_some()));
-        assert!(wishes.iter().any(|wish| !wish.request.production_steps.is_empty()));
-        assert!(wishes.iter().any(|wish| wish.truth.is_broken));
-        let flaws = || wishes.iter().flat_map(|wish| wish.flaws.values());
+        assert!(commands.iter().any(|wish| wish.request.generation.is_some()));
+        assert!(commands.iter().any(|wish| !wish.request.production_steps.is_empty()));
+        assert!(commands.iter().any(|wish| wish.truth.is_broken));
+        let flaws = || commands.iter().flat_map(|wish| wish.flaws.values());
         assert!(flaws().any(|flaw| matches!(flaw, FileFlaw::Corrupt { shy: true })));
         assert!(flaws().any(|flaw| matches!(flaw, FileFlaw::BadCopy { .. })));
         assert!(flaws().any(|flaw| *flaw == FileFlaw::Poison));

@@ -41,13 +41,13 @@ const LOOKUP_BATCH: usize = 500;
 /// All allocations of the workflow that Slurm has seen, and their steps.
 pub fn load_workflow_accounting(
     slurm: &SlurmClient,
-    books: &dyn Store,
+    store: &dyn Store,
     workflow: WorkflowId,
 ) -> Result<Vec<SlurmAccountingEntry>, AccountingError> {
     let filter =
         AllocationFilter { workflow: Some(workflow), is_ours: Some(true), ..AllocationFilter::default() };
     let known: BTreeMap<u64, i64> =
-        books.allocations(&filter)?.iter().filter_map(|one| Some((one.job_id?, one.id.0))).collect();
+        store.allocations(&filter)?.iter().filter_map(|one| Some((one.job_id?, one.id.0))).collect();
     if known.is_empty() {
         return Ok(Vec::new());
     }
@@ -60,7 +60,7 @@ pub fn load_workflow_accounting(
     let job_of = |row: &SlurmAccountingEntry| {
         parse_attempt(row).filter(|key| key.workflow == workflow).map(|key| key.job)
     };
-    let names = load_job_names(books, workflow, rows.iter().filter_map(job_of))?;
+    let names = load_job_names(store, workflow, rows.iter().filter_map(job_of))?;
     for row in &mut rows {
         let job = job_of(row);
         row.allocation_id = known.get(&row.slurm_job_id).copied();
@@ -72,7 +72,7 @@ pub fn load_workflow_accounting(
 
 /// What these jobs are called.
 pub fn load_job_names(
-    books: &dyn Store,
+    store: &dyn Store,
     workflow: WorkflowId,
     jobs: impl Iterator<Item = JobId>,
 ) -> Result<BTreeMap<JobId, String>, StoreError> {
@@ -80,7 +80,7 @@ pub fn load_job_names(
     let mut names = BTreeMap::new();
     for ids in wanted.chunks(LOOKUP_BATCH) {
         let filter = JobFilter { ids: ids.to_vec(), ..JobFilter::default() };
-        names.extend(books.jobs(workflow, &filter)?.into_iter().map(|job| (job.id, job.name)));
+        names.extend(store.jobs(workflow, &filter)?.into_iter().map(|job| (job.id, job.name)));
     }
     Ok(names)
 }

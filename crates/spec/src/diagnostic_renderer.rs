@@ -93,6 +93,7 @@ struct UnderlineMark {
 
 impl DiagnosticRenderer<'_> {
     fn render_diagnostic(&mut self, source_name: &str, diagnostic: &SpecDiagnostic) {
+        let source_name = to_printable(source_name);
         let title = format!("{}[{}]", self.severity.label(), diagnostic.code);
         let title = self.style.paint(self.severity.paint(), &title);
         let message =

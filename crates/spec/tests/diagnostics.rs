@@ -109,8 +109,8 @@ jobs:
   - {name: 'b{i}', command: x, limit: 'disk{i}', sites: [north, 'lab {i}'], parameters: {i: ['', 3]}}
   - {name: c, command: x, limit: licence, sites: [Zürich]}
 ";
-    let rule = "one has up to 100 letters, digits, `_`, `-` and `.`, such as T2_CH_CERN";
-    let bad_site = |name: &str| format!("bad-site `{name}` cannot be the name of a site: {rule}");
+    let rule = "up to 100 letters, digits, `_`, `-` and `.` are allowed, as in T2_CH_CERN";
+    let bad_site = |name: &str| format!("bad-site invalid site name `{name}`: {rule}");
     let helps: Vec<_> = problems(text).reports().into_iter().map(|report| report.help).collect();
     assert_eq!(helps[1].as_deref(), Some("did you mean `licence`?"));
     assert_eq!(

@@ -295,29 +295,32 @@ impl Join for Vec<String> {
 }
 
 #[test]
-fn names_in_braces_that_stand_for_nothing() {
+fn unknown_names_in_braces_are_errors_if_there_are_variables() {
+    let with_variables = |jobs: &str| spec(jobs).replacen("jobs:", "variables: {root: /data}\njobs:", 1);
     check(
-        &spec("- name: 'sim_{seed}'\n  command: 'run {sed} > {seed}'\n  parameters: {seed: '1:2'}\n"),
+        &with_variables(
+            "- name: 'sim_{seed}'\n  command: 'run {sed} > {seed}'\n  parameters: {seed: '1:2'}\n",
+        ),
         "
-error[undefined-name]: `{sed}` stands for nothing: no parameter here and no variable has that name
- --> sim.yaml:4:17
+error[undefined-name]: `{sed}` is not defined: no parameter here and no variable has that name
+ --> sim.yaml:5:17
   |
-4 |   command: 'run {sed} > {seed}'
+5 |   command: 'run {sed} > {seed}'
   |                 ^^^^^ did you mean `{seed}`?",
     );
     check(
-        &spec("- name: a{i}\n  command: awk '{print}' {i}\n  parameters: {i: '1:2'}\n"),
+        &with_variables("- name: a{i}\n  command: awk '{print}' {i}\n  parameters: {i: '1:2'}\n"),
         "
-error[undefined-name]: `{print}` stands for nothing: no parameter here and no variable has that name
- --> sim.yaml:4:17
+error[undefined-name]: `{print}` is not defined: no parameter here and no variable has that name
+ --> sim.yaml:5:17
   |
-4 |   command: awk '{print}' {i}
+5 |   command: awk '{print}' {i}
   |                 ^^^^^^^ for the text `{print}` itself write `{{print}}`",
     );
     let elsewhere = "- {name: 'a{i}', command: x, parameters: {i: '1:2'}}\n- {name: b, command: 'cat {i}'}\n";
     assert_eq!(
-        lines(&spec(elsewhere)),
-        ["undefined-name `{i}` stands for nothing: no parameter here and no variable has that name"]
+        lines(&with_variables(elsewhere)),
+        ["undefined-name `{i}` is not defined: no parameter here and no variable has that name"]
     );
     let circle = "name: w\nvariables: {a: '{b}', b: 'x{c}', c: '{a}'}\njobs: [{name: j, command: x}]\n";
     assert_eq!(lines(circle), ["variable-cycle variables use each other in a circle: a → b → c → a"]);
@@ -687,6 +690,91 @@ fn braces_are_text_where_no_value_could_be_meant() {
     assert_eq!(command(&swept), "curl -w \"%{http_code}\" {7} ${{y}} 7{x}{x:03d}");
     let constant = "name: w\nvariables: {a: '{{b}}c'}\njobs: [{name: j, command: '{a} {{d}}'}]\n";
     assert_eq!(command(constant), "{b}c {d}");
+}
+
+#[test]
+fn unknown_names_in_braces_stay_as_they_are_without_variables() {
+    let text = spec(
+        "\
+- name: 'a{i}'
+  command: 'awk \"{print}\" f{i} {sed} {{sed}} ${i} %{http_code:x}'
+  invocation_script: 'nice {print}'
+  env: {A: '{print} {i}'}
+  parameters: {i: '1:1', seed: '7'}
+- {name: b, command: 'cat {i}', depends_on: ['a1']}
+",
+    );
+    let workflow = good(&text);
+    let job = workflow.jobs().next().unwrap();
+    let command = job.command(0).into_owned();
+    assert!(command.contains("awk \"{print}\" f1 {sed} {sed} ${i} %{http_code:x}"), "{command}");
+    assert!(job.env().contains(&("A".to_owned(), "{print} 1".to_owned())), "{:?}", job.env());
+    assert_eq!(workflow.jobs().nth(1).unwrap().command(0), "cat {i}");
+    let kept = |name: &str| {
+        format!(
+            "undefined-name `{{{name}}}` is not defined: no parameter here and no variable has that name; it is kept as text"
+        )
+    };
+    let told: Vec<String> =
+        warnings(&workflow).into_iter().filter(|text| text.starts_with("undefined-name")).collect();
+    assert_eq!(told, [kept("sed"), kept("i")], "only what looks like a slip");
+}
+
+#[test]
+fn doubled_braces_are_text_in_every_field_that_is_expanded() {
+    let workflow = good(
+        "\
+name: 'w {{x}}'
+description: 'd {{x}}'
+user: 'u{{x}}'
+project: 'p {{x}}'
+access_groups: ['g{{x}}']
+variables: {v: 'value {{x}}'}
+metadata: {deep: [{er: 'm {{x}}'}]}
+env: {A: 'a {{x}}'}
+files: [{name: 'f{{x}}', path: 'p/{{x}}'}]
+user_data: [{name: 'u{{x}}', data: {k: [1, 'd {{x}}']}}]
+failure_handlers: [{name: h, rules: [{exit_codes: [1], recovery_script: 'fix {{x}}'}]}]
+slurm_schedulers: [{name: s, account: 'a{{x}}', partition: 'p{{x}}', extra: '--comment={{x}}', walltime: '1:00'}]
+slurm_defaults: {comment: 'c{{x}}'}
+actions: [{trigger_type: on_workflow_start, action_type: run_commands, commands: ['echo {{x}}']}]
+jobs:
+- {name: 'j{{x}}', command: 'run {{x}} {v}', invocation_script: 'nice {{x}}', env: {B: 'b {{x}}'}, input_files: ['f{{x}}'],
+   input_user_data: ['u{{x}}'], failure_handler: h}
+- {name: 'k{{x}}', command: 'y ${files.input.f{{x}}}', depends_on: ['j{{x}}']}
+- {name: l, command: y, depends_on_regexes: ['^k\\{{x}}$']}
+",
+    );
+    assert_eq!(workflow.name(), "w {x}");
+    assert_eq!((workflow.description(), workflow.user()), (Some("d {x}"), Some("u{x}")));
+    let settings = workflow.settings();
+    assert_eq!(settings.project.as_deref(), Some("p {x}"));
+    assert_eq!(settings.access_groups, ["g{x}"]);
+    let values = serde_json::to_string(&(&settings.metadata, &settings.slurm_defaults)).unwrap();
+    assert_eq!(values, r#"[{"deep":[{"er":"m {x}"}]},{"comment":"c{x}"}]"#);
+    assert_eq!(workflow.env(), [("A".to_owned(), "a {x}".to_owned())]);
+    let file = workflow.files().next().unwrap();
+    assert_eq!((file.name, &*file.path), ("f{x}", "p/{x}"));
+    let data = workflow.all_user_data().next().unwrap();
+    assert_eq!(
+        (data.name, data.data.as_ref().map(ToString::to_string)),
+        ("u{x}", Some(r#"{"k":[1,"d {x}"]}"#.to_owned()))
+    );
+    assert_eq!(workflow.failure_handlers()[0].rules[0].recovery_script.as_deref(), Some("fix {x}"));
+    let scheduler = &workflow.schedulers()[0];
+    assert_eq!(scheduler.account, "a{x}");
+    assert_eq!(
+        (scheduler.partition.as_deref(), scheduler.extra.as_deref()),
+        (Some("p{x}"), Some("--comment={x}"))
+    );
+    assert_eq!(workflow.actions()[0].action.commands, ["echo {x}"]);
+    assert_eq!(names(&workflow), ["j{x}", "k{x}", "l"]);
+    assert!(commands(&workflow)[0].ends_with("run {x} value {x}"), "{:?}", commands(&workflow));
+    assert_eq!(commands(&workflow)[1], "y p/{x}");
+    let first = job(&workflow, "j{x}");
+    assert_eq!(first.invocation_script().as_deref(), Some("nice {x}"));
+    assert!(first.env().contains(&("B".to_owned(), "b {x}".to_owned())), "{:?}", first.env());
+    assert_eq!((waits(&workflow, "k{x}"), waits(&workflow, "l")), (vec!["j{x}"], vec!["k{x}"]));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The books of allocations: what is to be asked of Slurm, and what became of it. Nothing is decided here.
+//! Storage of allocations: requests to Slurm and their results. Decides nothing.
 
 use crate::StoreError;
 use crate::model::AllocationFilter;
@@ -8,19 +8,21 @@ use windlass_core::slurm::allocation_rows::{
 use windlass_types::slurm::Allocation;
 use windlass_types::{AllocationId, Timestamp, WorkflowId};
 
-/// A row is there before Slurm hears of the allocation, and every change quotes the state that it was decided from.
+/// A row is committed before the allocation is submitted to Slurm, and every change names the state it was
+/// decided from.
 pub trait AllocationStore: Send + Sync {
-    /// New ones, all or none; `intended`. One that the same execution of an action has asked for already is not added again.
-    /// Their ids, in order: for those that were not added, of the ones that are there.
+    /// Adds new allocations in the state `intended`, all or none. One that the same execution of an action has
+    /// already requested is not added again. Returns the ids in order, including those of existing ones.
     fn add_allocations(&self, new: &[NewAllocation], now: Timestamp)
     -> Result<Vec<AllocationId>, StoreError>;
     fn allocation(&self, id: AllocationId) -> Result<Option<Allocation>, StoreError>;
     fn allocations(&self, filter: &AllocationFilter) -> Result<Vec<Allocation>, StoreError>;
-    /// Each applies only if the row is in the state, and has the job id, that the change quotes ([`Error::Unexpected`]); all or
-    /// none. A change of state leaves an event.
+    /// Applies changes, all or none. Each requires that the row has the state and job id that the change names
+    /// ([`StoreError::Unexpected`]). A change of state is recorded as an event.
     fn change_allocations(&self, changes: &[AllocationChange], now: Timestamp) -> Result<(), StoreError>;
-    /// Nobody wants these any more. What was never submitted is withdrawn; of the others it is noted, for whoever talks to
-    /// Slurm. What is over stays as it is. Refused for those that a client looks after. As they are then, in order.
+    /// Marks allocations as unwanted. Unsubmitted ones are withdrawn; the others are marked for the allocation
+    /// reconciler. Ended ones stay as they are. Rejected for those managed by a client. Returns them after the
+    /// change, in order.
     fn discard_allocations(
         &self,
         ids: &[AllocationId],
@@ -28,10 +30,11 @@ pub trait AllocationStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Vec<Allocation>, StoreError>;
 
-    /// How the schedulers, actions and open allocations of a workflow are, as one text that is another one when they are.
+    /// Returns a fingerprint of the schedulers, actions and open allocations of a workflow; it changes when
+    /// they do.
     fn schedule_fingerprint(&self, workflow: WorkflowId) -> Result<String, StoreError>;
-    /// A whole schedule in one commit. Refused ([`Error::Unexpected`]) if what it was planned from is not so any more; so of two
-    /// that were planned at once one is done.
+    /// Commits a whole schedule. Rejected ([`StoreError::Unexpected`]) if the state that it was planned from
+    /// has changed, so that of two concurrent plans only one is applied.
     fn apply_schedule(
         &self,
         workflow: WorkflowId,
@@ -39,20 +42,20 @@ pub trait AllocationStore: Send + Sync {
         now: Timestamp,
     ) -> Result<AppliedSchedule, StoreError>;
 
-    /// Adds to the counters of the present hour.
+    /// Adds to the counters of the current hour.
     fn record_slurm_calls(&self, calls: &[SlurmCallCount], now: Timestamp) -> Result<(), StoreError>;
-    /// By hour and command.
+    /// Returns the counters by hour and command.
     fn slurm_calls(&self, since: Timestamp) -> Result<Vec<SlurmCallCount>, StoreError>;
 
-    /// What a client says of an allocation that it looks after: a new one, or one that it spoke of before.
+    /// Adds or updates an allocation that a client manages.
     fn record_client_allocation(
         &self,
         id: Option<AllocationId>,
         stated: &ExternalAllocation,
         now: Timestamp,
     ) -> Result<AllocationId, StoreError>;
-    /// Forgets it. Refused while it is ours and not over.
+    /// Deletes the record. Rejected while Windlass manages it and it has not ended.
     fn delete_allocation(&self, id: AllocationId, now: Timestamp) -> Result<(), StoreError>;
-    /// Forgets all of a workflow, or (refused) none. How many there were.
+    /// Deletes all records of a workflow, or none if one is rejected. Returns their number.
     fn delete_allocations(&self, workflow: WorkflowId, now: Timestamp) -> Result<u64, StoreError>;
 }

@@ -1,6 +1,6 @@
-//! The catalog that is in our own database: datasets, their files and where those are, blocks of outputs, rules.
+//! The built-in catalog in the database: datasets, their files and replicas, output blocks, rules.
 //!
-//! Whatever changes something may be done twice: steps are repeated after a crash.
+//! All changes are idempotent, because steps are repeated after a crash.
 
 use crate::StoreError;
 use windlass_types::Timestamp;
@@ -8,40 +8,50 @@ use windlass_types::catalog::{
     CatalogBlock, CatalogFile, CatalogReplica, DatasetSummary, NewReplicationRule, ReplicationRule,
 };
 
-/// Who changes a dataset.
+/// The user who changes a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatasetWriter<'a> {
     pub user: &'a str,
-    /// Also datasets of others, and those of which no owner is known.
+    /// May also change datasets of other users, and those without a known owner.
     pub may_change_others: bool,
 }
 
 impl<'a> DatasetWriter<'a> {
-    /// At a database of one's own.
+    /// For a private database.
     pub const fn with_full_access(user: &'a str) -> Self {
         Self { user, may_change_others: true }
     }
 }
 
+/// What adding files to a dataset did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddedFiles {
+    /// Files that the catalog did not have.
+    pub added: u64,
+    /// Files that the catalog had with other properties (size, events, checksums, ...) or as invalid.
+    pub changed: u64,
+}
+
 pub trait DatasetStore: Send + Sync {
-    /// By name; `*` in the pattern stands for anything. Without their sites, which are told of one at a time.
+    /// Lists datasets by name; `*` in the pattern matches anything. Sites are omitted; a single dataset has
+    /// them.
     fn datasets(&self, pattern: Option<&str>) -> Result<Vec<DatasetSummary>, StoreError>;
     fn dataset(&self, name: &str) -> Result<Option<DatasetSummary>, StoreError>;
-    /// All or none, and the dataset too if it is new. A file that is there gets what is said now, is valid again, and keeps
-    /// replicas that are not named; one of another dataset is refused. How many are new.
+    /// Adds files, all or none, and the dataset if it is new. An existing file is updated, becomes valid again,
+    /// and keeps replicas that are not listed; a file of another dataset is rejected.
     ///
-    /// A dataset that is new belongs to `by`; one of another owner, or that a request of another user writes, is refused
-    /// ([`Error::NotOwner`]). An event tells of it.
+    /// A new dataset belongs to `by`; one of another owner, or one that a request of another user writes, is
+    /// rejected ([`StoreError::NotOwner`]). Recorded as an event.
     fn add_dataset_files(
         &self,
         dataset: &str,
         files: &[CatalogFile],
         by: DatasetWriter<'_>,
         now: Timestamp,
-    ) -> Result<u64, StoreError>;
-    /// In the order in which they came. Refused if there is no such dataset.
+    ) -> Result<AddedFiles, StoreError>;
+    /// Returns the files in the order in which they were added. Rejected if the dataset does not exist.
     fn dataset_files(&self, dataset: &str, only_valid: bool) -> Result<Vec<CatalogFile>, StoreError>;
-    /// At most so many of them after the first `offset`, and how many there are in all.
+    /// Returns a page of files after the first `offset`, and the total number.
     fn list_dataset_files(
         &self,
         dataset: &str,
@@ -49,7 +59,8 @@ pub trait DatasetStore: Send + Sync {
         offset: u64,
         limit: u64,
     ) -> Result<(Vec<CatalogFile>, u64), StoreError>;
-    /// Forgets it: files, blocks and replicas. What is on disk stays. `false`: there was none. An event tells of it.
+    /// Deletes the record of a dataset with its files, blocks and replicas, not the data on disk. `false`: it
+    /// did not exist. Recorded as an event.
     fn delete_dataset(
         &self,
         dataset: &str,
@@ -57,18 +68,18 @@ pub trait DatasetStore: Send + Sync {
         now: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// Replicas of files that are there; one at the same site gets the new path.
+    /// Adds replicas of existing files; an existing replica at the site gets the new path.
     fn add_replicas(&self, replicas: &[CatalogReplica]) -> Result<(), StoreError>;
-    /// How many there were.
+    /// Returns how many existed.
     fn remove_replicas(&self, site: &str, lfns: &[String]) -> Result<u64, StoreError>;
-    /// How many were valid until now. Those that are not there are left out.
+    /// Returns how many were valid before. Unknown files are skipped.
     fn invalidate_files(&self, lfns: &[String]) -> Result<u64, StoreError>;
 
-    /// The dataset and the block are made unless they are there. One that was closed stays closed. A dataset that is new
-    /// belongs to the requestor of the request that writes it.
+    /// Opens a block; creates the dataset and the block if necessary. A closed block stays closed. A new
+    /// dataset belongs to the requestor of the request that writes it.
     fn open_block(&self, dataset: &str, block: &str, now: Timestamp) -> Result<(), StoreError>;
-    /// Files that are in the block already stay as they are; one of another block or dataset is refused, and so is a new one
-    /// if the block is closed. All or none. How many are new.
+    /// Adds files to a block, all or none. Files that are already in it stay as they are; a file of another
+    /// block or dataset is rejected, and so is a new file if the block is closed. Returns how many are new.
     fn register_files(&self, block: &str, files: &[CatalogFile]) -> Result<u64, StoreError>;
     fn close_block(&self, block: &str, now: Timestamp) -> Result<(), StoreError>;
     fn catalog_block(&self, block: &str) -> Result<Option<CatalogBlock>, StoreError>;
@@ -76,10 +87,10 @@ pub trait DatasetStore: Send + Sync {
     fn catalog_blocks(&self, dataset: &str) -> Result<Vec<CatalogBlock>, StoreError>;
     fn block_files(&self, block: &str, only_valid: bool) -> Result<Vec<CatalogFile>, StoreError>;
 
-    /// Its id; of the one that there is, if the same was wished for before.
+    /// Returns the id of the new rule, or of the existing one with the same parameters.
     fn add_rule(&self, rule: &NewReplicationRule, now: Timestamp) -> Result<String, StoreError>;
-    /// `false`: there was none.
+    /// `false`: it did not exist.
     fn delete_rule(&self, id: &str) -> Result<bool, StoreError>;
-    /// Of a block or dataset, or all; oldest first.
+    /// Returns the rules of a block or dataset, or all; oldest first.
     fn rules(&self, name: Option<&str>) -> Result<Vec<ReplicationRule>, StoreError>;
 }

@@ -1,6 +1,5 @@
 //! The database interface of the store: execute a statement, read rows, pipeline statements, load many rows.
-//! Implemented for
-//! SQLite and PostgreSQL; everything in `sql_store` is written once, on top of it.
+//! Implemented for SQLite and PostgreSQL; everything in `sql_store` is written once, on top of it.
 //!
 //! Values are numbers and texts: a flag is 0 or 1, a time a number, JSON is text. Statements number their
 //! parameters `$1..$n`.
@@ -43,8 +42,7 @@ pub(crate) trait SqlConnection {
     ) -> Result<(), SqlError>;
 
     /// Executes the same query for each of these values of `$1`; `each` gets the index of the value that a row
-    /// belongs to. In
-    /// the order of the values.
+    /// belongs to. In the order of the values.
     fn for_each_key(
         &self,
         sql: &'static str,
@@ -61,8 +59,8 @@ pub(crate) trait SqlConnection {
     ) -> Result<(), SqlError>;
 
     /// Executes all statements that `fill` adds, pipelined where that saves time. Each statement must affect a
-    /// row: the first
-    /// that does not, or that fails, rolls back all of them and is reported ([`SqlError::NoRowAffected`]).
+    /// row: the first that does not, or that fails, rolls back all of them and is reported
+    /// ([`SqlError::NoRowAffected`]).
     fn pipeline(
         &self,
         fill: impl FnOnce(&mut dyn StatementPipeline) -> Result<(), SqlError>,
@@ -125,8 +123,7 @@ pub(crate) trait SqlConnection {
         values: [V; N],
         read: impl FnMut(&SqlRow<'_>) -> Result<T, SqlError>,
     ) -> Result<T, SqlError> {
-        self.query_optional(sql, values, read)?
-            .ok_or_else(|| SqlError::damage("a required row is missing"))
+        self.query_optional(sql, values, read)?.ok_or_else(|| SqlError::damage("a required row is missing"))
     }
 
     fn exists<V: ToSqlValue, const N: usize>(&self, sql: &str, values: [V; N]) -> Result<bool, SqlError> {
@@ -140,8 +137,7 @@ pub(crate) trait StatementPipeline {
     fn send(&mut self, number: usize, sql: &'static str, values: &[SqlValue<'_>]) -> Result<(), SqlError>;
 
     /// Adds a statement that writes one row of its own and reads no other. Statements for the same `row` are
-    /// executed in the
-    /// order in which they are added; `None` is a row that no other statement uses.
+    /// executed in the order in which they are added; `None` is a row that no other statement uses.
     fn send_row(
         &mut self,
         number: usize,

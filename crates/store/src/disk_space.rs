@@ -1,23 +1,23 @@
-//! How much space a database file has, and how much it needs to go on.
+//! Free and required disk space of a database file.
 
 use std::fmt;
 use std::path::Path;
 use windlass_types::Bytes;
 
-/// Beside what the log holds already, which goes into the file: enough for new changes.
+/// Space for new changes, in addition to the log, which still has to be copied into the file.
 const WRITE_RESERVE: u64 = 1 << 20;
 
-/// The space of a database on its disk.
+/// The disk space of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// What this user may still write there.
+    /// Space available to this user.
     pub free: u64,
-    /// With less the database takes no changes for long.
+    /// With less the database will soon reject changes.
     pub needed: u64,
 }
 
 impl DiskSpace {
-    /// `None` where it cannot be told.
+    /// `None` if it cannot be determined.
     pub fn measure(db: &Path) -> Option<Self> {
         let disk = rustix::fs::statvfs(db).ok()?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -27,7 +27,7 @@ impl DiskSpace {
         Some(Self { free, needed: log.saturating_add(WRITE_RESERVE) })
     }
 
-    /// Little is left, or nothing.
+    /// Whether there is less space than needed.
     pub const fn is_short(self) -> bool {
         self.free < self.needed
     }
@@ -39,12 +39,12 @@ impl fmt::Display for DiskSpace {
     }
 }
 
-/// Why a disk does not do what it should, as far as it can be told.
+/// The cause of a disk error, as far as it can be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskErrorKind {
-    /// It was mounted for reading only, or became so after an error.
+    /// Mounted read-only, or switched to read-only after an error.
     ReadOnly,
-    /// What was written did not reach the disk.
+    /// Data did not reach the disk.
     Sync,
     Write,
     Read,
@@ -52,7 +52,7 @@ pub enum DiskErrorKind {
 }
 
 impl DiskErrorKind {
-    /// By the extended code of SQLite and what the system says of the file system now.
+    /// Determines the cause from the extended error code of SQLite and the current state of the file system.
     pub(crate) fn from_sqlite_code(code: Option<i32>, db: &Path) -> Self {
         use rusqlite::ffi;
         if is_read_only(db) {
@@ -71,7 +71,7 @@ impl DiskErrorKind {
     }
 }
 
-/// The file system is mounted for reading only.
+/// Whether the file system is mounted read-only.
 pub(crate) fn is_read_only(db: &Path) -> bool {
     rustix::fs::statvfs(db).is_ok_and(|disk| disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
@@ -80,7 +80,7 @@ impl fmt::Display for DiskErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ReadOnly => "its file system is mounted read-only",
-            Self::Sync => "writing it through to the disk (fsync) failed",
+            Self::Sync => "flushing to the disk (fsync) failed",
             Self::Write => "writing failed",
             Self::Read => "reading failed",
             Self::Other => "the disk reported an error",
@@ -118,6 +118,6 @@ mod tests {
         let error = crate::error::SqlError::from(source).into_store_error(&db);
         let words = error.public_message().unwrap();
         assert!(words.contains("4 MiB needed") && error.to_string().contains("4 MiB needed"), "{words}");
-        assert!(!words.contains("w.db"), "paths are not for everybody: {words}");
+        assert!(!words.contains("w.db"), "the message must not contain paths: {words}");
     }
 }

@@ -1,4 +1,4 @@
-//! Why the store could not do it, and what to do about it.
+//! Errors of the store, with hints.
 
 use crate::disk_space::{DiskErrorKind, DiskSpace};
 use crate::lock::LockHolder;
@@ -14,15 +14,15 @@ use windlass_types::{
     WorkflowId,
 };
 
-/// Why the store could not do it. [`Error::hint`] says what to do about it.
+/// An error of the store. [`StoreError::hint`] suggests a remedy.
 ///
-/// Cheap to clone: when a group commit fails, everybody who was part of it is told the same.
+/// Cheap to clone: when a group commit fails, each of its batches gets the error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     // ---- the file ----
     #[error("there is no database at {}", path.display())]
     Missing { path: PathBuf },
-    #[error("there is already something at {}", path.display())]
+    #[error("{} already exists", path.display())]
     AlreadyExists { path: PathBuf },
     #[error("{} is not a file", path.display())]
     NotAFile { path: PathBuf },
@@ -30,21 +30,21 @@ pub enum StoreError {
     NotADatabase { path: PathBuf },
     #[error("{} is a database of another program (application id {application_id:#010x})", path.display())]
     OtherApplication { path: PathBuf, application_id: u32 },
-    #[error("the database {} was written by a newer windlass (format {found}, this one knows up to {known})", path.display())]
+    #[error("the database {} was written by a newer windlass (format {found}; this version supports up to {known})", path.display())]
     FormatTooNew { path: PathBuf, found: u32, known: u32 },
-    #[error("the database {} has the old format {found} and was opened for reading only", path.display())]
+    #[error("the database {} has the old format {found} and was opened read-only", path.display())]
     FormatTooOld { path: PathBuf, found: u32 },
-    #[error("step {version} of the format of {} is not the one this windlass knows", path.display())]
+    #[error("migration {version} of {} differs from the one of this windlass", path.display())]
     DifferentHistory { path: PathBuf, version: u32 },
     #[error("the database {} is truncated: {found} bytes, {}", path.display(), ExpectedSize(*expected))]
     Truncated { path: PathBuf, found: u64, expected: Option<u64> },
     #[error("the database {} is damaged: {detail}", path.display())]
     Damaged { path: PathBuf, detail: String },
-    #[error("the database {} is gone, but its write-ahead log {} is still there", path.display(), log.display())]
+    #[error("the database {} is missing, but its write-ahead log {} still exists", path.display(), log.display())]
     LeftoverLog { path: PathBuf, log: PathBuf },
     #[error("the database {} was removed or replaced while it was in use", path.display())]
     FileRemoved { path: PathBuf },
-    #[error("may not write {}", path.display())]
+    #[error("no permission to write {}", path.display())]
     ReadOnly { path: PathBuf },
     #[error("the SQLite library {found} is older than 3.51.3, which fixed a bug that damages databases")]
     SqliteTooOld { found: &'static str },
@@ -53,10 +53,10 @@ pub enum StoreError {
     #[error("cannot {what} {}", path.display())]
     File { what: &'static str, path: PathBuf, source: Arc<std::io::Error> },
 
-    #[error("{} is not a directory of ours alone: somebody else could put things into it", path.display())]
+    #[error("{} is not private: other users could write to it", path.display())]
     NotPrivate { path: PathBuf },
 
-    // ---- who else is there ----
+    // ---- locks ----
     #[error("{}", render_busy(what, holder.as_ref()))]
     Busy { what: LockedObject, holder: Option<LockHolder> },
 
@@ -65,30 +65,32 @@ pub enum StoreError {
     DiskFull { path: PathBuf, space: Option<DiskSpace>, source: Arc<rusqlite::Error> },
     #[error("cannot use the database {}: {fault}", path.display())]
     Disk { path: PathBuf, fault: DiskErrorKind, source: Arc<rusqlite::Error> },
-    #[error("another process kept the database {} locked for too long", path.display())]
+    #[error("timeout: another process holds a lock on the database {}", path.display())]
     LockTimeout { path: PathBuf, source: Arc<rusqlite::Error> },
 
-    // ---- a database elsewhere ----
-    #[error("this is not the location of a database: {why}")]
+    // ---- PostgreSQL ----
+    #[error("invalid database location: {why}")]
     BadLocation { why: String },
-    #[error("the database {url} cannot be reached: {source}")]
+    #[error("cannot connect to the database {url}: {source}")]
     Unreachable { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
-    #[error("the database {url} does not let us in: {source}")]
+    #[error("the database {url} denied access: {source}")]
     AccessDenied { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
-    #[error("the database {url} cannot be believed to be the one that is meant: {source}")]
+    #[error("cannot verify the identity of the database {url}: {source}")]
     Untrusted { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
-    #[error("the database {url} cannot do it now: {source}")]
+    #[error("the database {url} is temporarily unable to process requests: {source}")]
     Overloaded { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
-    #[error("the database {url} was lost while it was writing: nobody knows whether this was done")]
+    #[error(
+        "the connection to the database {url} was lost during a commit: it is unknown whether the change was applied"
+    )]
     InDoubt { url: String },
     #[error("another server has taken over the database {url}")]
     Superseded { url: String },
     #[error(
-        "the database {url} belongs to something else: it has a table `{table}` and is not one of windlass"
+        "the database {url} belongs to another application: it has a table `{table}` and was not created by windlass"
     )]
     NotOurs { url: String, table: String },
 
-    #[error("the database {url} is not empty: it has rows in `{table}`")]
+    #[error("the database {url} is not empty: table `{table}` has rows")]
     NotEmpty { url: String, table: String },
 
     // ---- the request ----
@@ -116,7 +118,7 @@ pub enum StoreError {
     NoSuch { what: Cow<'static, str>, id: i64 },
     #[error("there is no {what} called `{name}`")]
     NoSuchName { what: Cow<'static, str>, name: String },
-    #[error("`{user}` does not belong to the access group `{group}`")]
+    #[error("`{user}` is not a member of the access group `{group}`")]
     NoSuchMember { user: String, group: String },
     #[error("there is already {what} called `{name}`")]
     NameTaken { what: Cow<'static, str>, name: String },
@@ -128,56 +130,56 @@ pub enum StoreError {
     JobIsHeld { job: JobId, name: String },
     #[error("{what} cannot be deleted: {by}")]
     InUse { what: String, by: String },
-    #[error("with this, {} would wait for each other in a circle", render_quoted_names(jobs))]
+    #[error("dependency cycle: {} would wait for each other", render_quoted_names(jobs))]
     Circle { jobs: Vec<String> },
-    #[error("two jobs of the workflow are called `{name}`")]
+    #[error("duplicate job name `{name}`")]
     DuplicateJobName { name: String },
     #[error("two {what} of the workflow are called `{name}`")]
     DuplicateName { what: Cow<'static, str>, name: String },
     #[error("job {job} of workflow {workflow} was expected to be {expected}, but {}", render_found_state(*found))]
     Conflict { workflow: WorkflowId, job: JobId, expected: JobState, found: Option<JobState> },
-    #[error("request `{request}` is at version {found}; this was decided from version {expected}")]
+    #[error("request `{request}` is at version {found}; the decision was based on version {expected}")]
     Outdated { request: String, expected: i64, found: i64 },
     #[error("{what} was expected to be {expected}, but {found}")]
     Unexpected { what: String, expected: String, found: String },
-    #[error("workflow {workflow} is in run {found}; this belongs to run {expected}")]
+    #[error("workflow {workflow} is in run {found}; the change is for run {expected}")]
     StaleRun { workflow: WorkflowId, expected: RunId, found: RunId },
-    #[error("run {run} of workflow {workflow} has not begun")]
+    #[error("run {run} of workflow {workflow} has not started")]
     RunNotBegun { workflow: WorkflowId, run: RunId },
-    #[error("workflow {workflow} has {held} jobs that a worker holds")]
+    #[error("workers hold {held} jobs of workflow {workflow}")]
     StillActive { workflow: WorkflowId, held: u64 },
-    #[error("workflow {workflow} has {workers} workers that were never seen to end")]
+    #[error("workflow {workflow} has {workers} workers whose end is not confirmed")]
     NotBuried { workflow: WorkflowId, workers: usize },
-    #[error("{caller} does not run now, so it cannot add jobs")]
+    #[error("{caller} is not running, so it cannot add jobs")]
     NotRunning { caller: AttemptKey },
-    #[error("the lineage `{lineage}` has added jobs {max} times, which is as often as the workflow allows")]
+    #[error("lineage `{lineage}` has added jobs {max} times, the maximum of the workflow")]
     TooManyIterations { lineage: String, max: u32 },
-    #[error("this is not an exported workflow: {what}")]
+    #[error("not an exported workflow: {what}")]
     BadExport { what: String },
     #[error("action {id}: {what}")]
     Action { id: i64, what: String },
-    #[error("{what} is out of range")]
+    #[error("invalid request: {what}")]
     OutOfRange { what: String },
-    #[error("the database refused the change: {source}")]
+    #[error("the database rejected the change: {source}")]
     Refused { source: Arc<dyn std::error::Error + Send + Sync> },
-    #[error("the database did not understand a statement of this windlass")]
+    #[error("internal error: the database rejected a statement of windlass")]
     Internal { source: Arc<dyn std::error::Error + Send + Sync> },
-    #[error("the store was closed")]
+    #[error("the store is closed")]
     Closed,
 
-    // ---- books elsewhere ----
+    // ---- remote stores ----
     #[error("{0}")]
     Remote(Arc<RemoteError>),
 }
 
-/// What somebody else has.
+/// The object of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LockedObject {
     Database,
     Workflow(WorkflowId),
 }
 
-/// A job's state as expected or as found. An expectation may leave the attempt open.
+/// An expected or actual state of a job. An expectation may omit the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobState {
     pub status: JobStatus,
@@ -185,7 +187,7 @@ pub struct JobState {
 }
 
 impl StoreError {
-    /// Worth trying again later, unchanged: the trouble lies with the disk or a lock, not with the request.
+    /// Whether the same call may succeed later: the cause is the disk, a lock or the connection, not the call.
     pub const fn is_transient(&self) -> bool {
         matches!(
             self,
@@ -197,7 +199,7 @@ impl StoreError {
         )
     }
 
-    /// It names something that is not there.
+    /// Whether the call refers to an object that does not exist.
     pub const fn is_missing(&self) -> bool {
         matches!(
             self,
@@ -215,7 +217,7 @@ impl StoreError {
         )
     }
 
-    /// It asks for something that can never be, whenever it is asked for.
+    /// Whether the call is invalid regardless of the state of the database.
     pub const fn is_invalid(&self) -> bool {
         matches!(
             self,
@@ -230,8 +232,8 @@ impl StoreError {
         )
     }
 
-    /// For a request that names what it expects to find: if it was done, doing it again is refused and changes nothing.
-    /// So a doubt whether it was done is no more than a reason to try again.
+    /// For calls that name the expected state: if the first try was applied, a repetition is rejected and
+    /// changes nothing. So an unknown result is just a reason to retry.
     pub(crate) fn for_conditional_request(self) -> Self {
         match self {
             Self::InDoubt { url } => {
@@ -242,132 +244,134 @@ impl StoreError {
         }
     }
 
-    /// The file itself is no good: nothing that is asked of it will work.
+    /// Whether the file is damaged, so that all calls fail.
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::Truncated { .. } | Self::Damaged { .. })
     }
 
-    /// A disk on which there is space again was full.
+    /// Whether the error still applies; a full disk may have free space again.
     pub(crate) fn is_still_present(&self) -> bool {
         !matches!(self, Self::DiskFull { path, .. } if DiskSpace::measure(path).is_some_and(|space| !space.is_short()))
     }
 
-    /// What is wrong with the database, for those who may not know where it is: trouble that lasts until somebody acts.
+    /// Describes persistent errors without the location of the database, for clients that must not learn it.
     pub fn public_message(&self) -> Option<String> {
         Some(match self {
             Self::DiskFull { space, .. } => {
                 format!("the disk of the database is full{}", render_free_space(*space))
             }
-            Self::Disk { fault, .. } => format!("the database cannot be used: {fault}"),
-            Self::ReadOnly { .. } => "the database may not be written".to_owned(),
-            Self::LockTimeout { .. } => "another process keeps the database locked".to_owned(),
-            Self::Unreachable { .. } => "the database cannot be reached".to_owned(),
-            Self::Overloaded { .. } => "the database refuses changes for now; its log says more".to_owned(),
+            Self::Disk { fault, .. } => format!("disk error of the database: {fault}"),
+            Self::ReadOnly { .. } => "no permission to write the database".to_owned(),
+            Self::LockTimeout { .. } => "another process holds a lock on the database".to_owned(),
+            Self::Unreachable { .. } => "cannot connect to the database".to_owned(),
+            Self::Overloaded { .. } => {
+                "the database is temporarily unable to process changes; see its log".to_owned()
+            }
             Self::FileRemoved { .. } => "the database was removed".to_owned(),
             _ => return None,
         })
     }
 
-    /// What to do about it.
+    /// Suggests a remedy.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
-            Self::Missing { .. } => "`windlass create` or `windlass run` makes one; --db or WINDLASS_DB names another place".into(),
+            Self::Missing { .. } => "create it with `windlass create` or `windlass run`, or name another location with --db or WINDLASS_DB".into(),
             Self::AlreadyExists { .. } => "open it instead, or choose another name".into(),
             Self::NotPrivate { .. } => {
-                "remove it if nobody runs anything there, or put the database elsewhere with --db or WINDLASS_DB".into()
+                "remove it if nothing runs there, or choose another location with --db or WINDLASS_DB".into()
             }
-            Self::FileRemoved { .. } => "what was recorded in it is lost unless there is a copy: put that back, or run the workflow again".into(),
+            Self::FileRemoved { .. } => "restore it from a backup, or run the workflow again; without a backup its records are lost".into(),
             Self::NotAFile { .. } | Self::NotADatabase { .. } | Self::OtherApplication { .. } => {
                 "nothing was changed; name another file with --db or WINDLASS_DB, or move this one away".into()
             }
             Self::FormatTooNew { .. } => "use the newer windlass, or another database".into(),
-            Self::FormatTooOld { .. } => "any command that writes, for example `windlass run`, brings it up to date".into(),
-            Self::DifferentHistory { .. } => "use the windlass that made it, or another database".into(),
+            Self::FormatTooOld { .. } => "any command that writes, for example `windlass run`, upgrades it".into(),
+            Self::DifferentHistory { .. } => "use the windlass that created it, or another database".into(),
             Self::Damaged { path, .. } if crate::StoreLocation::is_postgres(&path.to_string_lossy()) => {
-                "nothing was changed; `windlass db check` tells more; restore it from a backup".into()
+                "nothing was changed; run `windlass db check` for details; restore the database from a backup".into()
             }
             Self::Truncated { path, .. } | Self::Damaged { path, .. } => format!(
-                "nothing was changed; restore {0} from a copy, or save what can be read with `sqlite3 {0} .recover`; \
-                 move it away to start anew",
+                "nothing was changed; restore {0} from a backup, or save readable data with `sqlite3 {0} .recover`; \
+                 move it away to start with a new database",
                 path.display()
             ),
             Self::LeftoverLog { log, .. } => format!(
-                "put the database back beside it; if it was deleted on purpose, delete {} too",
+                "put the database back next to it; if it was deleted on purpose, delete {} too",
                 log.display()
             ),
             Self::ReadOnly { path } if crate::disk_space::is_read_only(path) => {
-                "its file system is mounted read-only: mount it for writing, or name another place with --db".into()
+                "its file system is mounted read-only: remount it writable, or name another location with --db".into()
             }
             Self::ReadOnly { .. } => {
-                "the database, its directory and its -wal and -shm files must be writable; name another place with --db".into()
+                "the database, its directory and its -wal and -shm files must be writable; name another location with --db".into()
             }
-            Self::SqliteTooOld { .. } => "build windlass with the SQLite it brings along".into(),
-            Self::CannotOpen { .. } | Self::File { .. } => "check that the path exists and that you may use it".into(),
+            Self::SqliteTooOld { .. } => "build windlass with the bundled SQLite".into(),
+            Self::CannotOpen { .. } | Self::File { .. } => "check that the path exists and that you have permission to use it".into(),
             Self::Busy { what: LockedObject::Workflow(id), .. } => {
                 format!("wait for it, or stop it with `windlass cancel {id}`")
             }
             Self::Busy { what: LockedObject::Database, .. } => "wait for it, stop it, or use another database".into(),
             Self::DiskFull { space, .. } => {
                 let much = space.map_or_else(|| "some space".to_owned(), |space| Bytes(space.needed).to_string());
-                format!("free {much} on its disk (`df -h`): work then goes on by itself; nothing that was acknowledged is lost")
+                format!("free {much} on its disk (`df -h`); work then continues automatically; no acknowledged change is lost")
             }
-            Self::Disk { .. } => "check the disk (`dmesg` may say more); nothing that was acknowledged is lost".into(),
-            Self::LockTimeout { .. } => "see who has it open, for example with `fuser -v`, and try again".into(),
-            Self::BadLocation { .. } => "a path, or postgres://USER@HOST:PORT/DATABASE?sslmode=verify-full".into(),
+            Self::Disk { .. } => "check the disk (see `dmesg`); no acknowledged change is lost".into(),
+            Self::LockTimeout { .. } => "find the process, for example with `fuser -v`, and try again".into(),
+            Self::BadLocation { .. } => "use a path, or postgres://USER@HOST:PORT/DATABASE?sslmode=verify-full".into(),
             Self::Unreachable { .. } => {
-                "check that it runs and that its host and port are right; nothing that was acknowledged is lost".into()
+                "check that it is running and that host and port are correct; no acknowledged change is lost".into()
             }
             Self::AccessDenied { .. } => {
-                "check user, password (PGPASSWORD, or ~/.pgpass) and database name; the user must be allowed to create tables in \
+                "check user, password (PGPASSWORD, or ~/.pgpass) and database name; the user needs the privilege to create tables in \
                  it: as its administrator, `ALTER DATABASE name OWNER TO user` or `GRANT CREATE ON SCHEMA public TO user`"
                     .into()
             }
             Self::Untrusted { .. } => {
-                "sslrootcert=FILE names the authority that signed its certificate, which must be for the host in the URL".into()
+                "set sslrootcert=FILE to the CA of its certificate; the certificate must be issued for the host in the URL".into()
             }
-            Self::Overloaded { .. } => "its log says more; nothing that was acknowledged is lost".into(),
-            Self::InDoubt { .. } => "look whether it was done before doing it again".into(),
-            Self::Superseded { .. } => "this server can do nothing more; start it anew to stand by".into(),
+            Self::Overloaded { .. } => "see its log; no acknowledged change is lost".into(),
+            Self::InDoubt { .. } => "check whether the change was applied before repeating it".into(),
+            Self::Superseded { .. } => "restart this server to make it a standby".into(),
             Self::NotEmpty { .. } => "nothing was changed; copy into a new database (`createdb windlass`)".into(),
-            Self::NotOurs { .. } => "nothing was changed; make a database for windlass alone (`createdb windlass`)".into(),
+            Self::NotOurs { .. } => "nothing was changed; create a separate database for windlass (`createdb windlass`)".into(),
             Self::NoSuchWorkflow(_) => "`windlass list` lists the workflows".into(),
             Self::NoSuchJob(_) => "`windlass jobs` lists the jobs".into(),
             Self::DuplicateJobName { .. } => "give every job its own name".into(),
-            Self::NoSuchUserData(_) => "`windlass user-data` lists what there is".into(),
+            Self::NoSuchUserData(_) => "`windlass jobs user-data` lists user data".into(),
             Self::NoSuchRequirements { .. } | Self::NoSuchRequirementsId(_) => {
-                "`windlass resource-requirements` lists what there is".into()
+                "`windlass jobs requirements` lists resource requirements".into()
             }
-            Self::NoSuchFile(_) => "`windlass files` lists what there is".into(),
-            Self::NoSuchEvent(_) => "`windlass events` lists what there is".into(),
-            Self::EventIsRecord(_) => "only events that clients added can be changed; `windlass delete` removes a workflow with its events".into(),
-            Self::NoSuchResult(_) => "`windlass results --format json` shows their ids".into(),
+            Self::NoSuchFile(_) => "`windlass jobs files` lists files".into(),
+            Self::NoSuchEvent(_) => "`windlass events` lists events".into(),
+            Self::EventIsRecord(_) => "only events that clients added can be changed; `windlass workflows delete` removes a workflow with its events".into(),
+            Self::NoSuchResult(_) => "`windlass jobs results --format json` shows their ids".into(),
             Self::JobIsHeld { .. } => {
-                "wait for it, or cancel the workflow; after a crash `windlass resume` takes the job back first".into()
+                "wait for it, or cancel the workflow; after a crash `windlass resume` resets the job".into()
             }
             Self::OutputTaken { .. } => {
-                "name another output dataset; `windlass request restart NAME` begins a request anew with datasets of its own".into()
+                "name another output dataset; `windlass request restart NAME` restarts a request with new datasets".into()
             }
-            Self::NotOwner { .. } => "only its owner and operators change it: add the files to a dataset of your own".into(),
-            Self::InUse { .. } => "delete or change what refers to it first".into(),
-            Self::Circle { .. } => "leave out one of the dependencies or files".into(),
+            Self::NotOwner { .. } => "only its owner and operators may change it: add the files to a dataset of your own".into(),
+            Self::InUse { .. } => "delete or change the objects that refer to it first".into(),
+            Self::Circle { .. } => "remove one of the dependencies or files".into(),
             Self::NotBuried { workflow, .. } => {
-                format!("`windlass resume {workflow}` sees to it that nothing of them is left; cancel it if it should not go on")
+                format!("`windlass resume {workflow}` makes sure that their processes have ended; cancel the workflow if it should not continue")
             }
-            Self::NotRunning { .. } => "jobs are added from inside a job, while it runs".into(),
+            Self::NotRunning { .. } => "only a running job can add jobs".into(),
             Self::TooManyIterations { .. } => {
                 "end the loop earlier, or raise dynamic_jobs.max_iterations in the spec".into()
             }
-            Self::BadExport { .. } => "`windlass export` writes files that can be imported".into(),
-            Self::DuplicateName { .. } | Self::NameTaken { .. } => "give each its own name".into(),
+            Self::BadExport { .. } => "`windlass workflows export` writes files that can be imported".into(),
+            Self::DuplicateName { .. } | Self::NameTaken { .. } => "use unique names".into(),
             Self::StillActive { .. } => "wait for them, or cancel the workflow first".into(),
             Self::Conflict { .. } | Self::StaleRun { .. } => {
-                "somebody else changed the workflow meanwhile; nothing was changed by this request".into()
+                "the workflow was changed concurrently; this request changed nothing".into()
             }
             Self::Outdated { .. } | Self::Unexpected { .. } => {
-                "somebody else changed it meanwhile; nothing was changed by this; look again and decide anew".into()
+                "it was changed concurrently; this request changed nothing; check the current state and try again".into()
             }
             Self::Remote(elsewhere) => return elsewhere.hint.clone(),
-            Self::Action { .. } => "`windlass actions` shows how they stand; nothing was changed by this request".into(),
+            Self::Action { .. } => "`windlass workflows actions` shows their state; this request changed nothing".into(),
             Self::NoSuchWorker(_)
             | Self::NoSuch { .. }
             | Self::NoSuchName { .. }
@@ -385,7 +389,7 @@ impl StoreError {
         Self::File { what, path: path.to_owned(), source: Arc::new(source) }
     }
 
-    /// The same for something that writes: then missing permission is a case of its own.
+    /// The same for write operations: a missing permission becomes [`Self::ReadOnly`].
     pub(crate) fn file_write(what: &'static str, path: &Path, source: std::io::Error) -> Self {
         use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         match source.kind() {
@@ -413,13 +417,13 @@ struct ExpectedSize(Option<u64>);
 impl fmt::Display for ExpectedSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(bytes) => write!(f, "its header says {bytes}"),
-            None => f.write_str("too few to hold its header"),
+            Some(bytes) => write!(f, "its header states {bytes}"),
+            None => f.write_str("too small for its header"),
         }
     }
 }
 
-/// The first few by name.
+/// Renders the first few names.
 fn render_quoted_names(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut text = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
@@ -430,11 +434,11 @@ fn render_quoted_names(names: &[String]) -> String {
 }
 
 fn render_owner(owner: Option<&str>) -> String {
-    owner.map_or_else(|| "no user that is known".to_owned(), |owner| format!("`{owner}`"))
+    owner.map_or_else(|| "an unknown user".to_owned(), |owner| format!("`{owner}`"))
 }
 
 fn render_found_state(found: Option<JobState>) -> String {
-    found.map_or_else(|| "it is not there".to_owned(), |state| format!("is {state}"))
+    found.map_or_else(|| "it does not exist".to_owned(), |state| format!("is {state}"))
 }
 
 fn render_busy(what: &LockedObject, holder: Option<&LockHolder>) -> String {
@@ -448,15 +452,15 @@ fn render_busy(what: &LockedObject, holder: Option<&LockHolder>) -> String {
     }
 }
 
-/// What went wrong inside the store, before it is known which file it was about.
+/// An error inside the store, before the file or URL is added to it.
 #[derive(Debug)]
 pub(crate) enum SqlError {
     Sqlite(rusqlite::Error),
     Postgres(crate::postgres::PgError),
     Store(StoreError),
-    /// What is there is not what any version of windlass writes.
+    /// Contents that no version of Windlass writes.
     Damage(String),
-    /// A statement of a pipeline, by its number, found nothing to change.
+    /// A statement of a pipeline, identified by its number, affected no row.
     NoRowAffected(usize),
 }
 
@@ -477,7 +481,7 @@ impl SqlError {
         Self::Damage(detail.into())
     }
 
-    /// A name, or whatever else there may be once only, is there already.
+    /// Whether a unique constraint was violated.
     pub(crate) fn is_duplicate(&self) -> bool {
         match self {
             Self::Sqlite(e) => {
@@ -488,12 +492,12 @@ impl SqlError {
         }
     }
 
-    /// The connection is gone, and with it what was under way on it.
+    /// Whether the connection was lost, together with its transaction.
     pub(crate) fn is_connection_lost(&self) -> bool {
         matches!(self, Self::Postgres(failure) if failure.is_connection_lost())
     }
 
-    /// For a database that is not a file.
+    /// Converts the error for a database that is not a file.
     pub(crate) fn into_store_error_at(self, url: &str) -> StoreError {
         match self {
             Self::Postgres(failure) => failure.into_store_error(url),
@@ -501,7 +505,7 @@ impl SqlError {
         }
     }
 
-    /// The name that is taken, where the database says which one.
+    /// The duplicate name, where the database reports it.
     pub(crate) fn duplicate_name(&self) -> Option<String> {
         match self {
             Self::Postgres(failure) => failure.duplicate_name(),
@@ -509,7 +513,7 @@ impl SqlError {
         }
     }
 
-    /// Tells the disk's faults, the lock's, the file's and the request's apart.
+    /// Distinguishes errors of the disk, of locks, of the file, and of the call.
     pub(crate) fn into_store_error(self, db: &Path) -> StoreError {
         use rusqlite::ErrorCode as Code;
         let source = match self {
@@ -517,7 +521,7 @@ impl SqlError {
             Self::Postgres(failure) => return failure.into_store_error(&db.to_string_lossy()),
             Self::Damage(detail) => return StoreError::Damaged { path: db.to_owned(), detail },
             Self::NoRowAffected(number) => {
-                let detail = format!("statement {number} found nothing to change");
+                let detail = format!("statement {number} affected no row");
                 return StoreError::Damaged { path: db.to_owned(), detail };
             }
             Self::Sqlite(source) => Arc::new(source),
@@ -549,7 +553,7 @@ impl SqlError {
                 StoreError::Refused { source }
             }
             _ => match *source {
-                // A value that no version of windlass writes, or a row that every version does.
+                // A value that no version of Windlass writes, or a missing row that every version writes.
                 rusqlite::Error::FromSqlConversionFailure(..)
                 | rusqlite::Error::IntegralValueOutOfRange(..)
                 | rusqlite::Error::InvalidColumnType(..)
@@ -564,7 +568,7 @@ impl SqlError {
     }
 }
 
-/// Some calls of SQLite report a full disk as a plain failure.
+/// SQLite reports a full disk as a generic error in some calls.
 fn is_disk_full(db: &Path) -> bool {
     rustix::fs::statvfs(db).is_ok_and(|fs| fs.f_bavail == 0)
 }

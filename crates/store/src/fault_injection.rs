@@ -1,6 +1,6 @@
-//! A database that fails when it is told to: how those who use a store are tested against the failures of one.
+//! A store that fails on demand, to test its users against failures.
 //!
-//! It is a real one behind a door. Whoever has the door decides of each thing that is asked whether it passes.
+//! It wraps a real store. A hook decides for each call whether it passes.
 
 use crate::error::SqlError;
 use crate::lock::{LockGuard, LockHolder, LockScope};
@@ -10,37 +10,37 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use windlass_types::{Timestamp, WorkflowId};
 
-/// What is asked of the database.
+/// A call to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseOperation {
     Read,
-    /// Something small that is written while the caller waits.
+    /// A small write that the caller waits for.
     Write,
     /// A batch of changes.
     Batch,
 }
 
-/// What becomes of it.
+/// The result of a call.
 #[derive(Debug)]
 pub enum InjectedOutcome {
     Done,
-    /// Nothing is done, and trying again is worth while.
+    /// Not applied; the error is transient.
     Failed,
-    /// Nothing is done, and never will be: a value is not one that the database takes.
+    /// Not applied; the error is permanent: the database rejects a value.
     Refused,
-    /// It is done, but whoever asked is told that the database went away. Of a read no more than [`Outcome::Failed`].
+    /// Applied, but the caller gets a connection error. For reads the same as [`InjectedOutcome::Failed`].
     CommitInDoubt,
-    /// A batch waits until a word comes (or nobody is left who could say it).
+    /// A batch waits until a message arrives (or its sender is dropped).
     Delayed(Receiver<()>),
 }
 
-/// Decides what becomes of each thing that is asked.
+/// Decides the result of each call.
 pub type FaultInjector = Arc<dyn Fn(DatabaseOperation) -> InjectedOutcome + Send + Sync>;
 
-/// The same database behind a door.
-#[expect(private_bounds, reason = "what a backend is, is our own affair")]
-pub fn inject_faults<B: StoreBackend>(door: FaultInjector, books: &SqlStore<B>) -> Arc<dyn StoreDatabase> {
-    Arc::new(SqlStore::new(FaultyBackend { backend: Arc::clone(&books.backend), injector: door }))
+/// Wraps a store with the hook.
+#[expect(private_bounds, reason = "backends are private")]
+pub fn inject_faults<B: StoreBackend>(door: FaultInjector, store: &SqlStore<B>) -> Arc<dyn StoreDatabase> {
+    Arc::new(SqlStore::new(FaultyBackend { backend: Arc::clone(&store.backend), injector: door }))
 }
 
 struct FaultyBackend<B> {
@@ -50,15 +50,15 @@ struct FaultyBackend<B> {
 
 impl<B: StoreBackend> FaultyBackend<B> {
     fn connection_lost_error(&self) -> StoreError {
-        let source = Arc::new(std::io::Error::other("as the test wants it"));
+        let source = Arc::new(std::io::Error::other("required by the test"));
         StoreError::Unreachable { url: format!("{:?}", self.backend.location()), source }
     }
 
     fn refused_error() -> StoreError {
-        StoreError::Refused { source: Arc::new(std::io::Error::other("as the test wants it")) }
+        StoreError::Refused { source: Arc::new(std::io::Error::other("required by the test")) }
     }
 
-    /// Does it as the door decides.
+    /// Executes the call as the hook decides.
     fn run_operation<T>(
         &self,
         asked: DatabaseOperation,

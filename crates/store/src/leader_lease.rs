@@ -1,43 +1,44 @@
-//! How certain a server can be that it still is the server.
+//! How certain a server can be that it is still the leader.
 //!
-//! Another one may take over from a server that was silent for [`SILENCE`]. A server that is cut off from its database
-//! cannot know whether that has happened; it can know how long ago it was last heard.
+//! A standby may take over from a server that was silent for [`SILENCE`]. A server that is disconnected from
+//! its database cannot know whether that has happened; but it knows when it last had contact.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A server that has been silent for so long may be replaced.
+/// Silence after which a server may be replaced.
 pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(5);
-/// It ceases to be certain so much earlier: clocks do not run alike.
+/// Safety margin: the lease ends this much earlier because clocks differ.
 const CLOCK_MARGIN: Duration = Duration::from_secs(1);
 
-/// Asked by whoever speaks for the server; cheap, and from any thread.
+/// A cheap check that is usable from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct LeaderLease(Option<Arc<AtomicU64>>);
 
 impl LeaderLease {
-    /// Of one that is heard now.
+    /// Creates a lease with contact now.
     pub(crate) fn held_since(at: Duration) -> Self {
         let pulse = Self(Some(Arc::default()));
         pulse.renew(at);
         pulse
     }
 
-    /// The sign of life that was sent then was heard.
+    /// Extends the lease: a heartbeat sent at that time was received.
     pub(crate) fn renew(&self, at: Duration) {
         if let Some(last) = &self.0 {
             last.store(u64::try_from(at.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
         }
     }
 
-    /// Nobody else can have taken over. Always so where a lock is held by the system on which its holder runs.
+    /// Whether no other server can have taken over. Always true for a lock held by the operating system of this
+    /// machine.
     pub fn is_valid(&self) -> bool {
         self.time_since_renewal().is_none_or(|age| age < Self::VALID_FOR)
     }
 
-    /// How long another one, from whom this one has taken over, may still believe that nobody has.
+    /// How long the former leader may still consider itself the leader after this one has taken over.
     pub fn remaining_overlap(&self) -> Duration {
         self.0.as_ref().map_or(Duration::ZERO, |_| Self::VALID_FOR)
     }
@@ -50,7 +51,7 @@ impl LeaderLease {
     }
 }
 
-/// Goes on while the machine sleeps: whoever takes over does not sleep with it.
+/// A clock that continues during suspend, because a standby on another machine continues too.
 pub(crate) fn time_since_boot() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Where a store is, and opening whatever is there.
+//! Location and opening of a store.
 
 use crate::postgres::PgStore;
 use crate::sqlite::{OpenMode, SqliteStore};
@@ -7,11 +7,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where a store is.
+/// The location of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreLocation {
     Sqlite(PathBuf),
-    /// Without its password.
+    /// URL without the password.
     Postgres {
         url: String,
     },
@@ -19,15 +19,15 @@ pub enum StoreLocation {
 }
 
 impl StoreLocation {
-    /// Whether a location that a user gave is one of PostgreSQL, and not the path of a file.
+    /// Whether a location given by a user is a PostgreSQL URL instead of a file path.
     pub fn is_postgres(text: &str) -> bool {
         text.starts_with("postgres://") || text.starts_with("postgresql://")
     }
 
-    /// The URL of a database, or a word of a command line that holds one, good to be shown and kept.
+    /// Removes the password from a database URL, or from a command-line argument that contains one.
     pub fn without_password(word: &str) -> String {
         let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
-        // A password may hold an `@`, a `/` or a `?`, though it should not.
+        // A password may contain `@`, `/` or `?`, although it should be escaped.
         let place = rest.split_once('?').map(|(place, _)| place).filter(|place| place.contains('@'));
         let (who, rest) = match place.unwrap_or(rest).rfind('@') {
             Some(end) => {
@@ -41,7 +41,7 @@ impl StoreLocation {
         format!("{scheme}://{who}{place}{}{query}", if query.is_empty() { "" } else { "?" })
     }
 
-    /// The file, if it is one.
+    /// Returns the path, if the store is a file.
     pub fn path(&self) -> Option<&std::path::Path> {
         match self {
             Self::Sqlite(path) => Some(path),
@@ -59,7 +59,8 @@ impl fmt::Display for StoreLocation {
     }
 }
 
-/// Opens the store at a path or a `postgres://` URL. What its user should know is lost; see [`SqliteStore::open`].
+/// Opens the store at a path or a `postgres://` URL. Warnings for the user are dropped; see
+/// [`SqliteStore::open`].
 pub fn open_store(location: &str, mode: OpenMode) -> Result<Arc<dyn StoreDatabase>, StoreError> {
     if StoreLocation::is_postgres(location) {
         return Ok(Arc::new(PgStore::open(location, mode)?));

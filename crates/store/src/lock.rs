@@ -1,8 +1,9 @@
-//! Who may run what: one server owns the whole file, or several `run`s own one workflow each.
+//! Locks that decide which process may run what: one server owns the whole database, or several `windlass run`
+//! own one workflow each.
 //!
-//! The locks are `flock`s on files in `<database>.run/` and on the database itself ([`owned`]), so the kernel releases them
-//! when their process dies, whatever the way. What stands in a lock file says who took it last and counts only while the
-//! file is locked.
+//! The locks are `flock`s on files in `<database>.run/` and on the database itself ([`owned_files`]), so the
+//! kernel releases them whenever their process ends. The contents of a lock file name its last holder and are
+//! valid only while the file is locked.
 
 mod owned_files;
 
@@ -23,29 +24,29 @@ use std::time::Duration;
 use windlass_core::redact::SecretRedactor;
 use windlass_types::{Timestamp, WorkflowId};
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
     pub pid: u32,
-    /// Start time of that pid in clock ticks since boot, so that a reused pid is not taken for it.
+    /// Start time of the pid in clock ticks since boot, to detect a reused pid.
     pub pid_start_ticks: u64,
     pub host: String,
     pub command: String,
     pub since: Timestamp,
 }
 
-/// What somebody may want for himself.
+/// What a lock protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockScope {
-    /// All of the database: nobody else may run anything in it.
+    /// The whole database: no other process may run anything in it.
     Server,
-    /// To run or change one workflow: no server and nobody else with the same workflow.
+    /// Running or changing one workflow: excludes servers and other locks of the workflow.
     Workflow(WorkflowId),
-    /// To look whether a workflow is there and make it if not. Waited for: nobody has it for long.
+    /// Checking for a workflow and creating it if it does not exist. Blocks: it is held for a short time only.
     Create,
 }
 
-/// Gives the lock back when it is dropped.
+/// Releases the lock when it is dropped.
 pub struct LockGuard(Box<dyn HeldLock>);
 
 impl LockGuard {
@@ -53,29 +54,30 @@ impl LockGuard {
         Self(Box::new(held))
     }
 
-    /// Nothing is held here: whoever keeps the books elsewhere sees to it that changes do not meet.
+    /// A guard without a lock: the remote server prevents conflicting changes.
     pub(crate) fn without_lock() -> Self {
         Self::new(ImpliedLock)
     }
 
-    /// A workflow that was given without a lock, because the whole database is held.
+    /// A workflow without a lock of its own, because the lock on the whole database is held.
     pub(crate) fn implied() -> Self {
         Self::new(ImpliedLock)
     }
 
-    /// Fails once the lock is lost for good: the connection to a PostgreSQL database was lost, and somebody else took it, or
-    /// a database file was removed. While nobody knows, because the database is away, the error is a transient one. Cheap
-    /// while all is well.
+    /// Fails once the lock is lost for good: the connection to PostgreSQL was lost and another process took it,
+    /// or a database file was removed. While that is unknown, because the database is unreachable, the error is
+    /// transient. Cheap while there is no problem.
     pub fn check(&self) -> Result<(), StoreError> {
         self.0.check()
     }
 
-    /// As [`LockGuard::check`], and looks also if it has just looked: before a run is called complete.
+    /// As [`LockGuard::check`], but never uses a cached result: for use before a run is recorded as complete.
     pub fn verify(&self) -> Result<(), StoreError> {
         self.0.verify()
     }
 
-    /// Whether its holder can be certain to have it still; unlike [`LockGuard::check`] it tells from the silence alone.
+    /// Whether the lock is certainly still held; unlike [`LockGuard::check`] it only uses the time since the
+    /// last contact.
     pub fn leader_lease(&self) -> LeaderLease {
         self.0.leader_lease()
     }
@@ -87,7 +89,7 @@ impl fmt::Debug for LockGuard {
     }
 }
 
-/// What lies behind a [`LockGuard`].
+/// The implementation of a [`LockGuard`].
 pub(crate) trait HeldLock: Send + Sync {
     fn check(&self) -> Result<(), StoreError> {
         Ok(())
@@ -113,14 +115,15 @@ impl HeldLock for WorkflowLock {
 }
 impl HeldLock for CreateLock {}
 
-/// See [`LockGuard::ours`].
+/// See [`LockGuard::implied`].
 struct ImpliedLock;
 impl HeldLock for ImpliedLock {}
 
-/// How often somebody who waits looks again.
+/// Polling interval while waiting for a lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Takes a lock when it is free. Whenever it is not, `waiting` hears who has it and says whether to go on waiting.
+/// Acquires a lock as soon as it is free. While it is not, `waiting` is called with its holder and returns
+/// whether to keep waiting.
 pub fn wait_for_lock(
     store: &dyn crate::Store,
     what: LockScope,
@@ -133,7 +136,7 @@ pub fn wait_for_lock(
                 return Err(StoreError::Busy { what, holder });
             }
             Err(StoreError::Busy { .. }) => std::thread::sleep(POLL_INTERVAL),
-            // A database that is away may come back, and so may whoever has the lock.
+            // The database may become reachable again, and with it the holder of the lock.
             Err(error) if error.is_transient() => {
                 if !waiting(None) {
                     return Err(error);
@@ -145,11 +148,11 @@ pub fn wait_for_lock(
     }
 }
 
-/// The locks of a database file.
+/// The lock files of a database file.
 #[derive(Debug)]
 pub(crate) struct LockFiles {
     db: Arc<Path>,
-    /// We are the server.
+    /// This process is the server.
     is_server: Arc<AtomicBool>,
 }
 
@@ -175,17 +178,17 @@ impl LockFiles {
         WorkflowLock::find_holder(&self.db, workflow)
     }
 
-    /// Lets go of a workflow that is no more. Its number is never given again, so nobody will need the file.
+    /// Removes the lock of a deleted workflow. Workflow ids are never reused, so the file is not needed again.
     pub(crate) fn release_and_delete(&self, lock: LockGuard, workflow: WorkflowId) {
         if let Ok(directory) = lock_directory(&self.db) {
-            // Left behind it is in nobody's way.
+            // A remaining file does no harm.
             drop(std::fs::remove_file(directory.join(workflow_lock_file(workflow))));
         }
         drop(lock);
     }
 }
 
-/// The server's lock, and the note that we have it.
+/// The server's lock; clears the server flag when it is dropped.
 struct HeldServerLock {
     lock: ServerLock,
     is_server: Arc<AtomicBool>,
@@ -207,22 +210,23 @@ impl Drop for HeldServerLock {
     }
 }
 
-/// Held while a server runs: nobody else may run anything in this database.
+/// Held while a server runs: no other process may run anything in this database.
 #[derive(Debug)]
 pub struct ServerLock(OwnedFiles);
 
-/// Held while a workflow runs: no server and no second `run` of the same workflow.
+/// Held while a workflow runs: excludes servers and a second `windlass run` of the same workflow.
 #[derive(Debug)]
 pub struct WorkflowLock(OwnedFiles);
 
-/// Held while somebody looks whether a workflow is there and makes it if not, so that two who do the same make one.
+/// Held while checking for a workflow and creating it if it does not exist, so that two processes create only
+/// one.
 #[derive(Debug)]
 pub struct CreateLock {
     _create: File,
 }
 
 impl CreateLock {
-    /// Waits for whoever has it: nobody has it for long.
+    /// Blocks until the lock is free; it is held for a short time only.
     pub fn acquire(db: &Path) -> Result<Self, StoreError> {
         let path = make_lock_directory(db)?.join(CREATE_LOCK_FILE);
         let create = open_lock_file(&path)?;
@@ -241,7 +245,7 @@ impl ServerLock {
         };
         let server = OwnedFile::lock(path.clone(), FlockKind::Exclusive, None)?.ok_or_else(busy)?;
         let database = OwnedDatabase::lock(db, FlockKind::Exclusive)?.ok_or_else(busy)?;
-        // Before it has both it is not the holder, and is not to be told of as one.
+        // Until it has both locks it is not the holder and must not be reported as such.
         write_holder(server.file(), &path, now)?;
         Ok(Self(OwnedFiles::new(database, server.with_holder_since(now), None)))
     }
@@ -259,7 +263,7 @@ impl WorkflowLock {
         let served = || StoreError::Busy { what: LockedObject::Database, holder: read_holder(&server_path) };
         let server = OwnedFile::lock(server_path.clone(), FlockKind::Shared, None)?.ok_or_else(served)?;
         let database = OwnedDatabase::lock(db, FlockKind::Shared)?.ok_or_else(served)?;
-        // Whatever an earlier server left there no longer counts.
+        // Entries left by an earlier server are no longer valid.
         clear_holder(server.file(), &server_path)?;
         let path = directory.join(workflow_lock_file(workflow));
         let run = OwnedFile::lock(path.clone(), FlockKind::Exclusive, Some(now))?.ok_or_else(|| {
@@ -268,12 +272,12 @@ impl WorkflowLock {
         Ok(Self(OwnedFiles::new(database, server, Some(run))))
     }
 
-    /// Fails once the database was removed, or another process has taken the workflow.
+    /// Fails once the database was removed, or another process has locked the workflow.
     pub fn verify(&self) -> Result<(), StoreError> {
         self.0.verify()
     }
 
-    /// Who runs the workflow now, if anybody does: a `run` of it, or the server.
+    /// Returns the process that runs the workflow, if any: a `windlass run` or the server.
     pub fn find_holder(db: &Path, workflow: WorkflowId) -> Result<Option<LockHolder>, StoreError> {
         let directory = lock_directory(db)?;
         match find_holder(&directory.join(workflow_lock_file(workflow)), LockedObject::Workflow(workflow))? {
@@ -292,7 +296,7 @@ impl fmt::Display for LockHolder {
 const SERVER_LOCK_FILE: &str = "server.lock";
 const CREATE_LOCK_FILE: &str = "create.lock";
 
-/// Somebody who asks for the holder has the lock for a moment; so long an acquirer goes on trying.
+/// Time for which an acquirer retries, because a process that queries the holder locks the file briefly.
 const PROBE_TRIES: u32 = 10;
 const PROBE_PAUSE: Duration = Duration::from_millis(5);
 
@@ -306,7 +310,7 @@ fn workflow_lock_file(workflow: WorkflowId) -> String {
     format!("workflow-{workflow}.lock")
 }
 
-/// Beside the real file, so that a symbolic link leads to the same locks.
+/// Next to the real file, so that paths through symbolic links share the locks.
 fn lock_directory(db: &Path) -> Result<PathBuf, StoreError> {
     let real = db.canonicalize().map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => StoreError::Missing { path: db.to_owned() },
@@ -324,15 +328,16 @@ fn make_lock_directory(db: &Path) -> Result<PathBuf, StoreError> {
 fn make_private_directory(directory: &Path) -> Result<PathBuf, StoreError> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(StoreError::file_write("make the directory", directory, e))
+            Err(StoreError::file_write("create the directory", directory, e))
         }
         _ => require_private(directory.to_owned()),
     }
 }
 
-/// What is in there says which processes may be ended and which files are written: nobody else may have a hand in it.
+/// The directory decides which processes may be killed and which files are written, so no other user may write
+/// to it.
 fn require_private(directory: PathBuf) -> Result<PathBuf, StoreError> {
-    let meta = directory.symlink_metadata().map_err(|e| StoreError::file("look at", &directory, e))?;
+    let meta = directory.symlink_metadata().map_err(|e| StoreError::file("inspect", &directory, e))?;
     let own = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0;
     if own { Ok(directory) } else { Err(StoreError::NotPrivate { path: directory }) }
 }
@@ -349,7 +354,7 @@ fn open_lock_file(path: &Path) -> Result<File, StoreError> {
         .map_err(|e| StoreError::file_write("open", path, e))
 }
 
-/// Whether the lock was free. Outlasts somebody who only looks (see [`holder_of`]).
+/// Tries to lock; retries while a query of the holder (see [`find_holder`]) has it locked.
 fn try_lock(file: &File, path: &Path, kind: FlockKind) -> Result<bool, StoreError> {
     for attempt in 0..PROBE_TRIES {
         let outcome = match kind {
@@ -366,8 +371,8 @@ fn try_lock(file: &File, path: &Path, kind: FlockKind) -> Result<bool, StoreErro
     Ok(false)
 }
 
-/// The holder of a lock file that is exclusively locked; `None` if it is not there or nobody holds it. A holder that
-/// cannot be named is an error, so that it is never taken for nobody.
+/// Returns the holder of an exclusively locked file; `None` if it does not exist or is not locked. A holder
+/// that cannot be identified is an error, so that the lock is never considered free.
 fn find_holder(path: &Path, what: LockedObject) -> Result<Option<LockHolder>, StoreError> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -384,7 +389,7 @@ fn find_holder(path: &Path, what: LockedObject) -> Result<Option<LockHolder>, St
     }
 }
 
-/// A server is kept out by any `run`; the first one found is named.
+/// Any `windlass run` excludes a server; the first one found is reported.
 fn find_workflow_holder(directory: &Path) -> Option<LockHolder> {
     let files = std::fs::read_dir(directory).ok()?;
     files
@@ -411,7 +416,7 @@ fn clear_holder(file: &File, path: &Path) -> Result<(), StoreError> {
     file.set_len(0).map_err(|e| StoreError::file_write("write", path, e))
 }
 
-/// Who we are.
+/// Describes this process as a holder.
 pub(crate) fn current_process(now: Timestamp) -> LockHolder {
     let words: Vec<String> =
         std::env::args_os().map(|word| StoreLocation::without_password(&word.to_string_lossy())).collect();
@@ -419,13 +424,14 @@ pub(crate) fn current_process(now: Timestamp) -> LockHolder {
         pid: std::process::id(),
         pid_start_ticks: own_start_ticks().unwrap_or(0),
         host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned(),
-        // Everybody who is kept out by us is told.
+        // Shown to processes that wait for the lock.
         command: SecretRedactor::default().redact(&words.join(" ")).into_owned(),
         since: now,
     }
 }
 
-/// Field 22 of `/proc/self/stat`. The second field is the program's name in brackets and may contain anything.
+/// Parses field 22 of `/proc/self/stat`. The second field is the program name in parentheses and may contain
+/// anything.
 fn own_start_ticks() -> Option<u64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let after_name = &stat[stat.rfind(')')? + 1..];

@@ -1,5 +1,4 @@
-//! The books of requests: what is wished for, how far it is, what is to be done about its outputs, and the sites it may use.
-//! Nothing is decided here.
+//! Storage of requests: their states, output steps, and the sites that they may use. Decides nothing.
 
 use crate::StoreError;
 use crate::model::{
@@ -18,10 +17,10 @@ use windlass_core::requests::rows::{
 use windlass_types::requests::{Request, RequestStatus, SiteStatus};
 use windlass_types::{Timestamp, WorkflowId};
 
-/// Kept by databases only, and not offered over a wire: clients of a server use its REST.
+/// Implemented by databases only, not available over RPC: clients of a server use its REST API.
 pub trait RequestStore: Send + Sync {
-    /// Refused if there is one of that name, or if one of its output datasets is taken ([`Error::OutputTaken`]). Says its
-    /// version.
+    /// Creates a request and returns its version. Rejected if the name is taken, or one of its output datasets
+    /// ([`StoreError::OutputTaken`]).
     fn add_request(
         &self,
         request: &Request,
@@ -30,54 +29,56 @@ pub trait RequestStore: Send + Sync {
         now: Timestamp,
     ) -> Result<i64, StoreError>;
     fn request(&self, name: &str) -> Result<Option<RequestRow>, StoreError>;
-    /// Why a request may not write into a dataset: another one does, or it is in the catalog already. `None`: it may.
+    /// Returns why a request may not write to a dataset: another request does, or it is already in the catalog.
+    /// `None`: it may.
     fn output_taken_by(&self, dataset: &str, request: &str) -> Result<Option<String>, StoreError>;
     fn requests(&self, filter: &RequestFilter) -> Result<Vec<RequestRow>, StoreError>;
-    /// How many there are without offset and limit.
+    /// Counts requests without offset and limit.
     fn count_requests(&self, filter: &RequestFilter) -> Result<u64, StoreError>;
-    /// Names and versions of all that are not over, by name.
+    /// Returns names and versions of all requests that have not ended, by name.
     fn open_requests(&self) -> Result<Vec<(String, i64)>, StoreError>;
-    /// Names of those that are over, but have output steps that are still to be done. Usually there are none.
+    /// Returns names of ended requests that still have pending output steps. Usually there are none.
     fn requests_with_pending_steps(&self) -> Result<Vec<String>, StoreError>;
-    /// These with all that a decision about them needs, by name, as they are at one moment; without their `payload_config`,
-    /// which may be long and which nobody decides by. Those that are not there are left out. A few statements for every
-    /// thousand of them.
+    /// Loads requests with everything that a decision about them needs, by name, in one snapshot; without their
+    /// `payload_config`, which may be large and is never used for decisions. Unknown names are skipped. Takes a
+    /// few statements per thousand requests.
     fn load_request_views(&self, requests: &[String]) -> Result<Vec<RequestView>, StoreError>;
     /// Oldest first.
     fn transitions(&self, request: &str) -> Result<Vec<StatusTransition>, StoreError>;
-    /// Each commit is applied whole or not at all, and together they are put on disk at once. What became of each, in their
-    /// order: the new version of the request, [`Error::Outdated`] if it has another one than the commit quotes, or
-    /// [`Error::Unexpected`] if something in it is not in the state that a change quotes.
+    /// Applies commits. Each is applied whole or not at all, and all share one disk commit. Returns the result
+    /// of each, in order: the new version of the request, [`StoreError::Outdated`] if its version is not the
+    /// one in the commit, or [`StoreError::Unexpected`] if an object is not in the state that a change names.
     fn apply_requests(&self, commits: &[RequestCommit]) -> Vec<Result<i64, StoreError>>;
-    /// With all that is known of it, except alerts. Refused unless it is over, and while a later version refers to it.
+    /// Deletes a request with all its records except alerts. Rejected unless it has ended, and while a later
+    /// version refers to it.
     fn delete_request(&self, name: &str) -> Result<(), StoreError>;
 
     fn process(&self, request: &str) -> Result<Option<RequestProcess>, StoreError>;
     fn process_by_uuid(&self, uuid: &str) -> Result<Option<RequestProcess>, StoreError>;
-    /// In the order in which they were made, by process.
+    /// In the order of creation, by process.
     fn request_runs(&self, filter: &RequestRunFilter) -> Result<Vec<RunRow>, StoreError>;
     fn request_run(&self, uuid: &str) -> Result<Option<RunRow>, StoreError>;
     /// Oldest first.
     fn run_history(&self, uuid: &str) -> Result<Vec<RunEvent>, StoreError>;
-    /// The request that a workflow of the engine is a run of, if it is.
+    /// Returns the request that has this workflow of the engine as a run, if any.
     fn request_of_workflow(&self, workflow: WorkflowId) -> Result<Option<String>, StoreError>;
-    /// Attempts that failed in a workflow of the engine, noted after number `after`: the first `most` of them. Costs the same
-    /// however many there were before.
+    /// Returns the first `most` failed attempts in a workflow of the engine with sequence numbers above
+    /// `after`. The cost does not depend on the number of earlier ones.
     fn failed_attempts(
         &self,
         workflow: WorkflowId,
         after: i64,
         most: usize,
     ) -> Result<Vec<FailedAttempt>, StoreError>;
-    /// How many attempts have ended at each site, in all runs of a workflow with units.
+    /// Counts ended attempts by site, over all runs of a workflow with work units.
     fn site_counts(&self, workflow: WorkflowId) -> Result<SiteCounts, StoreError>;
     /// By dataset and index.
     fn processing_blocks(&self, process: &str) -> Result<Vec<BlockRow>, StoreError>;
-    /// Those that are due first come first.
+    /// By due time.
     fn output_steps(&self, filter: &OutputStepFilter) -> Result<Vec<OutputStep>, StoreError>;
-    /// Input files that rounds have touched, by name.
+    /// Returns input files that rounds have used, by name.
     fn file_rows(&self, process: &str) -> Result<Vec<RequestFileRow>, StoreError>;
-    /// A page of them, only those in one of these states if any are named.
+    /// Returns a page of them, in these states only if any are given.
     fn list_file_rows(
         &self,
         process: &str,
@@ -86,23 +87,25 @@ pub trait RequestStore: Send + Sync {
         limit: u64,
     ) -> Result<Vec<RequestFileRow>, StoreError>;
     fn file_counts(&self, process: &str) -> Result<RequestFileCounts, StoreError>;
-    /// All of these or none; each takes the place of the one that there was. May be done twice.
+    /// Replaces the records of these files, all or none. Idempotent.
     fn put_file_rows(&self, process: &str, rows: &[RequestFileRow]) -> Result<(), StoreError>;
-    /// Work units of a round whose outputs are registered, or going to be: nobody will process what they read once more.
-    /// Ascending.
+    /// Returns work units of a round whose outputs are registered, or will be: their inputs are not processed
+    /// again. Ascending.
     fn registered_work_units(&self, process: &str, round: u32) -> Result<Vec<u32>, StoreError>;
-    /// What is known of the failed attempts of each run that had some, oldest run first.
+    /// Returns summaries of the failed attempts of each run that had any, oldest run first.
     fn list_failure_tallies(&self, process: &str) -> Result<Vec<(String, FailureTally)>, StoreError>;
     fn request_counts(&self) -> Result<RequestCounts, StoreError>;
 
     /// By name.
     fn sites(&self) -> Result<Vec<SiteRow>, StoreError>;
     fn site(&self, name: &str) -> Result<Option<SiteRow>, StoreError>;
-    /// Jobs that workers of this store's engine hold, by the site of the worker. Sites without any are left out.
+    /// Counts the jobs held by workers of this store's engine by the site of the worker. Sites without jobs are
+    /// omitted.
     fn site_usage(&self) -> Result<BTreeMap<String, SiteUsage>, StoreError>;
-    /// Made or replaced as a whole; its `updated_at` is what it says.
+    /// Creates or replaces a site as a whole; `updated_at` is taken from it.
     fn put_site(&self, site: &SiteRow) -> Result<(), StoreError>;
-    /// So many jobs can run there at once. Makes the site if it is new; of one that is there nothing else changes.
+    /// Sets how many jobs can run at a site at once. Creates the site if it is new; otherwise nothing else
+    /// changes.
     fn record_site_slots(&self, site: &str, total: u64, now: Timestamp) -> Result<(), StoreError>;
     fn set_site_status(
         &self,
@@ -114,14 +117,14 @@ pub trait RequestStore: Send + Sync {
     fn add_ban(&self, ban: &NewBan, now: Timestamp) -> Result<i64, StoreError>;
     /// Newest last.
     fn bans(&self, filter: &SiteBanFilter) -> Result<Vec<SiteBan>, StoreError>;
-    /// Removing twice changes nothing.
+    /// Idempotent.
     fn remove_ban(&self, id: i64, by: &str, now: Timestamp) -> Result<(), StoreError>;
-    /// People were told that these are over.
+    /// Marks these expired bans as announced.
     fn mark_expiry_notified(&self, ids: &[i64], now: Timestamp) -> Result<(), StoreError>;
 
     fn setting(&self, name: &str) -> Result<Option<Value>, StoreError>;
     fn settings(&self) -> Result<Vec<SettingRow>, StoreError>;
-    /// `None` forgets it, so that the default holds.
+    /// `None` removes the setting, so that the default applies.
     fn set_setting(
         &self,
         name: &str,
@@ -133,6 +136,6 @@ pub trait RequestStore: Send + Sync {
     fn add_alert(&self, alert: &NewAlert, now: Timestamp) -> Result<i64, StoreError>;
     /// Oldest first.
     fn alerts(&self, filter: &AlertFilter) -> Result<Vec<AlertRow>, StoreError>;
-    /// Whoever tells people has them.
+    /// Marks alerts as delivered.
     fn mark_alerts_notified(&self, ids: &[i64], now: Timestamp) -> Result<(), StoreError>;
 }

@@ -1,13 +1,13 @@
-//! The books of workers.
+//! Storage of workers.
 
 use crate::StoreError;
 use crate::model::{HeldJob, NewWorker, NodeQuarantineRow, WorkerFilter, WorkerRow, WorkerUpdate};
 use windlass_types::{JobId, Timestamp, WorkerId, WorkflowId};
 
-/// Who executes jobs: processes here, workers elsewhere, runners of Torc.
+/// Records of all workers: local, remote, and runners of Torc.
 pub trait WorkerStore: Send + Sync {
     fn add_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<WorkerId, StoreError>;
-    /// It is gone, and holds nothing any more. Saying so twice changes nothing.
+    /// Records the end of a worker, which holds no jobs any more. Idempotent.
     fn retire_worker(&self, worker: WorkerId, now: Timestamp) -> Result<(), StoreError>;
     fn update_worker(
         &self,
@@ -15,23 +15,23 @@ pub trait WorkerStore: Send + Sync {
         update: &WorkerUpdate,
         now: Timestamp,
     ) -> Result<(), StoreError>;
-    /// Not those that somebody deleted.
+    /// Without deleted ones.
     fn workers(&self, filter: &WorkerFilter) -> Result<Vec<WorkerRow>, StoreError>;
-    /// Also if somebody deleted it: results speak of it.
+    /// Including deleted ones, because results refer to them.
     fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, StoreError>;
-    /// The job, if a worker holds it now.
+    /// Returns the job if a worker holds it now.
     fn held_job(&self, workflow: WorkflowId, job: JobId) -> Result<Option<HeldJob>, StoreError>;
-    /// Lists show them no more. All or none; refused for one that holds a job.
+    /// Hides them from lists, all or none; rejected for a worker that holds a job.
     fn delete_workers(&self, workers: &[WorkerId], now: Timestamp) -> Result<(), StoreError>;
-    /// Workflows whose current run has begun and is not over, and that are not archived; ascending.
+    /// Returns unarchived workflows whose current run is active; ascending.
     fn active_workflows(&self) -> Result<Vec<WorkflowId>, StoreError>;
 
-    /// Nodes that get no jobs, and those that have served their time and not been trusted again; by host.
+    /// Returns quarantined nodes, including those whose quarantine has expired without a probe; by host.
     fn quarantined_nodes(&self) -> Result<Vec<NodeQuarantineRow>, StoreError>;
-    /// In the place of what was said of the node and this user before.
+    /// Replaces an earlier quarantine of the node for this user.
     fn quarantine_node(&self, node: &NodeQuarantineRow, now: Timestamp) -> Result<(), StoreError>;
-    /// It is trusted again, for this reason: for the workers of this user, for those of all (an empty user), or whatever
-    /// was said of it (`None`). `false`: it was already.
+    /// Releases a node from quarantine: for the workers of this user, for all users (an empty user), or in any
+    /// case (`None`). `false`: it was not quarantined.
     fn release_quarantined_node(
         &self,
         host: &str,

@@ -1,4 +1,4 @@
-//! What the contract asks of the books beyond running jobs.
+//! Storage of the contract's data besides running jobs.
 
 use crate::StoreError;
 use crate::model::{
@@ -10,14 +10,14 @@ use serde_json::Value;
 use windlass_types::settings::{FailureHandler, SlurmScheduler};
 use windlass_types::{EventId, FileId, JobId, ResultId, Timestamp, UserDataId, WorkflowId};
 
-/// Lists with counts, and the parts of workflows one by one.
+/// Lists with counts, and single parts of workflows.
 ///
-/// Sorting by a field that a list does not have is [`Error::OutOfRange`]. Changes to the jobs of a workflow, or to what
-/// they refer to, are refused while somebody else runs it.
+/// Sorting by an unknown field is [`StoreError::OutOfRange`]. Changes of the jobs of a workflow, or of objects
+/// that they refer to, are rejected while another process runs it.
 pub trait WorkflowPartStore: Send + Sync {
-    /// How many lines a list has without offset and limit. Cheap for jobs where only states are asked for.
+    /// Counts the rows of a list without offset and limit. Cheap for jobs if only states are selected.
     fn count_rows(&self, what: &CountQuery) -> Result<u64, StoreError>;
-    /// The workflow that something belongs to; `None` if it is not there or belongs to none.
+    /// Returns the workflow of a part; `None` if it does not exist or has none.
     fn workflow_of(&self, part: WorkflowPartId) -> Result<Option<WorkflowId>, StoreError>;
 
     fn list_workflows(&self, filter: &WorkflowFilter) -> Result<Vec<WorkflowRow>, StoreError>;
@@ -32,16 +32,17 @@ pub trait WorkflowPartStore: Send + Sync {
     fn job(&self, id: JobId) -> Result<Option<JobDetails>, StoreError>;
     fn job_details(&self, workflow: WorkflowId, filter: &JobFilter) -> Result<Vec<JobDetails>, StoreError>;
     fn job_ids(&self, workflow: WorkflowId) -> Result<Vec<JobId>, StoreError>;
-    /// What hangs on each of them, in the order asked for.
+    /// Returns the relations of each job, in the order given.
     fn list_job_relations(&self, jobs: &[JobId]) -> Result<Vec<JobRelations>, StoreError>;
-    /// Who waits for whom, gates written out; ascending by job, then by what it waits for.
+    /// Returns dependencies, with dependency groups expanded; ascending by job, then by dependency.
     fn dependencies(
         &self,
         workflow: WorkflowId,
         offset: u64,
         limit: Option<u64>,
     ) -> Result<Vec<DependencyRow>, StoreError>;
-    /// What the ready jobs ask for, each set of values once; with a scheduler, of the jobs that name it or none.
+    /// Returns the distinct resource requests of ready jobs; with a scheduler, of the jobs that name it or
+    /// none.
     fn ready_requirements(
         &self,
         workflow: WorkflowId,
@@ -54,9 +55,9 @@ pub trait WorkflowPartStore: Send + Sync {
         files: &[AddFile],
         now: Timestamp,
     ) -> Result<Vec<FileId>, StoreError>;
-    /// Files that must be there: read by some job and written by none, or written by a completed job.
+    /// Returns required files: read by a job and written by none, or written by a completed job.
     fn required_files(&self, workflow: WorkflowId) -> Result<Vec<FileId>, StoreError>;
-    /// All or none. Who reads waits for who writes, as with files.
+    /// Adds user data, all or none. Consumers depend on producers, as with files.
     fn add_user_data_list(
         &self,
         workflow: WorkflowId,
@@ -69,9 +70,9 @@ pub trait WorkflowPartStore: Send + Sync {
         update: &UserDataUpdate,
         now: Timestamp,
     ) -> Result<(), StoreError>;
-    /// Pieces without data that some job reads and none writes, or that a completed job writes.
+    /// Returns user data without a value that a job reads and none writes, or that a completed job writes.
     fn missing_user_data(&self, workflow: WorkflowId) -> Result<Vec<UserDataId>, StoreError>;
-    /// Forgets the data of ephemeral pieces. How many there were.
+    /// Clears the values of ephemeral user data. Returns their number.
     fn clear_ephemeral_data(&self, workflow: WorkflowId, now: Timestamp) -> Result<u64, StoreError>;
 
     fn add_handler(
@@ -81,7 +82,7 @@ pub trait WorkflowPartStore: Send + Sync {
         now: Timestamp,
     ) -> Result<i64, StoreError>;
     fn update_handler(&self, id: i64, handler: &FailureHandler, now: Timestamp) -> Result<(), StoreError>;
-    /// Refused while a job names it.
+    /// Rejected while a job refers to it.
     fn delete_handler(&self, id: i64, now: Timestamp) -> Result<(), StoreError>;
     fn add_scheduler(
         &self,
@@ -91,7 +92,7 @@ pub trait WorkflowPartStore: Send + Sync {
     ) -> Result<i64, StoreError>;
     fn update_scheduler(&self, id: i64, scheduler: &SlurmScheduler, now: Timestamp)
     -> Result<(), StoreError>;
-    /// Refused while a job names it.
+    /// Rejected while a job refers to it.
     fn delete_scheduler(&self, id: i64, now: Timestamp) -> Result<(), StoreError>;
 
     fn add_action(
@@ -101,27 +102,28 @@ pub trait WorkflowPartStore: Send + Sync {
         now: Timestamp,
     ) -> Result<i64, StoreError>;
     fn update_action(&self, id: i64, action: &NewAllocationAction, now: Timestamp) -> Result<(), StoreError>;
-    /// With the notes of its executions.
+    /// Also deletes the records of its executions.
     fn delete_action(&self, id: i64, now: Timestamp) -> Result<(), StoreError>;
-    /// Actions begin anew, as for a new run: all of them, or those whose jobs do. Those of a recovery are deleted.
+    /// Rearms actions, as for a new run: all of them, or those whose jobs run again. Recovery actions are
+    /// deleted.
     fn rearm_actions(&self, workflow: WorkflowId, everything: bool, now: Timestamp)
     -> Result<(), StoreError>;
-    /// Every execution of the actions of a workflow, by action, oldest first.
+    /// Returns every execution of the actions of a workflow, by action, oldest first.
     fn action_runs(&self, workflow: WorkflowId) -> Result<Vec<ActionRunRow>, StoreError>;
 
     fn result(&self, id: ResultId) -> Result<Option<ResultRow>, StoreError>;
-    /// A result that a client states. The job stays as it is.
+    /// Adds a result reported by a client. The job stays as it is.
     fn add_result(&self, result: &ClientResult, now: Timestamp) -> Result<ResultId, StoreError>;
     fn update_result(&self, id: ResultId, result: &ClientResult, now: Timestamp) -> Result<(), StoreError>;
-    /// How many there were. One event says so.
+    /// Returns their number. Recorded as one event.
     fn delete_results(&self, workflow: WorkflowId, now: Timestamp) -> Result<u64, StoreError>;
 
-    /// Several at once, in one transaction.
+    /// Adds several in one transaction.
     fn add_events(&self, events: &[NewEvent], now: Timestamp) -> Result<Vec<EventId>, StoreError>;
     fn event(&self, id: EventId) -> Result<Option<EventRow>, StoreError>;
-    /// Replaces its data; another event says so.
+    /// Replaces its data; recorded as another event.
     fn update_event(&self, id: EventId, data: &Value, now: Timestamp) -> Result<(), StoreError>;
-    /// Those of one workflow. How many there were; another event says so.
+    /// Deletes those of one workflow and returns their number; recorded as another event.
     fn delete_events(&self, workflow: WorkflowId, now: Timestamp) -> Result<u64, StoreError>;
 
     fn add_record(
@@ -137,6 +139,6 @@ pub trait WorkflowPartStore: Send + Sync {
     fn record(&self, id: i64) -> Result<Option<RecordRow>, StoreError>;
     fn update_record(&self, id: i64, data: &Value, now: Timestamp) -> Result<(), StoreError>;
     fn delete_record(&self, id: i64, now: Timestamp) -> Result<(), StoreError>;
-    /// How many there were.
+    /// Returns their number.
     fn delete_records(&self, workflow: WorkflowId, kind: &str, now: Timestamp) -> Result<u64, StoreError>;
 }

@@ -1,12 +1,14 @@
-//! The one connection that writes: whoever has it takes what is waiting, commits it together, and only then answers.
+//! Group commit on the only writing connection: its current user commits all queued requests together, and then
+//! answers.
 //!
-//! Somebody who finds the connection free commits at once, on his own thread: handing over to another thread and back costs
-//! more than the commit itself. Whoever comes meanwhile leaves his request in the queue, and a thread of its own
-//! commits all that gathered there in one go. Where the database is far away ([`Session::IS_NEAR`]) whoever need not wait
-//! for his changes leaves them there too.
+//! A caller that finds the connection free commits at once on its own thread: a handover to another thread and
+//! back costs more than the commit. Other callers leave their requests in the queue, and a dedicated thread
+//! commits everything queued at once. For remote databases ([`WriteSession::IS_LOCAL`] is false), callers that
+//! need not wait for the commit queue their changes as well.
 //!
-//! Each request runs in a savepoint, so that a request that fails takes nobody along. Trouble with the disk is
-//! different: then the whole group is rolled back and everybody is told, and may come again.
+//! Each request runs in a savepoint, so that a failing request does not affect others. Errors of the disk or
+//! the connection are different: the whole group is rolled back, and each request gets the error and may be
+//! retried.
 
 use crate::db::SqlConnection;
 use crate::error::SqlError;
@@ -17,22 +19,33 @@ use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 
-/// Requests that may wait before callers have to.
+/// Queue length from which callers block.
 const MAX_QUEUED_WRITES: usize = 1024;
-/// Requests that are committed together at most.
+/// Maximum number of requests in one commit.
 const MAX_WRITES_PER_COMMIT: usize = 256;
-/// A connection that the writer has for itself.
+
+/// When the maintenance of a database is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MaintenanceNeed {
+    NotNeeded,
+    /// On the thread of the writer, beside the requests.
+    Soon,
+    /// On the thread that committed: commits that follow each other at once would outrun the thread of the writer.
+    BeforeNextCommit,
+}
+
+/// The writer's exclusive connection.
 pub(crate) trait WriteSession: Send + 'static {
     type Db: SqlConnection;
 
     fn db(&self) -> &Self::Db;
 
     fn begin(&self) -> Result<(), SqlError>;
-    /// When it returns `Ok`, all of it is on disk; else nothing is, or the error says that nobody knows.
+    /// On `Ok` everything is on disk; otherwise nothing is, or the error says that the result is unknown.
     fn commit(&self) -> Result<(), SqlError>;
-    /// Ends the transaction, if there still is one.
+    /// Rolls back the transaction, if there still is one.
     fn rollback(&self);
-    /// There is no transaction any more, though nobody ended it.
+    /// Whether the transaction was ended by the database.
     fn has_lost_transaction(&self) -> bool;
 
     fn begin_savepoint(&self) -> Result<(), SqlError>;
@@ -41,26 +54,25 @@ pub(crate) trait WriteSession: Send + 'static {
 
     fn into_store_error(&self, fault: SqlError) -> StoreError;
 
-    /// Whether a commit takes about as long as handing it to another thread.
+    /// Whether a commit takes about as long as a handover to another thread.
     const IS_LOCAL: bool;
 
-    /// Asked after each commit: whether [`Session::tidy_up`] would be worth its while.
-    fn needs_maintenance(&self) -> bool;
-    /// Called when nobody waits for it.
+    /// Called after each commit: whether [`Self::run_maintenance`] is due.
+    fn maintenance_need(&self) -> MaintenanceNeed;
     fn run_maintenance(&self);
     /// Called after a commit failed because the disk is full.
     fn free_disk_space(&self) {}
 }
 
-/// Something to be done in a transaction, and somebody to be told.
+/// Work for a transaction, with a callback.
 pub(crate) trait WriteRequest<D>: Send {
-    /// Inside a savepoint; what it did is undone if it fails.
+    /// Runs inside a savepoint, which is rolled back on an error.
     fn apply(&mut self, db: &D) -> Result<(), SqlError>;
-    /// After the commit, or after it is certain that there was none.
+    /// Called after the commit, or after its failure is certain.
     fn reply(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
-/// The handle of the writer. Dropping it waits until everything that was queued is on disk.
+/// The handle of the writer. Dropping it waits until everything queued is on disk.
 pub(crate) struct GroupCommitWriter<S: WriteSession> {
     shared: Arc<WriterState<S>>,
     thread: Option<JoinHandle<()>>,
@@ -69,9 +81,9 @@ pub(crate) struct GroupCommitWriter<S: WriteSession> {
 struct WriterState<S: WriteSession> {
     session: Mutex<S>,
     queue: Mutex<WriteQueue<S::Db>>,
-    /// Something is in the queue, or the queue is closed, or there is room in it again.
+    /// Signals a queued request, the end of the queue, or free space in it.
     changed: Condvar,
-    /// Why the last commit failed, if the database itself is in trouble.
+    /// Why the last commit failed, if the cause is the database itself.
     last_failure: Mutex<Option<StoreError>>,
 }
 
@@ -100,7 +112,7 @@ where
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Commits changes, alone or together with what others want. Returns before that is done where it takes a while.
+    /// Commits changes, alone or together with other requests. Returns before the commit if that takes a while.
     pub(crate) fn submit_batch(&self, batch: ChangeBatch, actor: Arc<str>, done: BatchCallback) {
         let submission = Box::new(BatchWrite { batch, actor, done });
         if S::IS_LOCAL {
@@ -110,13 +122,13 @@ where
         self.shared.changed.notify_all();
     }
 
-    /// Commits at once if nobody else is at it; else waits for a free place in the queue, not for the commit.
+    /// Commits at once if the connection is free; otherwise waits for space in the queue, not for the commit.
     fn commit_or_enqueue(&self, request: Box<dyn WriteRequest<S::Db>>) {
         self.shared.enqueue(QueuedWrite(Some(request)));
         self.shared.try_commit_group();
     }
 
-    /// Reads on the writing connection, outside of a transaction; `None` if it is in use and `wait` is not wanted.
+    /// Reads on the writing connection, outside of a transaction; `None` if it is in use and `wait` is not set.
     pub(crate) fn read_on_writer<T>(
         &self,
         wait: bool,
@@ -136,7 +148,7 @@ where
         found
     }
 
-    /// As [`Self::call`], for several at once: each by itself, as far as possible in one commit.
+    /// As [`Self::call`], for several at once: each succeeds or fails separately, if possible in one commit.
     pub(crate) fn run_each<T: Send + 'static>(
         &self,
         works: impl IntoIterator<Item = impl FnOnce(&S::Db) -> Result<T, SqlError> + Send + 'static>,
@@ -164,7 +176,7 @@ where
         outcomes
     }
 
-    /// Why the database takes no changes, if the last commit failed because of that.
+    /// Why the database accepts no changes, if the last commit failed because of it.
     pub(crate) fn last_failure(&self) -> Option<StoreError> {
         let trouble = self.shared.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
         trouble.clone().filter(StoreError::is_still_present)
@@ -186,10 +198,10 @@ impl<S: WriteSession> Drop for GroupCommitWriter<S> {
         self.shared.lock_queue().closed = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take()
-            // An answer may have held the last reference to the store; nobody can wait for himself.
+            // A callback may have dropped the last reference to the store; a thread cannot join itself.
             && thread.thread().id() != std::thread::current().id()
         {
-            // A panic of that thread was already told to everybody who waited.
+            // A panic of that thread was already reported to all waiting callers.
             drop(thread.join());
         }
     }
@@ -200,14 +212,14 @@ impl<S: WriteSession> WriterState<S> {
         let full = |queue: &mut WriteQueue<S::Db>| queue.waiting.len() >= MAX_QUEUED_WRITES && !queue.closed;
         let mut queue = self.lock_queue();
         if full(&mut queue) {
-            // Perhaps all that wait here have more to bring before they see to it themselves.
+            // Gives the waiting callers time to queue more requests before they commit.
             self.changed.notify_all();
         }
         let mut queue = self.changed.wait_while(queue, full).unwrap_or_else(PoisonError::into_inner);
         queue.waiting.push_back(envelope);
     }
 
-    /// One group, if the connection is free. Whoever has it looks into the queue once more when he is done.
+    /// Commits one group, if the connection is free. Its user checks the queue once more afterwards.
     fn try_commit_group(&self) {
         match self.session.try_lock() {
             Ok(session) => self.commit_group(session),
@@ -217,15 +229,14 @@ impl<S: WriteSession> WriterState<S> {
         self.recheck_queue();
     }
 
-    /// Whoever came while somebody had the connection has left his request and gone: that somebody sees to it that it is
-    /// taken, whatever he had the connection for.
+    /// Requests queued while the connection was in use are committed by the caller that used it.
     fn recheck_queue(&self) {
         if !self.lock_queue().waiting.is_empty() {
             self.changed.notify_all();
         }
     }
 
-    /// The thread that takes what others left.
+    /// The thread that commits queued requests.
     fn run_commit_loop(&self) {
         loop {
             let idle = |queue: &mut WriteQueue<S::Db>| {
@@ -246,7 +257,7 @@ impl<S: WriteSession> WriterState<S> {
         }
     }
 
-    /// Commits what is waiting, then lets the connection go, then answers.
+    /// Commits queued requests, then releases the connection, then answers.
     fn commit_group(&self, session: MutexGuard<'_, S>) {
         let mut queue = self.lock_queue();
         let was_full = queue.waiting.len() >= MAX_QUEUED_WRITES;
@@ -261,9 +272,12 @@ impl<S: WriteSession> WriterState<S> {
         }
         let outcomes = commit_writes(&*session, &mut group);
         self.record_failure(&outcomes);
-        let is_untidy = session.needs_maintenance();
+        let maintenance = session.maintenance_need();
+        if maintenance == MaintenanceNeed::BeforeNextCommit {
+            session.run_maintenance();
+        }
         drop(session);
-        if is_untidy {
+        if maintenance == MaintenanceNeed::Soon {
             self.lock_queue().needs_maintenance = true;
             self.changed.notify_all();
         }
@@ -287,7 +301,7 @@ impl<S: WriteSession> WriterState<S> {
     }
 }
 
-/// Sees to it that every request is answered, also when the writer is gone.
+/// Ensures that every request is answered, even after a failure of the writer.
 struct QueuedWrite<D>(Option<Box<dyn WriteRequest<D>>>);
 
 impl<D> QueuedWrite<D> {
@@ -310,7 +324,7 @@ impl<D> Drop for QueuedWrite<D> {
     }
 }
 
-/// A closure with a result that somebody waits for.
+/// A closure whose result a caller waits for.
 struct ClosureWrite<T, F> {
     work: Option<F>,
     value: Option<T>,
@@ -327,15 +341,15 @@ impl<D, T: Send, F: FnOnce(&D) -> Result<T, SqlError> + Send> WriteRequest<D> fo
 
     fn reply(self: Box<Self>, outcome: Result<(), StoreError>) {
         let Self { value, reply, .. } = *self;
-        // A caller that no longer waits does not want to know.
+        // The caller has stopped waiting; its result is dropped.
         drop(reply.send(outcome.and_then(|()| value.ok_or(StoreError::Closed))));
     }
 }
 
-/// A batch and the one who waits for it.
+/// A batch and its callback.
 struct BatchWrite {
     batch: ChangeBatch,
-    /// Who is noted as the one who did it.
+    /// Recorded as the author of changes.
     actor: Arc<str>,
     done: BatchCallback,
 }
@@ -350,7 +364,7 @@ impl<D: SqlConnection> WriteRequest<D> for BatchWrite {
     }
 }
 
-/// One transaction for the whole group; what became of each request.
+/// Runs one transaction for the whole group; returns the result of each request.
 fn commit_writes<S: WriteSession>(
     session: &S,
     group: &mut [QueuedWrite<S::Db>],
@@ -364,14 +378,14 @@ fn commit_writes<S: WriteSession>(
     })
 }
 
-/// What became of each request, once all that is `Ok` is on disk. An error here means that nothing is.
+/// Returns the result of each request; those with `Ok` are on disk. An error means that nothing is.
 fn run_transaction<S: WriteSession>(
     session: &S,
     group: &mut [QueuedWrite<S::Db>],
 ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
     let explain = |fault| session.into_store_error(fault);
     session.begin().map_err(explain)?;
-    // A request that is alone is undone with its transaction.
+    // A single request is rolled back with its transaction.
     let guarded = group.len() > 1;
     let mut outcomes = Vec::with_capacity(group.len());
     for request in group {
@@ -409,7 +423,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// Far beyond anything that should happen: reached only if something hangs.
+    /// Far beyond any normal duration: reached only if something hangs.
     const PATIENCE: Duration = Duration::from_mins(1);
 
     #[test]

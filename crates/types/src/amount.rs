@@ -1,10 +1,10 @@
-//! Sizes and durations as people write them.
+//! Parsing and formatting of sizes and durations.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// A size in bytes. Read with 1024-based units: `512`, `200m`, `4G`, `4GiB`, `1.5g`.
+/// A size in bytes. Parsed with 1024-based units: `512`, `200m`, `4G`, `4GiB`, `1.5g`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
@@ -13,7 +13,7 @@ pub struct Bytes(pub u64);
 pub enum ParseAmountError {
     #[error("`{0}` is not a size; write for example 512, 200m, 4g or 1.5GiB (1024-based)")]
     Size(String),
-    #[error("`{0}` is too large a size")]
+    #[error("size `{0}` is too large")]
     SizeTooLarge(String),
     #[error("`{0}` is not a duration; write for example 90m, 1h30m, PT1H, 02:00:00 or 1-02:00:00")]
     Duration(String),
@@ -65,7 +65,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Reads `PT1H30M`, `P1DT2H`, `90m`, `1h 30m`, `2.5h`, `90` (seconds), `MM:SS`, `HH:MM:SS` and Slurm's `D-HH[:MM[:SS]]`.
+/// Parses `PT1H30M`, `P1DT2H`, `90m`, `1h 30m`, `2.5h`, `90` (seconds), `MM:SS`, `HH:MM:SS` and Slurm's
+/// `D-HH[:MM[:SS]]`.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseAmountError> {
     let bad = || ParseAmountError::Duration(text.to_owned());
     let trimmed = text.trim();
@@ -80,7 +81,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, ParseAmountError> {
     Ok(Duration::from_micros((seconds * 1e6).round() as u64))
 }
 
-/// `1d 2h`, `1h 30m`, `45s`, `2.5s`, `120ms`: the two largest units that matter.
+/// Formats a duration with its two largest units: `1d 2h`, `1h 30m`, `45s`, `2.5s`, `120ms`.
 pub fn format_duration(duration: Duration) -> String {
     let total = duration.as_secs();
     let (days, hours, minutes, seconds) = (total / 86400, total / 3600 % 24, total / 60 % 60, total % 60);
@@ -98,7 +99,7 @@ pub fn format_duration(duration: Duration) -> String {
     }
 }
 
-/// `3g`, `1152m`, `512k`, `77`: the shortest text that [`Bytes`] reads back as just this size.
+/// Returns the shortest text that [`Bytes`] parses back to exactly this size: `3g`, `1152m`, `512k`, `77`.
 pub fn format_exact_size(bytes: Bytes) -> String {
     let units = [("t", 40), ("g", 30), ("m", 20), ("k", 10)];
     match units.into_iter().find(|(_, shift)| bytes.0 > 0 && bytes.0.trailing_zeros() >= *shift) {
@@ -107,7 +108,7 @@ pub fn format_exact_size(bytes: Bytes) -> String {
     }
 }
 
-/// `PT1H30M`, `PT0.5S`: the form that Torc reads too, to the microsecond.
+/// Formats a duration as ISO 8601 with microsecond precision, which Torc reads too: `PT1H30M`, `PT0.5S`.
 pub fn format_iso_duration(duration: Duration) -> String {
     let (total, micros) = (duration.as_secs(), duration.subsec_micros());
     let mut written = String::from("PT");
@@ -124,7 +125,7 @@ pub fn format_iso_duration(duration: Duration) -> String {
     if seconds > 0 || total == 0 { format!("{written}{seconds}S") } else { written }
 }
 
-/// Amounts in JSON as people write them: `"8g"`, `"PT10M"`. Plain numbers (bytes, seconds) are read as well.
+/// Sizes and durations in JSON as text: `"8g"`, `"PT10M"`. Plain numbers (bytes, seconds) are accepted too.
 pub(crate) mod written {
     use serde::{Deserialize, Deserializer, de::Error};
 
@@ -216,7 +217,7 @@ fn parse_friendly_seconds(text: &str) -> Option<f64> {
     })
 }
 
-/// Sums `number unit` pairs; an empty text is zero, a number without a unit is no duration.
+/// Sums `number unit` pairs; an empty text is zero, a number without a unit is an error.
 fn parse_unit_sum(text: &str, scale: impl Fn(&str) -> Option<f64>) -> Option<f64> {
     let mut rest = text.trim();
     let mut sum = 0.0;

@@ -1,19 +1,20 @@
-//! A digest of 128 bits that tells contents apart which differ by accident: specs, files, commands.
+//! A digest of 128 bits that detects accidental differences between contents: specs, files, commands.
 //!
-//! Fast, the same on every machine, and fed piece by piece. It is no defence against somebody who wants a collision.
+//! Fast, the same on every machine, and computed incrementally. It is not cryptographic: collisions can be
+//! constructed.
 
-/// Takes contents in pieces of any size; where they are cut does not matter.
+/// Incremental hasher; the result does not depend on how the contents are split into pieces.
 #[derive(Clone, Debug)]
 pub struct ContentDigest {
     lanes: [u64; 2],
     length: u64,
-    /// The first `length % BLOCK` bytes are waiting for the rest of their block.
+    /// Its first `length % BLOCK` bytes are an incomplete block.
     partial: [u8; BLOCK_BYTES],
 }
 
 const BLOCK_BYTES: usize = 16;
 
-/// The digest of contents that are there as a whole: 32 hexadecimal digits.
+/// Returns the digest of complete contents: 32 hexadecimal digits.
 pub fn digest_bytes(bytes: &[u8]) -> String {
     let mut digest = ContentDigest::default();
     digest.add(bytes);
@@ -47,7 +48,7 @@ impl ContentDigest {
         self.partial[..rest.len()].copy_from_slice(rest);
     }
 
-    /// 32 hexadecimal digits.
+    /// Returns the digest as 32 hexadecimal digits.
     pub fn finish(self) -> String {
         let [a, b] = self.value();
         format!("{a:016x}{b:016x}")
@@ -59,13 +60,13 @@ impl ContentDigest {
             self.partial[waiting..].fill(0);
             self.lanes = mix(self.lanes, self.partial);
         }
-        // The length last, so that zeros at the end count; and a round so that all of it reaches both lanes.
+        // The length goes last, so that trailing zeros count; one more round mixes it into both lanes.
         self.lanes = rounds(self.lanes, self.length, !self.length);
         rounds(self.lanes, self.lanes[1], self.lanes[0])
     }
 }
 
-/// Enough to see that bytes are not those that were written.
+/// Returns a 64-bit checksum that detects corrupted bytes.
 pub(crate) fn checksum_bytes(bytes: &[u8]) -> u32 {
     let mut digest = ContentDigest::default();
     digest.add(bytes);
@@ -83,7 +84,7 @@ fn rounds([a, b]: [u64; 2], x: u64, y: u64) -> [u64; 2] {
     [next_a ^ b.rotate_left(23), next_b ^ a.rotate_left(41)]
 }
 
-/// Both halves of the product: every bit of the factors has a say in every bit of the result.
+/// Folds both halves of the product together: every bit of the factors affects every bit of the result.
 fn fold(x: u64, y: u64) -> u64 {
     let product = u128::from(x) * u128::from(y);
     product as u64 ^ (product >> 64) as u64
@@ -96,7 +97,8 @@ mod tests {
 
     #[test]
     fn the_digest_is_the_same_for_ever() {
-        // Stored in databases: a change makes Windlass forget which spec made which workflow, and run jobs again.
+        // Digests are stored in databases: if the function changes, Windlass no longer recognizes specs and
+        // reruns jobs.
         assert_eq!(digest_bytes(b"name: sim\n"), "34a335ae9def5d497213617dc8499137");
         assert_eq!(digest_bytes(b""), "481990166e2389873c8abf37ef6506cf");
     }

@@ -1,9 +1,9 @@
-//! What sort of failure it was.
+//! Classes of failures.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A label on a failure. It retries nothing by itself; rules of failure handlers may name it.
+/// A label on a failure. It causes no retry by itself; rules of failure handlers may refer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
@@ -39,18 +39,16 @@ impl FailureClass {
         }
     }
 
-    /// For people who choose one.
+    /// A description for users who choose a class.
     pub const fn description(self) -> &'static str {
         match self {
-            Self::Transient => "may go away by itself: a network, a busy service, a lock",
-            Self::Permanent => {
-                "happens again each time: a mistake in the program, its options or its environment"
-            }
-            Self::Data => "its input is missing, damaged or not what the program takes",
-            Self::Infrastructure => "the machine or what it depends on: disks, nodes, the batch system",
-            Self::Memory => "more memory than it had; more may help",
-            Self::Timeout => "more time than it had; more may help",
-            Self::Unknown => "nothing that is known",
+            Self::Transient => "may go away by itself: network, busy service, lock",
+            Self::Permanent => "fails every time: error in the program, its options or its environment",
+            Self::Data => "input is missing, damaged or invalid",
+            Self::Infrastructure => "machine or its services: disks, nodes, batch system",
+            Self::Memory => "out of memory; a larger memory limit may help",
+            Self::Timeout => "out of time; a longer time limit may help",
+            Self::Unknown => "no known cause",
         }
     }
 }

@@ -1,40 +1,40 @@
-//! What somebody wants done about jobs that have failed or wait, and what came of it.
+//! Commands on failed or waiting jobs, and their results.
 
 use crate::{Attempt, Bytes, JobId, JobStatus, Resources};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// Orders that are given together: each is carried out or refused by itself, and what is carried out is one commit.
+/// A batch of failure commands. Each is applied or rejected separately; all that are applied are one commit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailureCommandBatch {
-    /// Who gives them, if it is an agent: its name. A person is known by whoever asks in his name.
+    /// Name of the agent that gives them. `None` for a person, who is identified by the caller's user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Nothing is changed; the answer says what would be.
+    /// Dry run: changes nothing; the response describes the changes that would be made.
     #[serde(default)]
     pub dry_run: bool,
-    /// Whoever gives them has looked up what is quoted as evidence, in more than the books have of it.
+    /// The caller has checked the quoted evidence against the full logs, which hold more than the database.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_looked_up: bool,
     pub orders: Vec<FailureCommand>,
 }
 
-/// What may be wanted of whoever has the workflow in hand.
+/// A pending command for the process that runs the workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TriageCommand {
     Orders(FailureCommandBatch),
-    /// A decision that waits for a person is carried out, or not.
+    /// Approves or rejects a proposal.
     Settle {
         decision: i64,
         agreed: bool,
     },
-    /// What was changed together is put back.
+    /// Reverts a revision.
     Undo {
         batch: i64,
-        /// Who wants it, if it is an agent.
+        /// Name of the agent that gives the command, if it is an agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<String>,
     },
@@ -45,15 +45,15 @@ pub enum TriageCommand {
 pub struct FailureCommand {
     pub job: JobId,
     pub verdict: FailureCommandKind,
-    /// What the job is to be from then on.
+    /// Changes to the job that apply from then on.
     #[serde(default)]
     pub changes: RequestedJobChanges,
     #[serde(default)]
     pub reason: String,
-    /// From 0 to 1, how sure whoever decided is.
+    /// Confidence in the decision, from 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// Lines of what the job said that speak for it.
+    /// Lines from the output of the job that support the decision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
 }
@@ -61,13 +61,13 @@ pub struct FailureCommand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureCommandKind {
-    /// It runs again.
+    /// Run the job again.
     Retry,
-    /// It has failed, and so has what waits for it.
+    /// Fail the job for good, with the usual effect on its dependents.
     Fail,
-    /// It has failed, and what waits for it goes on as if it had not.
+    /// Fail the job, but treat it as completed for its dependents.
     Ignore,
-    /// It stays where it is, and is changed.
+    /// Change the job and leave its state as it is.
     Change,
 }
 
@@ -95,11 +95,11 @@ impl std::str::FromStr for FailureCommandKind {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let found = Self::ALL.into_iter().find(|verdict| verdict.as_str() == text);
-        found.ok_or_else(|| format!("`{text}` is no verdict (known: retry, fail, ignore, change)"))
+        found.ok_or_else(|| format!("unknown failure command `{text}` (known: retry, fail, ignore, change)"))
     }
 }
 
-/// What of a job is to be otherwise. What is absent stays.
+/// Changes to a job. Absent fields stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RequestedJobChanges {
@@ -117,10 +117,10 @@ pub struct RequestedJobChanges {
     pub command: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// The Slurm scheduler of the workflow that it goes to, by name.
+    /// Name of the workflow's Slurm scheduler that the job moves to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
-    /// The partition that it goes to, with all else that its scheduler says.
+    /// Slurm partition that the job moves to, together with the other settings of its scheduler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
 }
@@ -138,7 +138,7 @@ impl RequestedJobChanges {
             || self.nodes.is_some()
     }
 
-    /// What a job asks for with these, that asked for something before.
+    /// Returns the resource request of a job after these changes.
     pub fn apply_to_resources(&self, asked: Resources) -> Resources {
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
         Resources {
@@ -151,15 +151,15 @@ impl RequestedJobChanges {
     }
 }
 
-/// What came of one order.
+/// The result of one failure command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FailureCommandOutcome {
     pub job: JobId,
     pub verdict: FailureCommandKind,
     pub answer: FailureCommandStatus,
-    /// Why, or what it comes to.
+    /// The reason, or a description of the effect.
     pub words: String,
-    /// Where the job stood, and in which attempt.
+    /// State and attempt of the job when the command was processed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<JobStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,24 +169,24 @@ pub struct FailureCommandOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureCommandStatus {
-    /// It was done, or would be.
+    /// Applied; in a dry run, would be applied.
     Done,
-    /// It waits for a person.
+    /// Waits for approval.
     Proposed,
     Refused,
 }
 
-/// What agents may decide alone.
+/// The triage policy: what agents may decide without approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TriagePolicy {
-    /// Below it a decision of an agent waits for a person. One that does not say how sure it is, is not.
+    /// Decisions of agents with a lower confidence wait for approval. A missing confidence counts as too low.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_confidence: Option<f64>,
-    /// How often agents may have one job tried again in a run.
+    /// Maximum number of retries of one job in a run that agents may order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_agent_retries: Option<u32>,
-    /// Agents have to quote what the job said.
+    /// Agents have to quote the output of the job as evidence.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub require_evidence: bool,
 }

@@ -1,4 +1,5 @@
-//! Typed ids. Integers inside and in the Torc contract; a `JobId` cannot be passed where a `WorkflowId` is wanted.
+//! Typed ids: integers internally and in the Torc contract; a `JobId` cannot be passed where a `WorkflowId` is
+//! expected.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -44,7 +45,7 @@ define_id! {
     ResultId(i64);
     /// A process that claims and executes jobs.
     WorkerId(i64);
-    /// What the jobs of one entry of a spec share.
+    /// A job group: the jobs made from one entry of a spec.
     JobGroupId(i64);
     /// A named set of requirements of a workflow.
     RequirementsId(i64);
@@ -52,9 +53,9 @@ define_id! {
     FileId(i64);
     /// A piece of data that jobs of a workflow read or write.
     UserDataId(i64);
-    /// Something that was noted about a workflow.
+    /// An event of a workflow.
     EventId(i64);
-    /// A job of Slurm that hosts workers. (A scheduled compute node in the Torc contract.)
+    /// A Slurm job that hosts workers. (A scheduled compute node in the Torc contract.)
     AllocationId(i64);
 }
 

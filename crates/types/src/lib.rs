@@ -1,7 +1,9 @@
-//! The words of Windlass as types: ids, states, amounts, time, and what a worker and the engine say to each other.
+//! The shared vocabulary of Windlass as types: ids, states, amounts, time, and the messages between workers and
+//! the engine.
 //!
-//! Lives at the bottom of the house: no I/O, no clock (the one exception is [`Clock`], which the edges hold and
-//! pass *instants* from), no policy. Decisions belong to `windlass-core`, parsing of spec files to `windlass-spec`.
+//! The lowest crate of the workspace: no I/O, no policy, and no clock except [`Clock`], which the outermost
+//! layers hold to pass *timestamps* inward. Decisions belong to `windlass-core`, parsing of spec files to
+//! `windlass-spec`.
 
 mod amount;
 pub mod catalog;

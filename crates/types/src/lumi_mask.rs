@@ -1,22 +1,23 @@
-//! Luminosity sections, the pieces that data taking cuts runs into: which of them somebody wants, or has.
+//! Masks of luminosity sections, the pieces into which data taking divides runs.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, btree_map};
 
 type LumiBounds = (u64, u64);
 
-/// Which lumis of which runs: run → ranges, both ends included. As CMS writes it: `{"356164": [[11, 15], [40, 40]]}`.
+/// The selected lumis of each run: run → inclusive ranges, in the format of CMS:
+/// `{"356164": [[11, 15], [40, 40]]}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LumiMask(pub BTreeMap<u64, Vec<LumiBounds>>);
 
 impl LumiMask {
-    /// Ranges ascending, without overlap, neighbours joined.
+    /// Sorts the ranges, removes overlaps and joins neighbours.
     #[must_use]
     pub fn normalized(self) -> Self {
         let mut mask = Self::default();
         for (run, mut ranges) in self.0 {
-            // In order each is joined with the last one, or comes after it.
+            // In sorted order each range either extends the last one or follows it.
             ranges.sort_unstable();
             for range in ranges {
                 mask.insert_range(run, range);
@@ -25,7 +26,7 @@ impl LumiMask {
         mask
     }
 
-    /// For a normalized mask.
+    /// Whether the lumi is selected. The mask has to be normalized.
     pub fn contains(&self, run: u64, lumi: u64) -> bool {
         self.0.get(&run).is_some_and(|ranges| {
             let after = ranges.partition_point(|&(first, _)| first <= lumi);
@@ -33,15 +34,16 @@ impl LumiMask {
         })
     }
 
-    /// Adds one lumi to a normalized mask. Lumis that come in order make few ranges.
+    /// Adds one lumi to a normalized mask. Lumis added in order produce few ranges.
     pub fn insert(&mut self, run: u64, lumi: u64) {
         self.insert_range(run, (lumi, lumi));
     }
 
-    /// Adds a range to a normalized mask, and joins it with those that it touches.
+    /// Adds a range to a normalized mask and merges it with the ranges that it touches.
     pub fn insert_range(&mut self, run: u64, (first, last): LumiBounds) {
         let ranges = self.0.entry(run).or_default();
-        // Those that end before it, with a gap, stay before it; those that begin after it, with a gap, stay after it.
+        // Ranges that end before it, with a gap, stay in front; ranges that begin after it, with a gap, stay
+        // behind.
         let from = ranges.partition_point(|&(_, end)| end.saturating_add(1) < first);
         let to = ranges.partition_point(|&(begin, _)| begin <= last.saturating_add(1)).max(from);
         let joined =

@@ -1,12 +1,12 @@
-//! What a work unit is told and what it leaves: its manifest, the reports of its nodes, what its merge wrote.
+//! The files of a work unit: its manifest, the reports of its nodes, and the output of its merge.
 //!
-//! Plain data, each one a JSON file in the directory of a run. The planner and the executor write manifests and step
-//! profiles; `windlass payload` reads them and writes the rest.
+//! Plain data, each one a JSON file in the directory of a run. The planner and the executor write manifests and
+//! step profiles; `windlass payload` reads them and writes the rest.
 //!
-//! | file | what | written by |
+//! | file | content | written by |
 //! |---|---|---|
 //! | `mg_000012.json` | [`UnitManifest`] | the executor |
-//! | `step_profile.json` | [`StepProfile`] | the executor, once something was measured |
+//! | `step_profile.json` | [`StepProfile`] | the executor, after the first measurements |
 //! | `mg_000012/proc_3.json` | [`NodeReport`] | the processing job of node 3 |
 //! | `mg_000012/metrics.json` | [`UnitMetrics`] | the merge job |
 //! | `mg_000012/merge_output.json` | [`MergeOutput`] | the merge job, last of all |

@@ -1,5 +1,5 @@
-//! How much more is asked for after a failure: `x1.5`, `+30%`, `+2g`. Counted in whole numbers and rounded up, so that
-//! the same rule gives the same amount on every machine.
+//! Growth of resources after a failure: `x1.5`, `+30%`, `+2g`. Computed in integers and rounded up, so that the
+//! same rule gives the same amount on every machine.
 
 use crate::{Bytes, format_exact_size, format_iso_duration, parse_duration};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A number that is not negative, with up to six digits after the point, kept exactly.
+/// A non-negative decimal number with up to six fractional digits, stored exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ratio {
     millionths: u64,
@@ -16,7 +16,7 @@ pub struct Ratio {
 impl Ratio {
     pub const ZERO: Self = Self { millionths: 0 };
     pub const ONE: Self = Self { millionths: MILLION };
-    /// More than anybody multiplies anything by.
+    /// The largest accepted value.
     const MAX: u64 = 1_000_000 * MILLION;
 
     pub const fn from_millionths(millionths: u64) -> Self {
@@ -27,19 +27,19 @@ impl Ratio {
         self.millionths
     }
 
-    /// Reads `12.5%` as 0.125, rounded up to a millionth.
+    /// Parses a percentage: `12.5%` is 0.125, rounded up to a millionth.
     pub fn from_percent(text: &str) -> Result<Self, ParseRatioError> {
         let number = text.trim().strip_suffix('%').ok_or_else(|| ParseRatioError(text.to_owned()))?;
         let percent: Self = number.trim_end().parse()?;
         Ok(Self { millionths: percent.millionths.div_ceil(100) })
     }
 
-    /// `12.5%` for 0.125.
+    /// Formats the number as a percentage: `12.5%` for 0.125.
     pub fn to_percent(self) -> String {
         format!("{}%", Self { millionths: self.millionths.saturating_mul(100) })
     }
 
-    /// So much of `amount`, rounded up.
+    /// Returns the product with `amount`, rounded up.
     pub fn scale(self, amount: u64) -> u64 {
         let product = u128::from(amount) * u128::from(self.millionths);
         u64::try_from(product.div_ceil(u128::from(MILLION))).unwrap_or(u64::MAX)
@@ -99,11 +99,11 @@ impl<'de> Deserialize<'de> for Ratio {
     }
 }
 
-/// What can grow: counted in whole units, read and written as people do.
+/// A quantity that can grow: counted in integer units, parsed and formatted for people.
 pub trait GrowableQuantity: Copy + Ord {
-    /// What an amount of it looks like behind a `+`.
+    /// An example of an amount after the `+`.
     const EXAMPLE: &'static str;
-    /// No amount is larger, in units.
+    /// The largest amount, in units.
     const MAX: u64;
 
     fn units(self) -> u64;
@@ -135,7 +135,7 @@ impl GrowableQuantity for Bytes {
 
 impl GrowableQuantity for Duration {
     const EXAMPLE: &'static str = "+PT10M";
-    /// What [`parse_duration`] takes, in microseconds.
+    /// A duration in the format of [`parse_duration`], in microseconds.
     const MAX: u64 = 99_999_999_999 * MILLION;
 
     fn units(self) -> u64 {
@@ -176,19 +176,19 @@ impl GrowableQuantity for u32 {
     }
 }
 
-/// A change that only ever makes more of something.
+/// A change that increases an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResourceGrowth<Q> {
-    /// `x1.5`: more than once as much.
+    /// `x1.5`: multiplies by a factor larger than 1.
     Times(Ratio),
-    /// `+30%`: that share on top.
+    /// `+30%`: adds a percentage.
     Percent(Ratio),
-    /// `+2g`: so much on top.
+    /// `+2g`: adds a fixed amount.
     Plus(Q),
 }
 
 impl<Q: GrowableQuantity> ResourceGrowth<Q> {
-    /// What is asked for next; never less than `amount`.
+    /// Returns the next amount; never less than `amount`.
     pub fn grow(self, amount: Q) -> Q {
         let units = amount.units();
         let grown = match self {
@@ -196,18 +196,18 @@ impl<Q: GrowableQuantity> ResourceGrowth<Q> {
             Self::Percent(share) => units.saturating_add(share.scale(units)),
             Self::Plus(more) => units.saturating_add(more.units()),
         };
-        // An amount that is beyond all bounds already stays what it is.
+        // An amount that already exceeds the maximum is left unchanged.
         Q::from_units(grown.clamp(units, Q::MAX.max(units)))
     }
 }
 
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ParseGrowthError {
-    #[error("`{text}` is no way to grow; write for example x1.5, +30% or {example}")]
+    #[error("invalid growth `{text}`; write for example x1.5, +30% or {example}")]
     NoGrowth { text: String, example: &'static str },
-    #[error("`{0}` does not make it more; a factor is more than 1, as in x1.5")]
+    #[error("`{0}` does not increase the amount; a factor must be larger than 1, as in x1.5")]
     FactorTooSmall(String),
-    #[error("`{0}` adds nothing")]
+    #[error("`{0}` does not increase the amount")]
     AddsNothing(String),
 }
 
@@ -312,9 +312,9 @@ mod tests {
                 Err(ParseGrowthError::AddsNothing(text.to_owned()))
             );
         }
-        assert!("+1.5".parse::<ResourceGrowth<u32>>().is_err(), "there are no halves of CPUs");
+        assert!("+1.5".parse::<ResourceGrowth<u32>>().is_err(), "CPUs are whole numbers");
         let error = "2".parse::<ResourceGrowth<u32>>().unwrap_err().to_string();
-        assert_eq!(error, "`2` is no way to grow; write for example x1.5, +30% or +1");
+        assert_eq!(error, "invalid growth `2`; write for example x1.5, +30% or +1");
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! Time series of what jobs and their machine use, in one compact file per worker: written by the worker, read by
-//! whoever draws them.
+//! Time series of the resource usage of jobs and their machine, in one compact file per worker, written by the
+//! worker.
 //!
-//! A file is one line of JSON ([`Head`]) and then blocks, appended one at a time. A block stands for itself, so one that
-//! was torn by a crash, or never written, costs its own samples and no others.
+//! A file is one line of JSON ([`SeriesHeader`]) followed by blocks, appended one at a time. Blocks are
+//! independent: a block that is truncated by a crash, or was never written, loses its own samples only.
 //!
 //! ```text
 //! block    length of the payload (u32 LE), checksum of the payload (u32 LE), payload
 //! payload  time of the block in ms since 1970, then entries; all numbers are varints (LEB128)
-//! entry    who, ms since the entry before (zigzag), [job id, attempt], tenths of a percent of a CPU, KiB
-//!            who = 0      the machine
-//!            who = 1      a job that is new in this block: its id and attempt follow
-//!            who = 2 + n  the n-th job of this block
-//!          the last two as zigzag difference to the same one's entry before in this block, at first to 0
+//! entry    subject, ms since the previous entry (zigzag), [job id, attempt], tenths of a percent of a CPU, KiB
+//!            subject = 0      the machine
+//!            subject = 1      a job that is new in this block: its id and attempt follow
+//!            subject = 2 + n  the n-th job of this block
+//!          the last two as zigzag difference to the previous entry of the subject in this block, initially to 0
 //! ```
 
 use crate::digest::checksum_bytes;
@@ -19,18 +19,19 @@ use crate::{Attempt, Bytes, JobId, RunId, Timestamp, WorkflowId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The directory in the output directory that series are in.
+/// The directory of the series within the output directory.
 pub const SERIES_DIR: &str = "resource_utilization";
 
 const SERIES_EXTENSION: &str = ".wlm";
 
-/// The name of the file of one worker. In a container every worker may have the same pid: `earlier` says how many had it.
+/// Returns the file name for one worker. In containers several workers may have the same pid: `earlier` counts
+/// the previous ones.
 pub fn series_file_name(workflow: WorkflowId, run: RunId, host: &str, pid: u32, earlier: u32) -> String {
     let again = if earlier == 0 { String::new() } else { format!("_{}", earlier + 1) };
     format!("{}{host}_r{run}_p{pid}{again}{SERIES_EXTENSION}", file_name_prefix(workflow))
 }
 
-/// Whether a file of this name holds series of the workflow, of whichever worker.
+/// Whether a file of this name holds series of the workflow, from any worker.
 pub fn is_series_file_of(workflow: WorkflowId, name: &str) -> bool {
     name.starts_with(&file_name_prefix(workflow)) && name.ends_with(SERIES_EXTENSION)
 }
@@ -39,7 +40,7 @@ fn file_name_prefix(workflow: WorkflowId) -> String {
     format!("resource_metrics_wf{workflow}_h")
 }
 
-/// Whose series these are.
+/// Describes the worker and machine of a file of series.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeriesHeader {
     pub workflow_id: WorkflowId,
@@ -47,13 +48,13 @@ pub struct SeriesHeader {
     pub host: String,
     pub pid: u32,
     pub started_at: Timestamp,
-    /// What the machine has.
+    /// CPUs of the machine; `memory` below is its memory.
     pub cpus: u32,
     pub memory: Bytes,
 }
 
 impl SeriesHeader {
-    /// The beginning of a file.
+    /// Encodes the header as the first line of a file.
     pub fn encode(&self) -> serde_json::Result<Vec<u8>> {
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
@@ -61,30 +62,30 @@ impl SeriesHeader {
     }
 }
 
-/// What was in use at one moment.
+/// A sample of CPU and memory usage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SeriesSample {
-    /// To the millisecond.
+    /// Stored with a precision of 1 ms.
     pub at: Timestamp,
-    /// 100 is one core busy. To the tenth.
+    /// 100 is one busy core. Stored with a precision of 0.1.
     pub cpu_percent: f64,
-    /// To the KiB.
+    /// Stored in KiB.
     pub memory: Bytes,
 }
 
-/// Whose use it is.
+/// The subject of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SeriesSubject {
     Node,
     Job(JobId, Attempt),
 }
 
-/// Collects points until they are written as one block.
+/// Collects samples to write as one block.
 #[derive(Clone, Debug, Default)]
 pub struct SampleBlock {
     payload: Vec<u8>,
     last_ms: i64,
-    /// By subject: its number, and its last (tenths of a percent, KiB).
+    /// By subject: its number and its last values (tenths of a percent, KiB).
     known_subjects: BTreeMap<SeriesSubject, (u64, UsageLevel)>,
     jobs: u64,
 }
@@ -101,7 +102,7 @@ impl SampleBlock {
         self.payload.is_empty()
     }
 
-    /// Bytes until now, without those around them.
+    /// Payload size so far, without length and checksum.
     pub fn len(&self) -> usize {
         self.payload.len()
     }
@@ -135,7 +136,7 @@ impl SampleBlock {
         self.known_subjects.insert(subject, (number, level));
     }
 
-    /// The bytes to append to the file; the block is empty afterwards.
+    /// Returns the bytes to append to the file and empties the block.
     pub fn take_bytes(&mut self) -> Vec<u8> {
         let payload = std::mem::take(self).payload;
         let mut bytes = Vec::with_capacity(payload.len() + FRAME_BYTES);
@@ -149,25 +150,25 @@ impl SampleBlock {
 /// Length and checksum.
 const FRAME_BYTES: usize = 8;
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceRecording {
     pub head: SeriesHeader,
-    /// Points in the order in which they were noted.
+    /// Samples in the order in which they were recorded.
     pub series: BTreeMap<SeriesSubject, Vec<SeriesSample>>,
-    /// Something at the end, or in between, could not be read and was left out.
+    /// Whether unreadable data at the end or in between was skipped.
     pub is_damaged: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("this is no file of time series: {0}")]
+#[error("not a time series file: {0}")]
 pub struct NotASeriesFile(String);
 
 impl ResourceRecording {
-    /// Reads a file, which somebody may still be writing to.
+    /// Decodes a file, which may still be being written.
     pub fn read(bytes: &[u8]) -> Result<Self, NotASeriesFile> {
         let end = bytes.iter().position(|byte| *byte == b'\n');
-        let end = end.ok_or_else(|| NotASeriesFile("its first line has no end".to_owned()))?;
+        let end = end.ok_or_else(|| NotASeriesFile("the first line is incomplete".to_owned()))?;
         let head = serde_json::from_slice(&bytes[..end]).map_err(|e| NotASeriesFile(e.to_string()))?;
         let mut recording = Self { head, series: BTreeMap::new(), is_damaged: false };
         let mut rest = &bytes[end + 1..];
@@ -185,7 +186,7 @@ impl ResourceRecording {
         Ok(recording)
     }
 
-    /// `None` if it ends in the middle of an entry; what came before is kept.
+    /// Returns `None` if the payload ends in the middle of an entry; earlier entries are kept.
     fn decode_block(&mut self, payload: &[u8]) -> Option<()> {
         let mut reader = VarintReader(payload);
         let mut ms = unzigzag(reader.read_varint()?);
@@ -219,7 +220,7 @@ impl ResourceRecording {
     }
 }
 
-/// `(payload, its checksum, what follows)`, if the block is all there.
+/// Returns `(payload, its checksum, the remaining bytes)` if the block is complete.
 fn split_block(bytes: &[u8]) -> Option<(&[u8], u32, &[u8])> {
     let (length, rest) = bytes.split_first_chunk()?;
     let (sum, rest) = rest.split_first_chunk()?;
@@ -252,7 +253,7 @@ fn write_varint(to: &mut Vec<u8>, mut value: u64) {
     to.push(value as u8);
 }
 
-/// Small numbers of either sign become small numbers.
+/// Zigzag encoding: small numbers of either sign become small unsigned numbers.
 const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
@@ -284,7 +285,7 @@ mod tests {
     const A: SeriesSubject = SeriesSubject::Job(JobId(41), Attempt(1));
     const B: SeriesSubject = SeriesSubject::Job(JobId(i64::MAX), Attempt(u32::MAX));
 
-    /// Two blocks, with what they hold.
+    /// Returns two encoded blocks and their samples.
     fn sample() -> ([Vec<(SeriesSubject, SeriesSample)>; 2], Vec<u8>) {
         let blocks = [
             vec![

@@ -1,7 +1,7 @@
-//! What a workflow says besides its jobs: how they are executed and watched, who handles failures, where allocations
-//! come from. Read from specs, kept as JSON in the books, and obeyed by the parts whose business each of them is.
+//! Settings of a workflow besides its jobs: execution, monitoring, failure handling, allocations. Read from
+//! specs and stored in the database as JSON.
 //!
-//! A field that nobody wrote stays `None`, so that it can be shown as it was written; the methods give the default.
+//! Fields that were not set stay `None`, so that settings can be shown as written; methods return the defaults.
 
 mod failure_handlers;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The settings of a workflow that no table of their own holds.
+/// The settings of a workflow that are stored as JSON, not in tables of their own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkflowSettings {
@@ -25,16 +25,16 @@ pub struct WorkflowSettings {
     pub metadata: BTreeMap<String, Value>,
     #[serde(skip_serializing_if = "is_false")]
     pub use_pending_failed: bool,
-    /// How many retries failure handlers may grant in a run, all jobs together (ours).
+    /// Maximum number of retries by failure handlers in a run, over all jobs (Windlass only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_budget: Option<RetryBudget>,
-    /// What agents may decide about failures alone (ours).
+    /// What agents may decide about failures without approval (Windlass only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub triage: Option<TriagePolicy>,
-    /// How many jobs that name a limit may be claimed at once, all of them together (ours).
+    /// Job limits: maximum number of claimed jobs with each label (Windlass only).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub limits: BTreeMap<String, u32>,
-    /// How many units may be under way at once (ours).
+    /// Maximum number of active work units (Windlass only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_units: Option<u32>,
     #[serde(skip_serializing_if = "is_false")]
@@ -57,33 +57,33 @@ pub struct WorkflowSettings {
     pub compute_node_ignore_workflow_completion: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute_node_wait_for_healthy_database_minutes: Option<u64>,
-    /// How changed inputs are told from unchanged ones (ours; `mtime` where nothing is said).
+    /// How changed inputs are detected (Windlass only; default `mtime`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change_detection: Option<ChangeDetection>,
 }
 
 impl WorkflowSettings {
-    /// Where the output of jobs goes that say nothing themselves: as the workflow's own `stdio` says, else as its
-    /// `execution_config` does, where Torc has it.
+    /// Output settings of jobs that have none: the workflow's own `stdio`, else the one in `execution_config`,
+    /// where Torc has it.
     pub fn stdio(&self, own: StdioSettings) -> StdioSettings {
         let configured = self.execution_config.as_ref().and_then(|config| config.stdio);
         if own == StdioSettings::default() { configured.unwrap_or(own) } else { own }
     }
 
-    /// What `job_stdio_overrides` says for the job of this name.
+    /// Returns the entry of `job_stdio_overrides` for the job of this name.
     pub fn stdio_override(&self, job: &str) -> Option<StdioSettings> {
         self.execution_config.as_ref()?.job_stdio_overrides.get(job).copied()
     }
 }
 
-/// How it is found out whether a file changed.
+/// The method to detect changed files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeDetection {
     /// By modification time and size.
     #[default]
     Mtime,
-    /// By content: a file that was only touched has not changed.
+    /// By content: a file with only a new modification time is unchanged.
     Content,
 }
 
@@ -121,7 +121,7 @@ pub struct ExecutionConfig {
     pub staggered_start: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdio: Option<StdioSettings>,
-    /// For single jobs by their names, as clients of Torc give it. A job's own `stdio` counts more.
+    /// Overrides by job name, set by clients of Torc. A job's own `stdio` takes precedence.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub job_stdio_overrides: BTreeMap<String, StdioSettings>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -195,12 +195,12 @@ impl ResourceMonitor {
     pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
     pub const FLUSH_INTERVAL: Duration = Duration::from_mins(5);
 
-    /// Whether samples of jobs are taken at all, to be summed up for each attempt.
+    /// Whether jobs are sampled at all; samples are summarized for each attempt.
     pub fn measures_jobs(&self) -> bool {
         self.jobs.map_or(self.enabled != Some(false), |jobs| jobs.enabled)
     }
 
-    /// Whether each sample of a job is kept, not only what they add up to.
+    /// Whether every sample of a job is stored, not only the summary.
     pub fn keeps_job_series(&self) -> bool {
         match self.jobs {
             Some(jobs) => jobs.enabled && jobs.granularity == MonitoringGranularity::TimeSeries,
@@ -210,13 +210,13 @@ impl ResourceMonitor {
         }
     }
 
-    /// Whether each sample of the machine is kept.
+    /// Whether every sample of the machine is stored.
     pub fn keeps_node_series(&self) -> bool {
         self.compute_node
             .is_some_and(|node| node.enabled && node.granularity == MonitoringGranularity::TimeSeries)
     }
 
-    /// How often samples are written to disk.
+    /// Interval at which samples are written to disk.
     pub fn flush_interval(&self) -> Duration {
         self.flush_interval_seconds.map_or(Self::FLUSH_INTERVAL, Duration::from_secs)
     }
@@ -227,7 +227,7 @@ impl ResourceMonitor {
     }
 }
 
-/// Where Slurm allocations of a workflow come from.
+/// A Slurm scheduler of a workflow: the template of its allocations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SlurmScheduler {
@@ -246,7 +246,7 @@ pub struct SlurmScheduler {
     pub qos: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tmp: Option<String>,
-    /// As written, `01:00:00` where nothing was.
+    /// The walltime as written; default `01:00:00`.
     pub walltime: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra: Option<String>,
@@ -274,20 +274,20 @@ impl Default for SlurmScheduler {
 }
 
 impl SlurmScheduler {
-    /// How long an allocation lasts; `None` if what is written means nothing to us.
+    /// The duration of an allocation; `None` if the text cannot be parsed.
     pub fn walltime(&self) -> Option<Duration> {
         parse_walltime(&self.walltime).ok()
     }
 
-    /// Memory of each node; `None` if nothing is said, or all that there is.
+    /// Memory of each node; `None` if not set, or all of it.
     pub fn memory(&self) -> Option<Bytes> {
         let memory = parse_slurm_size(self.mem.as_deref()?).ok()?;
         (memory != Bytes(0)).then_some(memory)
     }
 }
 
-/// A duration as Slurm reads it, where a number alone counts minutes. Everything else that [`parse_duration`] knows
-/// is understood too.
+/// Parses a duration as Slurm does: a plain number is minutes. All other formats of [`parse_duration`] are
+/// accepted too.
 pub fn parse_walltime(text: &str) -> Result<Duration, ParseAmountError> {
     match text.trim().parse::<u32>() {
         Ok(minutes) => Ok(Duration::from_secs(u64::from(minutes) * 60)),
@@ -295,7 +295,7 @@ pub fn parse_walltime(text: &str) -> Result<Duration, ParseAmountError> {
     }
 }
 
-/// A size as Slurm reads it, where a number alone counts MiB. Everything else that [`Bytes`] knows is understood too.
+/// Parses a size as Slurm does: a plain number is MiB. All other formats of [`Bytes`] are accepted too.
 pub fn parse_slurm_size(text: &str) -> Result<Bytes, ParseAmountError> {
     match text.trim().parse::<u32>() {
         Ok(mebibytes) => Ok(Bytes(u64::from(mebibytes) << 20)),
@@ -306,7 +306,7 @@ pub fn parse_slurm_size(text: &str) -> Result<Bytes, ParseAmountError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionTrigger {
-    // In the order in which they come.
+    // In the order in which they occur.
     OnWorkflowStart,
     OnWorkerStart,
     OnJobsReady,
@@ -316,7 +316,7 @@ pub enum ActionTrigger {
 }
 
 impl ActionTrigger {
-    /// Waits for jobs, so it must name some.
+    /// Whether the trigger waits for jobs, so that the action has to select some.
     pub const fn is_about_jobs(self) -> bool {
         matches!(self, Self::OnJobsReady | Self::OnJobsComplete)
     }
@@ -325,7 +325,7 @@ impl ActionTrigger {
         matches!(self, Self::OnWorkerStart | Self::OnWorkerComplete)
     }
 
-    /// As specs have it.
+    /// The name in specs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OnWorkflowStart => "on_workflow_start",
@@ -345,7 +345,7 @@ pub enum ActionType {
     ScheduleNodes,
 }
 
-/// Something to be done when something happened. The jobs that a trigger waits for are kept beside it.
+/// A workflow action: commands to run at a trigger. The jobs that a trigger waits for are stored separately.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkflowAction {
     pub trigger_type: ActionTrigger,

@@ -1,9 +1,10 @@
-//! What the text of a command means before any shell reads it: plain words, quoting, and the invocation script.
+//! Interpretation of command texts without a shell: plain words, quoting, and the invocation script.
 
 use std::fmt::Write as _;
 
-/// The words of a command that every shell reads alike: letters, digits, `_ - . / : , + @ % =`, and anything but line
-/// breaks and quotes inside of single quotes. `None` for every other command, also for an empty one.
+/// Returns the words of a command that every shell splits alike: letters, digits, `_ - . / : , + @ % =`, and
+/// anything but line breaks and quotes inside single quotes. `None` for every other command, including an empty
+/// one.
 pub fn split_plain_words(command: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -33,7 +34,7 @@ pub fn split_plain_words(command: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Whether bash itself knows this word, so that it names no program.
+/// Whether the word is a keyword or builtin of bash instead of a program.
 pub fn is_builtin(word: &str) -> bool {
     BUILTINS_WITH_PROGRAM.contains(&word) || BUILTINS.contains(&word)
 }
@@ -115,14 +116,15 @@ const BUILTINS: [&str; 71] = [
     "!",
 ];
 
-/// `text` as one word of a shell.
+/// Quotes `text` as one word of a shell.
 pub fn quote_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// The command of a job with its invocation script. A script of several lines comes before the command. A script of one
-/// line is a program that is given the command: plain words as its arguments, any other command as `bash -c COMMAND`, so
-/// that the script applies to all of it. One that ends with an operator, such as `. setup.sh &&`, is followed by a group.
+/// Returns the command of a job with its invocation script. A script of several lines is put before the
+/// command. A script of one line is a program that gets the command: plain words as its arguments, any other
+/// command as `bash -c COMMAND`, so that the script applies to all of it. A script that ends with an operator,
+/// such as `. setup.sh &&`, is followed by a group.
 pub fn wrap_with_invocation_script(script: Option<&str>, command: &str) -> String {
     let Some(script) = script.map(str::trim_end).filter(|script| !script.is_empty()) else {
         return command.to_owned();
@@ -135,10 +137,10 @@ pub fn wrap_with_invocation_script(script: Option<&str>, command: &str) -> Strin
     } else if split_plain_words(command).is_some_and(|words| !BUILTINS.contains(&words[0].as_str())) {
         write!(text, " {command}")
     } else {
-        // `$BASH` is the shell that runs this; it is not set where there is no bash.
+        // `$BASH` is the shell that runs this; it is unset if there is no bash.
         write!(text, " \"${{BASH:-/bin/sh}}\" -c {}", quote_word(command))
     };
-    debug_assert!(written.is_ok(), "writing to a string does not fail");
+    debug_assert!(written.is_ok(), "writing to a string cannot fail");
     text
 }
 

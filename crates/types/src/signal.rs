@@ -1,17 +1,17 @@
-//! Signals by name, as people write them in specs: `SIGTERM`, `term`, `15`.
+//! Signal names as written in specs: `SIGTERM`, `term`, `15`.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// The signals of Linux by number, from 1, without their `SIG`.
+/// The signals of Linux by number, from 1, without the prefix `SIG`.
 pub const SIGNAL_NAMES: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
     "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
-/// The number of a signal on Linux; `None` if there is none of that name or number.
+/// Parses the name or number of a Linux signal; `None` if it is unknown.
 pub fn signal_number(text: &str) -> Option<i32> {
     if let Ok(number) = text.parse::<usize>() {
         return (1..=SIGNAL_NAMES.len()).contains(&number).then_some(number as i32);
@@ -21,13 +21,13 @@ pub fn signal_number(text: &str) -> Option<i32> {
     SIGNAL_NAMES.iter().position(|known| *known == name).map(|index| index as i32 + 1)
 }
 
-/// `SIGTERM` for 15; `None` for a number that has no name.
+/// Returns the name of a signal, such as `SIGTERM` for 15; `None` if the number has no name.
 pub fn signal_name(number: i32) -> Option<String> {
     let index = usize::try_from(number).ok()?.checked_sub(1)?;
     SIGNAL_NAMES.get(index).map(|name| format!("SIG{name}"))
 }
 
-/// One of the signals that have a name. In JSON `"SIGKILL"`; read also without its `SIG`, and as a number.
+/// A signal with a name. In JSON `"SIGKILL"`; also parsed without `SIG`, and from a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signal(i32);
 
@@ -42,7 +42,7 @@ impl Signal {
 }
 
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("`{0}` is no signal; write for example SIGKILL, SEGV or 11")]
+#[error("unknown signal `{0}`; write for example SIGKILL, SEGV or 11")]
 pub struct ParseSignalError(pub String);
 
 impl FromStr for Signal {

@@ -1,19 +1,19 @@
-//! Sites: where workers are, as far as it matters which jobs they take.
+//! Names of sites, which decide what jobs a worker takes.
 
-/// Where a worker is that says nothing about it.
+/// The site of a worker that does not name one.
 pub const LOCAL_SITE: &str = "local";
 
-/// The longest name of a site, in characters.
+/// Maximum length of a site name, in characters.
 const LONGEST: usize = 100;
 
-/// What a word is called that cannot be the name of a site.
+/// An invalid site name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` cannot be the name of a site: one has up to {LONGEST} letters, digits, `_`, `-` and `.`, such as T2_CH_CERN"
+    "invalid site name `{0}`: up to {LONGEST} letters, digits, `_`, `-` and `.` are allowed, as in T2_CH_CERN"
 )]
 pub struct ParseSiteError(String);
 
-/// Refuses what cannot be the name of a site.
+/// Rejects invalid site names.
 pub fn check_site_name(name: &str) -> Result<(), ParseSiteError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let fits = (1..=LONGEST).contains(&name.len()) && name.chars().all(is_plain);

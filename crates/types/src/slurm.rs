@@ -1,4 +1,4 @@
-//! Allocations: jobs of Slurm that host workers. What is asked for, how far it is, how it ended.
+//! Allocations (Slurm jobs that host workers): request, state and end.
 
 use crate::{AllocationId, Timestamp, WorkflowId};
 use serde::{Deserialize, Serialize};
@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// What `sbatch` is asked for. Everything in it was checked; it is kept with the allocation, so that what was asked for is
-/// known also when its scheduler is another one by now.
+/// The options of an `sbatch` call, already validated. Stored with the allocation, so that the request stays
+/// known when its scheduler changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AllocationRequest {
-    /// The scheduler it was made from, by name.
+    /// Name of the scheduler that it was made from.
     pub scheduler: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub account: String,
@@ -22,7 +22,7 @@ pub struct AllocationRequest {
     pub nodes: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ntasks_per_node: Option<u32>,
-    /// As `--mem` takes it.
+    /// In the format of `--mem`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mem: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,47 +30,47 @@ pub struct AllocationRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tmp: Option<String>,
     pub walltime: Duration,
-    /// Other long options of `sbatch` by name, without dashes: those of `slurm_defaults`. An empty value is a flag.
+    /// Other long options of `sbatch` by name, without dashes, from `slurm_defaults`. An empty value is a flag.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
-    /// More arguments, as the user wrote them; split as a shell does, never run by one.
+    /// Additional arguments as written by the user; split like a shell does, never run by one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra: Option<String>,
-    /// One after another: no two of this scheduler and workflow at once.
+    /// Series: at most one allocation of this scheduler and workflow at a time.
     #[serde(skip_serializing_if = "is_false")]
     pub serialize: bool,
-    /// A worker on each node; otherwise one for all nodes, on the first.
+    /// One worker on each node; otherwise one for all nodes, on the first.
     #[serde(skip_serializing_if = "is_false")]
     pub one_worker_per_node: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel_jobs: Option<u32>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// How far an allocation is.
+/// The state of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AllocationState {
-    /// It is to be submitted. `sbatch` was never called for it.
+    /// Waits to be submitted; `sbatch` has not been called.
     Intended,
-    /// `sbatch` was called, or is about to be, and we do not know what came of it. It is looked for by its tag before it is
-    /// submitted again.
+    /// `sbatch` was called, or is about to be, and the result is unknown. Before another submission the
+    /// reconciler looks for its tag in Slurm.
     Submitting,
-    /// Slurm has it, and it waits.
+    /// Pending in Slurm.
     Pending,
-    /// It runs.
+    /// Running.
     Running,
-    /// It is over, but its processes may not be.
+    /// Ended, but its processes may still exist.
     Completing,
-    /// It is over.
+    /// Ended.
     Ended,
-    /// `sbatch` said no.
+    /// Rejected by `sbatch`.
     Refused,
-    /// It was never submitted, and never will be.
+    /// Withdrawn before it was submitted.
     Withdrawn,
 }
 
@@ -103,7 +103,7 @@ impl AllocationState {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// Nothing more happens to it.
+    /// Whether the state is final.
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Ended | Self::Refused | Self::Withdrawn)
     }
@@ -115,7 +115,7 @@ impl fmt::Display for AllocationState {
     }
 }
 
-/// The states of a job that Slurm knows, as `squeue` and `sacct` spell them.
+/// The job states of Slurm, as `squeue` and `sacct` spell them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum SlurmJobState {
@@ -202,13 +202,13 @@ impl SlurmJobState {
         }
     }
 
-    /// As Slurm writes it: `CANCELLED by 1001` is `CANCELLED`.
+    /// Parses Slurm's text: `CANCELLED by 1001` is `CANCELLED`.
     pub fn parse(text: &str) -> Option<Self> {
         let word = text.split_ascii_whitespace().next()?.trim_end_matches('+');
         Self::ALL.into_iter().find(|state| state.name() == word)
     }
 
-    /// Slurm is done with the job. Its processes may not be: see [`Self::Completing`].
+    /// Whether the job has ended for Slurm. Its processes may still exist: see [`Self::Completing`].
     pub const fn is_terminal(self) -> bool {
         matches!(
             self,
@@ -225,7 +225,7 @@ impl SlurmJobState {
         )
     }
 
-    /// It waits for its turn.
+    /// Whether the job is pending.
     pub const fn is_waiting(self) -> bool {
         matches!(
             self,
@@ -245,68 +245,71 @@ impl fmt::Display for SlurmJobState {
     }
 }
 
-/// Where a worker in an allocation says it is.
+/// The position in Slurm that a worker in an allocation reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlurmJobNode {
-    /// Of Slurm, as `SLURM_JOB_ID` has it.
+    /// The Slurm job id, from `SLURM_JOB_ID`.
     pub job_id: u64,
-    /// `SLURM_RESTART_COUNT`: with the id it is what Slurm runs.
+    /// `SLURM_RESTART_COUNT`; together with the id it identifies an execution.
     #[serde(default)]
     pub restarts: u32,
-    /// Its node's name, as Slurm has it.
+    /// Slurm's name of the node.
     #[serde(default)]
     pub node: String,
 }
 
-/// An allocation as the books have it.
+/// An allocation as stored in the database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocation {
     pub id: AllocationId,
     pub workflow: WorkflowId,
-    /// We look after it. Otherwise a client of Torc's API does, and its `request` says nothing but the type of its scheduler.
+    /// Managed by Windlass. Otherwise a client of Torc's API manages it, and `request` has only the type of the
+    /// scheduler.
     pub is_ours: bool,
-    /// The scheduler's row.
+    /// Row id of the scheduler.
     pub scheduler: Option<i64>,
-    /// Found in Slurm by this: its job's comment, and the name unless it is one of a series.
+    /// Identifies the allocation in Slurm: the comment of its job, and the job name unless it is part of a
+    /// series.
     pub tag: String,
     pub request: AllocationRequest,
     pub state: AllocationState,
-    /// The number of Slurm's job.
+    /// The Slurm job id.
     pub job_id: Option<u64>,
     #[serde(default)]
     pub restarts: u32,
-    /// Why it waits, was refused or withdrawn, or what was odd about its end; in Slurm's words where it has some.
+    /// Why it is pending, was rejected or withdrawn, or ended unusually; in Slurm's words if available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Its nodes, as Slurm writes them: `n[1-2]`.
+    /// Its nodes in Slurm's format: `n[1-2]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<String>,
-    /// Which execution of which action asked for it, and which of those that it asked for it is, from 0.
+    /// The action that requested it, the execution of that action, and the index among the allocations of that
+    /// execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<(i64, u32, u32)>,
-    /// Who asked.
+    /// The user who requested it.
     pub by: String,
-    /// Somebody, or that nothing is left for it to do, wants it gone: why.
+    /// The reason to cancel it: a user's command, or no remaining work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unwanted: Option<String>,
     pub created_at: Timestamp,
-    /// `sbatch` was called the last time.
+    /// Time of the last `sbatch` call.
     pub submitted_at: Option<Timestamp>,
-    /// How often it was called.
+    /// Number of `sbatch` calls.
     #[serde(default)]
     pub submissions: u32,
     pub started_at: Option<Timestamp>,
-    /// When Slurm will end it; administrators change it.
+    /// When Slurm will end it; administrators can change it.
     pub ends_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
-    /// How Slurm says it ended.
+    /// The final state that Slurm reports.
     pub end: Option<SlurmJobState>,
-    /// `code:signal`, as Slurm writes it.
+    /// `code:signal`, as Slurm reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<String>,
-    /// When Slurm last spoke of it.
+    /// When Slurm last reported it.
     pub seen_at: Option<Timestamp>,
-    /// So many polls in a row were answered and did not have it.
+    /// Number of consecutive successful polls that did not contain it.
     #[serde(default)]
     pub missed: u32,
 }

@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Where a job stands. The numbers are stored in the database and are part of the REST contract.
+/// The status of a job. The numbers are stored in the database and are part of the REST contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum JobStatus {
-    /// Created, not yet looked at.
+    /// Created, not yet evaluated.
     Uninitialized = 0,
-    /// Waits for the jobs it depends on.
+    /// Waits for its dependencies.
     Blocked = 1,
     /// May be claimed by a worker.
     Ready = 2,
@@ -20,15 +20,15 @@ pub enum JobStatus {
     Running = 4,
     /// Ended with exit code 0 and all declared outputs in place.
     Completed = 5,
-    /// Ended otherwise.
+    /// Ended in any other way.
     Failed = 6,
-    /// Never ran, or was stopped, because somebody or a failed dependency said so.
+    /// Never ran, or was stopped, because of a user or a failed dependency.
     Canceled = 7,
-    /// Ended by Windlass: its time was up.
+    /// Ended by Windlass at its time limit.
     Terminated = 8,
-    /// Left out on purpose; counts as satisfied for those who depend on it.
+    /// Skipped on purpose; its dependents treat it as completed.
     Disabled = 9,
-    /// Failed, and a person or an agent is to say what happens next.
+    /// Failed; waits for a decision of a person or an agent.
     PendingFailed = 10,
 }
 
@@ -71,28 +71,29 @@ impl JobStatus {
         }
     }
 
-    /// The job is over for this run: its dependents need not wait for it any longer.
+    /// Whether the job has ended in this run: its dependents no longer wait for it.
     pub const fn is_complete(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Terminated)
     }
 
-    /// Over, and not well: dependents with `cancel_on_blocking_job_failure` are canceled.
+    /// Whether it ended unsuccessfully: dependents with `cancel_on_blocking_job_failure` are canceled.
     pub const fn is_unsuccessful(self) -> bool {
         matches!(self, Self::Failed | Self::Canceled | Self::Terminated)
     }
 
-    /// Nothing more will happen to it by itself; a workflow of such jobs is complete.
+    /// Whether it changes only by a command; a workflow with only such jobs is complete.
     pub const fn is_settled(self) -> bool {
         self.is_complete() || matches!(self, Self::Disabled)
     }
 
-    /// A worker holds it.
+    /// Whether a worker holds it.
     pub const fn is_active(self) -> bool {
         matches!(self, Self::Pending | Self::Running)
     }
 }
 
-/// The states that a filter stands for: `failed` includes `terminated`, because a timeout is a failure too.
+/// Returns the states that a filter selects: `failed` includes `terminated`, because a timeout is a failure
+/// too.
 pub fn matching_statuses(asked: &[JobStatus]) -> Vec<JobStatus> {
     let mut statuses = asked.to_vec();
     if asked.contains(&JobStatus::Failed) && !asked.contains(&JobStatus::Terminated) {
@@ -120,7 +121,7 @@ impl std::str::FromStr for JobStatus {
     }
 }
 
-/// How many jobs stand in each state.
+/// The number of jobs in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StatusCounts([u64; 11]);
@@ -135,11 +136,11 @@ impl StatusCounts {
     }
 
     pub fn move_one(&mut self, from: JobStatus, to: JobStatus) {
-        debug_assert!(self.get(from) > 0, "nothing is {from}");
+        debug_assert!(self.get(from) > 0, "no job is {from}");
         self.move_many(from, to, 1);
     }
 
-    /// Counts `n` of those in `from` as `to`; all of them, if there are not so many.
+    /// Moves `n` jobs from `from` to `to`, or all of them if there are fewer.
     pub fn move_many(&mut self, from: JobStatus, to: JobStatus, n: u64) {
         let n = n.min(self.get(from));
         self.0[from as usize] -= n;
@@ -162,7 +163,7 @@ impl StatusCounts {
         self.sum_where(JobStatus::is_active)
     }
 
-    /// Jobs that are part of the run: all but disabled ones.
+    /// Number of jobs in the run: all but disabled ones.
     pub fn enabled(&self) -> u64 {
         self.total() - self.get(JobStatus::Disabled)
     }

@@ -1,12 +1,14 @@
-//! Wall-clock time as stored and shown, and the clock that the edges carry.
+//! Wall-clock timestamps, and the clock held by the outermost layers.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Microseconds since 1970 in UTC. Shown as RFC 3339 with `Z`, to the millisecond; programs get the microseconds too.
+/// Microseconds since 1970 in UTC. Shown as RFC 3339 with `Z` and milliseconds; programs get the microseconds
+/// too.
 ///
-/// For records only: durations and deadlines are measured with `std::time::Instant`, which no clock change moves.
+/// For records only: durations and deadlines are measured with `std::time::Instant`, which no clock change
+/// affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
@@ -15,13 +17,13 @@ impl Timestamp {
         self.0
     }
 
-    /// So long after this.
+    /// Returns the time after the duration.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// How long `earlier` was before this; zero if the clock went backwards in between.
+    /// Returns the time since `earlier`; zero if the clock went backwards in between.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -58,12 +60,12 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// Where timestamps come from. Held at the edges; everything below is given a [`Timestamp`].
+/// The source of timestamps. Held by the outermost layers; all other code is passed a [`Timestamp`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
     pub fn now(self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))

@@ -1,22 +1,22 @@
-//! Units: numbered groups of jobs that elect a site once and are over as a whole.
+//! Work units: numbered groups of jobs that choose a site once and end as a whole.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Where a unit stands.
+/// The status of a work unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkUnitStatus {
-    /// Nothing of it has begun.
+    /// Not started.
     #[default]
     Waiting,
-    /// Some of it has begun, and not all of it is over.
+    /// Started, and not all jobs have ended.
     Active,
-    /// All its jobs are completed, or were left out on purpose.
+    /// All its jobs are completed or disabled.
     Completed,
-    /// Nothing of it can run any more, and something of it failed.
+    /// No job can run any more, and at least one failed.
     Failed,
-    /// Nothing of it will run by itself, because somebody said so.
+    /// No job runs any more, because of a user's command.
     Canceled,
 }
 
@@ -37,7 +37,7 @@ impl WorkUnitStatus {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 
-    /// Nothing more happens to it by itself.
+    /// Whether it changes only by a command.
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Canceled)
     }
@@ -49,7 +49,7 @@ impl fmt::Display for WorkUnitStatus {
     }
 }
 
-/// How many units stand how.
+/// The number of work units by status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkUnitStatusCounts {
     pub waiting: u64,

@@ -1,46 +1,51 @@
-//! Bounds of the worker protocol. A message is checked before anything is decided upon it or written.
+//! Bounds of the worker protocol. A message is checked before anything is decided or written because of it.
 //!
-//! Windlass's own workers stay far below these bounds, so a message beyond one is a mistake or an attack and is rejected
-//! as a whole. Only free texts are shortened, and times that mean "very long": a worker may send them in good faith.
+//! Windlass's own workers stay far below these bounds, so a message beyond one is an error or an attack and is
+//! rejected as a whole. Only free texts are shortened, and times that mean "very long", because a correct
+//! worker may send them.
 
 use crate::worker_messages::{
     AttemptEndCause, AttemptEndReport, AttemptReport, AttemptUsage, FileSnapshot, ProcessExit,
     RecoveryScriptResult, ReturnReason,
 };
 use crate::worker_protocol::{AcceptedJobOwners, ActionReport, WorkerExchange, WorkerRegistration};
-use crate::{Bytes, Capacity, Timestamp, check_site_name};
+use crate::{Bytes, Capacity, Resources, Timestamp, check_site_name};
 use std::fmt;
 use std::time::Duration;
 
-/// Names: hosts, boots, versions, labels, nodes of Slurm. Bytes.
+/// Bytes of names: hosts, boot ids, versions, labels, Slurm nodes.
 pub const MAX_NAME_BYTES: usize = 255;
 pub const MAX_LABELS: usize = 64;
-/// Users whose jobs a worker takes besides those of its own.
+/// Other users whose jobs a worker takes.
 pub const MAX_USERS: usize = 1000;
 pub const MAX_CPUS: u32 = 1_000_000;
 pub const MAX_GPUS: u32 = 1_000_000;
 /// Nodes of one worker. The scheduler keeps a record of each.
 pub const MAX_NODES: u32 = 65_536;
-/// Jobs that one worker runs at once.
+/// Workers that one user may have at a server at the same time.
+pub const MAX_WORKERS_PER_USER: usize = 20_000;
+/// Nodes of all these workers together.
+pub const MAX_NODES_PER_USER: u64 = 200_000;
+/// Parallel jobs of one worker.
 pub const MAX_JOBS: u32 = 1_000_000;
 /// Memory of one node.
 pub const MAX_MEMORY: Bytes = Bytes(1 << 60);
-/// Attempts that a worker holds when it comes back.
+/// Attempts that a worker holds when it reconnects.
 pub const MAX_HELD_ATTEMPTS: usize = 100_000;
 /// Files of one attempt.
 pub const MAX_FILES: usize = 1_000_000;
-/// Walltimes, time limits, time left: about a hundred years.
+/// Walltimes, time limits, remaining time: about a hundred years.
 pub const MAX_DURATION: Duration = Duration::from_hours(24 * 36_525);
-/// CPU time of one attempt: that of many cores together.
+/// CPU time of one attempt, summed over many cores.
 pub const MAX_CPU_TIME: Duration = Duration::from_hours(24 * 36_525 * 100);
 /// Slurm's job ids have 32 bits.
 pub const MAX_SLURM_JOB_ID: u64 = u32::MAX as u64;
-/// Texts for people: the end of standard error, messages, reasons. Bytes.
+/// Bytes of texts for people: the end of standard error, messages, reasons.
 pub const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// Exchanges and process start times are stored in signed columns.
+/// Exchange numbers and process start times are stored in signed columns.
 const MAX_STORED_NUMBER: u64 = i64::MAX as u64;
-/// Beyond any kernel's.
+/// Higher than any kernel's number.
 const MAX_PID: u32 = i32::MAX as u32;
 const MAX_SECRET_BYTES: usize = 256;
 const MAX_SIGNAL: i32 = 127;
@@ -65,27 +70,20 @@ fn check_at_most<T: Copy + PartialOrd + fmt::Display>(
     value: T,
     most: T,
 ) -> BoundsResult {
-    if value > most {
-        reject_field(field, format!("is {value}, and at most {most} is accepted"))
-    } else {
-        Ok(())
-    }
+    if value > most { reject_field(field, format!("is {value}; the maximum is {most}")) } else { Ok(()) }
 }
 
 fn check_count(field: &dyn fmt::Display, count: usize, most: usize) -> BoundsResult {
     if count > most {
-        return reject_field(field, format!("has {count} entries, and at most {most} are accepted"));
+        return reject_field(field, format!("has {count} entries; the maximum is {most}"));
     }
     Ok(())
 }
 
-/// One line of text that is safe to store and to print.
+/// Checks one line of text that is to be stored and printed.
 fn check_name(field: &dyn fmt::Display, text: &str) -> BoundsResult {
     if text.len() > MAX_NAME_BYTES {
-        return reject_field(
-            field,
-            format!("has {} bytes, and at most {MAX_NAME_BYTES} are accepted", text.len()),
-        );
+        return reject_field(field, format!("has {} bytes; the maximum is {MAX_NAME_BYTES}", text.len()));
     }
     if text.chars().any(char::is_control) {
         return reject_field(field, "contains a control character");
@@ -108,7 +106,7 @@ fn shorten_text(text: &mut String) {
 }
 
 impl Capacity {
-    /// Rejects what no worker has. `field` names where it was said.
+    /// Rejects impossible capacities. `field` names the field of the message.
     pub fn check(&self, field: &dyn fmt::Display) -> BoundsResult {
         check_at_most(&format_args!("{field}.cpus"), self.cpus, MAX_CPUS)?;
         check_at_most(&format_args!("{field}.memory"), self.memory.0, MAX_MEMORY.0)?;
@@ -118,17 +116,75 @@ impl Capacity {
     }
 }
 
-/// Rejects a limit of time that no worker has.
+/// Rejects impossible time limits.
 pub fn check_time_limit(field: &dyn fmt::Display, limit: Duration) -> BoundsResult {
     check_duration(field, limit, MAX_DURATION)
 }
 
+/// Maximum number of CPUs, GPUs or nodes that one job requests.
+pub const MAX_RESOURCE_COUNT: u32 = 1_000_000;
+
+impl Resources {
+    /// Rejects requests that no machine can fulfill. Fields are named as in specs and over REST.
+    pub fn check(&self) -> BoundsResult {
+        check_at_most(&"num_cpus", self.cpus, MAX_RESOURCE_COUNT)?;
+        check_at_most(&"memory", self.memory, MAX_MEMORY)?;
+        check_at_most(&"num_gpus", self.gpus, MAX_RESOURCE_COUNT)?;
+        check_at_most(&"num_nodes", self.nodes, MAX_RESOURCE_COUNT)?;
+        check_duration(&"runtime", self.runtime.unwrap_or_default(), MAX_DURATION)
+    }
+}
+
+/// The workers that one user has at a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UserWorkers {
+    pub workers: usize,
+    pub nodes: u64,
+}
+
+impl UserWorkers {
+    pub fn add(&mut self, capacity: &Capacity) {
+        self.workers += 1;
+        self.nodes += u64::from(capacity.nodes.max(1));
+    }
+
+    /// Rejects a further worker beyond what one user may have.
+    pub fn check_further(mut self, capacity: &Capacity) -> BoundsResult {
+        self.add(capacity);
+        check_at_most(&"number of workers of this user", self.workers, MAX_WORKERS_PER_USER)?;
+        check_at_most(&"number of nodes of this user's workers", self.nodes, MAX_NODES_PER_USER)
+    }
+}
+
+impl FromIterator<Capacity> for UserWorkers {
+    fn from_iter<I: IntoIterator<Item = Capacity>>(all: I) -> Self {
+        all.into_iter().fold(Self::default(), |mut sum, capacity| {
+            sum.add(&capacity);
+            sum
+        })
+    }
+}
+
+/// Rejects host names that are empty, too long, or unsafe to print.
+pub fn check_host(host: &str) -> BoundsResult {
+    if host.is_empty() { reject_field(&"host", "is empty") } else { check_name(&"host", host) }
+}
+
+/// Rejects more labels than a worker may have, and labels that cannot be written in a list.
+pub fn check_labels(labels: &[String]) -> BoundsResult {
+    check_count(&"labels", labels.len(), MAX_LABELS)?;
+    for label in labels {
+        check_name(&"labels", label)?;
+        if label.trim().is_empty() || label.contains(',') {
+            return reject_field(&"labels", "contains a label that is empty or has a comma");
+        }
+    }
+    Ok(())
+}
+
 impl WorkerRegistration {
     pub fn check(&self) -> BoundsResult {
-        if self.host.is_empty() {
-            return reject_field(&"host", "is empty");
-        }
-        check_name(&"host", &self.host)?;
+        check_host(&self.host)?;
         check_name(&"boot_id", &self.boot_id)?;
         check_name(&"version", &self.version)?;
         check_at_most(&"pid", self.pid, MAX_PID)?;
@@ -138,15 +194,9 @@ impl WorkerRegistration {
             check_count(&"jobs_of", users.len(), MAX_USERS)?;
             users.iter().try_for_each(|user| check_name(&"jobs_of", user))?;
         }
-        check_count(&"labels", self.labels.len(), MAX_LABELS)?;
-        for label in &self.labels {
-            check_name(&"labels", label)?;
-            if label.trim().is_empty() || label.contains(',') {
-                return reject_field(&"labels", "contains a label that is empty or has a comma in it");
-            }
-        }
+        check_labels(&self.labels)?;
         if let Err(error) = check_site_name(&self.site) {
-            return reject_field(&"site", format!("is not a name of a site: {error}"));
+            return reject_field(&"site", format!("is not a valid site name: {error}"));
         }
         if let Some(before) = &self.before {
             check_at_most(&"before.secret (bytes)", before.secret.len(), MAX_SECRET_BYTES)?;
@@ -163,7 +213,7 @@ impl WorkerRegistration {
 }
 
 impl WorkerExchange {
-    /// The exchange with its texts shortened and its waits limited, or the field that is out of bounds.
+    /// Returns the exchange with long texts shortened and waits limited, or the field that is out of bounds.
     pub fn into_checked(mut self) -> Result<Self, FieldOutOfBounds> {
         check_at_most(&"secret (bytes)", self.secret.len(), MAX_SECRET_BYTES)?;
         check_at_most(&"number", self.number, MAX_STORED_NUMBER)?;
@@ -196,6 +246,7 @@ impl AttemptReport {
                 check_at_most(&format_args!("{field}.pid"), *pid, MAX_PID)
             }
             Self::Ended(ended) => ended.check_bounds(field),
+            Self::LeftBehind { usage, .. } => usage.check_bounds(field),
             Self::Returned { why: ReturnReason::WorkerTrouble(text), .. } => {
                 shorten_text(text);
                 Ok(())
@@ -252,7 +303,7 @@ impl ProcessExit {
     fn check_bounds(self, field: &dyn fmt::Display) -> BoundsResult {
         match self {
             Self::Signal(signal) if !(0..=MAX_SIGNAL).contains(&signal) => {
-                reject_field(field, format!("names signal {signal}, and there is none above {MAX_SIGNAL}"))
+                reject_field(field, format!("has signal {signal}; the maximum is {MAX_SIGNAL}"))
             }
             Self::Signal(_) | Self::Code(_) => Ok(()),
         }
@@ -262,7 +313,7 @@ impl ProcessExit {
 impl AttemptUsage {
     fn check_bounds(&self, field: &dyn fmt::Display) -> BoundsResult {
         for memory in [self.peak_memory, self.avg_memory].into_iter().flatten() {
-            // Of all nodes together.
+            // Total of all nodes.
             check_at_most(&format_args!("{field}.memory"), memory.0, MAX_STORED_NUMBER)?;
         }
         check_duration(&format_args!("{field}.cpu_time"), self.cpu_time, MAX_CPU_TIME)?;
@@ -387,6 +438,42 @@ mod tests {
         let (cpus, gpus, nodes, memory) = (MAX_CPUS, MAX_GPUS, MAX_NODES, MAX_MEMORY);
         who.capacity = Capacity { cpus, memory, gpus, nodes, max_jobs: Some(MAX_JOBS) };
         assert_eq!(who.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_user_has_a_limited_number_of_workers_and_nodes() {
+        let of = |nodes| Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes, max_jobs: None };
+        let nearly_all: UserWorkers = std::iter::repeat_n(of(0), MAX_WORKERS_PER_USER - 1).collect();
+        assert_eq!(nearly_all.check_further(&of(1)), Ok(()));
+        let all = UserWorkers { workers: MAX_WORKERS_PER_USER, ..nearly_all };
+        let error = all.check_further(&of(1)).unwrap_err();
+        assert!(error.to_string().contains("20001; the maximum is 20000"), "{error}");
+        let large: UserWorkers = [of(MAX_NODES), of(MAX_NODES), of(MAX_NODES)].into_iter().collect();
+        let rest = MAX_NODES_PER_USER - 3 * u64::from(MAX_NODES);
+        assert_eq!(large.check_further(&of(rest as u32)), Ok(()));
+        assert!(large.check_further(&of(rest as u32 + 1)).is_err());
+    }
+
+    #[test]
+    fn every_field_of_a_resource_request_is_bounded() {
+        let most = Resources {
+            cpus: MAX_RESOURCE_COUNT,
+            memory: MAX_MEMORY,
+            gpus: MAX_RESOURCE_COUNT,
+            nodes: MAX_RESOURCE_COUNT,
+            runtime: Some(MAX_DURATION),
+        };
+        assert_eq!(most.check(), Ok(()));
+        assert_eq!(Resources::DEFAULT_WITHOUT_CPUS.check(), Ok(()));
+        for (field, asked) in [
+            ("num_cpus", Resources { cpus: MAX_RESOURCE_COUNT + 1, ..most }),
+            ("memory", Resources { memory: Bytes(MAX_MEMORY.0 + 1), ..most }),
+            ("num_gpus", Resources { gpus: u32::MAX, ..most }),
+            ("num_nodes", Resources { nodes: u32::MAX, ..most }),
+            ("runtime (seconds)", Resources { runtime: Some(Duration::MAX), ..most }),
+        ] {
+            assert_eq!(asked.check().unwrap_err().field, field);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! What the engine and a worker say to each other.
+//! Messages between the engine and a worker.
 //!
-//! The same messages travel over a socket pair to the worker of `windlass run` and, later, over HTTP to workers
-//! elsewhere. A claim carries its [`AttemptKey`]; every report quotes it, and a stale one changes nothing.
+//! The same messages travel over a socket pair to the worker of `windlass run` and over HTTP to remote workers.
+//! A claim carries its [`AttemptKey`]; every report repeats it, and a stale report changes nothing.
 
 use crate::worker_protocol::{StopCommand, WorkflowSetup};
 use crate::{Attempt, Bytes, Capacity, JobId, Resources, RunId, Timestamp, WorkflowId, format_duration};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// Names one execution of one job; the fencing token of every report.
+/// Identifies one execution of one job; the fencing token of every report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AttemptKey {
     pub workflow: WorkflowId,
@@ -19,7 +19,7 @@ pub struct AttemptKey {
 }
 
 impl AttemptKey {
-    /// `job_wf1_j7_r1_a2`: the stem of the log files and the name of a Slurm step.
+    /// The stem of the log files and the name of the Slurm step: `job_wf1_j7_r1_a2`.
     pub fn log_stem(&self) -> String {
         format!("job_wf{}_j{}_r{}_a{}", self.workflow, self.job, self.run, self.attempt)
     }
@@ -31,20 +31,20 @@ impl fmt::Display for AttemptKey {
     }
 }
 
-/// Where a job's output goes.
+/// The destination of a job's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StdioMode {
-    /// `.o` and `.e`.
+    /// Separate files `.o` and `.e`.
     #[default]
     Separate,
-    /// Both in `.log`.
+    /// One file `.log` for both.
     Combined,
-    /// Neither is kept.
+    /// Both are discarded.
     None,
-    /// Only `.e` is kept.
+    /// Only standard error is kept, in `.e`.
     NoStdout,
-    /// Only `.o` is kept.
+    /// Only standard output is kept, in `.o`.
     NoStderr,
 }
 
@@ -55,63 +55,64 @@ pub struct StdioSettings {
     pub delete_on_success: bool,
 }
 
-/// What ends a job before it ends by itself. Only what the user wrote: a default requirement limits nothing.
+/// Limits that end a job. Only what the user set: default requirements limit nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptLimits {
     pub memory: Option<Bytes>,
     pub runtime: Option<Duration>,
 }
 
-/// How a job is asked to end, where its workflow says more than the default: SIGTERM when its time is over.
+/// How a job is terminated if its workflow changes the default (SIGTERM at its time limit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminationSettings {
-    /// The signal that asks, by number.
+    /// Number of the signal sent first.
     pub signal: i32,
-    /// The job is asked so long before its `runtime` is over, and killed when it is.
+    /// Time between the signal and the end of `runtime`, when the job is killed.
     pub lead: Option<Duration>,
 }
 
-/// One claimed job, with all that is needed to execute it. What a plain job does not have is not sent.
+/// One claimed job with everything needed to execute it. Fields that a plain job lacks are not sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
     pub key: AttemptKey,
     pub name: String,
-    /// Run as `bash -c COMMAND`.
+    /// Runs as `bash -c COMMAND`.
     pub command: String,
-    /// A program and its arguments that `bash -c COMMAND` is handed to, to be run elsewhere: `srun` and its options. Its
-    /// limits are kept there.
+    /// A program with arguments that gets `bash -c COMMAND` appended to run it elsewhere: `srun` and its
+    /// options. The limits are enforced there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub launcher: Vec<String>,
-    /// On top of the worker's own environment; names that the worker sets ([`is_set_by_worker`]) change nothing.
+    /// Added to the worker's own environment; names that the worker sets ([`is_set_by_worker`]) are ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<(String, String)>,
     /// Parameters of the job by name, for `WINDLASS_PARAM_NAME`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub params: Vec<(String, String)>,
     pub resources: Resources,
-    /// `resources` are what the job named, not a default.
+    /// Whether `resources` were set for the job instead of being the default.
     #[serde(default, skip_serializing_if = "is_false")]
     pub asked_for_resources: bool,
     pub limits: AttemptLimits,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub termination: Option<TerminationSettings>,
     pub stdio: StdioSettings,
-    /// Paths whose state is noted when the attempt starts, relative to the working directory.
+    /// Input paths, relative to the working directory; their state is recorded when the attempt starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub input_files: Vec<String>,
-    /// Paths that must exist after exit code 0, relative to the working directory; their state is noted then.
+    /// Output paths, relative to the working directory. They must exist after exit code 0; their state is
+    /// recorded then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_files: Vec<String>,
-    /// Files are told apart by what is in them, not only by size and time.
+    /// Whether files are compared by content, not only by size and time.
     #[serde(default, skip_serializing_if = "is_false")]
     pub hash_files: bool,
-    /// Comes before the job, because an earlier attempt failed.
+    /// Recovery script to run before the job, because an earlier attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Box<RecoveryScript>>,
 }
 
 impl Assignment {
-    /// A job that only has a command.
+    /// Creates a job that has only a command.
     pub fn from_command(key: AttemptKey, name: String, command: String, resources: Resources) -> Self {
         Self {
             key,
@@ -133,35 +134,35 @@ impl Assignment {
     }
 }
 
-/// What puts a failure right before the job is tried again. It belongs to the claim of the coming attempt, so it runs
-/// where that attempt does, and again if that attempt is lost.
+/// A recovery script that fixes a failure before the job is retried. It is part of the claim of the next
+/// attempt, so it runs where that attempt runs, and again if that attempt is lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveryScript {
-    /// For `bash -c`, or `sh -c` where there is no bash.
+    /// Script for `bash -c`, or `sh -c` if there is no bash.
     pub script: String,
-    /// The attempt that failed, and what it returned.
+    /// The failed attempt and its exit code.
     pub failed: Attempt,
     pub return_code: i32,
-    /// It is ended when it takes longer.
+    /// Timeout, after which it is killed.
     pub limit: Duration,
 }
 
 impl RecoveryScript {
-    /// The end of the name of its log, after the stem of the attempt that failed.
+    /// Suffix of its log file name, after the stem of the failed attempt.
     pub const LOG_EXTENSION: &str = "recovery.log";
-    /// The command that runs it. The script is in the environment: there it needs no quotes.
+    /// The command that runs it. The script is passed in the environment, where it needs no quoting.
     pub const COMMAND: &str = r#"exec "$(command -v bash || command -v sh)" -c "$WINDLASS_RECOVERY_SCRIPT""#;
 }
 
-/// How a [`Recovery`] went. Whatever it did, the job was tried again.
+/// The result of a [`Recovery`]. The job is retried in any case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecoveryScriptResult {
-    /// It ended by itself, with this.
+    /// It ended with this exit code.
     Ended {
         exit: ProcessExit,
         wall: Duration,
     },
-    /// It took too long and was ended.
+    /// It timed out and was killed.
     TimedOut {
         limit: Duration,
     },
@@ -174,12 +175,12 @@ impl RecoveryScriptResult {
     }
 }
 
-/// `took longer than 2s, and was ended`.
+/// For example `timed out after 2s`.
 impl fmt::Display for RecoveryScriptResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended { exit: ProcessExit::Code(0), wall } => {
-                write!(f, "ended well after {}", format_duration(*wall))
+                write!(f, "completed after {}", format_duration(*wall))
             }
             Self::Ended { exit: ProcessExit::Code(code), wall } => {
                 write!(f, "ended with exit code {code} after {}", format_duration(*wall))
@@ -188,7 +189,7 @@ impl fmt::Display for RecoveryScriptResult {
                 write!(f, "was killed by signal {signal} after {}", format_duration(*wall))
             }
             Self::TimedOut { limit } => {
-                write!(f, "took longer than {}, and was ended", format_duration(*limit))
+                write!(f, "timed out after {}", format_duration(*limit))
             }
             Self::CannotStart(why) => write!(f, "could not be started: {why}"),
         }
@@ -200,42 +201,42 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// A file as an attempt found it, so that a later run can tell whether it changed.
+/// The state of a file during an attempt, so that a later run can detect changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSnapshot {
     /// Nanoseconds since 1970.
     pub mtime_ns: i64,
     pub size: u64,
-    /// Of the contents, where that was asked for.
+    /// Digest of the contents, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
 }
 
-/// The files of an attempt: inputs as they were when it started, outputs as it left them. In the order of the
-/// assignment; `None` is a file that was not there.
+/// The files of an attempt: inputs at its start, outputs at its end, in the order of the assignment. `None` is
+/// a missing file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptFiles {
     pub inputs: Vec<Option<FileSnapshot>>,
     pub outputs: Vec<Option<FileSnapshot>>,
 }
 
-/// Whether a job cannot set an environment variable of this name: by some of them Windlass finds what a job started.
+/// Whether the name is reserved: Windlass uses some variables to find the processes of a job.
 pub fn is_reserved_variable(name: &str) -> bool {
     name.starts_with(RESERVED_PREFIX)
 }
 
-/// The variable with the token of a job. Its worker sets it; specs cannot.
+/// The variable with the token of a job. Set by its worker; specs cannot set it.
 pub const JOB_TOKEN_VARIABLE: &str = "WINDLASS_TOKEN";
 
-/// How the names begin that jobs cannot set.
+/// The prefix of reserved names.
 pub const RESERVED_PREFIX: &str = "WINDLASS_";
 
-/// Whether the worker itself sets an environment variable of this name, so that a job's own value has no effect.
+/// Whether the worker sets an environment variable of this name, so that a job's own value has no effect.
 pub fn is_set_by_worker(name: &str) -> bool {
     is_reserved_variable(name) || TORC_NAMES.iter().any(|own| name.strip_prefix("TORC_") == Some(own))
 }
 
-/// What follows `TORC_` in the names of Torc's contract that every job finds.
+/// The names after `TORC_` of the variables that Torc's contract guarantees to every job.
 const TORC_NAMES: [&str; 9] = [
     "WORKFLOW_ID",
     "RUN_ID",
@@ -248,73 +249,79 @@ const TORC_NAMES: [&str; 9] = [
     "GPU_VISIBLE_DEVICES",
 ];
 
-/// What Torc's clients take for the address of this server.
+/// The variable with the server address for Torc's clients.
 pub fn torc_api_url(origin: &str) -> String {
     format!("{}{TORC_PREFIX}", origin.trim_end_matches('/'))
 }
 
-/// Where a server answers as Torc does.
+/// Path of the Torc-compatible API of a server.
 pub const TORC_PREFIX: &str = "/torc-service/v1";
 
-/// Engine to worker.
+/// Messages from the engine to a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToWorker {
-    /// What the jobs of a workflow have in common, before the first of them, and again when that has changed. A worker of
-    /// one workflow is told when it is started, and hears nothing of the kind.
+    /// Common settings of a workflow's jobs; sent before the first of them and after changes. A worker of a
+    /// single workflow gets them at its start instead.
     Workflow(Box<WorkflowSetup>),
-    /// This workflow is over: what was said of it can be forgotten. What still runs keeps what it began with.
+    /// The workflow has ended: its settings can be dropped. Running jobs keep theirs.
     Forget(WorkflowId),
-    /// Jobs may run until this time on the clock that counts from the boot of the machine. When it is over they are
-    /// frozen, and a later time thaws them. Without a word of it they run as long as they like. Answered by
+    /// The lease: jobs may run until this time, measured since the boot of the machine. When it expires they
+    /// are frozen; a later time thaws them. Without this message there is no limit. Answered by
     /// [`FromWorker::Alive`].
     Lease(Duration),
-    /// Start these, in this order, as soon as their resources are free.
+    /// Start these jobs, in this order, as soon as their resources are free.
     Assign(Vec<Assignment>),
-    /// Hand back what has not started; ask what runs to stop, and kill what is left after the grace period.
+    /// Return jobs that have not started; terminate running ones, and kill what is left after the grace period.
     Stop { why: StopReason, grace: Duration },
-    /// The same for one workflow, or for single attempts.
+    /// The same for one workflow or for single attempts.
     StopSome(StopCommand),
-    /// Hand back what has not started; what runs goes on.
+    /// Return jobs that have not started; running jobs continue.
     Recall,
-    /// Exit, and kill whatever still runs, as if the link were lost. Sent when nothing runs and nothing waits.
+    /// Exit and kill running jobs, as if the connection were lost. Sent when there are no jobs.
     Quit,
 }
 
-/// Why the engine ended a job.
+/// Why the engine stopped a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// Somebody pressed Ctrl-C: the job goes back to ready and runs again on resume.
+    /// Ctrl-C was pressed: the job returns to ready and runs again on resume.
     Interrupted,
-    /// Somebody canceled the workflow.
+    /// The workflow was canceled.
     Canceled,
 }
 
-/// Worker to engine.
+/// Messages from a worker to the engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromWorker {
-    /// First message: what this worker can give.
+    /// First message: the capacity of this worker.
     Hello { capacity: Capacity },
-    /// What happened since the last message, in order.
+    /// Reports since the last message, in order.
     Reports(Vec<AttemptReport>),
-    /// The lease that it knows of, and whether its jobs are frozen.
+    /// The lease that the worker knows, and whether its jobs are frozen.
     Alive { lease: Duration, frozen: bool },
-    /// The worker process received SIGTERM or SIGHUP. It starts no more jobs, reports jobs that end from now on as
-    /// interrupted, and hangs up unless it is told [`ToWorker::Stop`] soon.
+    /// The worker process received SIGTERM or SIGHUP. It starts no more jobs, reports jobs that end from now on
+    /// as interrupted, and disconnects unless it receives [`ToWorker::Stop`] soon.
     Terminated,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum AttemptReport {
-    /// Sent for jobs that have run for a little while; a short job only sends `Ended`.
+    /// Sent for jobs that have run for a short time; shorter jobs only send `Ended`.
     Started {
         key: AttemptKey,
         at: Timestamp,
         pid: u32,
     },
     Ended(AttemptEndReport),
-    /// Never started: handed back on request, or this worker could not start it through no fault of the job. Or started and
-    /// lost with the process that ran it.
+    /// The usage of processes that an attempt left behind when its worker process died, until they were ended.
+    /// Precedes `Returned`.
+    LeftBehind {
+        key: AttemptKey,
+        usage: AttemptUsage,
+    },
+    /// Never started: returned on request, or this worker could not start it for reasons outside of the job. Or
+    /// started and lost with the process that ran it.
     Returned {
         key: AttemptKey,
         why: ReturnReason,
@@ -322,10 +329,10 @@ pub enum AttemptReport {
 }
 
 impl AttemptReport {
-    /// The attempt it is about.
+    /// Returns the attempt of the report.
     pub const fn key(&self) -> &AttemptKey {
         match self {
-            Self::Started { key, .. } | Self::Returned { key, .. } => key,
+            Self::Started { key, .. } | Self::LeftBehind { key, .. } | Self::Returned { key, .. } => key,
             Self::Ended(ended) => &ended.key,
         }
     }
@@ -333,39 +340,40 @@ impl AttemptReport {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReturnReason {
-    /// The engine asked for it.
+    /// The engine requested it.
     Recalled,
-    /// No space for its logs, no process or memory to be had: worth trying again later.
+    /// No disk space for its logs, no process slots or no memory: a later attempt may succeed.
     WorkerTrouble(String),
-    /// It had started, or may have, and died with the process that ran it: an orphan, told by whoever buried that process.
+    /// It had started, or may have, and died with the process that ran it: an orphan, reported by the agent of
+    /// that process.
     WorkerDied,
-    /// The same, but that process was ended because it did not answer.
+    /// The same, but that process was killed because it did not respond.
     WorkerHung,
 }
 
-/// The end of an attempt, with what was measured.
+/// The end of an attempt with its measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptEndReport {
     pub key: AttemptKey,
     pub started_at: Timestamp,
     pub ended_at: Timestamp,
-    /// Measured on the monotonic clock, so it may differ from the difference of the two timestamps.
+    /// Measured on the monotonic clock, so it may differ from the difference of the timestamps.
     pub wall: Duration,
     pub exit: ProcessExit,
     pub cause: AttemptEndCause,
     pub usage: AttemptUsage,
-    /// `None` where the assignment named no files.
+    /// `None` if the assignment has no files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Box<AttemptFiles>>,
-    /// The end of what it wrote to standard error, if it ended badly and that is kept.
+    /// The end of its standard error, if it failed and the output is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_words: Option<String>,
-    /// What came before it, where something did.
+    /// Result of the recovery script, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered: Option<Box<RecoveryScriptResult>>,
 }
 
-/// How the first process of the job ended.
+/// How the first process of the job exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProcessExit {
     Code(i32),
@@ -373,7 +381,7 @@ pub enum ProcessExit {
 }
 
 impl ProcessExit {
-    /// The exit code as is, 128 + n for a signal.
+    /// Returns the exit code, or 128 + n for signal n.
     pub const fn return_code(self) -> i32 {
         match self {
             Self::Code(code) => code,
@@ -389,47 +397,47 @@ impl ProcessExit {
     }
 }
 
-/// Who ended it.
+/// The cause of the end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AttemptEndCause {
-    /// It ended by itself (which includes a signal from outside Windlass).
+    /// It exited by itself (or by a signal from outside Windlass).
     Itself,
-    /// Its `runtime` was over.
+    /// It reached its `runtime` limit.
     Timeout,
-    /// It used more than its `memory`.
+    /// It exceeded its `memory` limit.
     OutOfMemory,
-    /// The engine asked.
+    /// The engine stopped it.
     Stopped(StopReason),
-    /// Exit code 0, but these declared outputs are not there.
+    /// Exit code 0, but these declared outputs are missing.
     MissingOutputs(Vec<String>),
-    /// It could not be started and never will be as it is written (for example a command longer than the system takes).
+    /// It cannot be started as it is written (for example, its command is longer than the system allows).
     CannotStart(String),
 }
 
-/// What an attempt used. `None` where it was over before it could be measured.
+/// The resource usage of an attempt. `None` if it ended before it could be measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AttemptUsage {
     pub peak_memory: Option<Bytes>,
     pub avg_memory: Option<Bytes>,
-    /// User and system time of the whole tree that was waited for.
+    /// User and system time of all processes that were waited for.
     pub cpu_time: Duration,
-    /// 100 is one core busy.
+    /// 100 is one busy core.
     pub peak_cpu_percent: Option<f64>,
     pub avg_cpu_percent: Option<f64>,
 }
 
-/// Codes that the contract gives a meaning, whatever the process itself returned.
+/// Exit codes defined by the contract, independent of the process's own exit code.
 pub mod return_code {
-    /// Ended because its `runtime` was over.
+    /// Reached its `runtime` limit.
     pub const TIMEOUT: i32 = 152;
-    /// Ended because it used more than its `memory`.
+    /// Exceeded its `memory` limit.
     pub const OUT_OF_MEMORY: i32 = 137;
     /// Exit code 0 without its declared outputs.
     pub const MISSING_OUTPUT: i32 = 1;
     /// Could not be started.
     pub const CANNOT_START: i32 = 126;
-    /// Its worker died while it ran.
+    /// Its worker died during the execution.
     pub const ORPHANED: i32 = -128;
-    /// A client asked for another attempt without a word of what this one returned.
+    /// A client requested another attempt without reporting the result of this one.
     pub const NOT_REPORTED: i32 = -1;
 }

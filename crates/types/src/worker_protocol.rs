@@ -1,12 +1,14 @@
-//! What a worker elsewhere and the server say to each other, beyond what every worker and engine say ([`crate::worker_messages`]).
+//! Messages between a remote worker and the server, in addition to those between any worker and engine
+//! ([`crate::worker_messages`]).
 //!
-//! One call does it all: an [`Exchange`] carries what happened and brings what to do. It waits at the server until there
-//! is something to do or `wait` is over. A newer exchange of the same worker ends the wait of the older one at once, so
-//! that a report never waits behind a wait.
+//! There is one call: an [`Exchange`] carries reports and returns assignments and commands. The server holds it
+//! until there is something to do or `wait` has passed. A newer exchange of the same worker ends the wait of
+//! the older one at once, so that reports are never delayed by a long poll.
 //!
-//! Exchanges are numbered. A worker that got no answer repeats the same one; the server then does nothing twice and
-//! answers what it answered before. A worker holds a *lease* from the moment it **sent** an exchange that was answered;
-//! the server counts from the moment it **received** it. So the worker always gives up first.
+//! Exchanges are numbered. A worker that got no reply repeats the same one; the server then applies nothing
+//! twice and returns the same reply. A worker holds a *lease* from the moment it **sent** an exchange that was
+//! answered; the server counts from the moment it **received** it. So the lease always expires on the worker
+//! first.
 
 use crate::settings::ExecutionConfig;
 use crate::slurm::SlurmJobNode;
@@ -15,7 +17,7 @@ use crate::{Attempt, Capacity, RunId, Timestamp, WorkerId, WorkflowId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A worker introduces itself, or comes back after the server was restarted.
+/// The registration of a worker, new or reconnecting after a restart of the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerRegistration {
     pub host: String,
@@ -23,48 +25,48 @@ pub struct WorkerRegistration {
     pub pid: u32,
     pub pid_start_ticks: u64,
     pub capacity: Capacity,
-    /// Of the software, for people.
+    /// Software version, for display.
     #[serde(default)]
     pub version: String,
     /// It takes jobs with labels only if it has all of them, and jobs without labels only if it has none.
     #[serde(default)]
     pub labels: Vec<String>,
-    /// Where it is: it takes jobs that name sites only if this is one of them.
+    /// Its site: it takes jobs that name sites only if this is one of them.
     #[serde(default = "local_site")]
     pub site: String,
-    /// It works for this workflow only; `None`: for all that its user may run.
+    /// Takes jobs of this workflow only; `None`: of every workflow that its user may run.
     #[serde(default)]
     pub workflow: Option<WorkflowId>,
-    /// Whose jobs it takes.
+    /// The users whose jobs it takes.
     #[serde(default, skip_serializing_if = "AcceptedJobOwners::is_own")]
     pub jobs_of: AcceptedJobOwners,
-    /// It was here before: who it was, and all that it still holds. What it no longer holds and has not reported was
-    /// never started.
+    /// For a reconnecting worker: its former session and everything it still holds. Attempts that it neither
+    /// holds nor has reported were never started.
     #[serde(default)]
     pub before: Option<WorkerReconnect>,
-    /// Where an allocation started it: the scheduled compute node it belongs to.
+    /// The scheduled compute node of the allocation that started it.
     #[serde(default)]
     pub allocation: Option<i64>,
-    /// Where in Slurm that is.
+    /// Its position in Slurm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm: Option<SlurmJobNode>,
 }
 
-/// Whose jobs a worker takes. They run with its Unix account.
+/// The users whose jobs a worker takes. They run with the worker's Unix account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AcceptedJobOwners {
-    /// Of the user that introduced it.
+    /// The user who registered it.
     #[default]
     Own,
-    /// Also of these.
+    /// These users too.
     Users(Vec<String>),
-    /// Of all users. It takes an operator.
+    /// All users. Requires the role of an operator.
     All,
 }
 
 impl AcceptedJobOwners {
-    /// As people say it: no user, some, or `all`.
+    /// Formats the value for people: no user, a list, or `all`.
     pub fn from_users(users: &[String]) -> Self {
         match users {
             [] => Self::Own,
@@ -77,7 +79,7 @@ impl AcceptedJobOwners {
         *self == Self::Own
     }
 
-    /// Whether others than its own user are among them, and this is one.
+    /// Whether jobs of this user are taken besides those of the worker's own user.
     pub fn includes(&self, user: &str) -> bool {
         match self {
             Self::Own => false,
@@ -87,7 +89,7 @@ impl AcceptedJobOwners {
     }
 }
 
-/// Of workers that know of no sites.
+/// For workers without knowledge of sites.
 fn local_site() -> String {
     crate::LOCAL_SITE.to_owned()
 }
@@ -97,64 +99,64 @@ pub struct WorkerReconnect {
     pub worker: WorkerId,
     pub secret: String,
     pub held: Vec<AttemptKey>,
-    /// Executions of actions that are under way there, or whose end it has not reported.
+    /// Executions of actions that run there or whose end it has not reported.
     #[serde(default)]
     pub actions: Vec<(i64, Attempt)>,
 }
 
-/// The answer to an introduction.
+/// The reply to a registration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegistrationReply {
     pub worker: WorkerId,
-    /// Every exchange quotes it: nobody else can speak for this worker.
+    /// Repeated in every exchange; authenticates the worker session.
     pub secret: String,
     pub lease: Duration,
-    /// Attempts that it thought were its own and are not any more: stop them, report nothing.
+    /// Attempts that no longer belong to the worker: it stops them and reports nothing.
     pub lost: Vec<AttemptKey>,
     /// The same for executions of actions.
     #[serde(default)]
     pub lost_actions: Vec<(i64, Attempt)>,
 }
 
-/// Worker to server: what happened, and whether there is room for more.
+/// From worker to server: reports, and the free capacity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerExchange {
     pub worker: WorkerId,
     pub secret: String,
-    /// From 1, one more with each; the same again when the answer did not come.
+    /// Counts from 1; repeated with the same number if there was no reply.
     pub number: u64,
     #[serde(default)]
     pub reports: Vec<AttemptReport>,
     #[serde(default)]
     pub actions: Vec<ActionReport>,
-    /// How long the server may wait before it answers that there is nothing.
+    /// Maximum time that the server may hold the exchange before an empty reply.
     pub wait: Duration,
-    /// Nothing that asks for more time than this is to be assigned.
+    /// Remaining time: jobs with a longer runtime must not be assigned.
     #[serde(default)]
     pub time_left: Option<Duration>,
-    /// It wants nothing more: it leaves when what it has is done.
+    /// Drains: it takes no new jobs and exits when its jobs have ended.
     #[serde(default)]
     pub draining: bool,
-    /// Last words: it holds nothing and is gone after this.
+    /// Final exchange: it holds nothing and exits afterwards.
     #[serde(default)]
     pub leaving: bool,
 }
 
 impl WorkerExchange {
-    /// No more reports than this in one; what is left goes with the next.
+    /// Maximum number of reports in one exchange; the rest is sent in the next.
     pub const MAX_REPORTS: usize = 1000;
 }
 
-/// Server to worker.
+/// From server to worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExchangeReply {
-    /// Of the exchange that is answered.
+    /// Number of the exchange that is answered.
     pub number: u64,
-    /// Workflows that are over: what the worker knows of them it may forget. Comes before `workflows`, which speaks of one
-    /// anew should there be more of it.
+    /// Workflows that have ended: the worker may drop their settings. Applied before `workflows`, which may
+    /// contain the same workflow again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<WorkflowId>,
-    /// Workflows that this worker has not heard of, before the first job of each.
+    /// Workflows that are new to this worker; sent before the first job of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workflows: Vec<WorkflowSetup>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -163,29 +165,29 @@ pub struct ExchangeReply {
     pub actions: Vec<ActionCommand>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stops: Vec<StopCommand>,
-    /// Reports that came too late, and changed nothing.
+    /// Reports that came too late and were ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stale: Vec<StaleReport>,
-    /// Take nothing more, finish what runs, and leave.
+    /// Drain: take no new jobs, finish running ones, and exit.
     #[serde(default)]
     pub drain: bool,
-    /// The workflow that it works for is over, or the server wants it gone.
+    /// The workflow of this worker has ended, or the server no longer needs the worker.
     #[serde(default)]
     pub dismissed: bool,
-    /// Its allocation ends after this time, which is news: somebody has changed it.
+    /// New end time of its allocation, if it was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_in: Option<Duration>,
 }
 
-/// A report that does not fit how things stand.
+/// A report that does not match the current state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaleReport {
     pub key: AttemptKey,
-    /// How things stand, for people: "workflow 3 is over".
+    /// The current state, for people: "workflow 3 has ended".
     pub found: String,
 }
 
-/// Where the jobs of a workflow run and what they have in common, as a worker has to know it.
+/// The parts of a workflow that a worker needs: where its jobs run and what they share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowSetup {
     pub workflow: WorkflowId,
@@ -195,31 +197,31 @@ pub struct WorkflowSetup {
     pub output_dir: String,
     #[serde(default)]
     pub resource_monitor: Option<crate::settings::ResourceMonitor>,
-    /// How its jobs are to be executed, where it says so.
+    /// Execution settings, if the workflow has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<Box<ExecutionConfig>>,
 }
 
-/// Ends all that a worker holds of a workflow, or single attempts of it.
+/// Ends all attempts of a workflow on a worker, or single ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopCommand {
     pub workflow: WorkflowId,
-    /// Empty: all of them.
+    /// Empty: all.
     #[serde(default)]
     pub attempts: Vec<AttemptKey>,
     pub why: StopReason,
     pub grace: Duration,
 }
 
-/// A workflow action that a worker is to carry out: commands, one after the other, in the output directory.
+/// A workflow action that a worker executes: commands, one after the other, in the output directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionCommand {
     pub workflow: WorkflowId,
     pub run: RunId,
     pub action: i64,
-    /// Of this execution of it, from 1: a retry is a new one.
+    /// Number of this execution, from 1; a retry is a new execution.
     pub attempt: Attempt,
-    /// What set it off, for people and logs: `on_jobs_complete` …
+    /// The trigger, for display and logs: `on_jobs_complete` …
     pub trigger: String,
     pub commands: Vec<String>,
     pub env: Vec<(String, String)>,
@@ -233,8 +235,8 @@ pub struct ActionReport {
     pub attempt: Attempt,
     pub started_at: Timestamp,
     pub ended_at: Timestamp,
-    /// 0, or that of the first command that failed; the ones behind it were not run.
+    /// 0, or the exit code of the first failed command; later commands were not run.
     pub return_code: i32,
-    /// Which command failed and how, in words.
+    /// Which command failed and how, as text.
     pub message: Option<String>,
 }

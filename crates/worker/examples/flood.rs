@@ -85,7 +85,7 @@ fn flood(directory: &Path, jobs: usize) -> io::Result<Measured> {
                 {
                     ended += 1;
                 }
-                AttemptReport::Started { .. } => {}
+                AttemptReport::Started { .. } | AttemptReport::LeftBehind { .. } => {}
                 other => return Err(io::Error::other(format!("{other:?}"))),
             }
         }

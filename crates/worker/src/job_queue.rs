@@ -86,27 +86,27 @@ impl Worker {
             }
         }
         drop(sites);
-        let mut yard = lock_ignoring_poison(&self.job_queue);
-        yard.queue.extend(orders);
-        self.wake_slot_if_head_fits(yard);
+        let mut job_queue = lock_ignoring_poison(&self.job_queue);
+        job_queue.queue.extend(orders);
+        self.wake_slot_if_head_fits(job_queue);
     }
 
     /// Hands back those of them that have not started.
     pub(crate) fn return_unstarted(self: &Arc<Self>, meant: impl Fn(&AttemptKey) -> bool) {
-        let mut yard = lock_ignoring_poison(&self.job_queue);
-        let waiting = mem::take(&mut yard.queue).into_iter();
+        let mut job_queue = lock_ignoring_poison(&self.job_queue);
+        let waiting = mem::take(&mut job_queue.queue).into_iter();
         let (recalled, kept): (VecDeque<_>, _) = waiting.partition(|order| meant(&order.assignment.key));
-        yard.queue = kept;
+        job_queue.queue = kept;
         // Somebody else may be the first now, and fit.
-        self.wake_slot_if_head_fits(yard);
+        self.wake_slot_if_head_fits(job_queue);
         self.report_returned(recalled.iter().map(|order| order.assignment.key), &ReturnReason::Recalled);
     }
 
     /// No more jobs start; slots end when they are through with theirs.
     pub(crate) fn close_queue(&self) {
-        let mut yard = lock_ignoring_poison(&self.job_queue);
-        yard.is_closing = true;
-        yard.queue.clear();
+        let mut job_queue = lock_ignoring_poison(&self.job_queue);
+        job_queue.is_closing = true;
+        job_queue.queue.clear();
         self.work_available.notify_all();
     }
 
@@ -119,35 +119,35 @@ impl Worker {
     }
 
     /// Sees to it that somebody takes the head of the queue if it fits.
-    pub(crate) fn wake_slot_if_head_fits(self: &Arc<Self>, mut yard: MutexGuard<'_, JobQueue>) {
-        if yard.is_closing || self.may_start_nothing() || !yard.head_fits() {
+    pub(crate) fn wake_slot_if_head_fits(self: &Arc<Self>, mut job_queue: MutexGuard<'_, JobQueue>) {
+        if job_queue.is_closing || self.may_start_nothing() || !job_queue.head_fits() {
             return;
         }
-        if yard.idle_slots > 0 {
+        if job_queue.idle_slots > 0 {
             // Unlocked first: whoever wakes up would otherwise run into the lock at once.
-            drop(yard);
+            drop(job_queue);
             self.work_available.notify_one();
-        } else if let Err(error) = self.add_slot(&mut yard)
-            && yard.busy_jobs == 0
+        } else if let Err(error) = self.add_slot(&mut job_queue)
+            && job_queue.busy_jobs == 0
         {
             // Nobody is there who could take it later.
             let trouble = ReturnReason::WorkerTrouble(format!("cannot start a thread: {error}"));
-            let waiting = mem::take(&mut yard.queue);
+            let waiting = mem::take(&mut job_queue.queue);
             self.report_returned(waiting.iter().map(|order| order.assignment.key), &trouble);
         }
     }
 
     /// The head of the queue, if it fits and may start now.
-    fn next_job(&self, yard: &mut JobQueue) -> Option<GrantedJob> {
-        if self.may_start_nothing() { None } else { yard.take_next() }
+    fn next_job(&self, job_queue: &mut JobQueue) -> Option<GrantedJob> {
+        if self.may_start_nothing() { None } else { job_queue.take_next() }
     }
 
     fn may_start_nothing(&self) -> bool {
         self.lease.is_over() || signals::was_terminated()
     }
 
-    fn add_slot(self: &Arc<Self>, yard: &mut JobQueue) -> io::Result<()> {
-        let number = yard.slots.len();
+    fn add_slot(self: &Arc<Self>, job_queue: &mut JobQueue) -> io::Result<()> {
+        let number = job_queue.slots.len();
         // A slot without a cgroup is a slot all the same.
         let cgroup =
             self.cgroups.as_ref().and_then(|groups| groups.create_slot(&format!("slot-{number}")).ok());
@@ -157,8 +157,8 @@ impl Worker {
             .name(format!("slot-{number}"))
             .stack_size(SLOT_STACK_SIZE)
             .spawn(move || worker.run_slot(&own))?;
-        yard.slots.push(slot);
-        yard.threads.push(thread);
+        job_queue.slots.push(slot);
+        job_queue.threads.push(thread);
         Ok(())
     }
 
@@ -183,30 +183,30 @@ impl Worker {
 
     /// Gives back what the last job held and takes the next one, if it fits.
     fn finish_and_take_next(self: &Arc<Self>, slot: &JobSlot, held: ResourceGrant) -> Option<GrantedJob> {
-        let mut yard = lock_ignoring_poison(&self.job_queue);
-        yard.resources.return_resources(held);
-        yard.busy_jobs -= 1;
-        let work = self.next_job(&mut yard);
+        let mut job_queue = lock_ignoring_poison(&self.job_queue);
+        job_queue.resources.return_resources(held);
+        job_queue.busy_jobs -= 1;
+        let work = self.next_job(&mut job_queue);
         set_slot_starting(slot, work.as_ref());
-        self.wake_slot_if_head_fits(yard);
+        self.wake_slot_if_head_fits(job_queue);
         work
     }
 
     /// `None` when the worker closes.
     fn wait_for_work(self: &Arc<Self>, slot: &JobSlot) -> Option<GrantedJob> {
-        let mut yard = lock_ignoring_poison(&self.job_queue);
+        let mut job_queue = lock_ignoring_poison(&self.job_queue);
         loop {
-            if let Some(work) = self.next_job(&mut yard) {
+            if let Some(work) = self.next_job(&mut job_queue) {
                 set_slot_starting(slot, Some(&work));
-                self.wake_slot_if_head_fits(yard);
+                self.wake_slot_if_head_fits(job_queue);
                 return Some(work);
             }
-            if yard.is_closing {
+            if job_queue.is_closing {
                 return None;
             }
-            yard.idle_slots += 1;
-            yard = self.work_available.wait(yard).unwrap_or_else(PoisonError::into_inner);
-            yard.idle_slots -= 1;
+            job_queue.idle_slots += 1;
+            job_queue = self.work_available.wait(job_queue).unwrap_or_else(PoisonError::into_inner);
+            job_queue.idle_slots -= 1;
         }
     }
 
@@ -254,7 +254,7 @@ mod tests {
         let path = directory.path();
         let options = WorkerOptions::new(capacity, path.into(), path.into(), path.join("l"), "t".into());
         let site = Arc::new(WorkflowContext::open(&options).unwrap());
-        let (mut mirror, mut yard) = (WorkerUsage::new(capacity), JobQueue::new(capacity));
+        let (mut usage, mut job_queue) = (WorkerUsage::new(capacity), JobQueue::new(capacity));
         let mut ready = ReadyQueue::new(classes);
         let class_of: Vec<u32> = (0..JOBS).map(|_| roll(classes.len()) as u32).collect();
         for (job, class) in class_of.iter().enumerate() {
@@ -263,21 +263,21 @@ mod tests {
         let mut running: BTreeMap<i64, GrantedJob> = BTreeMap::new();
         let mut ended = 0;
         while ended < JOBS {
-            for job in mirror.take_jobs(&mut ready, 3) {
+            for job in usage.take_jobs(&mut ready, 3) {
                 let resources = classes[class_of[job as usize] as usize];
                 let assignment = assignment(job, resources);
-                yard.queue.push_back(QueuedJob { assignment, context: Arc::clone(&site) });
+                job_queue.queue.push_back(QueuedJob { assignment, context: Arc::clone(&site) });
             }
-            while let Some(work) = yard.take_next() {
+            while let Some(work) = job_queue.take_next() {
                 running.insert(work.assignment.key.job.0, work);
             }
-            assert_eq!((running.len(), yard.queue.len()), (mirror.running(), mirror.queued()));
+            assert_eq!((running.len(), job_queue.queue.len()), (usage.running(), usage.queued()));
             let one = *running.keys().nth(roll(running.len())).unwrap();
-            yard.resources.return_resources(running.remove(&one).unwrap().grant);
-            mirror.remove(one as u32);
+            job_queue.resources.return_resources(running.remove(&one).unwrap().grant);
+            usage.remove(one as u32);
             ended += 1;
         }
-        assert!(mirror.is_idle() && ready.is_empty());
+        assert!(usage.is_idle() && ready.is_empty());
     }
 
     #[test]

@@ -39,12 +39,12 @@ fn a_shutdown_that_signals_everything_interrupts_the_jobs() {
         let agent = bench.hire();
         bench.server.give([job(1, "echo $$ > leader1; exec sleep 1000")]);
         let leader = to_pid(bench.noted("leader1").pid).unwrap();
-        let crew = Pid::from_raw(procfs::read_stat(leader).unwrap().parent).unwrap();
+        let running_worker = Pid::from_raw(procfs::read_stat(leader).unwrap().parent).unwrap();
         if agent_first {
             agent.control.interrupt();
         }
         process_tree::signal_process(leader, Signal::TERM);
-        process_tree::signal_process(crew, Signal::TERM);
+        process_tree::signal_process(running_worker, Signal::TERM);
         if !agent_first {
             agent.control.interrupt();
         }

@@ -19,8 +19,7 @@ pub struct RequestDag {
     /// The run that this run continues.
     pub parent_dag_id: Option<String>,
     /// Why the run was created: `first` run of its round, continuation after a `stop`, automatic rescue after a
-    /// `failure`, or
-    /// rescue by a `person`.
+    /// `failure`, or rescue by a `person`.
     #[serde(default)]
     pub cause: String,
     /// Number of automatic rescues of the round, including this run.

@@ -8,9 +8,8 @@ use windlass_types::requests::{RequestFileCounts, RequestFileRow};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RequestFiles {
     /// By name: `lfn`, `state` (`attempted`, `processed`, `excluded`), the `round` in which it entered the
-    /// state, what is `left`
-    /// of it (events by position, or lumis; absent: the whole file, or nothing of a processed one), and the
-    /// `reason`.
+    /// state, what is `left` of it (events by position, or lumis; absent: the whole file, or nothing of a
+    /// processed one), and the `reason`.
     #[schema(value_type = Vec<Object>)]
     pub items: Vec<RequestFileRow>,
     /// Number of files in the requested states.
@@ -19,8 +18,8 @@ pub struct RequestFiles {
     #[schema(value_type = Object)]
     pub counts: RequestFileCounts,
     /// Number of input files that no round has settled yet. Absent with an external catalog, and for a
-    /// completed request: all
-    /// its other files are processed, and they are listed only if there was more than one round.
+    /// completed request: all its other files are processed, and they are listed only if there was more than
+    /// one round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fresh: Option<u64>,
     pub exclusions: FileExclusions,

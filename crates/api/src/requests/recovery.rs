@@ -8,8 +8,7 @@ use windlass_types::Timestamp;
 use windlass_types::requests::{CleanupPolicy, RequestOverrides, RequestStatus};
 
 /// Releases a held request, optionally with changes. All changes are applied or none. Absent fields keep their
-/// value;
-/// numeric types are wide enough that out-of-range values are reported together with all other errors.
+/// value; numeric types are wide enough that out-of-range values are reported together with all other errors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReleaseRequest {

@@ -1,8 +1,7 @@
 //! Models of the job-level contract that clients written for Torc 1.0 use, field by field.
 //!
 //! Names and shapes are those of the contract and change only with it. A missing field and `null` mean the
-//! same;
-//! empty fields are omitted.
+//! same; empty fields are omitted.
 
 mod access;
 mod action;

@@ -1,8 +1,7 @@
 //! JSON Web Tokens of configured issuers: OpenID Connect, WLCG.
 //!
 //! The library verifies signatures; claims are validated in [`claims`], with the time passed in. Keys are
-//! cached
-//! ([`keys`]): an unknown key triggers a fetch, at most every half minute.
+//! cached ([`keys`]): an unknown key triggers a fetch, at most every half minute.
 
 mod claims;
 mod keys;

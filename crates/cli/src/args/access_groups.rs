@@ -1,15 +1,15 @@
-//! People who share workflows.
+//! Groups of users who share workflows.
 
 use super::object_refs::WorkflowRef;
 use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Whoever is in a group with which a workflow is shared sees it, and may act on it as his role allows. Admins of the server \
-make groups and delete them; a group's own admins take people in and put them out. Owners share their workflows.
+Members of a group see the workflows that are shared with it, and may act on them as far as their role permits. Server
+admins create and delete groups; admins of a group add and remove members; owners share their workflows.
 
 Examples:
-  windlass auth access-groups create climate --description 'the climate people'
+  windlass auth access-groups create climate --description 'climate modeling'
   windlass auth access-groups add-user climate ana --role admin
   windlass auth access-groups share 7 climate
   windlass auth access-groups unshare 7 climate")]
@@ -20,40 +20,40 @@ pub(crate) struct AccessGroupsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccessGroupsSubcommand {
-    /// List the groups that you are in; operators and admins see all.
+    /// List your groups; operators and admins see all groups.
     List,
-    /// Make a group; admins only.
+    /// Create a group (admins only).
     Create(AccessGroupCreateArgs),
-    /// Delete a group; what was shared with it is shared no more. Admins only.
+    /// Delete a group, and stop sharing workflows with it (admins only).
     Delete(AccessGroupArgs),
-    /// List who is in a group.
+    /// List the members of a group.
     #[command(alias = "list-users")]
     ListMembers(AccessGroupArgs),
-    /// Take somebody into a group.
+    /// Add a user to a group.
     AddUser(AccessGroupAddUserArgs),
-    /// Put somebody out of a group.
+    /// Remove a user from a group.
     RemoveUser(AccessGroupUserArgs),
     /// Share a workflow with a group.
     #[command(alias = "add-workflow")]
     Share(WorkflowShareArgs),
-    /// Share a workflow with a group no more.
+    /// Stop sharing a workflow with a group.
     #[command(alias = "remove-workflow")]
     Unshare(WorkflowShareArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AccessGroupCreateArgs {
-    /// What it is called; no two have the same name.
+    /// Name of the group; must be unique.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// What it is for.
+    /// Description of the group.
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) description: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AccessGroupArgs {
-    /// The group: its name or its id.
+    /// Group: name or id.
     #[arg(value_name = "GROUP")]
     pub(crate) group: String,
 }
@@ -62,7 +62,7 @@ pub(crate) struct AccessGroupArgs {
 pub(crate) struct AccessGroupUserArgs {
     #[command(flatten)]
     pub(crate) of: AccessGroupArgs,
-    /// The name of the user.
+    /// Name of the user.
     #[arg(value_name = "USER")]
     pub(crate) user: String,
 }
@@ -71,7 +71,7 @@ pub(crate) struct AccessGroupUserArgs {
 pub(crate) struct AccessGroupAddUserArgs {
     #[command(flatten)]
     pub(crate) who: AccessGroupUserArgs,
-    /// What he is in the group; admins take people in and put them out.
+    /// Role in the group; `admin` may add and remove members.
     #[arg(short, long, value_enum, default_value = "member")]
     pub(crate) role: AccessGroupRoleArg,
 }
@@ -93,7 +93,7 @@ impl AccessGroupRoleArg {
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkflowShareArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "WORKFLOW")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]

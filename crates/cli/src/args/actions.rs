@@ -1,4 +1,4 @@
-//! What is done around the jobs of a workflow.
+//! Actions of a workflow, which run commands or request allocations when something happens.
 
 use super::WorkflowRef;
 use super::workflows::ListInWorkflowArgs;
@@ -9,9 +9,9 @@ use clap::{Args, Subcommand};
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  windlass workflows actions                     those of the newest workflow, and how they went
-  windlass workflows actions show 7              all about one: its commands, its executions
-  windlass workflows actions retry 7             one that failed once more"
+  windlass workflows actions                     actions of the newest workflow, and their executions
+  windlass workflows actions show 7              details of an action: its commands and executions
+  windlass workflows actions retry 7             execute a failed action again"
 )]
 pub(crate) struct ActionsArgs {
     #[command(flatten)]
@@ -22,21 +22,21 @@ pub(crate) struct ActionsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ActionsSubcommand {
-    /// List the actions of a workflow, and how they went.
+    /// List the actions of a workflow, and their executions.
     List(ListInWorkflowArgs),
-    /// Show all about one.
+    /// Show the details of an action.
     #[command(alias = "get")]
     Show(OneActionArgs),
-    /// Carry out one once more that failed or was interrupted.
+    /// Execute a failed or interrupted action again.
     Retry(OneActionArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct OneActionArgs {
-    /// The number that `windlass workflows actions` shows.
+    /// Id of the action, as `windlass workflows actions` shows it.
     #[arg(value_name = "ID")]
     pub(crate) action: i64,
-    /// The workflow that it belongs to: id, name, or `last`.
+    /// Workflow of the action: id, name, or `last`.
     #[arg(short, long, value_name = "WORKFLOW", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
 }

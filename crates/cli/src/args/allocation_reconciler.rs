@@ -1,4 +1,4 @@
-//! How `windlass serve` looks after allocations of Slurm.
+//! Options of `windlass serve` for Slurm allocations.
 
 use clap::Args;
 use std::path::PathBuf;
@@ -10,26 +10,30 @@ use windlass_types::worker_protocol::AcceptedJobOwners;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Slurm")]
 pub(crate) struct AllocationReconcilerArgs {
-    /// Look after allocations of Slurm: submit those that workflows ask for, follow them, cancel those that nobody needs.
+    /// Manage Slurm allocations: submit those that workflows request, track them, and cancel those no longer
+    /// needed.
     #[arg(id = "serve_slurm", long = "slurm")]
     pub(crate) slurm: bool,
-    /// Where workers in allocations find this server. By default where it listens, which nodes must be able to reach.
+    /// URL at which workers in allocations reach this server. Default: the address it listens on, which must be
+    /// reachable from
+    /// the nodes.
     #[arg(long, value_name = "URL")]
     pub(crate) slurm_worker_url: Option<String>,
-    /// The windlass that workers in allocations are, as nodes see it. By default this one.
+    /// Path of the windlass program on the nodes. Default: the path of this program.
     #[arg(long, value_name = "PATH")]
     pub(crate) slurm_windlass: Option<PathBuf>,
-    /// Ask Slurm so often while something happens to allocations.
+    /// Interval between queries to Slurm while allocations change.
     #[arg(long, value_name = "DURATION", default_value = Self::POLL_INTERVAL, value_parser = parse_duration)]
     pub(crate) slurm_poll: Duration,
-    /// Ask Slurm so often while nothing happens to them.
+    /// Interval between queries to Slurm while no allocation changes.
     #[arg(long, value_name = "DURATION", default_value = Self::MAX_POLL_INTERVAL, value_parser = parse_duration)]
     pub(crate) slurm_slowest_poll: Duration,
-    /// Also submit allocations for the workflows of these users, or of `all`. Their jobs run with the account of this server and can
-    /// do everything that it can, so use it only where you trust these users. Default: only for your own workflows.
+    /// Also submit allocations for the workflows of these users, or of `all`. Their jobs run under the account
+    /// of this server
+    /// with all its permissions, so use it only if you trust these users. Default: only your own workflows.
     #[arg(long, value_name = "USER", value_delimiter = ',', value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) slurm_jobs_of: Vec<String>,
-    /// Call commands of Slurm at most so often per minute, all together.
+    /// Maximum number of calls of Slurm commands per minute.
     #[arg(long, value_name = "N", default_value_t = Self::CALLS, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) slurm_calls: u32,
 }
@@ -39,7 +43,7 @@ impl AllocationReconcilerArgs {
     pub(crate) const MAX_POLL_INTERVAL: &str = "60s";
     pub(crate) const CALLS: u32 = 60;
 
-    /// `None`: allocations are not looked after.
+    /// `None`: this server does not manage allocations.
     pub(crate) fn options(&self, absolute: impl Fn(&PathBuf) -> PathBuf) -> Option<SlurmServiceOptions> {
         self.slurm.then(|| SlurmServiceOptions {
             worker_url: self.slurm_worker_url.clone(),

@@ -1,4 +1,4 @@
-//! What the books say about Slurm: allocations, and the schedulers that they are made from.
+//! Slurm allocations of a workflow, and the schedulers that define them.
 
 use super::WorkflowRef;
 use super::jobs::NamedObjectArgs;
@@ -10,37 +10,37 @@ use windlass_types::slurm::AllocationState;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AllocationsSubcommand {
-    /// List the allocations of a workflow, and how far each is.
+    /// List the allocations of a workflow, and their states.
     Allocations(AllocationsArgs),
-    /// Have Slurm cancel allocations; what was not submitted yet never will be.
+    /// Cancel allocations in Slurm; pending submissions are withdrawn.
     Cancel(CancelAllocationsArgs),
-    /// Ask for allocations, as a scheduler of the workflow says.
+    /// Request allocations with a scheduler of the workflow.
     ScheduleNodes(ScheduleNodesArgs),
-    /// Tell what became of each allocation: who asked, when it was submitted, as which job of Slurm, how it ended.
+    /// Show the history of each allocation: requester, submission, Slurm job id, end.
     Audit(AllocationAuditArgs),
-    /// Show how often Slurm's commands were called, how many calls failed, and what may be asked still.
+    /// Show the number of calls of Slurm commands, failed calls, and the remaining budget.
     Rpc,
     /// List the schedulers of a workflow.
     List(ListInWorkflowArgs),
     /// Show a scheduler.
     Get(NamedObjectArgs),
-    /// Give a workflow a scheduler.
+    /// Create a scheduler in a workflow.
     Create(CreateSchedulerArgs),
-    /// Change a scheduler: for allocations that are asked for from then on.
+    /// Change a scheduler; applies to allocations requested from then on.
     Update(UpdateSchedulerArgs),
-    /// Delete a scheduler that no job names.
+    /// Delete a scheduler that no job uses.
     Delete(NamedObjectArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-intended    to be submitted; the server does so as soon as it can
-submitting  being submitted, or nobody knows yet what came of it
-pending     Slurm has it, and it waits: why stands beside it
-running     workers in it take jobs
-completing  over, but its processes may not be
-ended       over
-refused     Slurm said no: why stands beside it
+intended    to be submitted as soon as possible
+submitting  being submitted, or the result of the submission is unknown
+pending     waiting in the queue of Slurm; the reason is shown
+running     its workers take jobs
+completing  ended, but some processes may still run
+ended       ended
+refused     rejected by Slurm; the reason is shown
 withdrawn   never submitted
 
 Examples:
@@ -48,13 +48,13 @@ Examples:
   windlass slurm allocations 3 --open
   windlass slurm allocations last --state pending --format json")]
 pub(crate) struct AllocationsArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Only those that are not over.
+    /// Only allocations that have not ended.
     #[arg(long)]
     pub(crate) open: bool,
-    /// Only those in this state.
+    /// Only allocations in this state.
     #[arg(long, value_name = "STATE", value_parser = parse_state)]
     pub(crate) state: Option<AllocationState>,
     #[command(flatten)]
@@ -63,18 +63,18 @@ pub(crate) struct AllocationsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each line is something that happened to an allocation, by allocation and time. All of them have the tag that the first line
-names in the comment of their job of Slurm: one that was submitted and is not in the books is found by it.
+Each line is an event of an allocation, sorted by allocation and time. The comment of each Slurm job contains the tag that
+the first line shows, so that submissions missing from the database can be found.
 
 Examples:
   windlass slurm audit
   windlass slurm audit 3 --allocation 17
   windlass slurm audit last --format json")]
 pub(crate) struct AllocationAuditArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Only these, as `windlass slurm allocations` numbers them.
+    /// Only this allocation, by its id in `windlass slurm allocations`; repeat for more.
     #[arg(long = "allocation", value_name = "ALLOCATION")]
     pub(crate) allocations: Vec<AllocationId>,
     #[command(flatten)]
@@ -83,16 +83,16 @@ pub(crate) struct AllocationAuditArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Jobs that run in it are not lost: they go back, and run again elsewhere.
+Running jobs in a canceled allocation return to the queue, and run again elsewhere.
 
 Examples:
   windlass slurm cancel 17
   windlass slurm cancel 17 18 19 --reason 'wrong partition'")]
 pub(crate) struct CancelAllocationsArgs {
-    /// As `windlass slurm allocations` numbers them.
+    /// Allocations, by their ids in `windlass slurm allocations`.
     #[arg(value_name = "ALLOCATION", required = true)]
     pub(crate) allocations: Vec<AllocationId>,
-    /// Why, for whoever wonders.
+    /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT", default_value = "canceled by hand")]
     pub(crate) reason: String,
 }
@@ -101,15 +101,15 @@ pub(crate) struct CancelAllocationsArgs {
 #[command(after_help = "\
 Examples:
   windlass slurm schedule-nodes last --scheduler night -n 4
-  windlass slurm schedule-nodes 3 --start-one-worker-per-node        the only scheduler that it has")]
+  windlass slurm schedule-nodes 3 --start-one-worker-per-node        with the only scheduler of the workflow")]
 pub(crate) struct ScheduleNodesArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Which scheduler, by name or id. Not needed where the workflow has one only.
+    /// Scheduler, by name or id. Default: the only scheduler of the workflow.
     #[arg(short, long, visible_alias = "scheduler-config-id", value_name = "NAME")]
     pub(crate) scheduler: Option<String>,
-    /// So many allocations.
+    /// Number of allocations.
     #[arg(
         short = 'n',
         long,
@@ -119,11 +119,11 @@ pub(crate) struct ScheduleNodesArgs {
         value_parser = clap::value_parser!(u32).range(1..=1000)
     )]
     pub(crate) count: u32,
-    /// A worker on each node, instead of one for all of them.
+    /// Start one worker on each node instead of one for all nodes.
     #[arg(long)]
     pub(crate) start_one_worker_per_node: bool,
-    /// A worker has no more jobs at once than this.
-    // Not the one of `run`, for which there is a setting.
+    /// Maximum number of concurrent jobs of each worker.
+    // A separate id: the option of `run` has a setting.
     #[arg(
         id = "worker_max_parallel_jobs",
         long = "max-parallel-jobs",
@@ -138,10 +138,10 @@ pub(crate) struct ScheduleNodesArgs {
 Examples:
   windlass slurm create last -n night --account lab --nodes 2 --walltime 04:00:00")]
 pub(crate) struct CreateSchedulerArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Its name, new in the workflow.
+    /// Name of the scheduler; must be new in the workflow.
     #[arg(short, long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) name: String,
     #[command(flatten)]
@@ -152,60 +152,61 @@ pub(crate) struct CreateSchedulerArgs {
 pub(crate) struct UpdateSchedulerArgs {
     #[command(flatten)]
     pub(crate) scheduler: NamedObjectArgs,
-    /// Its new name.
+    /// New name.
     #[arg(short, long = "name", value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) new_name: Option<String>,
     #[command(flatten)]
     pub(crate) settings: SchedulerSettingsArgs,
 }
 
-/// As in `slurm_schedulers` of a spec. An empty text takes back what was said.
+/// Fields of `slurm_schedulers` in a spec. An empty value removes the field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub(crate) struct SchedulerSettingsArgs {
-    /// Who pays.
+    /// Account to charge.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) account: Option<String>,
-    /// Which partition; several of which any will do: `short,long`.
+    /// Partition; several of which any is accepted: `short,long`.
     #[arg(long, value_name = "NAME")]
     pub(crate) partition: Option<String>,
-    /// Which quality of service.
+    /// Quality of service (QOS).
     #[arg(long, value_name = "NAME")]
     pub(crate) qos: Option<String>,
-    /// Nodes of each allocation.
+    /// Number of nodes of each allocation.
     #[arg(id = "scheduler_nodes", long = "nodes", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) nodes: Option<u32>,
-    /// Tasks on each node, as `--ntasks-per-node` of sbatch has it.
+    /// Tasks per node, as `sbatch --ntasks-per-node`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ntasks_per_node: Option<u32>,
-    /// How long an allocation lasts: `04:00:00`, `1-12:00:00`, minutes.
+    /// Time limit of an allocation: `04:00:00`, `1-12:00:00`, or minutes.
     #[arg(id = "scheduler_walltime", long = "walltime", value_name = "TIME", value_parser = parse_walltime)]
     pub(crate) walltime: Option<String>,
-    /// Memory of each node, as `sbatch --mem` takes it.
+    /// Memory per node, as `sbatch --mem`.
     #[arg(id = "scheduler_mem", long = "mem", value_name = "SIZE")]
     pub(crate) mem: Option<String>,
-    /// GPUs and the like, as `sbatch --gres` takes them.
+    /// Generic resources such as GPUs, as `sbatch --gres`.
     #[arg(long, value_name = "LIST")]
     pub(crate) gres: Option<String>,
-    /// Disk of each node, as `sbatch --tmp` takes it.
+    /// Temporary disk space per node, as `sbatch --tmp`.
     #[arg(long, value_name = "SIZE")]
     pub(crate) tmp: Option<String>,
-    /// More options for `sbatch`.
+    /// Further options for `sbatch`.
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub(crate) extra: Option<String>,
-    /// Whether its allocations come one after another.
+    /// Whether allocations run one after another.
     #[arg(long, value_name = "BOOL")]
     pub(crate) serialize_allocations: Option<bool>,
 }
 
 fn parse_state(text: &str) -> Result<AllocationState, String> {
-    AllocationState::from_name(text)
-        .ok_or_else(|| format!("write one of {}", AllocationState::ALL.map(AllocationState::name).join(", ")))
+    AllocationState::from_name(text).ok_or_else(|| {
+        format!("expected one of {}", AllocationState::ALL.map(AllocationState::name).join(", "))
+    })
 }
 
 fn parse_walltime(text: &str) -> Result<String, String> {
     match windlass_types::settings::parse_walltime(text) {
         Ok(walltime) if !walltime.is_zero() => Ok(text.to_owned()),
-        Ok(_) => Err("it lasts no time".to_owned()),
+        Ok(_) => Err("the time limit must be longer than zero".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

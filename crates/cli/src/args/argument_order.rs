@@ -1,7 +1,9 @@
-//! `windlass jobs -f json list`: global flags may stand anywhere, also between a noun and its verb.
+//! Global options between a command and its subcommand: `windlass jobs -f json list`.
 //!
-//! A noun alone lists, and then takes a workflow; clap looks for no verb behind the first flag and would take `list` for
-//! the name of a workflow. So the verb is moved to its noun before clap sees it.
+//! A command without subcommand lists, and then takes a workflow. Clap stops to look for a subcommand after the
+//! first
+//! option, and would take `list` for the name of a workflow. So the subcommand is moved to its command before
+//! clap parses.
 
 use clap::{Arg, Command};
 use std::ffi::OsString;
@@ -35,7 +37,7 @@ fn find_subcommand<'c>(command: &'c Command, words: &[OsString], at: usize) -> O
     command.find_subcommand(words.get(at)?.to_str()?)
 }
 
-/// Where the first word is, from `at` on, that is neither one of these flags nor its value.
+/// The position of the first word from `at` on that is neither one of these options nor its value.
 fn skip_flags(flags: &[&Arg], words: &[OsString], mut at: usize) -> usize {
     while let Some(taken) = words.get(at).and_then(|word| flag_word_count(flags, word.to_str()?)) {
         at += taken;
@@ -43,7 +45,7 @@ fn skip_flags(flags: &[&Arg], words: &[OsString], mut at: usize) -> usize {
     at
 }
 
-/// How many words a flag takes, itself included.
+/// The number of words of an option with its value.
 fn flag_word_count(flags: &[&Arg], word: &str) -> Option<usize> {
     let with_value = |arg: &Arg| if arg.get_action().takes_values() { 2 } else { 1 };
     if let Some(long) = word.strip_prefix("--") {
@@ -54,7 +56,7 @@ fn flag_word_count(flags: &[&Arg], word: &str) -> Option<usize> {
     let mut letters = word.strip_prefix('-')?.chars();
     let short = letters.next()?;
     let arg = flags.iter().find(|arg| arg.get_short() == Some(short))?;
-    // What follows the letter is its value, or more letters.
+    // The rest of the word is the value, or more short options.
     Some(if letters.next().is_some() { 1 } else { with_value(arg) })
 }
 

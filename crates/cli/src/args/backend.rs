@@ -1,4 +1,4 @@
-//! Where a server has requests run.
+//! Where a server runs requests.
 
 use super::run::parse_pair;
 use clap::{Args, ValueEnum};
@@ -8,10 +8,10 @@ use windlass_requests::BackendKind;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RequestBackendName {
-    /// On workers of this server.
+    /// On the workers of this server.
     #[default]
     Engine,
-    /// As DAGs of an HTCondor pool.
+    /// As DAGs in an HTCondor pool.
     Htcondor,
 }
 
@@ -27,7 +27,7 @@ impl From<RequestBackendName> for BackendKind {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Where requests run")]
 pub(crate) struct RequestBackendArgs {
-    /// Where new runs of requests go; those that exist stay where they are.
+    /// Backend for new runs of requests; existing runs stay where they are.
     #[arg(
         id = "serve_backend",
         long = "backend",
@@ -36,36 +36,37 @@ pub(crate) struct RequestBackendArgs {
         default_value = "engine"
     )]
     pub(crate) backend: RequestBackendName,
-    /// Limit of nodes that run at once: `Processing`, `Merge` and `Cleanup` in each work unit on HTCondor and in each run
-    /// on workers, `MergeGroup` for work units of a run. Defaults: 5000, 100, 50 and 10. May be given several times.
+    /// Maximum number of nodes that run at once: `Processing`, `Merge` and `Cleanup` per work unit on HTCondor
+    /// and per run on
+    /// workers, `MergeGroup` for the work units of a run. Defaults: 5000, 100, 50 and 10. Repeat for more.
     #[arg(long = "throttle", value_name = "CATEGORY=N", value_parser = parse_throttle)]
     pub(crate) throttles: Vec<(String, u64)>,
-    /// A schedd of HTCondor that new runs may go to; give it again for more. Without it: the one of this machine.
+    /// HTCondor schedd for new runs; repeat for more. Default: the schedd of this machine.
     #[arg(id = "serve_schedd", long = "schedd", value_name = "NAME")]
     pub(crate) schedds: Vec<String>,
-    /// Where HTCondor's workers have windlass. Without it, it is sent along with each job.
+    /// Path of windlass on the HTCondor workers. Default: windlass is transferred with each job.
     #[arg(long, value_name = "PATH")]
     pub(crate) worker_program: Option<PathBuf>,
-    /// An X.509 proxy for jobs on HTCondor.
+    /// X.509 proxy for jobs on HTCondor.
     #[arg(long, value_name = "FILE")]
     pub(crate) proxy: Option<PathBuf>,
-    /// A token for jobs on HTCondor, which find it by BEARER_TOKEN_FILE.
+    /// Token for jobs on HTCondor, available to them through BEARER_TOKEN_FILE.
     #[arg(long, value_name = "FILE")]
     pub(crate) token: Option<PathBuf>,
-    /// An attribute for all jobs on HTCondor, for accounting. `accounting_group` is HTCondor's own.
+    /// Attribute of all jobs on HTCondor, for example `accounting_group` for accounting; repeat for more.
     #[arg(long = "attribute", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub(crate) attributes: Vec<(String, String)>,
 }
 
 fn parse_throttle(text: &str) -> Result<(String, u64), String> {
-    let (category, limit) = text.split_once('=').ok_or("it is not CATEGORY=N")?;
+    let (category, limit) = text.split_once('=').ok_or("expected CATEGORY=N")?;
     let known = PlanSettings::default().throttles;
     if !known.contains_key(category) {
         let names = known.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        return Err(format!("`{category}` is not a category; the categories are {names}"));
+        return Err(format!("unknown category `{category}`; the categories are {names}"));
     }
     match limit.parse() {
         Ok(limit) if limit > 0 => Ok((category.to_owned(), limit)),
-        _ => Err(format!("`{limit}` is not a whole number from 1")),
+        _ => Err(format!("`{limit}` is not a positive integer")),
     }
 }

@@ -1,4 +1,4 @@
-//! Of what class a failure is.
+//! Classification of failures.
 
 use clap::Args;
 use std::path::PathBuf;
@@ -6,36 +6,36 @@ use windlass_types::Signal;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Classes: transient, permanent, data, infrastructure, memory, timeout, unknown. A class is a label; by itself it retries \
-nothing.
+Classes: transient, permanent, data, infrastructure, memory, timeout, unknown. A class is a label; it does not cause a
+retry.
 
 Examples:
   windlass failures classify job.e
   windlass failures classify slurm-*.out --return-code 75
   windlass failures classify job.e --signal SIGKILL
   ssh node17 cat job.e | windlass failures classify -
-  windlass failures classify --rules                     all rules, in the order in which they are asked
+  windlass failures classify --rules                     list all rules in the order of their evaluation
   windlass failures classify job.e --rules-file our-rules.toml")]
 pub(crate) struct ClassifyArgs {
-    /// Logs of failures, of which the last lines count; `-` is standard input.
+    /// Log files, of which the last lines are classified; `-` reads standard input.
     #[arg(value_name = "LOGFILE", required_unless_present = "rules")]
     pub(crate) logs: Vec<PathBuf>,
-    /// Exit code of the job; 1 unless something else is said.
+    /// Exit code of the job. Default: 1.
     #[arg(short, long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) return_code: Option<i32>,
     /// Signal that ended the job: SIGKILL, KILL or 9.
     #[arg(short, long, value_name = "SIGNAL")]
     pub(crate) signal: Option<Signal>,
-    /// It was ended because it used more memory than it may.
+    /// The job was killed because it exceeded its memory limit.
     #[arg(long)]
     pub(crate) oom: bool,
-    /// It was ended because its time was up.
+    /// The job was killed because it exceeded its time limit.
     #[arg(long, conflicts_with = "oom")]
     pub(crate) timeout: bool,
     /// List all rules instead.
     #[arg(long, conflicts_with_all = ["logs", "return_code", "signal", "oom", "timeout"])]
     pub(crate) rules: bool,
-    /// File with rules of your own, which are asked before the others.
+    /// File with your own rules, which are evaluated before the built-in rules.
     #[arg(long, value_name = "PATH")]
     pub(crate) rules_file: Option<PathBuf>,
 }

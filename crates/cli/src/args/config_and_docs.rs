@@ -1,4 +1,4 @@
-//! Commands about windlass itself.
+//! Settings, shell completions and the generated documentation.
 
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Settings come from these places, later ones win:
+Settings come from these sources; later ones take precedence:
   /etc/windlass/config.toml
   $XDG_CONFIG_HOME/windlass/config.toml, by default ~/.config/windlass/config.toml
   windlass.toml in the current directory
-  environment variables: WINDLASS_RUN__GRACE=30s is `grace` in the section [run]
+  environment variables: WINDLASS_RUN__GRACE=30s sets `grace` in the section [run]
   the command line")]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
@@ -19,13 +19,13 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigSubcommand {
-    /// Show the settings that are in force.
+    /// Show the settings in effect.
     Show(ConfigShowArgs),
-    /// Show where settings are looked for, and what is there.
+    /// Show the files that settings are read from, and whether they exist.
     Paths,
-    /// Write a file with every setting, explained and commented out.
+    /// Write a settings file with all settings, explained and commented out.
     Init(ConfigInitArgs),
-    /// Check the settings and name every mistake.
+    /// Check the settings and report all errors.
     Validate,
     /// Print a shell's completion script for windlass.
     Completions(CompletionsArgs),
@@ -33,23 +33,23 @@ pub(crate) enum ConfigSubcommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigShowArgs {
-    /// Also where each setting comes from.
+    /// Also show the source of each setting.
     #[arg(long)]
     pub(crate) origin: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigInitArgs {
-    /// For everybody on this machine.
+    /// Write the file for all users of this machine.
     #[arg(long, group = "place")]
     pub(crate) system: bool,
-    /// For you. This is what happens if nothing is said.
+    /// Write the file for you (the default).
     #[arg(long, group = "place")]
     pub(crate) user: bool,
-    /// For this directory.
+    /// Write the file for the current directory.
     #[arg(long, group = "place")]
     pub(crate) local: bool,
-    /// Replace a file that is there.
+    /// Overwrite an existing file.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -61,14 +61,14 @@ Examples:
   windlass config completions zsh > ~/.zfunc/_windlass
   windlass config completions fish > ~/.config/fish/completions/windlass.fish")]
 pub(crate) struct CompletionsArgs {
-    /// The shell that is to know the commands.
+    /// Shell for which to print the script.
     #[arg(value_enum, value_name = "SHELL")]
     pub(crate) shell: Shell,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DocsArgs {
-    /// Directory to write into, made if it is not there.
+    /// Output directory; created if it does not exist.
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 }

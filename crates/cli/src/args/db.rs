@@ -1,11 +1,11 @@
-//! The care of whole databases.
+//! Maintenance of the database.
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The database is the one that other commands use: --db, WINDLASS_DB, or what is found here and above.
+The database is the one that other commands use: --db, WINDLASS_DB, or the nearest one in this directory or its parents.
 It is a file, or the URL of a PostgreSQL database: postgres://USER@HOST:PORT/DATABASE?sslmode=verify-full
 
 Examples:
@@ -19,29 +19,29 @@ pub(crate) struct DbArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DbSubcommand {
-    /// Bring the database to the format of this windlass; an empty PostgreSQL database gets its tables.
+    /// Upgrade the database to the schema of this version; creates the tables in an empty PostgreSQL database.
     Migrate,
-    /// Copy the database file to a new file, as it is at one moment, while it is in use.
+    /// Back up the database file to a new file, consistently and while it is in use.
     Backup(DbBackupArgs),
-    /// Look whether all that must hold does: the file itself, counts, references. Changes nothing.
+    /// Check the integrity of the database: file, counts, references. Changes nothing.
     Check,
-    /// Copy the whole database file into an empty PostgreSQL database, with all numbers.
+    /// Copy the database file into an empty PostgreSQL database, with all ids.
     Copy(DbCopyArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DbBackupArgs {
-    /// The file to make. One that is there is never replaced.
+    /// File to create; an existing file is never overwritten.
     #[arg(value_name = "FILE")]
     pub(crate) to: PathBuf,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Refused while anything runs in the file, and where the target holds anything. It is all or nothing; what has arrived is
-counted. A password is better left out of the URL: PGPASSWORD is used.")]
+Rejected while jobs run from the file, and if the target is not empty. The copy is a single transaction, and the number of
+rows is verified. Set PGPASSWORD instead of writing a password into the URL.")]
 pub(crate) struct DbCopyArgs {
-    /// The database to fill: `postgres://USER@HOST:PORT/DATABASE`.
+    /// Target database: `postgres://USER@HOST:PORT/DATABASE`.
     #[arg(value_name = "URL")]
     pub(crate) to: String,
 }

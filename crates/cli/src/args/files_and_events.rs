@@ -1,4 +1,4 @@
-//! Commands about what jobs read and write, and about what happened.
+//! Commands about files, user data and events.
 
 use super::jobs::NamedObjectArgs;
 use super::list_options::{ConfirmArgs, ListPageArgs};
@@ -21,27 +21,27 @@ pub(crate) struct FilesArgs {
 pub(crate) enum FilesSubcommand {
     /// List the files that a workflow declares.
     List(FilesListArgs),
-    /// Show one of them.
+    /// Show the details of a file.
     Get(NamedObjectArgs),
-    /// Name a file that jobs read or write.
+    /// Declare a file that jobs read or write.
     Create(super::crud::CreateFileArgs),
-    /// Change the name or the path of one of them.
+    /// Change the name or path of a file.
     Update(super::crud::UpdateFileArgs),
-    /// Take one that no job uses out of the workflow; the file itself stays.
+    /// Remove a file that no job uses from the workflow; the file itself is kept.
     Delete(NamedObjectArgs),
-    /// List the files that must be there before the workflow runs: what jobs read and no job writes.
+    /// List the files that must exist before the workflow runs: inputs that no job writes.
     ListRequiredExisting(ListInWorkflowArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct FilesListArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Only what this job writes, by id or name.
+    /// Only output files of this job, by id or name.
     #[arg(long, value_name = "JOB", visible_alias = "produced-by")]
     pub(crate) produced_by_job_id: Option<JobRef>,
-    /// Only files that are not there.
+    /// Only files that do not exist.
     #[arg(long)]
     pub(crate) missing: bool,
     #[command(flatten)]
@@ -61,34 +61,34 @@ pub(crate) struct UserDataArgs {
 pub(crate) enum UserDataSubcommand {
     /// List the user data of a workflow.
     List(UserDataListArgs),
-    /// Show one of them with its value.
+    /// Show user data with its value.
     Get(NamedObjectArgs),
-    /// Set the value of one of them; a job does this to pass a value on.
+    /// Set the value of user data; jobs use it to pass values to their dependents.
     #[command(visible_alias = "set")]
     Update(UpdateUserDataArgs),
-    /// Add a piece of user data.
+    /// Create user data.
     Create(CreateUserDataArgs),
-    /// Delete pieces of user data.
+    /// Delete user data.
     Delete(DeleteUserDataArgs),
-    /// List the user data that must be there before the workflow runs, and is not.
+    /// List the user data that must be set before the workflow runs, and is not.
     ListMissing(ListInWorkflowArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct UserDataListArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Only the one with this name.
+    /// Only user data with this name.
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Only those that are forgotten before each run, or only those that are not.
+    /// Only user data that is cleared before each run (true), or is not (false).
     #[arg(long, value_name = "TRUE|FALSE", action = ArgAction::Set)]
     pub(crate) is_ephemeral: Option<bool>,
-    /// Only what this job reads, by id or name.
+    /// Only inputs of this job, by id or name.
     #[arg(long, value_name = "JOB")]
     pub(crate) consumer_job_id: Option<JobRef>,
-    /// Only what this job writes, by id or name.
+    /// Only outputs of this job, by id or name.
     #[arg(long, value_name = "JOB")]
     pub(crate) producer_job_id: Option<JobRef>,
     #[command(flatten)]
@@ -97,52 +97,52 @@ pub(crate) struct UserDataListArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-In a job the workflow is known, and the id comes from the spec: `${user_data.output.NAME}`.
+In a job, the workflow is known, and `${user_data.output.NAME}` in the spec gives the id.
 
 Examples:
   windlass jobs user-data update 7 --data '{\"best\": 0.3}'
   windlass jobs user-data update limits --data @limits.json
   compute | windlass jobs user-data update limits --data -")]
 pub(crate) struct UpdateUserDataArgs {
-    /// Its id or its name.
+    /// Id or name.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// The value as JSON; `@FILE` reads it from a file and `-` from stdin.
+    /// Value as JSON; `@FILE` reads it from a file, `-` from standard input.
     #[arg(short, long, value_name = "JSON", required_unless_present = "clear")]
     pub(crate) data: Option<String>,
-    /// Take the value away.
+    /// Remove the value.
     #[arg(long, conflicts_with = "data")]
     pub(crate) clear: bool,
-    /// Say what would change, and change nothing.
+    /// Show what would change without changing it.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// The workflow, if it is named by its name: id, name, or `last`.
+    /// Workflow, if given by name: id, name, or `last`.
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateUserDataArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Its name, new in the workflow.
+    /// Name of the user data; must be new in the workflow.
     #[arg(short, long)]
     pub(crate) name: String,
-    /// The value as JSON; `@FILE` reads it from a file and `-` from stdin. Without it: nothing yet.
+    /// Value as JSON; `@FILE` reads it from a file, `-` from standard input. Default: no value.
     #[arg(short, long, value_name = "JSON")]
     pub(crate) data: Option<String>,
-    /// Forgotten before each run.
+    /// Clear the value before each run.
     #[arg(long)]
     pub(crate) ephemeral: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DeleteUserDataArgs {
-    /// Their ids or names.
+    /// Ids or names.
     #[arg(value_name = "NAME", required = true)]
     pub(crate) names: Vec<String>,
-    /// The workflow, if they are named by name: id, name, or `last`.
+    /// Workflow, if given by name: id, name, or `last`.
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
@@ -160,31 +160,31 @@ pub(crate) struct EventsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventsSubcommand {
-    /// List what happened to a workflow, the oldest first.
+    /// List the events of a workflow, oldest first.
     List(EventsListArgs),
-    /// Add an event of your own.
+    /// Add an event.
     Create(CreateEventArgs),
     /// Show the newest event.
     GetLatestEvent(OneWorkflowArgs),
-    /// Print events as they happen, until the workflow is over.
+    /// Print events as they occur, until the workflow ends.
     #[command(visible_alias = "monitor")]
     Follow(FollowEventsArgs),
-    /// Delete an event; another one says so.
+    /// Delete an event; the deletion is recorded as an event.
     Delete(super::crud::RecordIdArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct EventsListArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     /// Only events of this category: `workflow`, `run`, `jobs`, `user` …
     #[arg(short = 't', long, value_name = "WORD", alias = "type")]
     pub(crate) category: Option<String>,
-    /// Only events at least as severe as this.
+    /// Only events of at least this severity.
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "debug")]
     pub(crate) level: EventSeverityArg,
-    /// Events of all workflows, also of those that are deleted.
+    /// Events of all workflows, including deleted ones.
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -193,29 +193,29 @@ pub(crate) struct EventsListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateEventArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// What happened, as JSON; a text that is no JSON is taken as it is.
+    /// Event data as JSON; other text is stored as a string.
     #[arg(short, long, value_name = "JSON")]
     pub(crate) data: String,
-    /// How severe it is.
+    /// Severity of the event.
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "info")]
     pub(crate) level: EventSeverityArg,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct FollowEventsArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Only events at least as severe as this.
+    /// Only events of at least this severity.
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "info")]
     pub(crate) level: EventSeverityArg,
-    /// Stop after so many minutes.
+    /// Stop after this number of minutes.
     #[arg(short, long, value_name = "MINUTES", value_parser = parse_minutes)]
     pub(crate) duration: Option<Duration>,
-    /// Write them to this file too, one JSON object per line.
+    /// Also write the events to this file, one JSON object per line.
     #[arg(long, value_name = "FILE")]
     pub(crate) filename: Option<PathBuf>,
 }
@@ -229,6 +229,6 @@ pub(crate) enum EventSeverityArg {
 }
 
 fn parse_minutes(text: &str) -> Result<Duration, String> {
-    let minutes: u32 = text.parse().map_err(|_| "write a number of minutes".to_owned())?;
+    let minutes: u32 = text.parse().map_err(|_| "expected a number of minutes".to_owned())?;
     Ok(Duration::from_mins(minutes.into()))
 }

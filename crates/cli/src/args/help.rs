@@ -100,11 +100,11 @@ fn render_command_groups(command: &Command) -> String {
     let width = COMMAND_GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for (heading, names) in COMMAND_GROUPS {
-        write!(text, "\n{heading}:\n").expect("a String takes everything");
+        write!(text, "\n{heading}:\n").expect("writing to a String does not fail");
         for name in *names {
             let about = command.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            writeln!(text, "  {name:width$}  {about}").expect("a String takes everything");
+            writeln!(text, "  {name:width$}  {about}").expect("writing to a String does not fail");
         }
     }
     text

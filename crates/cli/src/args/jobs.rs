@@ -1,4 +1,4 @@
-//! Commands about jobs, their attempts, and what hangs on them.
+//! Commands about jobs, their attempts and their records.
 
 use super::list_options::ListPageArgs;
 use super::object_refs::{JobRef, WorkflowRef, job_status_parser};
@@ -12,17 +12,17 @@ use windlass_types::{JobStatus, RunId};
     args_conflicts_with_subcommands = true,
     after_help = "\
 States of a job:
-  uninitialized   made, not yet looked at
-  blocked         waits for the jobs it depends on
+  uninitialized   created, dependencies not yet evaluated
+  blocked         waits for its dependencies
   ready           may start
-  pending         given to a worker, may have started
-  running         has started
+  pending         assigned to a worker
+  running         started
   completed       ended with exit code 0
-  failed          ended otherwise
-  canceled        did not run, or was stopped, because somebody or a failed dependency said so
-  terminated      ended by windlass because its time was up
-  disabled        left out on purpose
-  pending_failed  failed, and somebody is to say what happens next
+  failed          ended with another exit code or a signal
+  canceled        not started or stopped, by a user or because a dependency failed
+  terminated      killed by windlass because it exceeded its time limit
+  disabled        excluded from the workflow
+  pending_failed  failed, and waits for a decision
 
 Examples:
   windlass jobs --failed
@@ -42,28 +42,28 @@ pub(crate) struct JobsArgs {
 pub(crate) enum JobsSubcommand {
     /// List the jobs of a workflow.
     List(JobsListArgs),
-    /// Show everything that is known about a job.
+    /// Show the details of a job.
     Get(OneJobArgs),
-    /// List the jobs that run now, and for how long.
+    /// List running jobs and their run times.
     Running(ListInWorkflowArgs),
     /// Add a job to a workflow.
     Create(super::crud::CreateJobArgs),
-    /// Add jobs to a workflow, one for each line of a file of commands.
+    /// Add a job for each line of a file of commands.
     CreateFromFile(super::crud::CreateJobsArgs),
-    /// Change a job that no worker holds.
+    /// Change a job that is not assigned to a worker.
     Update(super::crud::UpdateJobArgs),
-    /// Delete jobs with their results.
+    /// Delete jobs and their results.
     Delete(super::crud::DeleteJobsArgs),
-    /// Delete all jobs of a workflow with their results.
+    /// Delete all jobs of a workflow and their results.
     DeleteAll(super::crud::DeleteAllJobsArgs),
-    /// List what the jobs of a workflow ask for.
+    /// List the resource requirements of each job.
     ListResourceRequirements(JobsRequirementsArgs),
-    /// List which failure handlers the jobs of a workflow have.
+    /// List the failure handler of each job.
     ListFailureHandlers(JobsRequirementsArgs),
-    /// Have jobs run again, and what was built on them.
+    /// Mark jobs and their dependents to run again.
     #[command(visible_alias = "reset")]
     ResetStatus(super::plan::JobsResetArgs),
-    /// Add jobs to the workflow of the job that calls this.
+    /// Add jobs from inside a running job to its workflow.
     Spawn(super::spec::JobSpawnArgs),
     /// Results of finished attempts: exit codes, times, memory.
     Results(ResultsArgs),
@@ -79,19 +79,19 @@ pub(crate) enum JobsSubcommand {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct JobsListArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Only jobs in these states, separated by commas. `failed` includes `terminated`: both ended badly.
+    /// Only jobs in these states, separated by commas. `failed` includes `terminated`.
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',', value_parser = job_status_parser(), hide_possible_values = true)]
     pub(crate) status: Vec<JobStatus>,
-    /// Only jobs that failed: failed, terminated (out of time), and `pending_failed` (waiting for a decision).
+    /// Only jobs that failed: `failed`, `terminated` and `pending_failed`.
     #[arg(long, conflicts_with = "status")]
     pub(crate) failed: bool,
-    /// Only jobs that wait for this one, by id or name.
+    /// Only dependents of this job, by id or name.
     #[arg(long, value_name = "JOB", visible_alias = "after")]
     pub(crate) upstream_job_id: Option<JobRef>,
-    /// Also what each job waits for, reads and writes, by id.
+    /// Include the ids of the dependencies, inputs and outputs of each job.
     #[arg(long)]
     pub(crate) include_relationships: bool,
     #[command(flatten)]
@@ -100,10 +100,10 @@ pub(crate) struct JobsListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct OneJobArgs {
-    /// Job: its id, its name, or the beginning of its name.
+    /// Job: id, name, or prefix of the name.
     #[arg(value_name = "JOB")]
     pub(crate) job: JobRef,
-    /// Workflow of the job, if it is named by its name: id, name, or `last`.
+    /// Workflow of the job, if the job is given by name: id, name, or `last`.
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
 }
@@ -112,7 +112,7 @@ pub(crate) struct OneJobArgs {
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-Every attempt leaves a result, also the ones that failed and were tried again.
+Each attempt has a result, including failed attempts that were retried.
 
 Examples:
   windlass jobs results --failed
@@ -128,23 +128,23 @@ pub(crate) struct ResultsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResultsSubcommand {
-    /// List attempts that ended.
+    /// List finished attempts.
     List(ResultsListArgs),
-    /// Show everything that is known about an attempt that ended.
+    /// Show the details of a finished attempt.
     Get(OneResultArgs),
-    /// Delete what is known of an attempt; its job stays as it is.
+    /// Delete the result of an attempt; the state of its job is kept.
     Delete(super::crud::RecordIdArgs),
 }
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ResultsListArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     /// Only attempts that did not complete.
     #[arg(long)]
     pub(crate) failed: bool,
-    /// Only this job, by id or name.
+    /// Only attempts of this job, by id or name.
     #[arg(short, long, value_name = "JOB", alias = "job-id")]
     pub(crate) job: Option<JobRef>,
     /// Only attempts that ended in these states, separated by commas. `failed` includes `terminated`.
@@ -153,16 +153,16 @@ pub(crate) struct ResultsListArgs {
     /// Only attempts with this exit code.
     #[arg(long, value_name = "CODE", allow_negative_numbers = true)]
     pub(crate) return_code: Option<i32>,
-    /// Only this run of the workflow.
+    /// Only attempts of this run of the workflow.
     #[arg(short, long, value_name = "N", alias = "run-id", conflicts_with = "all_runs")]
     pub(crate) run: Option<RunId>,
-    /// Earlier runs of the workflow as well.
+    /// Include earlier runs of the workflow.
     #[arg(long)]
     pub(crate) all_runs: bool,
-    /// Also where the logs of each attempt are.
+    /// Include the paths of the logs of each attempt.
     #[arg(long)]
     pub(crate) include_logs: bool,
-    /// Where the logs are. The books know it; this is for Torc's sake.
+    /// Accepted for Torc's scripts: the database has the paths of the logs.
     #[arg(short, long, value_name = "DIR", hide = true)]
     pub(crate) output_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -171,7 +171,7 @@ pub(crate) struct ResultsListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct OneResultArgs {
-    /// Result: its id, as in `windlass jobs results --format json`.
+    /// Result: id, as in `windlass jobs results --format json`.
     #[arg(value_name = "RESULT")]
     pub(crate) result: i64,
     /// Workflow of the result: id, name, or `last`.
@@ -192,13 +192,13 @@ pub(crate) struct RequirementsArgs {
 pub(crate) enum RequirementsSubcommand {
     /// List the resource requirements of a workflow.
     List(ListInWorkflowArgs),
-    /// Show one of them.
+    /// Show the details of resource requirements.
     Get(NamedObjectArgs),
-    /// Add resource requirements to a workflow, for jobs to use.
+    /// Add resource requirements to a workflow.
     Create(super::crud::CreateRequirementsArgs),
-    /// Change them, for all jobs that use them.
+    /// Change resource requirements, for all jobs that use them.
     Update(super::crud::UpdateRequirementsArgs),
-    /// Delete those that no job uses.
+    /// Delete resource requirements that no job uses.
     Delete(NamedObjectArgs),
 }
 
@@ -215,17 +215,17 @@ pub(crate) struct HandlersArgs {
 pub(crate) enum HandlersSubcommand {
     /// List the failure handlers of a workflow.
     List(ListInWorkflowArgs),
-    /// Show one of them with its rules.
+    /// Show a failure handler and its rules.
     Get(NamedObjectArgs),
 }
 
-/// Something of a workflow that has an id and a name.
+/// An object of a workflow that has an id and a name.
 #[derive(Debug, Args)]
 pub(crate) struct NamedObjectArgs {
-    /// Its id or its name.
+    /// Id or name.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// The workflow, if it is named by its name: id, name, or `last`.
+    /// Workflow, if given by name: id, name, or `last`.
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
 }
@@ -238,20 +238,20 @@ pub(crate) struct DependenciesArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DependenciesSubcommand {
-    /// List which job waits for which.
+    /// List the dependencies between jobs.
     #[command(name = "job-job")]
     Job(ListInWorkflowArgs),
-    /// List which job reads and writes which file.
+    /// List which jobs read and write which files.
     #[command(name = "job-file")]
     File(ListInWorkflowArgs),
-    /// List which job reads and writes which user data.
+    /// List which jobs read and write which user data.
     #[command(name = "job-user-data")]
     UserData(ListInWorkflowArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct JobsRequirementsArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     /// Only this job, by id or name.

@@ -1,41 +1,41 @@
-//! What every list understands: how much of it, in which order, without which columns. And how a change is confirmed.
+//! Options of all lists: page, order, fields; and the confirmation of changes.
 
 use clap::Args;
 
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Which part of the list")]
+#[command(next_help_heading = "List options")]
 pub(crate) struct ListPageArgs {
-    /// List at most this many.
+    /// Maximum number of entries.
     #[arg(short, long, value_name = "N")]
     pub(crate) limit: Option<u64>,
-    /// Leave out this many at the start.
+    /// Number of entries to skip.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) offset: u64,
-    /// Sort by this field instead of by id; any field of `--format json` will do.
+    /// Sort by this field, one of those in `--format json`. Default: id.
     #[arg(long, value_name = "FIELD")]
     pub(crate) sort_by: Option<String>,
-    /// The other way round.
+    /// Reverse the order.
     #[arg(long, visible_alias = "reverse")]
     pub(crate) reverse_sort: bool,
-    /// Leave out this field; give it again for more.
+    /// Leave out this field; repeat for more.
     #[arg(short = 'x', long, value_name = "FIELD")]
     pub(crate) exclude: Vec<String>,
 }
 
 impl ListPageArgs {
-    /// Whether the list must be known as a whole before its first line can be printed.
+    /// Whether all entries must be loaded before the first can be printed.
     pub(crate) fn is_rearranged(&self) -> bool {
         self.sort_by.is_some() || self.reverse_sort
     }
 }
 
-/// For commands that destroy or change something that was asked for by name only.
+/// For commands that destroy or change something.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct ConfirmArgs {
-    /// Do not ask; needed where nobody can be asked.
+    /// Do not ask for confirmation; required if the input is not a terminal.
     #[arg(short, long, visible_alias = "no-prompts")]
     pub(crate) yes: bool,
-    /// Say what would be done, and do nothing.
+    /// Show what would be done without doing it.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

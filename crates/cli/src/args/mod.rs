@@ -1,6 +1,6 @@
-//! The command line as types. Only shapes and words live here; what a command does is in `commands/`.
+//! The command line as types. Only arguments and help texts are here; the commands are in `commands/`.
 //!
-//! Nouns have verbs, and a noun alone lists. What Torc calls by a name is found here by the same name.
+//! Nouns have verbs, and most nouns alone list. Torc's spellings are in `old_spellings`.
 
 pub(crate) mod access_groups;
 pub(crate) mod actions;
@@ -58,7 +58,7 @@ pub(crate) use run::{MachineArgs, OutputDirArgs, ParameterLink, parse_memory};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-const ABOUT: &str = "Runs graphs of jobs to completion, and never gives back progress that was made.";
+const ABOUT: &str = "Run workflows of jobs on one machine, a server with workers, Slurm or HTCondor. Never loses finished work.";
 
 #[derive(Debug, Parser)]
 #[command(name = "windlass", version, about = ABOUT)]
@@ -75,37 +75,39 @@ pub(crate) struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalArgs {
-    /// Use this database instead of looking for `.windlass/windlass.db` here and above: a file, or the URL of a PostgreSQL
-    /// database. Its password goes into PGPASSWORD: what stands on a command line, everybody on the machine can read.
+    /// Database: a file, or the URL of a PostgreSQL database (put its password into PGPASSWORD, because all
+    /// users of the machine
+    /// can read command lines). Default: WINDLASS_DB, or the nearest `.windlass/windlass.db` in this directory
+    /// or its parents.
     #[arg(long, value_name = "PATH", global = true)]
     pub(crate) db: Option<PathBuf>,
-    /// Talk to this server instead of using a database; also WINDLASS_URL.
+    /// URL of a server to use instead of a database; also WINDLASS_URL.
     #[arg(long, alias = "server", value_name = "URL", global = true)]
     pub(crate) url: Option<String>,
-    /// Trust the certificates in this file beside those of the system.
+    /// Trust the certificates in this file in addition to those of the system (PEM).
     #[arg(long, alias = "tls-ca-cert", value_name = "PATH", global = true)]
     pub(crate) ca_file: Option<PathBuf>,
-    /// Show this certificate, its chain behind it, to a server that knows you by one (PEM).
+    /// Client certificate and chain (PEM).
     #[arg(id = "client_cert", long = "cert", value_name = "PATH", global = true)]
     pub(crate) cert: Option<PathBuf>,
-    /// The private key of the certificate, if it is in a file of its own (PEM).
+    /// Private key of the client certificate, if it is in a separate file (PEM).
     #[arg(id = "client_key", long = "key", value_name = "PATH", global = true)]
     pub(crate) key: Option<PathBuf>,
-    /// Send the token also where others can read it: over http:// to another machine.
+    /// Send the token also over unencrypted HTTP to another machine, where others can read it.
     #[arg(long, global = true)]
     pub(crate) insecure_http: bool,
-    /// Print data as tables for people, or as JSON or CSV for programs.
+    /// Output format: tables for people, JSON or CSV for programs.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table", global = true)]
     pub(crate) format: OutputFormat,
     /// Print only data, failures and errors.
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Colour the output; `auto` colours a terminal unless NO_COLOR is set.
+    /// Color the output; `auto` colors a terminal unless NO_COLOR is set.
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", global = true)]
     pub(crate) color: ColorChoice,
 }
 
-/// Flags that Torc takes before its command, and that have nothing to do here.
+/// Options that Torc accepts before its command, without effect here.
 #[derive(Debug, Args)]
 pub(crate) struct TorcGlobalArgs {
     #[arg(long, value_name = "LEVEL", hide = true)]
@@ -135,7 +137,7 @@ impl TorcGlobalArgs {
         self.password.is_some()
     }
 
-    /// Those that were given and would have changed where Torc keeps its workflows.
+    /// The given options that would change where Torc stores its workflows.
     pub(crate) fn ignored_flags(&self) -> Vec<&'static str> {
         let given = [("--standalone", self.standalone), ("--in-memory", self.in_memory)];
         given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
@@ -147,7 +149,7 @@ pub(crate) enum OutputFormat {
     Table,
     Json,
     Csv,
-    /// Only where a command says so, as are those that follow.
+    /// Formats from here on are supported only by some commands.
     #[value(hide = true)]
     Toml,
     #[value(hide = true)]
@@ -334,7 +336,7 @@ pub(crate) mod tests {
         from_matches(&matches).map(|cli| cli.command.unwrap())
     }
 
-    /// Every command, verbs included, as `windlass jobs list`.
+    /// Every command with its path, such as `windlass jobs list`.
     fn each_command(check: &mut dyn FnMut(&str, &clap::Command)) {
         fn walk(path: &str, command: &clap::Command, check: &mut dyn FnMut(&str, &clap::Command)) {
             check(path, command);
@@ -363,7 +365,7 @@ pub(crate) mod tests {
 
     #[test]
     fn examples_survive_claps_own_placeholders() {
-        // Clap takes `{n}` for a line break.
+        // Clap replaces `{n}` by a line break.
         each_command(&mut |path, command| {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(!help.contains("{n}"), "{path}");

@@ -1,17 +1,17 @@
-//! Nodes that get no jobs for a while.
+//! Quarantine of nodes.
 
 use clap::{Args, Subcommand};
 use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A server sets a node aside that fails what others do not, and says why. After that time it is tried with one job: if that
-goes well the node is trusted again, if not it is set aside for twice as long.
+A server quarantines a node where jobs fail that succeed elsewhere. After the quarantine the node gets one job: if it
+succeeds the node is trusted again, otherwise the quarantine is repeated with twice the duration.
 
 Examples:
-  windlass worker nodes                                        which are set aside, and why
+  windlass worker nodes                                        list quarantined nodes and reasons
   windlass worker nodes set-aside n17 --for 2h --reason \"its disk is full\"
-  windlass worker nodes release n17                            it was mended: it gets jobs again at once")]
+  windlass worker nodes release n17                            end the quarantine at once")]
 pub(crate) struct NodesArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<NodesSubcommand>,
@@ -19,11 +19,11 @@ pub(crate) struct NodesArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodesSubcommand {
-    /// List those that are set aside, or on probation after that.
+    /// List nodes in quarantine or on probation.
     List,
-    /// Have a node get no jobs for a while; what it runs goes on.
+    /// Quarantine a node: it gets no jobs for a time; running jobs continue.
     SetAside(NodeQuarantineArgs),
-    /// Trust a node again, at once.
+    /// Release a node from quarantine.
     Release(OneNodeArgs),
 }
 
@@ -31,17 +31,17 @@ pub(crate) enum NodesSubcommand {
 pub(crate) struct NodeQuarantineArgs {
     #[command(flatten)]
     pub(crate) node: OneNodeArgs,
-    /// For this time: `30m`, `2h`, `PT1H`.
+    /// Duration: `30m`, `2h`, `PT1H`.
     #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = windlass_types::parse_duration)]
     pub(crate) spell: Duration,
-    /// Why, for whoever wonders.
+    /// Reason, shown in the list.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) reason: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct OneNodeArgs {
-    /// The host as `windlass worker list` shows it.
+    /// Host of the node, as `windlass worker list` shows it.
     #[arg(value_name = "HOST", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) host: String,
 }

@@ -1,23 +1,23 @@
-//! How workflows and jobs are named on the command line. What is meant is looked up in `select.rs`.
+//! References to workflows and jobs on the command line; `object_selection.rs` resolves them.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::convert::Infallible;
 use std::str::FromStr;
 use windlass_types::{JobId, JobStatus, WorkflowId};
 
-/// A state of jobs, as one of the words that a shell can complete.
+/// A parser of job states with the values that a shell can complete.
 pub(crate) fn job_status_parser() -> impl TypedValueParser<Value = JobStatus> {
     let names = JobStatus::ALL.map(JobStatus::name);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<JobStatus>())
 }
 
-/// Which workflow is meant.
+/// A reference to a workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WorkflowRef {
-    /// The newest.
+    /// The newest workflow.
     Last,
     Id(WorkflowId),
-    /// A name, or the beginning of a name or of a uuid.
+    /// A name, or a prefix of a name or uuid.
     Name(String),
 }
 
@@ -33,14 +33,14 @@ impl FromStr for WorkflowRef {
     }
 }
 
-/// One word that may mean several workflows: `3`, `1-5,9`, `last`, a name.
+/// One word that may refer to several workflows: `3`, `1-5,9`, `last`, a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkflowSet(pub(crate) Vec<WorkflowSetPart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WorkflowSetPart {
     One(WorkflowRef),
-    /// Those that exist among these, the last included.
+    /// The existing workflows with ids in this range, inclusive.
     Range(WorkflowId, WorkflowId),
 }
 
@@ -48,7 +48,7 @@ impl FromStr for WorkflowSet {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // A comma is only a separator among numbers: names may hold anything.
+        // A comma separates only numbers: names may contain any character.
         let is_list = text.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | '-'))
             || text.split(',').any(|part| part == "last");
         let parts: Vec<&str> = if is_list { text.split(',').collect() } else { vec![text] };
@@ -58,7 +58,7 @@ impl FromStr for WorkflowSet {
 
 fn parse_workflow_part(text: &str) -> Result<WorkflowSetPart, String> {
     if text.is_empty() {
-        return Err("something is missing beside a comma".to_owned());
+        return Err("a value is missing beside a comma".to_owned());
     }
     let Some((first, last)) =
         text.split_once('-').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)))
@@ -67,12 +67,12 @@ fn parse_workflow_part(text: &str) -> Result<WorkflowSetPart, String> {
         return Ok(WorkflowSetPart::One(one));
     };
     if first > last {
-        return Err(format!("the range {text} goes backwards"));
+        return Err(format!("the start of the range {text} is greater than its end"));
     }
     Ok(WorkflowSetPart::Range(WorkflowId(first), WorkflowId(last)))
 }
 
-/// Which job of a workflow is meant. A number may be an id or a name.
+/// A reference to a job of a workflow. A number may be an id or a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JobRef {
     pub(crate) text: String,

@@ -1,4 +1,4 @@
-//! Commands about what would run, what runs again, and why: `plan`, `why`, `reinit`, `reset-status`.
+//! Commands about what would run and what runs again: `plan`, `why`, `reinit`, `reset-status`.
 
 use super::list_options::ConfirmArgs;
 use super::object_refs::job_status_parser;
@@ -10,9 +10,9 @@ use windlass_types::{Bytes, JobStatus};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With a spec: what it would do. If the same file made a workflow here before, the plan says which of its finished jobs \
-are reused and, for each job that runs again, the one thing that changed. With the id or the name of a workflow: what \
-its next run would do. Nothing is changed and nothing is stored.
+With a spec: shows what it would run. If the same file created a workflow here before, the plan shows which of its
+completed jobs are reused and, for each job that runs again, what changed. With the id or name of a workflow: shows what
+its next run would do. Nothing is changed or stored.
 
 Formats:
   table     stages, counts, the critical path and a drawing, for the terminal (also called text)
@@ -24,128 +24,129 @@ Formats:
 Examples:
   windlass plan                                    the spec of this directory
   windlass plan sweep.yaml
-  windlass plan last                               what `windlass workflows reinit` would run again
+  windlass plan last                               what `windlass workflows reinit` would reset
   windlass plan sweep.yaml --format svg -o sweep.svg
   windlass plan sweep.yaml --format dot | dot -Tpdf > sweep.pdf
-  windlass plan sweep.yaml --accept merge:command  merge was only written differently
+  windlass plan sweep.yaml --accept merge:command  ignore the changed command of merge
   windlass plan sweep.yaml -f json | jq '.changes.run[].name'")]
 pub(crate) struct PlanArgs {
-    /// Spec file (`-` is stdin), or a workflow: its id, its name, or `last`. The spec of this directory by default.
+    /// Spec file (`-` reads standard input), or a workflow: id, name, or `last`. Default: the spec of this
+    /// directory.
     #[arg(value_name = "SPEC|ID")]
     pub(crate) target: Option<String>,
-    /// Write to this file instead of to standard output.
+    /// File to write. Default: standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// One line for each job instead of one for each entry of the spec.
+    /// Show one line per job instead of one per entry of the spec.
     #[arg(long)]
     pub(crate) per_job: bool,
-    /// List every job that would run with its reason, instead of the first few.
+    /// List all jobs that would run with their reasons, instead of the first few.
     #[arg(short, long)]
     pub(crate) all: bool,
-    /// Compare with nothing that ran before, as `windlass run --new` does.
+    /// Do not compare with earlier runs, as with `windlass run --new`.
     #[arg(long)]
     pub(crate) new: bool,
-    /// Tell changed files by what is in them, not by their times.
+    /// Detect changed files by content instead of modification time.
     #[arg(long, visible_alias = "hash")]
     pub(crate) content: bool,
-    /// Take a change for one that means nothing: `JOB`, `JOB:FIELD`, or `*:FIELD` for all jobs.
+    /// Ignore a change of a job: `JOB`, `JOB:FIELD`, or `*:FIELD` for all jobs; repeat for more.
     #[arg(long, value_name = "JOB:FIELD")]
     pub(crate) accept: Vec<AcceptedChange>,
     #[command(flatten)]
     pub(crate) capacity: CapacityArgs,
 }
 
-/// A machine to plan for.
+/// The machine to plan for.
 #[derive(Clone, Copy, Debug, Default, Args)]
-#[command(next_help_heading = "The machine to plan for")]
+#[command(next_help_heading = "Machine to plan for")]
 pub(crate) struct CapacityArgs {
-    /// Plan for a machine with this many CPUs instead of this one.
+    /// Number of CPUs. Default: those of this machine.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) num_cpus: Option<u32>,
-    /// Plan for a machine with this much memory, in GiB.
+    /// Memory in GiB. Default: that of this machine.
     #[arg(long = "memory-gb", value_name = "GIB", value_parser = super::parse_memory)]
     pub(crate) memory: Option<Bytes>,
-    /// Plan for a machine with this many GPUs.
+    /// Number of GPUs. Default: those of this machine.
     #[arg(long, value_name = "N")]
     pub(crate) num_gpus: Option<u32>,
-    /// Plan for at most this many jobs at once.
+    /// Maximum number of concurrent jobs. Default: no limit.
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_parallel_jobs: Option<u32>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-One answer for a job that waits, runs or failed: the verdict, what speaks for it (the jobs it waits for, what no worker \
-can offer, exit code and signal, the log lines that matter), and the next command to type.
+Explains why a job waits, runs or failed: the conclusion, the evidence (dependencies, missing resources, exit code,
+signal, relevant log lines), and the next command to type.
 
 Examples:
   windlass why align_7
   windlass why 12 --workflow 3
   windlass why align_7 -f json | jq -r .headline")]
 pub(crate) struct WhyArgs {
-    /// Job: its id or its name.
+    /// Job: id or name.
     #[arg(value_name = "JOB")]
     pub(crate) job: JobRef,
-    /// Workflow of the job: its id, its name, or `last`.
+    /// Workflow of the job: id, name, or `last`.
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A finished job runs again if one of its input files or input data changed since it ran, if one of its output files is \
-gone, or if it depends on a job that runs again. Results of earlier runs stay visible with `windlass jobs results --all-runs`.
+A completed job is reset if one of its input files or input data changed since it ran, if one of its output files is
+missing, or if it depends on a job that is reset. `windlass jobs results --all-runs` shows the results of earlier runs.
 
 Examples:
-  windlass workflows reinit --dry-run              say what would run again, and why
+  windlass workflows reinit --dry-run              show which jobs would run again, and why
   windlass workflows reinit && windlass resume
-  windlass workflows reinit 3 --content            a file that was only touched has not changed")]
+  windlass workflows reinit 3 --content            ignore new modification times of files with the same content")]
 pub(crate) struct ReinitArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Say for each job why it would run again, and change nothing.
+    /// Show for each job why it would run again, without changing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Go on although input files are missing.
+    /// Continue although input files are missing.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Tell changed files by what is in them, not by their times.
+    /// Detect changed files by content instead of modification time.
     #[arg(long, visible_alias = "hash")]
     pub(crate) content: bool,
     #[command(flatten)]
     pub(crate) at_once: TorcAsyncArgs,
 }
 
-/// What Torc's scripts say of work that a server does in the background; here it is done at once.
+/// Options of Torc for background tasks; here the work is done when the command returns.
 #[derive(Debug, Args)]
 pub(crate) struct TorcAsyncArgs {
-    /// Understood for the sake of scripts; it is done when the command returns in any case.
+    /// Accepted for Torc's scripts without effect.
     #[arg(long = "async", hide = true)]
     pub(crate) in_background: bool,
-    /// Understood for the sake of scripts; there is nothing to wait for.
+    /// Accepted for Torc's scripts without effect.
     #[arg(long, hide = true, value_name = "SECONDS")]
     pub(crate) wait_timeout: Option<u64>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The workflow is ready to run as soon as it is created; this checks that the input files which no job makes are there.
+A workflow is ready to run as soon as it is created; this command only checks that the input files exist that no job writes.
 
 Examples:
   windlass workflows init
   windlass workflows init 3 --dry-run")]
 pub(crate) struct WorkflowInitArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Go on although input files are missing.
+    /// Continue although input files are missing.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Say what is missing, and change nothing.
+    /// Show missing files without changing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Understood for the sake of scripts; nothing is asked.
+    /// Accepted for Torc's scripts: nothing is asked.
     #[arg(long, hide = true)]
     pub(crate) no_prompts: bool,
     #[command(flatten)]
@@ -154,8 +155,8 @@ pub(crate) struct WorkflowInitArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --failed-only, --job, --status or --return-code every job of the workflow runs again. Jobs built on those that \
-run again do so too. Results of earlier runs stay visible with `windlass jobs results --all-runs`.
+Without --failed-only, --job, --status or --return-code all jobs of the workflow are reset. Dependents of reset jobs are
+reset too. `windlass jobs results --all-runs` shows the results of earlier runs.
 
 Examples:
   windlass workflows reset-status --failed-only && windlass resume
@@ -163,13 +164,13 @@ Examples:
   windlass workflows reset-status 3 --status canceled --no-prompts
   windlass workflows reset-status --return-code 137")]
 pub(crate) struct ResetStatusArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Only jobs that failed, were canceled or ran out of time.
+    /// Only failed, canceled and terminated jobs.
     #[arg(long)]
     pub(crate) failed_only: bool,
-    /// Only this job, by id or name; give it again for more.
+    /// Only this job, by id or name; repeat for more.
     #[arg(short, long = "job", value_name = "JOB")]
     pub(crate) jobs: Vec<JobRef>,
     #[command(flatten)]
@@ -178,7 +179,7 @@ pub(crate) struct ResetStatusArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Jobs built on those that run again do so too. Results of earlier runs stay visible with `windlass jobs results --all-runs`.
+Dependents of reset jobs are reset too. `windlass jobs results --all-runs` shows the results of earlier runs.
 
 Examples:
   windlass jobs reset-status 12 13
@@ -187,26 +188,26 @@ pub(crate) struct JobsResetArgs {
     /// Jobs, by id or name.
     #[arg(value_name = "JOB")]
     pub(crate) jobs: Vec<JobRef>,
-    /// Workflow of the jobs: its id, its name, or `last`. Ids of jobs say it themselves.
+    /// Workflow of the jobs: id, name, or `last`. Not needed with ids of jobs.
     #[arg(short, long, visible_alias = "workflow", value_name = "ID")]
     pub(crate) workflow_id: Option<WorkflowRef>,
     #[command(flatten)]
     pub(crate) how: ResetOptionArgs,
 }
 
-/// What resetting a workflow and resetting jobs have in common.
+/// Options that resetting workflows and jobs have in common.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ResetOptionArgs {
     /// Only jobs in these states, separated by commas. `failed` includes `terminated`.
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',', value_parser = job_status_parser(), hide_possible_values = true)]
     pub(crate) status: Vec<JobStatus>,
-    /// Only jobs whose newest attempt ended with this code.
+    /// Only jobs whose newest attempt has this exit code.
     #[arg(long, value_name = "CODE", allow_hyphen_values = true)]
     pub(crate) return_code: Option<i32>,
-    /// Also jobs whose inputs changed, as `windlass workflows reinit` finds them.
+    /// Also jobs whose inputs changed, as `windlass workflows reinit` does.
     #[arg(short = 'r', long, visible_alias = "reinit")]
     pub(crate) reinitialize: bool,
-    /// Go on although input files are missing.
+    /// Continue although input files are missing.
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Bringing workflows back: `recover`, `watch`, `workflows sync-status`.
+//! Recovery of workflows: `recover`, `watch`, `workflows sync-status`.
 
 use super::regenerate::AllocationArgs;
 use super::resources::parse_multiplier;
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each job that failed is diagnosed from the measurements of its own last attempt. What ran out of memory or time, or used \
-more CPUs than it asked for, asks for more and runs again; it alone: others that share its requirements keep theirs, and \
-nothing grows beyond what a worker has. What failed for other reasons stays as it is unless --retry-unknown or a hook that \
-puts things right says otherwise. Jobs that were canceled because of those that run again come back with them; what \
-completed stays completed. All this works also while other jobs of the workflow run.
+Diagnoses each failed job from the measurements of its last attempt. A job that exceeded its memory or time limit, or used
+more CPUs than requested, gets more and runs again. Other jobs with the same requirements keep theirs, and no job requests
+more than a worker has. Jobs that failed for other reasons stay failed unless --retry-unknown or --recovery-hook is given.
+Jobs that were canceled because of a retried job run again; completed jobs stay completed. Other jobs of the workflow may
+be running.
 
-Without a server, jobs wait for `windlass resume`; --run goes on at once. If the workflow runs on Slurm, allocations are asked for \
-in which they can run, as `windlass slurm regenerate --submit` does; nothing grows beyond the nodes of a partition.
+Without a server, `windlass resume` or --run continues the workflow. If the workflow runs on Slurm, allocations for the
+jobs are requested, as `windlass slurm regenerate --submit` does; no job requests more than the nodes of a partition have.
 
 Examples:
   windlass recover --dry-run
@@ -26,13 +26,13 @@ Examples:
   windlass recover --ai-recovery
   windlass recover --ai-recovery --ai-agent-command 'my-agent --prompt-from-stdin'")]
 pub(crate) struct RecoverArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Say what would be done, and do nothing.
+    /// Show what would be done without doing it.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Go on with the workflow here when it is recovered.
+    /// Continue the workflow on this machine after the recovery.
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) run: bool,
     #[command(flatten)]
@@ -45,22 +45,23 @@ pub(crate) struct RecoverArgs {
 
 /// How jobs are recovered.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "How to recover")]
+#[command(next_help_heading = "Recovery")]
 pub(crate) struct RecoveryArgs {
-    /// Ask for this many times the memory that a job used or had.
+    /// Factor for the memory of jobs that exceeded their memory limit.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = parse_multiplier)]
     pub(crate) memory_multiplier: f64,
-    /// Ask for this many times the time that a job had.
+    /// Factor for the time limit of jobs that exceeded it.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = parse_multiplier)]
     pub(crate) runtime_multiplier: f64,
-    /// Ask for this many times the CPUs that a job kept busy, if those were more than it had asked for.
+    /// Factor for the used CPUs of jobs that used more than requested.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = parse_multiplier)]
     pub(crate) cpu_multiplier: f64,
-    /// Run also those again whose failure nothing explains.
+    /// Also retry jobs whose failure has no known cause.
     #[arg(long)]
     pub(crate) retry_unknown: bool,
-    /// Shell command that puts things right where failures are unexplained; those jobs then run again. The id of the
-    /// workflow is its last argument, and stands in WINDLASS_WORKFLOW_ID. If it fails, nothing is done.
+    /// Shell command that fixes failures without known cause; those jobs then run again. It gets the id of the
+    /// workflow as its last
+    /// argument and in WINDLASS_WORKFLOW_ID. If it fails, nothing is recovered.
     #[arg(long, value_name = "CMD")]
     pub(crate) recovery_hook: Option<String>,
     #[command(flatten)]
@@ -69,45 +70,47 @@ pub(crate) struct RecoveryArgs {
     pub(crate) allocations: AllocationArgs,
 }
 
-/// An agent that decides on jobs which wait for a decision (`use_pending_failed`).
+/// An agent that decides about jobs that wait for a decision (`use_pending_failed`).
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Agent")]
 pub(crate) struct AiAgentArgs {
-    /// Have an agent decide on jobs that are `pending_failed`, before anything else.
+    /// Let an AI agent decide about `pending_failed` jobs first.
     #[arg(long = "ai-recovery")]
     pub(crate) is_asked: bool,
-    /// Program of the agent. `claude` is told of `windlass mcp`; another one is given the prompt as its last argument.
+    /// Program of the agent. `claude` is configured with `windlass mcp`; other programs get the prompt as last
+    /// argument.
     #[arg(long = "ai-agent", value_name = "NAME", default_value = "claude")]
     pub(crate) agent: String,
-    /// Shell command of an agent, which gets the prompt on its standard input.
+    /// Shell command of an agent that reads the prompt from standard input.
     #[arg(long = "ai-agent-command", value_name = "CMD", conflicts_with = "agent")]
     pub(crate) command: Option<String>,
-    /// Time after which the agent is ended.
+    /// Time after which the agent is terminated.
     #[arg(long = "ai-timeout", value_name = "DURATION", default_value = "15m", value_parser = windlass_types::parse_duration)]
     pub(crate) limit: Duration,
 }
 
-/// Flags of `torc recover` that have nothing to do here, so that scripts need no change.
+/// Options of `torc recover` without effect here.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Understood for Torc's sake, without effect")]
+#[command(next_help_heading = "Accepted for compatibility with Torc, without effect")]
 pub(crate) struct TorcRecoverArgs {
-    /// Where logs are. The workflow knows.
+    /// Directory of the logs; the workflow has it.
     #[arg(short, long = "output-dir", id = "torc_output_dir", value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// Ask nothing. Nothing is asked.
+    /// Do not prompt; there are no prompts.
     #[arg(long)]
     no_prompts: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Follows a workflow until it is over and says by its exit code how it went: 0 all jobs completed, 1 some did not, 3 it \
-stopped before its end and nobody runs it, 6 failures wait for a decision. With --wait-for-decisions it does not exit with 6, but \
-waits for the decisions and goes on.
+Follows a workflow until it ends. Exit codes: 0 all jobs completed, 1 some jobs did not complete, 3 the workflow is
+incomplete and not running, 6 failures wait for a decision. With --wait-for-decisions it waits for them instead of exiting
+with 6.
 
-With --recover it does what `windlass recover` does whenever the workflow has stopped with failures, up to --max-retries \
-times, and goes on. A workflow of this machine that nobody runs it runs itself; a server's is run by its workers. If those come \
-with allocations of Slurm and none is left although jobs are ready, it stops (3), unless --auto-schedule asks for new ones.
+With --recover it does what `windlass recover` does each time the workflow stops with failures, up to --max-retries times,
+and continues. It runs a local workflow itself if no other process does; workflows of a server are run by its workers. If
+the workers come with Slurm allocations and none is left although jobs are ready, it stops with 3, unless --auto-schedule
+requests new ones.
 
 Examples:
   windlass watch
@@ -117,16 +120,16 @@ Examples:
   windlass watch --recover --auto-schedule
   windlass watch --url https://windlass.example.org --recover")]
 pub(crate) struct WatchArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Recover the workflow when it stops with failures, and go on.
+    /// Recover the workflow when it stops with failures, and continue.
     #[arg(short, long)]
     pub(crate) recover: bool,
-    /// Recover at most this many times.
+    /// Maximum number of recoveries.
     #[arg(short, long, value_name = "N", default_value_t = 3)]
     pub(crate) max_retries: u32,
-    /// Wait while jobs are `pending_failed` until a decision is made, then go on, instead of exiting with 6.
+    /// Wait for decisions about `pending_failed` jobs instead of exiting with 6.
     #[arg(long)]
     pub(crate) wait_for_decisions: bool,
     #[command(flatten)]
@@ -139,65 +142,68 @@ pub(crate) struct WatchArgs {
     pub(crate) torc: TorcWatchArgs,
 }
 
-/// Flags of `torc watch` that have nothing to do here.
+/// Options of `torc watch` without effect here.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Understood for Torc's sake, without effect")]
+#[command(next_help_heading = "Accepted for compatibility with Torc, without effect")]
 pub(crate) struct TorcWatchArgs {
-    /// How often to ask how things stand. A server tells by itself, and a file is looked at all the time.
+    /// Polling interval; changes are noticed at once.
     #[arg(short, long, value_name = "SECONDS")]
     poll_interval: Option<f64>,
-    /// Show how many jobs are in which state. That is always shown.
+    /// Show the number of jobs per state; this is always shown.
     #[arg(short, long)]
     show_job_counts: bool,
-    /// Where logs are. The workflow knows.
+    /// Directory of the logs; the workflow has it.
     #[arg(short, long = "output-dir", id = "torc_output_dir", value_name = "DIR")]
     output_dir: Option<PathBuf>,
 }
 
-/// Allocations of Slurm that are asked for on the way.
+/// Slurm allocations that `watch` requests.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "If the workflow runs on Slurm")]
+#[command(next_help_heading = "With Slurm")]
 pub(crate) struct AutoScheduleArgs {
-    /// Go on although jobs are ready and no allocation is left: somebody will ask for one.
+    /// Keep watching although jobs are ready and no allocation is left, for example if another process requests
+    /// one.
     #[arg(long)]
     pub(crate) persistent: bool,
-    /// Ask for allocations, as `windlass slurm regenerate --submit` does, where jobs are ready that none is asked for. If none is
-    /// left at all, at once.
+    /// Request allocations, as `windlass slurm regenerate --submit` does, for ready jobs without an allocation;
+    /// at once if no
+    /// allocation is left.
     #[arg(long)]
     pub(crate) auto_schedule: bool,
-    /// So many such jobs are worth an allocation.
+    /// Number of ready jobs without an allocation that starts a request.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) auto_schedule_threshold: u32,
-    /// Time from one time that allocations are asked for to the next.
+    /// Minimum time between two requests for allocations.
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
     pub(crate) auto_schedule_cooldown: u64,
-    /// Time after which a single such job is worth an allocation.
+    /// Time after which a single ready job without an allocation starts a request.
     #[arg(long, value_name = "SECONDS", default_value_t = 7200)]
     pub(crate) auto_schedule_stranded_timeout: u64,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Jobs that are noted as running although their worker is gone go back: their attempt is noted as lost (return code -128), \
-uses up no retry, and the next one is due. A worker counts as gone only on proof: its process is not there any more, or its \
-machine was started anew. One on a machine that cannot be seen from here counts as alive. A server gives up workers by \
-itself, when their lease is over.
+Running jobs whose worker is dead return to the queue: the attempt is recorded as lost (return code -128), does not count as
+a retry, and the job runs again. A worker counts as dead only if its process is gone or its machine was rebooted; a worker
+on a machine that cannot be checked from here counts as alive. A server detects lost workers itself when their lease
+expires.
 
-If the workflow runs on Slurm, the server asks Slurm now what became of its allocations. Those that are gone are noted as such, \
-and what ran in them goes back at once. If Slurm does not answer, nothing is known, and nothing is changed.
+If the workflow runs on Slurm, the server queries its allocations now. Jobs in allocations that have ended return to the
+queue. If Slurm does not respond, nothing is changed.
 
 Examples:
   windlass workflows sync-status --dry-run
   windlass workflows sync-status 3")]
 pub(crate) struct SyncStatusArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Say what would be done, and do nothing. Where a server looks after allocations of Slurm it asks Slurm now all the
-    /// same, and what it learns about them takes effect, as it would a little later by itself.
+    /// Show what would be done without doing it. The server still queries Slurm about allocations, and applies
+    /// the result, as it
+    /// would do a little later anyway.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Take a worker on another machine, which cannot be asked from here, for dead. Make sure of it first.
+    /// Treat workers on other machines, which cannot be checked from here, as dead. Verify this first.
     #[arg(long)]
     pub(crate) assume_dead: bool,
 }

@@ -1,5 +1,5 @@
-//! New allocations of Slurm for what is left of a workflow: `slurm regenerate`, and what `recover` and `watch` may be told about
-//! them.
+//! New Slurm allocations for the remaining jobs of a workflow: `slurm regenerate`, and options of `recover` and
+//! `watch`.
 
 use super::WorkflowRef;
 use super::slurm::{ClusterProfileArg, SlurmPackingArgs, parse_word};
@@ -12,31 +12,33 @@ use windlass_types::settings::parse_walltime;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For workflows whose allocations ended before their jobs did. Actions of the workflow that would ask for allocations are noted as
-carried out; jobs that still have to run are grouped anew by what they ask for; each group gets a scheduler. Allocations for
-jobs that can start now are asked for with --submit; for those that wait for others an action asks when they are ready. It goes
-when the workflow is initialised anew. What is asked for already counts: run twice, or by two at once, it creates nothing twice.
+For workflows whose allocations ended before their jobs did. Pending actions of the workflow that would request allocations
+are marked as executed; the remaining jobs are grouped by their requirements, and each group gets a scheduler. With
+--submit, allocations for ready jobs are requested now; those for blocked jobs by an action when the jobs are ready.
+Reinitializing the workflow removes the action. Allocations already requested are counted, so running this twice or
+concurrently requests nothing twice.
 
 Examples:
-  windlass slurm regenerate 3 --dry-run           what would be asked for
-  windlass slurm regenerate 3 -a lab --submit     new allocations, as soon as the server comes to it
+  windlass slurm regenerate 3 --dry-run           show what would be requested
+  windlass slurm regenerate 3 -a lab --submit     request new allocations
   windlass slurm regenerate 3 --partition long --walltime 12:00:00 --submit")]
 pub(crate) struct RegenerateArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "WORKFLOW", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
     pub(crate) packing: SlurmPackingArgs,
-    /// Let allocations last exactly so long: `4h`, `04:00:00`, `1-12:00:00`; otherwise as long as all did before, if jobs fit.
+    /// Time limit of the allocations: `4h`, `04:00:00`, `1-12:00:00`. Default: that of the previous
+    /// allocations, if jobs fit.
     #[arg(id = "regenerate_walltime", long = "walltime", value_name = "TIME", value_parser = parse_walltime)]
     pub(crate) walltime: Option<Duration>,
-    /// Ask for the allocations of jobs that can start now.
+    /// Request the allocations of ready jobs now.
     #[arg(long)]
     pub(crate) submit: bool,
-    /// Show what would be done, and change nothing.
+    /// Show what would be done without changing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// These jobs as well, whatever their state: those that are about to be reset.
+    /// Also include these jobs, in any state; for jobs that are about to be reset.
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     pub(crate) include_job_ids: Vec<i64>,
     #[command(flatten)]
@@ -53,29 +55,29 @@ impl RegenerateArgs {
     }
 }
 
-/// Flags of `torc slurm regenerate` that have nothing to do here.
+/// Options of `torc slurm regenerate` without effect here.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Understood for Torc's sake, without effect")]
+#[command(next_help_heading = "Accepted for compatibility with Torc, without effect")]
 struct TorcRegenerateArgs {
-    /// Where logs are. The workflow knows.
+    /// Directory of the logs; the workflow has it.
     #[arg(short, long = "output-dir", id = "torc_output_dir", value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// How often workers ask for jobs. They are told.
+    /// Polling interval of workers; the server notifies them.
     #[arg(short, long, value_name = "SECONDS")]
     poll_interval: Option<u32>,
 }
 
-/// Where new allocations go. With `recover` and `watch`.
+/// Options for new allocations of `recover` and `watch`.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "New allocations, if the workflow runs on Slurm")]
+#[command(next_help_heading = "New allocations, with Slurm")]
 pub(crate) struct AllocationArgs {
-    /// Who pays for them; otherwise whoever paid before.
+    /// Account to charge. Default: the account of the previous allocations.
     #[arg(id = "allocation_account", long = "account", value_name = "NAME", value_parser = parse_word)]
     account: Option<String>,
-    /// Their partition; otherwise the one that all had, or the best for what the jobs ask for.
+    /// Partition. Default: that of all previous allocations, or the best fit for the jobs.
     #[arg(id = "allocation_partition", long = "partition", value_name = "NAME", value_parser = parse_word)]
     pub(crate) partition: Option<String>,
-    /// Let them last exactly so long: `4h`, `04:00:00`; otherwise as long as all did, or half as long again as the longest job.
+    /// Time limit: `4h`, `04:00:00`. Default: that of all previous allocations, or 1.5 times the longest job.
     #[arg(id = "allocation_walltime", long = "walltime", value_name = "TIME", value_parser = parse_walltime)]
     walltime: Option<Duration>,
     #[command(flatten)]

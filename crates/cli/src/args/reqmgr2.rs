@@ -1,4 +1,4 @@
-//! Where ReqMgr2 is, from which requests are imported by their names, and who we are to it.
+//! Address and credentials of ReqMgr2, from which requests are imported by name.
 
 use crate::error::CliError;
 use clap::Args;
@@ -10,29 +10,31 @@ use windlass_types::parse_duration;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "ReqMgr2")]
 pub(crate) struct Reqmgr2Args {
-    /// Ask the ReqMgr2 at this address for requests that are imported by their names: https://HOST/reqmgr2.
+    /// URL of the ReqMgr2 from which requests are imported by name: https://HOST/reqmgr2.
     #[arg(id = "reqmgr2", long = "reqmgr2", value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// Be known to ReqMgr2 by this certificate, its chain behind it, or this X.509 proxy (PEM).
+    /// Client certificate and chain, or X.509 proxy, for ReqMgr2 (PEM).
     #[arg(id = "reqmgr2_cert", long = "reqmgr2-cert", value_name = "FILE")]
     pub(crate) cert: Option<PathBuf>,
-    /// The private key of that certificate, if it is in a file of its own (PEM).
+    /// Private key of that certificate, if it is in a separate file (PEM).
     #[arg(id = "reqmgr2_key", long = "reqmgr2-key", value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
-    /// Trust ReqMgr2 if one of these authorities has certified it, or one that the system trusts: a file, or a directory as
+    /// Certificate authorities to trust for ReqMgr2 in addition to those of the system: a file, or a directory
+    /// such as
     /// /etc/grid-security/certificates (PEM).
     #[arg(id = "reqmgr2_ca", long = "reqmgr2-ca", value_name = "FILE|DIR")]
     pub(crate) authorities: Option<PathBuf>,
-    /// Send ReqMgr2 the token in this file.
+    /// File with the token for ReqMgr2.
     #[arg(id = "reqmgr2_token_file", long = "reqmgr2-token-file", value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Give up on ReqMgr2 after this time; until then, it is asked again if it does not answer or is busy.
+    /// Time after which an import from ReqMgr2 fails; until then, requests to a busy or unresponsive ReqMgr2
+    /// are repeated.
     #[arg(id = "reqmgr2_timeout", long = "reqmgr2-timeout", value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     pub(crate) limit: Duration,
 }
 
 impl Reqmgr2Args {
-    /// `None`: nobody said where it is.
+    /// `None`: no address is configured.
     pub(crate) fn to_settings(
         &self,
         absolute: impl Fn(&PathBuf) -> PathBuf,
@@ -52,7 +54,7 @@ impl Reqmgr2Args {
         }))
     }
 
-    /// Whoever says a part of it means it, and must not find out at the first import.
+    /// Rejects settings without an address, which would otherwise fail at the first import.
     fn refuse_partial_settings(&self) -> Result<Option<Reqmgr2Client>, CliError> {
         let parts = [
             ("--reqmgr2-cert", &self.cert),
@@ -62,7 +64,7 @@ impl Reqmgr2Args {
         ];
         match parts.iter().find(|(_, said)| said.is_some()) {
             Some((said, _)) => Err(CliError::user(format!("{said} is given without --reqmgr2"))
-                .with_hint("--reqmgr2, or reqmgr2.url in the settings, says where ReqMgr2 is")),
+                .with_hint("--reqmgr2 or reqmgr2.url in the settings is the URL of ReqMgr2")),
             None => Ok(None),
         }
     }

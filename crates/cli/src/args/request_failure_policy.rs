@@ -1,4 +1,4 @@
-//! What a server does about work of requests that fails again and again.
+//! Options of a server for repeated failures in requests.
 
 use clap::{Args, ValueEnum};
 use std::time::Duration;
@@ -8,50 +8,52 @@ use windlass_types::parse_duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SimilarFailuresArg {
-    /// Tell people.
+    /// Send an alert.
     Alert,
-    /// Begin nothing new of it until somebody has looked; after a while its request is held.
+    /// Start no new jobs of the run until an operator resumes it; hold its request after --alike-hold-after.
     Pause,
-    /// End it, and hold its request.
+    /// End the run, and hold its request.
     Hold,
-    /// Do not look for it.
+    /// Do not check.
     Nothing,
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "When work of requests fails")]
+#[command(next_help_heading = "Failures in requests")]
 pub(crate) struct RequestFailurePolicyArgs {
-    /// Hold a request when this part of the work units of a round has failed; below it the round is rescued…
+    /// Hold a request if this percentage of the work units of a round has failed; below it, the round is
+    /// rescued.
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=100))]
     pub(crate) hold_percent: u32,
-    /// …so often at most, then the request is held.
+    /// Maximum number of rescues of a round; then the request is held.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) max_rescues: u32,
-    /// Ban a site for a request after so many failures that the site may be the cause of; 0: never by itself.
+    /// Ban a site for a request after this number of failures that the site may have caused. 0 disables
+    /// automatic bans.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) site_ban_failures: u32,
-    /// …if they are more than this part of what ended there.
+    /// Minimum percentage of failed attempts at a site for a ban.
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(..=100))]
     pub(crate) site_ban_percent: u32,
-    /// For how long.
+    /// Duration of automatic bans.
     #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = parse_duration)]
     pub(crate) site_ban_duration: Duration,
-    /// Ban a site for all requests that so many of them have banned.
+    /// Ban a site for all requests after this number of requests have banned it.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) site_ban_promotion: u32,
-    /// What to do about a run most of whose attempts fail alike, wherever they are.
+    /// Action if most attempts of a run fail with the same error, at all sites.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "pause")]
     pub(crate) on_failing_alike: SimilarFailuresArg,
-    /// So many failures alike, or at one site, are too many…
+    /// Minimum number of similar failures of a run, or at one site, for --on-failing-alike.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) alike_attempts: u32,
-    /// …if they are more than this part of what ended…
+    /// Minimum percentage of similar failures for --on-failing-alike.
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(..=100))]
     pub(crate) alike_percent: u32,
-    /// …within so long.
+    /// Time window of the similar failures for --on-failing-alike.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) alike_window: Duration,
-    /// Hold the request of a paused run after so long, unless somebody lets it go on.
+    /// Hold the request of a paused run after this time, unless an operator resumes it.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) alike_hold_after: Duration,
 }

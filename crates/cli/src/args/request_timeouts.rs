@@ -1,4 +1,4 @@
-//! How long a server waits for requests before it says so, and how often it has jobs of theirs tried again.
+//! Timeouts of a server for requests, and retries of their jobs.
 
 use clap::Args;
 use std::collections::BTreeMap;
@@ -9,45 +9,46 @@ use windlass_types::parse_duration;
 use windlass_types::requests::RequestStatus;
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How long is waited for requests")]
+#[command(next_help_heading = "Timeouts of requests")]
 pub(crate) struct RequestTimeoutArgs {
-    /// Try a processing job again so often; a release can say otherwise for a request.
+    /// Number of retries of a processing job; a release can change it for a request.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) processing_retries: u32,
-    /// Try a merge again so often.
+    /// Number of retries of a merge job.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) merge_retries: u32,
-    /// Hold a request that is still submitted after so long, and tell people. Of this and the next: `0s` for never.
+    /// Hold a request that stays submitted for this time, and send an alert. 0s disables this timeout, as the
+    /// following ones.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) submitted_timeout: Duration,
-    /// Tell people of a request that has been in the queue for so long.
+    /// Send an alert about a request that stays queued for this time. 0s: never.
     #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = parse_duration)]
     pub(crate) queued_timeout: Duration,
-    /// Hold a request that is still being planned after so long, and tell people.
+    /// Hold a request whose planning takes this time, and send an alert. 0s: never.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) planning_timeout: Duration,
-    /// Tell people of a request that has been active for so long.
+    /// Send an alert about a request that stays active for this time. 0s: never.
     #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = parse_duration)]
     pub(crate) active_timeout: Duration,
-    /// Tell people of a request that is still stopping after so long; its run is told to stop again and again.
+    /// Send an alert about a request that is still stopping after this time; the stop is repeated. 0s: never.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) stopping_timeout: Duration,
-    /// Hold a request that has not come back to the queue after so long, and tell people.
+    /// Hold a request that has not returned to the queue after this time, and send an alert. 0s: never.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
     pub(crate) resubmitting_timeout: Duration,
-    /// Hold a request whose failures were not seen to after so long, and tell people.
+    /// Hold a request whose failures were not handled after this time, and send an alert. 0s: never.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) partial_timeout: Duration,
-    /// Tell people of a backend that has not answered for so long about a run.
+    /// Send an alert about a backend that has not responded about a run for this time.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) silence_timeout: Duration,
-    /// Give up recording an output that has failed for so long, and tell people.
+    /// Give up recording an output after this time of failures, and send an alert.
     #[arg(long, value_name = "DURATION", default_value = "3d", value_parser = parse_duration)]
     pub(crate) outputs_timeout: Duration,
 }
 
 impl RequestTimeoutArgs {
-    /// By status; one that is not here may last for ever.
+    /// Timeouts by status; a missing status has none.
     pub(crate) fn timeouts(&self) -> BTreeMap<RequestStatus, Duration> {
         let all = [
             (RequestStatus::Submitted, self.submitted_timeout),

@@ -1,4 +1,4 @@
-//! Commands about what jobs ask for and what they use: `resources`, `tune`, `plot`.
+//! Commands about requested and used resources: check, correct, tune, plot.
 
 use super::WorkflowRef;
 use clap::{Args, Subcommand};
@@ -13,9 +13,9 @@ pub(crate) struct ResourcesArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResourcesSubcommand {
-    /// Compare what jobs asked for with what they used.
+    /// Compare requested with used resources.
     Check(ResourcesCheckArgs),
-    /// Give waiting and failed jobs better requirements, learned from what was used.
+    /// Correct the requirements of waiting and failed jobs from measurements.
     Correct(ResourcesCorrectArgs),
     /// Write corrected requirements into a spec file.
     Tune(TuneArgs),
@@ -25,43 +25,43 @@ pub(crate) enum ResourcesSubcommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-One line for each class of jobs, that is the jobs of one entry of the spec. A proposal says what to ask for instead, and \
-from how many runs it was learned.
+Prints one line per class of jobs, that is, the jobs of one entry of the spec. A proposal shows new requirements, and the
+number of runs they are based on.
 
 Examples:
   windlass resources check
   windlass resources check 3 --include-failed --all
   windlass resources check -f json | jq '.classes[] | select(.proposal)'")]
 pub(crate) struct ResourcesCheckArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Only this run of the workflow; the newest run of each job by default.
+    /// Only this run of the workflow. Default: the newest run of each job.
     #[arg(short, long, value_name = "N")]
     pub(crate) run_id: Option<RunId>,
-    /// Classes that ask for about what they use as well.
+    /// Include classes whose requirements are about right.
     #[arg(short, long)]
     pub(crate) all: bool,
-    /// Attempts that failed as well.
+    /// Include failed attempts.
     #[arg(long)]
     pub(crate) include_failed: bool,
-    /// Only classes of which a job used more than this many percent over what it asked for.
+    /// Only classes with a job that exceeded its requirements by more than this percentage.
     #[arg(long, value_name = "PERCENT")]
     pub(crate) min_over_utilization: Option<f64>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Asks for more where jobs used more than they asked for, and for less where all jobs of a class completed and the saving \
-is worth it. Applied per class of jobs, that is the jobs of one entry of the spec, so that others who share the \
-requirements keep theirs. The spec file stays as it is: see `windlass resources tune`.
+Increases requirements that jobs exceeded, and decreases them where all jobs of a class completed and the saving is
+significant. Changes apply per class of jobs, that is, the jobs of one entry of the spec; other jobs with the same
+requirements keep theirs. The spec file is not changed: see `windlass resources tune`.
 
 Examples:
   windlass resources correct --dry-run
   windlass resources correct --memory-multiplier 1.5 --no-downsize
   windlass resources correct 3 --job-ids 12,13")]
 pub(crate) struct ResourcesCorrectArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
@@ -69,45 +69,45 @@ pub(crate) struct ResourcesCorrectArgs {
     /// Only these jobs, by id, separated by commas.
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     pub(crate) job_ids: Vec<JobId>,
-    /// Say what would change, and change nothing.
+    /// Show what would change without changing it.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
-/// How much room is left above what was used.
+/// Margins above the used resources.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct SizingArgs {
-    /// Ask for this many times the memory that was used at most.
+    /// Factor for the maximum memory used.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = parse_multiplier)]
     pub(crate) memory_multiplier: f64,
-    /// Ask for this many times the CPUs that were used at most.
+    /// Factor for the maximum CPUs used.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = parse_multiplier)]
     pub(crate) cpu_multiplier: f64,
-    /// Ask for this many times the time that was used at most.
+    /// Factor for the maximum run time.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = parse_multiplier)]
     pub(crate) runtime_multiplier: f64,
-    /// Never ask for less than before.
+    /// Never decrease requirements.
     #[arg(long)]
     pub(crate) no_downsize: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Learns from the newest workflow that this file made here. Without --apply it prints what it would change, as a diff. \
-With --apply only the numbers in the file change: comments and layout stay, and each change says what it rests on.
+Uses the measurements of the newest workflow that this file created here. Without --apply it prints the changes as a diff.
+With --apply it changes only the numbers in the file, keeps comments and layout, and notes what each change is based on.
 
 Examples:
   windlass resources tune sweep.yaml
   windlass resources tune sweep.yaml --apply
   windlass resources tune sweep.yaml --workflow 3 | patch sweep.yaml")]
 pub(crate) struct TuneArgs {
-    /// Spec file; the spec of this directory by default.
+    /// Spec file. Default: the spec of this directory.
     #[arg(value_name = "SPEC")]
     pub(crate) spec: Option<PathBuf>,
     /// Write the changes into the file.
     #[arg(long)]
     pub(crate) apply: bool,
-    /// Learn from this workflow instead: its id, its name, or `last`.
+    /// Use the measurements of this workflow: id, name, or `last`.
     #[arg(short, long, value_name = "ID")]
     pub(crate) workflow: Option<WorkflowRef>,
     #[command(flatten)]
@@ -116,22 +116,23 @@ pub(crate) struct TuneArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The bars of the jobs are always there. The lines need samples, which are kept if the spec says so \
-(`resource_monitor: {jobs: {enabled: true, granularity: time_series}}`) or with `windlass exec --monitor time_series`. \
-The page needs no network: everything is in the one file.
+Bars of jobs are always drawn. Lines require samples, which are kept if the spec says so
+(`resource_monitor: {jobs: {enabled: true, granularity: time_series}}`) or with `windlass exec --monitor time_series`.
+The page is a single file that needs no network.
 
 Examples:
   windlass resources plot
   windlass resources plot 3 -o usage.html
   windlass resources plot -o usage.svg")]
 pub(crate) struct PlotResourcesArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// File to write, `.html` or `.svg`; `resources_wfID.html` in the output directory of the workflow by default.
+    /// File to write, `.html` or `.svg`. Default: `resources_wfID.html` in the output directory of the
+    /// workflow.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Draw this run of the workflow instead of the newest.
+    /// Run of the workflow to plot. Default: the newest.
     #[arg(short, long, value_name = "N")]
     pub(crate) run: Option<RunId>,
 }
@@ -139,6 +140,6 @@ pub(crate) struct PlotResourcesArgs {
 pub(super) fn parse_multiplier(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if (1.0..=1000.0).contains(&factor) => Ok(factor),
-        _ => Err("write a factor of at least 1, for example 1.2".to_owned()),
+        _ => Err("expected a factor of at least 1, for example 1.2".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! How the rounds of requests follow one another at a server: how they grow, and what they learn.
+//! Options of a server for the rounds of requests: their size, and what they learn from each other.
 
 use clap::{Args, ValueEnum};
 use std::time::Duration;
@@ -8,18 +8,18 @@ use windlass_types::parse_duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RoundLearningArg {
-    /// What the jobs of a request have used decides what its next ones ask for.
+    /// Adapt the requirements of jobs to the measurements of the request.
     On,
-    /// What requests say stands, and each is one round.
+    /// Use the values of requests, and run each request as a single round.
     Off,
 }
 
-/// When a request for generated events has all that it asks for.
+/// When a request for generated events is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum McCompletionArg {
     /// When this number of events is produced and registered.
     Produced,
-    /// When the numbers of all these events are used up, including those of work units that failed.
+    /// When all event numbers are used, including those of failed work units.
     Offset,
 }
 
@@ -35,40 +35,40 @@ impl From<McCompletionArg> for McCompletion {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Rounds of requests")]
 pub(crate) struct RequestRoundsArgs {
-    /// Let rounds learn from what the jobs of earlier ones used.
+    /// Adapt rounds to the measurements of earlier rounds.
     #[arg(long, value_enum, value_name = "ON|OFF", default_value = "on")]
     pub(crate) adaptive: RoundLearningArg,
-    /// Let the first round have so many work units; 0: all of them.
+    /// Maximum number of work units of the first round. 0: all.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) first_round_units: u32,
-    /// Let the first round have so many processing jobs; 0: all that its work units have.
+    /// Maximum number of processing jobs of the first round. 0: no limit.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) first_round_jobs: u64,
-    /// Let each round have so many times more than the one before.
+    /// Factor by which each round is larger than the one before.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) round_growth: u32,
-    /// Cut jobs so that they take so long, where they are cut by events.
+    /// Target duration of a job where jobs are split by events.
     #[arg(long, value_name = "DURATION", default_value = "8h", value_parser = parse_duration)]
     pub(crate) target_job_time: Duration,
-    /// Threads that a job may have, as a part of its cores; 100: no more than cores.
+    /// Maximum number of threads of a job as a percentage of its cores. 100: as many threads as cores.
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(100..=400))]
     pub(crate) overcommit_percent: u32,
-    /// Jobs of a first round that try out half the threads; 0: none.
+    /// Number of jobs of a first round that run with half of the threads, to measure scaling. 0: none.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) probe_jobs: u32,
-    /// Change nothing before so many jobs of a request were measured.
+    /// Number of measured jobs of a request before anything is adapted.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) min_samples: u64,
-    /// Run steps side by side that keep a smaller part of their cores busy.
+    /// Run steps in parallel that use less than this percentage of their cores.
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) split_below_percent: u32,
-    /// Memory that a job gets for each core, at least, in MB: what nearly every site has.
+    /// Minimum memory per core of a job in MB, which nearly all sites have.
     #[arg(long, value_name = "MB", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) default_memory_per_core: u64,
-    /// Memory that a job may ask for, for each core, in MB: more is refused.
+    /// Maximum memory per core of a job in MB; requests above are rejected.
     #[arg(long, value_name = "MB", default_value_t = 3000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) max_memory_per_core: u64,
-    /// Ask for so much more memory than was measured.
+    /// Margin above the measured memory in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) memory_safety_percent: u32,
     /// When a request for generated events is complete: enough events produced, or all event numbers used.

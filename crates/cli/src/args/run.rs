@@ -1,4 +1,4 @@
-//! Commands that run something, and what they have in common.
+//! Commands that run workflows, and their common options.
 
 use super::object_refs::WorkflowRef;
 use crate::parameter_sweep::ExecParameterArg;
@@ -10,10 +10,10 @@ use windlass_types::{Bytes, Timestamp};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Running the same, unchanged file again goes on with the workflow that it made: what completed stays completed, \
-unless its input files have changed since. A changed file makes a new workflow, in which jobs that are as they were are \
-reused and only the others run; `windlass plan` says which and why. With --new all of them run. The same means the same \
-text in the same directory, whatever the file is called.
+Running the same unchanged file again continues the workflow it created: completed jobs stay completed unless their input
+files have changed. A changed file creates a new workflow, which reuses the results of unchanged jobs and runs the others;
+`windlass plan` shows which and why. With --new all jobs run. A file is the same if it has the same text and directory,
+whatever its name.
 
 Examples:
   windlass run
@@ -21,20 +21,22 @@ Examples:
   windlass run --new pipeline.yaml
   generate-spec | windlass run -")]
 pub(crate) struct RunArgs {
-    /// Spec file, or an existing workflow by its id, its name, or `last`; `-` reads a spec from stdin. Without it: the
-    /// `windlass.yaml` or the only `*.windlass.yaml` of this directory.
+    /// Spec file (`-` reads standard input), or a workflow: id, name, or `last`. Default: `windlass.yaml` or
+    /// the only
+    /// `*.windlass.yaml` of this directory.
     #[arg(value_name = "SPEC|ID")]
     pub(crate) spec: Option<PathBuf>,
-    /// Make a new workflow and reuse nothing, even if this file was run here before.
+    /// Create a new workflow and reuse no results.
     #[arg(long)]
     pub(crate) new: bool,
-    /// Show what would run, as `windlass plan` does, and run nothing.
+    /// Show what would run, as `windlass plan` does, without running it.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Tell changed files by what is in them, not by their times.
+    /// Detect changed files by content instead of modification time.
     #[arg(long, visible_alias = "hash")]
     pub(crate) content: bool,
-    /// Take a change for one that means nothing, and reuse the job: `JOB`, `JOB:FIELD`, or `*:FIELD` for all jobs.
+    /// Ignore a change of a job and reuse its results: `JOB`, `JOB:FIELD`, or `*:FIELD` for all jobs; repeat
+    /// for more.
     #[arg(long, value_name = "JOB:FIELD")]
     pub(crate) accept: Vec<AcceptedChange>,
     #[command(flatten)]
@@ -47,7 +49,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct OutputDirArgs {
-    /// Directory for the logs of jobs, made if it is not there.
+    /// Directory for the logs of jobs; created if it does not exist.
     #[arg(short, long, value_name = "DIR", default_value = OutputDirArgs::DEFAULT_DIR)]
     pub(crate) output_dir: PathBuf,
 }
@@ -58,19 +60,18 @@ impl OutputDirArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Jobs that were running when windlass died are first made sure to be dead, then run again. Jobs that failed stay \
-failed unless --retry-failed is given; it starts a new run in which they, what was canceled because of them, and what was \
-built on them, run again.
+If windlass was killed, its remaining job processes are killed first, and these jobs run again. Failed jobs stay failed unless
+--retry-failed is given, which starts a new run of failed jobs, jobs canceled because of them, and their dependents.
 
 Examples:
   windlass resume
   windlass resume --retry-failed
   windlass resume 3 -j 2")]
 pub(crate) struct ResumeArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Run failed, canceled and timed-out jobs again, and what was built on them.
+    /// Also run failed, canceled and terminated jobs again, and their dependents.
     #[arg(long)]
     pub(crate) retry_failed: bool,
     #[command(flatten)]
@@ -79,12 +80,11 @@ pub(crate) struct ResumeArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Commands are run by bash. Words after `--` are quoted as needed, so they arrive as typed; a single word after `--` \
-is taken as a whole shell command.
+Commands run in bash. Several words after `--` are quoted as needed; a single word after `--` is a shell command.
 
-`{name}` stands for the value of a parameter. In a shell command (-c, -C, a single word after `--`) it takes only values \
-of letters, digits and _./:=@%+,- that mean nothing to a shell; `{name:q}` inserts any value, quoted, so write no quotes \
-around it. Among several words after `--` both insert any value as it is. Every parameter must be used.
+`{name}` is replaced by the value of a parameter. In a shell command (-c, -C, a single word after `--`) its value may only
+contain letters, digits and _./:=@%+,- which have no meaning in a shell; `{name:q}` inserts any value quoted, without quotes
+around it. In several words after `--`, both insert any value unchanged. Every parameter must be used.
 
 Examples:
   windlass exec -c 'make test' -c 'make docs'
@@ -96,29 +96,32 @@ Examples:
   windlass exec --param f=@files.txt --dry-run -- wc -l {f}
   windlass exec --param f=@files.txt -c 'sort {f:q} > {f:q}.sorted'")]
 pub(crate) struct ExecArgs {
-    /// A shell command; give it again for more. `{name}` and `{name:q}` stand for a parameter.
+    /// Shell command; repeat for more. `{name}` and `{name:q}` insert a parameter.
     #[arg(short, long = "command", value_name = "CMD")]
     pub(crate) commands: Vec<String>,
-    /// File with one shell command per line; `-` is stdin. Empty lines and lines starting with # are skipped.
+    /// File with one shell command per line; `-` reads standard input. Empty lines and lines starting with #
+    /// are skipped.
     #[arg(short = 'C', long, value_name = "FILE")]
     pub(crate) commands_file: Option<PathBuf>,
-    /// Values for `{name}`: `n=1:10`, `n=01:10` (zeros in front), `n=0:1:0.25`, `n=a,b`, `n=[a,b]`, or `n=@FILE` with one
-    /// per line.
+    /// Values of parameter `{name}`: `n=1:10`, `n=01:10` (with leading zeros), `n=0:1:0.25`, `n=a,b`,
+    /// `n=[a,b]`, or `n=@FILE` with
+    /// one value per line; repeat for more parameters.
     #[arg(long = "param", value_name = "NAME=VALUES")]
     pub(crate) params: Vec<ExecParameterArg>,
-    /// How several parameters combine: every value with every other, or first with first, second with second.
+    /// Combine several parameters: `product` (each value with each) or `zip` (first with first, second with
+    /// second).
     #[arg(long, value_enum, value_name = "HOW", default_value = "product")]
     pub(crate) link: ParameterLink,
     /// Name of the workflow.
     #[arg(short, long, default_value = "exec")]
     pub(crate) name: String,
-    /// What it is about.
+    /// Description of the workflow.
     #[arg(long, value_name = "TEXT")]
     pub(crate) description: Option<String>,
-    /// Print the commands and run nothing.
+    /// Print the commands without running them.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// A command and its arguments, as typed after `--`.
+    /// Command and its arguments.
     #[arg(last = true, value_name = "CMD")]
     pub(crate) trailing: Vec<String>,
     #[command(flatten)]
@@ -140,11 +143,11 @@ pub(crate) enum ParameterLink {
 Examples:
   windlass submit pipeline.yaml                                      to the server of this database
   windlass submit --url https://windlass.example.org pipeline.yaml
-  windlass submit --dry-run pipeline.yaml                            check the file only
-  windlass submit --slurm --account lab pipeline.yaml                in allocations of Slurm
+  windlass submit --dry-run pipeline.yaml                            validate the file only
+  windlass submit --slurm --account lab pipeline.yaml                in Slurm allocations
   windlass submit --backend htcondor pipeline.yaml                   as a DAG, without a server")]
 pub(crate) struct SubmitArgs {
-    /// Who runs it: the workers of a server, or HTCondor.
+    /// Where the workflow runs: on the workers of a server, or on HTCondor.
     #[arg(long, value_enum, value_name = "WHO", default_value = "server")]
     pub(crate) backend: SubmitBackendArg,
     #[command(flatten)]
@@ -164,31 +167,31 @@ pub(crate) enum SubmitBackendArg {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "With --backend htcondor")]
 pub(crate) struct HtcondorSubmitArgs {
-    /// Submit to the schedd of this name; otherwise to that of this machine.
+    /// Name of the schedd. Default: the schedd of this machine.
     #[arg(long, value_name = "NAME")]
     pub(crate) schedd: Option<String>,
-    /// Write the DAG and its logs there; otherwise into a directory of its own below `.windlass/dags`. The same
-    /// command with the same directory goes on with a submission that was interrupted, and never submits twice.
+    /// Directory of the DAG and its logs. Default: a new directory in `.windlass/dags`. Repeating the command
+    /// with the same
+    /// directory continues an interrupted submission, and never submits twice.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Send input files to the workers and fetch output files, also if HTCondor believes that they see this file
-    /// system.
+    /// Transfer input and output files even if HTCondor assumes that the workers share this file system.
     #[arg(long)]
     pub(crate) transfer: bool,
-    /// An X.509 proxy for the jobs.
+    /// X.509 proxy for the jobs.
     #[arg(long, value_name = "FILE")]
     pub(crate) proxy: Option<PathBuf>,
-    /// A token for the jobs, which find it by BEARER_TOKEN_FILE.
+    /// Token for the jobs, available to them through BEARER_TOKEN_FILE.
     #[arg(long, value_name = "FILE")]
     pub(crate) token: Option<PathBuf>,
-    /// An attribute for all jobs, for accounting. `accounting_group` is HTCondor's own.
+    /// Attribute of all jobs, for example `accounting_group` for accounting; repeat for more.
     #[arg(long = "attribute", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub(crate) attributes: Vec<(String, String)>,
 }
 
 /// `NAME=VALUE`
 pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((name.trim().to_owned(), value.to_owned()))
 }
 
@@ -197,13 +200,13 @@ pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
 Examples:
   windlass create
   windlass create pipeline.yaml
-  windlass create --dry-run pipeline.yaml     check the file only")]
+  windlass create --dry-run pipeline.yaml     validate the file only")]
 pub(crate) struct CreateArgs {
-    /// Spec file; `-` reads it from stdin. Without it: the `windlass.yaml` or the only `*.windlass.yaml` of this
+    /// Spec file; `-` reads standard input. Default: `windlass.yaml` or the only `*.windlass.yaml` of this
     /// directory.
     #[arg(value_name = "SPEC")]
     pub(crate) spec: Option<PathBuf>,
-    /// Check the file and say what it would create; store nothing.
+    /// Validate the file and show what it would create, without storing it.
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -212,48 +215,48 @@ pub(crate) struct CreateArgs {
     pub(crate) torc: TorcCreateArgs,
 }
 
-/// Flags of `torc run` that have nothing to do here, so that scripts need no change.
+/// Options of `torc run` without effect here.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Understood for Torc's sake, without effect")]
+#[command(next_help_heading = "Accepted for compatibility with Torc, without effect")]
 pub(crate) struct TorcRunArgs {
-    /// How often to ask for work. Nobody polls here.
+    /// Polling interval; windlass does not poll.
     #[arg(short, long, value_name = "SECONDS")]
     poll_interval: Option<f64>,
-    /// Longest pause between two questions for work. Nobody polls here.
+    /// Maximum polling interval; windlass does not poll.
     #[arg(long, value_name = "SECONDS")]
     claim_backoff_max_secs: Option<f64>,
-    /// Leave out the checks of a spec for Slurm. They come with Slurm.
+    /// Skip checks for Slurm, which windlass does not do here.
     #[arg(long)]
     skip_checks: bool,
-    /// Refused: `run` ends with its workflow. `windlass worker --persistent` waits for more work of a server.
+    /// Rejected: `run` ends with its workflow. Use `windlass worker --persistent` with a server.
     #[arg(long, hide = true)]
     persistent: bool,
 }
 
 impl TorcRunArgs {
-    /// A flag that would have changed what Torc runs, and what is for it here.
+    /// The given option that would change what Torc runs, and its replacement.
     pub(crate) fn unsupported_option(&self) -> Option<(&'static str, &'static str)> {
         self.persistent.then_some((
-            "--persistent waits for more work, and `windlass run` ends with its workflow",
+            "--persistent is not supported: `windlass run` ends with its workflow",
             "`windlass worker --persistent` waits for work of a server: `windlass serve`",
         ))
     }
 }
 
-/// What is measured while the commands run.
+/// Resource measurements of the commands.
 #[derive(Clone, Copy, Debug, PartialEq, Args)]
-#[command(next_help_heading = "What to measure")]
+#[command(next_help_heading = "Measurements")]
 pub(crate) struct ResourceMonitorArgs {
-    /// What to keep of each job: a summary of each attempt, or every sample for `windlass resources plot`.
+    /// Measurements to keep of each job: a summary per attempt, or all samples for `windlass resources plot`.
     #[arg(long, value_enum, value_name = "HOW", default_value = "summary")]
     pub(crate) monitor: ResourceMonitorArg,
-    /// What to keep of the machine.
+    /// Measurements to keep of this machine.
     #[arg(long, value_enum, value_name = "HOW", default_value = "off")]
     pub(crate) monitor_compute_node: ResourceMonitorArg,
-    /// Draw what was measured when all is done, as `windlass resources plot` does.
+    /// Plot the measurements at the end, as `windlass resources plot` does.
     #[arg(long)]
     pub(crate) generate_plots: bool,
-    /// Time between two samples.
+    /// Sampling interval in seconds.
     #[arg(short = 'i', long, value_name = "SECONDS", value_parser = parse_interval)]
     pub(crate) sample_interval_seconds: Option<f64>,
 }
@@ -280,59 +283,62 @@ pub(crate) enum ResourceMonitorArg {
 fn parse_interval(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.01..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("write a number of seconds, for example 1 or 0.5".to_owned()),
+        _ => Err("expected a number of seconds, for example 1 or 0.5".to_owned()),
     }
 }
 
-/// As [`TorcRunArgs`], for `create`.
+/// Options of `torc create` without effect here.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Understood for Torc's sake, without effect")]
+#[command(next_help_heading = "Accepted for compatibility with Torc, without effect")]
 pub(crate) struct TorcCreateArgs {
-    /// Do not measure jobs. They are measured all the same; `resource_monitor: {enabled: false}` in the spec is for that.
+    /// Do not measure jobs; ignored. Set `resource_monitor: {enabled: false}` in the spec instead.
     #[arg(long)]
     pub(crate) no_resource_monitoring: bool,
-    /// Leave out the checks of a spec for Slurm. They come with Slurm.
+    /// Skip checks for Slurm, which windlass does not do here.
     #[arg(long)]
     skip_checks: bool,
 }
 
-/// What this machine may give to the jobs.
+/// Resources of this machine that jobs may use.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "This machine")]
 pub(crate) struct MachineArgs {
-    /// Let jobs use this many CPUs at once instead of all that the machine has.
+    /// Number of CPUs that jobs may use. Default: all of this machine.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) num_cpus: Option<u32>,
-    /// Let jobs use this much memory at once instead of all that the machine has: a number of GiB, or a size such as `16G`.
+    /// Memory that jobs may use: a number of GiB, or a size such as `16G`. Default: all of this machine.
     #[arg(long = "memory-gb", visible_alias = "memory", value_name = "GIB", value_parser = parse_memory)]
     pub(crate) memory: Option<Bytes>,
-    /// Let jobs use this many GPUs at once instead of all that are found.
+    /// Number of GPUs that jobs may use. Default: all of this machine.
     #[arg(long, value_name = "N")]
     pub(crate) num_gpus: Option<u32>,
-    /// Run at most this many jobs at once; jobs that name no requirements then count only against this number.
+    /// Maximum number of concurrent jobs; jobs without resource requirements are then limited only by this
+    /// number.
     #[arg(short = 'j', long, visible_alias = "jobs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_parallel_jobs: Option<u32>,
-    /// Label of this machine; repeat for more. Jobs with labels run only where the machine has all of them. At a server,
-    /// a worker with labels takes no jobs without labels.
+    /// Label of this machine; repeat for more. Jobs with labels run only on machines that have all of them.
+    /// With a server, a worker
+    /// with labels takes only jobs with labels.
     #[arg(long, value_name = "LABEL")]
     pub(crate) label: Vec<String>,
-    /// Time that a job gets to end by itself when it is stopped, before it is killed.
+    /// Time between the request to stop a job and its kill.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = windlass_types::parse_duration)]
     pub(crate) grace: Duration,
-    /// Stop after this time: `90m`, `PT1H`. No job is started that asks for more time than is left; what still runs is
-    /// asked to stop before the end, and killed then. `windlass resume` goes on.
+    /// Stop after this time: `90m`, `PT1H`. Jobs with a longer time limit than what is left are not started;
+    /// jobs that still run
+    /// are stopped before the end. `windlass resume` continues.
     #[arg(long, value_name = "DURATION", value_parser = windlass_types::parse_duration)]
     pub(crate) time_limit: Option<Duration>,
-    /// Stop at this time, likewise: `2026-08-01T18:00:00Z`.
+    /// Stop at this time, as with --time-limit: `2026-08-01T18:00:00Z`.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) end_time: Option<Timestamp>,
-    /// Take a worker on another machine, which cannot be asked from here, for dead. Make sure of it first.
+    /// Treat workers on other machines, which cannot be checked from here, as dead. Verify this first.
     #[arg(long)]
     pub(crate) assume_dead: bool,
-    /// End workers that live on although their server is gone, and run their jobs again.
+    /// Stop workers of a server that is gone, and run their jobs again.
     #[arg(long)]
     pub(crate) take_over: bool,
-    /// Start also if input files are missing that no job makes.
+    /// Start although input files are missing.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -341,7 +347,7 @@ pub(crate) struct MachineArgs {
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-It has a directory and a database of its own: --db, WINDLASS_DB and the workflows of this directory are left alone."
+Uses its own directory and database: --db, WINDLASS_DB and the workflows of this directory are not used."
 )]
 pub(crate) struct DemoArgs {
     #[command(flatten)]
@@ -352,35 +358,36 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoDirArgs {
-    /// Directory to run it in, made if it is not there; a new one among the temporary files by default.
+    /// Directory to use; created if it does not exist. Default: a new temporary directory.
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DemoSubcommand {
-    /// A small campaign of requests on four pretend sites, with a failure and a partial production step.
+    /// Run a small campaign of requests on four simulated sites, with a failure and a partial production step.
     Requests(DemoDirArgs),
 }
 
 pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
-    text.parse().map_err(|_| "write a time with its zone, such as 2026-08-01T18:00:00Z or …+02:00".to_owned())
+    text.parse()
+        .map_err(|_| "expected a time with time zone, such as 2026-08-01T18:00:00Z or …+02:00".to_owned())
 }
 
-/// A size as people write it, or a bare number of GiB.
+/// Parses a size with unit, or a number of GiB.
 pub(crate) fn parse_memory(text: &str) -> Result<Bytes, String> {
     let bytes = match text.parse::<f64>() {
         Ok(gib) => gib * f64::from(1 << 30),
         Err(_) => {
             text.parse::<Bytes>()
-                .map_err(|_| "write a number of GiB, or a size such as 16G or 512M".to_owned())?
+                .map_err(|_| "expected a number of GiB, or a size such as 16G or 512M".to_owned())?
                 .0 as f64
         }
     };
     if bytes >= 1.0 && bytes < i64::MAX as f64 {
         Ok(Bytes(bytes as u64))
     } else {
-        Err("must be more than nothing and less than the universe".to_owned())
+        Err("the size is out of range".to_owned())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sites, where work units run, and how many requests may be under way at once.
+//! Sites where work units run, and the limit of concurrent requests.
 
 use clap::{Args, Subcommand};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use windlass_types::{Timestamp, parse_duration};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Operators make a site known with `site set`, or by starting a worker there: `windlass worker --site NAME`. A token of the
-scope `worker` makes none known.
+Operators add a site with `site set`, or by starting a worker there: `windlass worker --site NAME`. A token with the scope
+`worker` cannot add sites.
 
 Examples:
-  windlass site                                        which there are, and what they do
-  windlass site drain T2_There --for 4h                it finishes what it has and gets nothing new
-  windlass site enable T2_There                        it gets work again
+  windlass site                                        list sites and their states
+  windlass site drain T2_There --for 4h                finish its work units, start no new ones
+  windlass site enable T2_There                        start work units again
   windlass site ban T2_There --for 1d --reason \"it loses files\"
   windlass site set T2_There --storage-path /data/there")]
 pub(crate) struct SiteArgs {
@@ -25,26 +25,26 @@ pub(crate) struct SiteArgs {
 pub(crate) enum SiteSubcommand {
     /// List all sites.
     List,
-    /// Show all about a site, its bans too.
+    /// Show the details of a site and its bans.
     #[command(alias = "get")]
     Show(OneSiteArgs),
-    /// Have a site finish what it has, and get nothing new.
+    /// Drain a site: it finishes its work units and gets no new ones.
     Drain(SiteDrainArgs),
-    /// Have a site get work again.
+    /// Enable a site: it gets work units again.
     Enable(OneSiteArgs),
-    /// Have a site get no new work for a while; what it runs goes on.
+    /// Ban a site: it gets no new work units for a time; running ones continue.
     Ban(SiteBanArgs),
-    /// List the bans of sites: what gets no work, since when, until when and why.
+    /// List the bans of sites with their scopes, times and reasons.
     Bans(SiteBansArgs),
     /// Lift the bans of a site.
     Unban(SiteUnbanArgs),
-    /// Change what is known of a site, or make one known.
+    /// Add a site, or change its properties.
     Set(SiteSetArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct OneSiteArgs {
-    /// The name of the site.
+    /// Name of the site.
     #[arg(value_name = "SITE")]
     pub(crate) name: String,
 }
@@ -53,49 +53,49 @@ pub(crate) struct OneSiteArgs {
 pub(crate) struct SiteDrainArgs {
     #[command(flatten)]
     pub(crate) site: OneSiteArgs,
-    /// Enabled again after this time by itself: `30m`, `2h`. Without it: by `windlass site enable`.
+    /// Time after which the site is enabled again: `30m`, `2h`. Default: until `windlass site enable`.
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) spell: Option<Duration>,
-    /// Enabled again at this time by itself.
+    /// Time at which the site is enabled again.
     #[arg(long, value_name = "TIME", conflicts_with = "spell", value_parser = super::run::parse_time)]
     pub(crate) until: Option<Timestamp>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A ban that would leave no site, for all requests or for the one that is named, is refused: what has no place to go waits where
-nobody sees why. `windlass site drain` lets a site finish what it has.")]
+A ban that would leave no site for all requests, or for the given request, is rejected: work would wait without visible
+reason. Use `windlass site drain` to let a site finish its work.")]
 pub(crate) struct SiteBanArgs {
     #[command(flatten)]
     pub(crate) site: OneSiteArgs,
-    /// For this time: `30m`, `2h`.
+    /// Duration of the ban: `30m`, `2h`.
     #[arg(long = "for", value_name = "DURATION", default_value = "1d", value_parser = parse_duration)]
     pub(crate) spell: Duration,
-    /// Only for work of this request.
+    /// Ban it only for this request.
     #[arg(long, value_name = "NAME")]
     pub(crate) request: Option<String>,
-    /// Why, for whoever wonders.
+    /// Reason, shown in the list.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) reason: String,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A site is banned by a person, or by itself when too much of a request failed there; what three requests have banned is
-banned for all. After seven days a ban is over.
+Sites are banned by operators, or automatically if too much of a request failed there; a site that three requests have banned
+is banned for all requests. Automatic bans expire after seven days.
 
 Examples:
-  windlass site bans                                   those that hold
-  windlass site bans --request reco                    those that keep this request away
-  windlass site bans --site T2_There --all             its history")]
+  windlass site bans                                   current bans
+  windlass site bans --request reco                    bans that apply to this request
+  windlass site bans --site T2_There --all             history of a site")]
 pub(crate) struct SiteBansArgs {
-    /// Only those of this site.
+    /// Only bans of this site.
     #[arg(id = "ban_site", long = "site", value_name = "SITE")]
     pub(crate) site: Option<String>,
-    /// Only those that hold for this request: its own, and those for all.
+    /// Only bans that apply to this request, including bans for all requests.
     #[arg(long, value_name = "NAME")]
     pub(crate) request: Option<String>,
-    /// Also those that are over or were lifted.
+    /// Include expired and lifted bans.
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -104,7 +104,7 @@ pub(crate) struct SiteBansArgs {
 pub(crate) struct SiteUnbanArgs {
     #[command(flatten)]
     pub(crate) site: OneSiteArgs,
-    /// Only those for work of this request.
+    /// Lift only bans for this request.
     #[arg(long, value_name = "NAME")]
     pub(crate) request: Option<String>,
 }
@@ -113,16 +113,16 @@ pub(crate) struct SiteUnbanArgs {
 pub(crate) struct SiteSetArgs {
     #[command(flatten)]
     pub(crate) site: OneSiteArgs,
-    /// `enabled`, `disabled`, `draining` or `maintenance`.
+    /// New status: `enabled`, `disabled`, `draining` or `maintenance`.
     #[arg(long, value_name = "STATUS", value_parser = parse_status)]
     pub(crate) status: Option<SiteStatus>,
-    /// How many jobs of one core it can run at once.
+    /// Number of single-core jobs that the site can run at once.
     #[arg(long, value_name = "N")]
     pub(crate) slots: Option<u64>,
-    /// The directory where it keeps files: the path of a file is this and its LFN.
+    /// Storage directory of the site: the path of a file is this directory and its LFN.
     #[arg(long, value_name = "PATH")]
     pub(crate) storage_path: Option<String>,
-    /// What its storage is called elsewhere.
+    /// Name of its storage element in other systems.
     #[arg(long, value_name = "NAME")]
     pub(crate) storage_element: Option<String>,
 }
@@ -133,11 +133,11 @@ fn parse_status(text: &str) -> Result<SiteStatus, String> {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Requests wait in a queue: urgent ones first, then by priority; between equals places go round the requestors.
+Requests wait in a queue: urgent ones first, then by priority; among equals, requestors take turns.
 
 Examples:
-  windlass request admission                        how many are under way, and who is next
-  windlass request admission set --max-active 50    no more than 50 at once from now on")]
+  windlass request admission                        show running requests and the queue
+  windlass request admission set --max-active 50    limit running requests to 50")]
 pub(crate) struct AdmissionArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<AdmissionSubcommand>,
@@ -145,22 +145,22 @@ pub(crate) struct AdmissionArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdmissionSubcommand {
-    /// Show how many requests are under way, and the queue.
+    /// Show the number of running requests, and the queue.
     Show(AdmissionQueueArgs),
-    /// Change how many may be under way at once.
+    /// Change the maximum number of running requests.
     Set(AdmissionSetArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AdmissionQueueArgs {
-    /// List at most this many of the queue.
+    /// Maximum number of entries of the queue.
     #[arg(short, long, value_name = "N", default_value_t = 20)]
     pub(crate) limit: u64,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AdmissionSetArgs {
-    /// So many runs may be under way at once; with 0 nothing more starts.
+    /// Maximum number of runs at once; 0 starts no more.
     #[arg(long, value_name = "N")]
     pub(crate) max_active: u64,
 }

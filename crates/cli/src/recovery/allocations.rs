@@ -140,7 +140,9 @@ fn no_schedule_error(why: &RegenerateError, profile: &ClusterProfile) -> CliErro
     let cluster = packing::cluster_title(profile);
     let hint = match why {
         RegenerateError::Unfit(_) => {
-            format!("lower the requirements; `windlass slurm hpc partitions` lists the partitions of {cluster}")
+            format!(
+                "lower the requirements; `windlass slurm hpc partitions` lists the partitions of {cluster}"
+            )
         }
         RegenerateError::Request(_) => "change the scheduler, or slurm_defaults of the workflow".to_owned(),
     };

@@ -210,7 +210,10 @@ impl FailureLister {
         match self.failures_seen {
             n if n <= MAX_FAILURES_LISTED => vec![render_end(end, paint)],
             n if n == MAX_FAILURES_LISTED + 1 => {
-                vec!["further failures are counted, not listed; see `windlass jobs results --failed`".to_owned()]
+                vec![
+                    "further failures are counted, not listed; see `windlass jobs results --failed`"
+                        .to_owned(),
+                ]
             }
             _ => Vec::new(),
         }

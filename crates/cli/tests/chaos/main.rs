@@ -220,7 +220,17 @@ impl Scene {
     fn token(&self) -> String {
         let kept = self.sandbox.path("worker.token");
         if !kept.exists() {
-            let args = ["auth", "token", "create", "--name", "chaos", "--scope", "worker", "--db", &self.job_store()];
+            let args = [
+                "auth",
+                "token",
+                "create",
+                "--name",
+                "chaos",
+                "--scope",
+                "worker",
+                "--db",
+                &self.job_store(),
+            ];
             eventually("a token is made", || {
                 let made = self.sandbox.windlass(&args);
                 made.code == 0 && fs::write(&kept, made.stdout.trim()).is_ok()
@@ -268,7 +278,8 @@ impl Scene {
 
     fn statuses(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        let output = self.sandbox.windlass(&["jobs", "list", "1", "--db", &self.job_store(), "--format", "json"]);
+        let output =
+            self.sandbox.windlass(&["jobs", "list", "1", "--db", &self.job_store(), "--format", "json"]);
         let list: serde_json::Value = serde_json::from_str(&output.stdout).unwrap_or_default();
         for job in items(&list) {
             *counts.entry(job["status"].as_str().unwrap_or("?").to_owned()).or_default() += 1;

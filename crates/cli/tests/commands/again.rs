@@ -43,7 +43,10 @@ fn what_failed_runs_again_with_what_was_built_on_it_and_history_stays() {
     let dry = sandbox.windlass(&["workflows", "reset-status", "--failed-only", "--dry-run"]).exits(0);
     dry.prints("3 jobs would run again").prints("2 failed, 1 canceled before").prints("flaky");
     assert_eq!(statuses(&sandbox), ["completed", "failed", "canceled", "failed"], "nothing was changed");
-    sandbox.windlass(&["workflows", "reset-status", "--failed-only"]).exits(0).says("next: windlass resume 1");
+    sandbox
+        .windlass(&["workflows", "reset-status", "--failed-only"])
+        .exits(0)
+        .says("next: windlass resume 1");
     assert_eq!(statuses(&sandbox), ["completed", "uninitialized", "uninitialized", "uninitialized"]);
     sandbox.write("fixed", "");
     sandbox.windlass(&["resume"]).exits(1);
@@ -132,7 +135,10 @@ fn with_files() -> Sandbox {
 #[test]
 fn a_changed_input_runs_what_reads_it_and_what_builds_on_that() {
     let sandbox = with_files();
-    sandbox.windlass(&["workflows", "reinit", "--dry-run"]).exits(0).prints("nothing has changed; 3 jobs stay");
+    sandbox
+        .windlass(&["workflows", "reinit", "--dry-run"])
+        .exits(0)
+        .prints("nothing has changed; 3 jobs stay");
     sandbox.write("in.txt", "123");
     let plan = sandbox.windlass(&["plan", "last"]).exits(0);
     plan.prints("input in.txt changed: 5 B → 3 B").prints("depends on copy, which runs").prints("1 reused");
@@ -209,7 +215,10 @@ fn a_changed_spec_reuses_what_is_as_it_was() {
     sandbox.windlass(&["run", "files.yaml", "-j1"]).exits(0).says("3 jobs reused, 1 to run");
     assert_eq!(sandbox.json(&["jobs"])[0]["reused_from"], 1);
     sandbox.write("in.txt", "1");
-    sandbox.windlass(&["workflows", "reinit", "--dry-run"]).exits(0).prints("input in.txt changed: 5 B → 1 B");
+    sandbox
+        .windlass(&["workflows", "reinit", "--dry-run"])
+        .exits(0)
+        .prints("input in.txt changed: 5 B → 1 B");
     ran(&sandbox);
     // Back to an earlier text: what is on disk was made by another one.
     sandbox.write("files.yaml", &changed);

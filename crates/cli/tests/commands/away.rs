@@ -82,7 +82,10 @@ fn what_is_typed_wins_over_what_is_set() {
     sandbox.windlass(&["create", "w.yaml"]).exits(0);
     let database = sandbox.path(".windlass/windlass.db");
     let database = database.to_str().unwrap();
-    sandbox.windlass(&["--url", &url, "--db", database, "status"]).exits(2).says("--db and --url were both given");
+    sandbox
+        .windlass(&["--url", &url, "--db", database, "status"])
+        .exits(2)
+        .says("--db and --url were both given");
     let with_url = |args: &[&str]| crate::common::Output::of(sandbox.command(args).env("WINDLASS_URL", &url));
     with_url(&["status"]).exits(5);
     with_url(&["--db", database, "status"]).exits(0);

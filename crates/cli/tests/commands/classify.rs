@@ -32,9 +32,16 @@ fn the_log_and_the_ending_make_the_class() {
     }
     sandbox.windlass(&["failures", "classify", "quiet.e", "-r", "0"]).exits(2).says("did not fail");
     sandbox.windlass(&["failures", "classify", "nothing.e"]).exits(2).says("cannot read nothing.e");
-    sandbox.windlass(&["failures", "classify", "net.e", "--signal", "SIGKIL"]).exits(2).says("unknown signal");
+    sandbox
+        .windlass(&["failures", "classify", "net.e", "--signal", "SIGKIL"])
+        .exits(2)
+        .says("unknown signal");
     sandbox.windlass(&["failures", "classify"]).exits(2).says("LOGFILE");
-    sandbox.windlass(&["failures", "classify", "net.e", "quiet.e"]).exits(0).prints("CLASS").prints("quiet.e  unknown");
+    sandbox
+        .windlass(&["failures", "classify", "net.e", "quiet.e"])
+        .exits(0)
+        .prints("CLASS")
+        .prints("quiet.e  unknown");
 }
 
 #[test]

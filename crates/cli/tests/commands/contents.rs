@@ -269,7 +269,10 @@ fn a_workflow_leaves_as_a_file_and_comes_back() {
     sandbox.write("in/raw.csv", "1,2\n");
     sandbox.windlass(&["user-data", "update", "wanted", "-d", "1"]).exits(0);
     sandbox.windlass(&["run", "1"]).exits(0);
-    sandbox.windlass(&["workflows", "export", "--include-results", "-o", "parts.json"]).exits(0).says("2 jobs");
+    sandbox
+        .windlass(&["workflows", "export", "--include-results", "-o", "parts.json"])
+        .exits(0)
+        .says("2 jobs");
     let file: Value = serde_json::from_str(&sandbox.read("parts.json")).unwrap();
     assert_eq!(file["workflow"]["name"], "parts");
     assert_eq!(sandbox.json(&["workflows", "export", "1"])["export_version"], "1.0");
@@ -277,7 +280,10 @@ fn a_workflow_leaves_as_a_file_and_comes_back() {
     let with_results = sandbox.json(&["workflows", "import", "parts.json", "--name", "copy"]);
     assert_eq!(with_results, json!({"workflow_id": 2, "name": "copy", "jobs": 2}));
     assert_eq!(sandbox.json(&["status", "copy"])["state"], "completed");
-    sandbox.windlass(&["workflows", "import", "parts.json", "--skip-results"]).exits(0).says("windlass resume 3");
+    sandbox
+        .windlass(&["workflows", "import", "parts.json", "--skip-results"])
+        .exits(0)
+        .says("windlass resume 3");
     assert_eq!(sandbox.json(&["status", "3"])["state"], "created");
     sandbox.windlass(&["resume", "3"]).exits(0);
 

@@ -247,3 +247,51 @@ fn failed_jobs_are_listed_with_those_that_ran_out_of_time() {
         .prints("3          1       2         0");
     sandbox.windlass(&["status"]).prints("1 of 3 jobs completed (33%)");
 }
+
+/// Names and log lines of others: escape sequences, C1 and direction controls.
+#[test]
+fn control_characters_of_names_and_logs_reach_no_output() {
+    let sandbox = Sandbox::new();
+    // \033]0; sets a title, \033[35m a color that Windlass does not use, \302\233 is CSI as C1, \342\200\256 an override.
+    let says = r"printf '\033]0;owned\007\033[35merror: \302\233 2J \342\200\256 gnp.exe \177\n' >&2; exit 3";
+    let name = "w\u{202e}x\u{2066}y";
+    let spec = serde_json::json!({"name": name, "jobs": [{"name": format!("j{name}"), "command": says}]});
+    sandbox.write("spec.json", &spec.to_string());
+    let ran = sandbox.windlass(&["run", "spec.json", "--color", "always"]);
+    let is_raw = |c: char| {
+        (c.is_control() && c != '\n')
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+    };
+    let check = |output: &Output, command: &str| {
+        for text in [&output.stdout, &output.stderr] {
+            let own = ["0", "1", "2", "31", "32", "33", "36"];
+            let plain =
+                own.iter().fold(text.clone(), |text, code| text.replace(&format!("\x1b[{code}m"), ""));
+            assert!(!plain.contains(is_raw), "{command}: {text:?}");
+        }
+    };
+    check(&ran, "run");
+    assert!(ran.stderr.contains("\x1b["), "colors of its own are still there: {ran:?}");
+    for command in [
+        &["list"] as &[&str],
+        &["status"],
+        &["jobs", "list"],
+        &["results", "list"],
+        &["failures"],
+        &["why", "1"],
+        &["events"],
+        &["logs", "analyze"],
+        &["plan", "spec.json"],
+        &["workflows", "get", "1"],
+    ] {
+        for format in ["table", "csv", "json"] {
+            let output = sandbox.windlass(&[command, &["--format", format, "--color", "always"]].concat());
+            check(&output, &format!("{command:?} {format}"));
+            if format == "json" && output.code == 0 {
+                serde_json::from_str::<serde_json::Value>(&output.stdout).unwrap();
+            }
+        }
+    }
+    let listed = sandbox.json(&["list"]);
+    assert_eq!(listed[0]["name"], name, "JSON means the same");
+}

@@ -13,8 +13,6 @@ mod away;
 #[cfg(test)]
 mod bad_node;
 #[cfg(test)]
-mod workflow_commands;
-#[cfg(test)]
 mod campaign;
 #[cfg(test)]
 mod changed;
@@ -120,3 +118,5 @@ mod watched;
 mod who;
 #[cfg(test)]
 mod why;
+#[cfg(test)]
+mod workflow_commands;

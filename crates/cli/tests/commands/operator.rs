@@ -133,10 +133,7 @@ fn a_request_is_begun_anew_or_given_up_and_its_outputs_go_by_policy() {
         (&json!("old_v2"), &json!(true)),
         "{restarted}"
     );
-    sandbox
-        .windlass(&["request", "restart", "old_v1", "--yes"])
-        .exits(0)
-        .says("already replaced old_v1");
+    sandbox.windlass(&["request", "restart", "old_v1", "--yes"]).exits(0).says("already replaced old_v1");
     sandbox.windlass(&["request", "watch", "old_v2"]).exits(0).says("old_v2 is completed");
     await_outputs(&sandbox, "old_v1", "invalidated");
     assert_eq!(written(&sandbox, "/Muons/old_v1-v2/RECO"), once_each());

@@ -78,7 +78,8 @@ impl Unit {
     /// Of the class that rules find in what it said, and how it ended.
     fn class(&self, output: &Output) -> String {
         self.sandbox.write("job.e", &output.stderr);
-        let found = self.sandbox.json(&["failures", "classify", "job.e", "--return-code", &output.code.to_string()]);
+        let found =
+            self.sandbox.json(&["failures", "classify", "job.e", "--return-code", &output.code.to_string()]);
         found[0]["class"].as_str().unwrap().to_owned()
     }
 }

@@ -257,7 +257,8 @@ fn generated(name: &str, output: &str) -> Value {
 fn plan_and_dry_run_tell_why_a_submission_would_be_refused() {
     let sandbox = Sandbox::new();
     let refused = |file: &str, reasons: &[&str]| {
-        let mut planned = sandbox.windlass(&["request", "plan", file]).exits(0).prints("1000 events generated");
+        let mut planned =
+            sandbox.windlass(&["request", "plan", file]).exits(0).prints("1000 events generated");
         let mut tried = sandbox.windlass(&["request", "submit", "--dry-run", file]).exits(2);
         for reason in reasons {
             planned = planned.says("would be refused at submission").says(reason);
@@ -289,7 +290,11 @@ fn plan_and_dry_run_tell_why_a_submission_would_be_refused() {
         refused("second.json", &["/Muons/Shared-v1/GEN is taken: request `first` writes it"]);
         refused("third.json", &["/Muons/Known-v1/GEN is taken: it is in the catalog already"]);
     }
-    write(&sandbox, "alike.json", &json!([generated("a", "/Muons/AB-v1/GEN"), generated("b", "/Muons/AB-v1/GEN")]));
+    write(
+        &sandbox,
+        "alike.json",
+        &json!([generated("a", "/Muons/AB-v1/GEN"), generated("b", "/Muons/AB-v1/GEN")]),
+    );
     sandbox
         .windlass(&["request", "submit", "--dry-run", "alike.json"])
         .exits(2)

@@ -188,7 +188,8 @@ fn logs_are_followed_until_the_job_is_over() {
     let mut warning = String::new();
     BufReader::new(follow.stderr.take().unwrap()).read_line(&mut warning).unwrap();
     assert!(
-        warning.contains("job `w` is ready and its workflow is not running; start it with `windlass resume 1`"),
+        warning
+            .contains("job `w` is ready and its workflow is not running; start it with `windlass resume 1`"),
         "{warning}"
     );
 

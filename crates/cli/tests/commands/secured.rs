@@ -105,7 +105,9 @@ fn its_owner_finds_it_whatever_its_certificate_says() {
     assert!(server["url"].as_str().unwrap().starts_with("https://127.0.0.1:"), "{server}");
     sandbox.windlass(&["auth", "whoami"]).exits(0).prints("tester, admin");
     sandbox
-        .windlass(&["auth", "token", "create", "--name", "t", "--user", "bob", "--role", "user", "--scope", "write"])
+        .windlass(&[
+            "auth", "token", "create", "--name", "t", "--user", "bob", "--role", "user", "--scope", "write",
+        ])
         .exits(0);
     // Jobs find it too.
     sandbox.windlass(&["run", "w.yaml"]).exits(0);

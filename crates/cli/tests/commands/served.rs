@@ -36,8 +36,8 @@ impl Guest {
     /// One to whom the owner of the server gives a token.
     fn invited(server: &Sandbox, user: &str) -> Self {
         let made = server.json(&[
-            "auth", "token", "create", "--name", "test", "--user", user, "--role", "user", "--scope", "write",
-            "--scope", "worker",
+            "auth", "token", "create", "--name", "test", "--user", user, "--role", "user", "--scope",
+            "write", "--scope", "worker",
         ]);
         Self::new(server, made["token"].as_str().unwrap())
     }

@@ -84,7 +84,11 @@ fn tuning_shows_a_diff_and_applies_it_with_comments_kept() {
 fn tuning_needs_a_workflow_to_learn_from() {
     let sandbox = ran(GREEDY);
     sandbox.write("other.yaml", GREEDY);
-    sandbox.windlass(&["resources", "tune", "other.yaml"]).exits(2).says("has created no workflow").says("--workflow");
+    sandbox
+        .windlass(&["resources", "tune", "other.yaml"])
+        .exits(2)
+        .says("has created no workflow")
+        .says("--workflow");
     sandbox.windlass(&["resources", "tune", "other.yaml", "--workflow", "1"]).exits(0).prints("memory 3g →");
 }
 
@@ -95,7 +99,10 @@ fn what_was_only_reused_teaches_nothing() {
     sandbox.windlass(&["run", "greedy.yaml"]).exits(0).says("reused, 1 to run");
     let refused = sandbox.windlass(&["resources", "tune", "greedy.yaml"]).exits(2);
     refused.says("workflow 2 (greedy) ran no job that uses").says("use --workflow 1");
-    sandbox.windlass(&["resources", "check"]).exits(0).prints("no job with resource requirements has a result");
+    sandbox
+        .windlass(&["resources", "check"])
+        .exits(0)
+        .prints("no job with resource requirements has a result");
     sandbox.windlass(&["resources", "tune", "greedy.yaml", "--workflow", "1"]).exits(0).prints("memory 3g →");
 }
 

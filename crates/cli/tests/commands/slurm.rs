@@ -121,7 +121,8 @@ fn what_fits_nowhere_is_told_before_anything_is_done() {
     sandbox.write("late.yaml", &format!("{SPEC}{scheduler}"));
     let submit = ["submit", "late.yaml", "--profile", "ours.toml"];
     let said = sandbox.windlass(&submit).exits(2);
-    said.says("scheduler `s` requests resources that are never available").says("an allocation lasts at most 30m");
+    said.says("scheduler `s` requests resources that are never available")
+        .says("an allocation lasts at most 30m");
 }
 
 #[test]

@@ -35,7 +35,11 @@ fn a_living_worker_is_not_ended_by_whoever_resumes() {
     let pid = worker.0.id();
     sandbox.windlass(&["status"]).exits(0).prints(&format!("process {pid}")).prints("windlass serve");
     for command in [&["resume"][..], &["run", "w.yaml"]] {
-        sandbox.windlass(command).exits(4).says(&format!("(process {pid}) is still running")).says("--take-over");
+        sandbox
+            .windlass(command)
+            .exits(4)
+            .says(&format!("(process {pid}) is still running"))
+            .says("--take-over");
     }
     assert!(is_alive(pid));
 

@@ -178,7 +178,11 @@ fn what_an_agent_types_is_decided_by_that_agent() {
     sandbox.windlass(&ai).exits(0).says("it decided on 1 job of 1");
     let decided = &sandbox.json(&["failures", "decisions"])[0];
     assert_eq!((&decided["made_by"], &decided["is_agent"]), (&json!("thinker"), &json!(true)), "{decided}");
-    assert!(sandbox.read("settled").contains("agent `thinker` may not settle"), "{}", sandbox.read("settled"));
+    assert!(
+        sandbox.read("settled").contains("agent `thinker` may not settle"),
+        "{}",
+        sandbox.read("settled")
+    );
     sandbox
         .windlass(&["failures", "retry", "odd", "--confidence", "0.9", "-r", "x"])
         .exits(2)

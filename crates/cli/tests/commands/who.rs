@@ -97,7 +97,8 @@ fn which_server_is_asked_for() {
     sandbox.windlass(&["auth", "token", "list"]).exits(2).says("needs a server").says("WINDLASS_URL");
     sandbox
         .windlass(&[
-            "auth", "token",
+            "auth",
+            "token",
             "create",
             "--name",
             "x",

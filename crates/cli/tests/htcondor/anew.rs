@@ -2,8 +2,8 @@
 
 use crate::asking::{await_completion, await_status, last, runs};
 use crate::house::{HOMES, House, fails_with, output};
+use crate::step_commands::{reading, submit, unless};
 use crate::support::{Pool, eventually};
-use crate::commands::{reading, submit, unless};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -3,8 +3,8 @@
 
 use crate::asking::{attempts, await_status, directory, last, runs};
 use crate::house::{House, fails_with};
+use crate::step_commands::{path, reading, submit, unless, until};
 use crate::support::{Pool, SITES, eventually};
-use crate::commands::{path, reading, submit, unless, until};
 use serde_json::{Value, json};
 use std::fs;
 

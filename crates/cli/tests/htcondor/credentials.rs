@@ -2,8 +2,8 @@
 
 use crate::asking::{await_completion, directory, last};
 use crate::house::{HOMES, House, fails_with};
+use crate::step_commands::submit;
 use crate::support::{Pool, Work};
-use crate::commands::submit;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;

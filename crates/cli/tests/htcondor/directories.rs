@@ -86,12 +86,13 @@ fn a_dag_is_held_released_removed_and_rescued() {
     let logs = place.json(&["request", "dag", "logs", "d", "first"])["files"].to_string();
     assert!(logs.contains("first.out") && logs.contains("first.post.json"), "{logs}");
 
-    for (node, told) in [("fisrt", "there is no node fisrt"), ("../d/first", "is not a valid node name")]
-    {
+    for (node, told) in [("fisrt", "there is no node fisrt"), ("../d/first", "is not a valid node name")] {
         let (code, said) = place.refused(&["request", "dag", "logs", "d", node]);
         assert!(code == 2 && said.contains(told), "{code}: {said}");
     }
-    assert!(place.json(&["request", "dag", "logs", "d"])["files"].to_string().contains("workflow.dag.dagman.out"));
+    assert!(
+        place.json(&["request", "dag", "logs", "d"])["files"].to_string().contains("workflow.dag.dagman.out")
+    );
 
     // Nothing is changed of a DAG that works.
     let before = place.files();
@@ -108,7 +109,9 @@ fn a_dag_is_held_released_removed_and_rescued() {
         (&held["verb"], &held["dagman"], &held["done"], &held["message"]),
         (&json!("hold"), &first, &json!(true), &json!(told))
     );
-    eventually("it is held", || place.json(&["request", "dag", "show", "d"])["held"].to_string().contains("to see it"));
+    eventually("it is held", || {
+        place.json(&["request", "dag", "show", "d"])["held"].to_string().contains("to see it")
+    });
     assert_eq!(place.json(&["request", "dag", "hold", "d"])["done"], false, "it is held already");
     assert_eq!(place.json(&["request", "dag", "release", "d"])["done"], true);
     eventually("it goes on", || place.json(&["request", "dag", "show", "d"])["held"] == json!([]));

@@ -1,8 +1,8 @@
 //! Requests whose pool, whose DAGMan or whose server is not always there.
 
 use crate::house::House;
+use crate::step_commands::until;
 use crate::support::{Pool, eventually};
-use crate::commands::until;
 use std::path::Path;
 
 fn is_running(house: &House, name: &str) -> bool {

@@ -3,8 +3,8 @@
 
 use crate::asking::{directory, runs};
 use crate::house::{House, INPUT, fails_with};
+use crate::step_commands::{unless, until};
 use crate::support::{Pool, eventually};
-use crate::commands::{unless, until};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,8 @@ fn a_third_then_two_then_stops_then_all_of_it() {
     eventually("its step is made, and it goes on", || runs(&house, "chain").len() == 3);
     let second = runs(&house, "chain")[1].clone();
     assert_eq!((&second["status"], completed(&second)), (&json!("stopped"), 2), "{second:#}");
-    let reason = house.json(&["request", "dag", "show", second["id"].as_str().unwrap()])["stop_reason"].to_string();
+    let reason =
+        house.json(&["request", "dag", "show", second["id"].as_str().unwrap()])["stop_reason"].to_string();
     assert!(reason.contains("past the production step at 50 %"), "{reason}");
     assert_eq!((&house.request("chain")["priority"], steps_left()), (&json!(400), 0), "the step is used up");
     eventually("what is left has the priority of now", || priorities(&pool, &second) == ["400"]);

@@ -11,8 +11,8 @@ mod going_on;
 mod house;
 mod recovering;
 mod refused;
+mod step_commands;
 #[path = "../../../htcondor/tests/support/mod.rs"]
 #[expect(dead_code, reason = "these tests need only some of what those of the crate need")]
 mod support;
 mod together;
-mod step_commands;

@@ -3,8 +3,8 @@
 
 use crate::asking::{alerts, attempts, await_completion, await_status, directory, last, left, runs, way};
 use crate::house::{HOMES, House, fails_with};
+use crate::step_commands::{path, reading, submit, until};
 use crate::support::{Pool, SITES, eventually};
-use crate::commands::{path, reading, submit, until};
 use serde_json::{Value, json};
 use std::fs;
 

@@ -197,7 +197,8 @@ fn kill_worker_of(job: u64, attempt: &str) {
         words.contains(&own) && words.contains(&name)
     });
     let worker = launchers.find_map(|launcher| {
-        let worker_options = parent(launcher).filter(|worker_options| words(*worker_options).iter().any(|word| word == "__worker"))?;
+        let worker_options = parent(launcher)
+            .filter(|worker_options| words(*worker_options).iter().any(|word| word == "__worker"))?;
         parent(worker_options)
     });
     let worker = worker.expect("a worker that has it");

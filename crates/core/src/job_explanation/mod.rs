@@ -384,7 +384,10 @@ impl<'s> ExplanationBuilder<'s> {
     }
 
     fn suggest_decision(&mut self, job: JobId) {
-        self.suggest_command(format!("windlass failures show {job}"), "shows its output and earlier decisions");
+        self.suggest_command(
+            format!("windlass failures show {job}"),
+            "shows its output and earlier decisions",
+        );
         self.suggest_command(
             format!("windlass failures retry {job}"),
             "runs it again; `--memory`, `--runtime` change it",

@@ -26,20 +26,20 @@ pub(super) struct RecoveryTarget<'a> {
 }
 
 /// Runs the script to its end; how it went, in words.
-pub(super) fn run_recovery(patient: RecoveryTarget<'_>, recovery: &RecoveryScript) -> String {
-    match try_recovery(patient, recovery) {
+pub(super) fn run_recovery(failed_job: RecoveryTarget<'_>, recovery: &RecoveryScript) -> String {
+    match try_recovery(failed_job, recovery) {
         Ok(how) => how,
         Err(error) => format!("it could not be started: {error}"),
     }
 }
 
-fn try_recovery(patient: RecoveryTarget<'_>, recovery: &RecoveryScript) -> io::Result<String> {
-    let log = patient.directory.join(format!("{}.{}", patient.node, RecoveryScript::LOG_EXTENSION));
+fn try_recovery(failed_job: RecoveryTarget<'_>, recovery: &RecoveryScript) -> io::Result<String> {
+    let log = failed_job.directory.join(format!("{}.{}", failed_job.node, RecoveryScript::LOG_EXTENSION));
     let log = File::create(log)?;
     let mut command = shell::shell_command(RecoveryScript::COMMAND);
-    command.current_dir(patient.submission_dir).process_group(0);
+    command.current_dir(failed_job.submission_dir).process_group(0);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-    command.envs(recovery_environment(patient.job, recovery));
+    command.envs(recovery_environment(failed_job.job, recovery));
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
     let ended = wait_for_exit(pid, recovery.limit);

@@ -183,22 +183,22 @@ fn nothing_is_prepared_while_a_dag_works_or_is_being_ended() {
     let pool = Pool::shared();
     let dag = Dag::long(&pool, "prepared");
     let condor = dag.condor();
-    let desk = || SubmitLock::open(&condor, dag.work.path(), &dag.batch).unwrap();
-    assert!(desk().may_change_files(1).unwrap());
+    let lock = || SubmitLock::open(&condor, dag.work.path(), &dag.batch).unwrap();
+    assert!(lock().may_change_files(1).unwrap());
     let first = submit::submit(&condor, dag.work.path(), &dag.batch).unwrap();
-    assert!(!desk().may_change_files(1).unwrap(), "it is made");
-    let early = desk().check_not_running().unwrap_err();
+    assert!(!lock().may_change_files(1).unwrap(), "it is made");
+    let early = lock().check_not_running().unwrap_err();
     assert!(matches!(early, DagSubmitError::StillQueued { cluster } if cluster == first.cluster), "{early}");
     let log = || dag.work.read("workflow.jobstate");
     eventually("its node is in the queue", || log().contains("a SUBMIT"));
     assert!(condor.remove(first.cluster, "to be rescued").unwrap());
-    eventually("it may be prepared", || match desk().may_change_files(2) {
+    eventually("it may be prepared", || match lock().may_change_files(2) {
         Err(DagSubmitError::StillQueued { .. } | DagSubmitError::StillEnding { .. }) => false,
         other => other.unwrap(),
     });
     assert_eq!(condor.count_jobs(&dag.batch).unwrap(), 0, "nothing of the one before is left");
-    let desk = desk();
-    assert_eq!((desk.next_number(), desk.was_submitted()), (2, true));
+    let lock = lock();
+    assert_eq!((lock.next_number(), lock.was_submitted()), (2, true));
 }
 
 #[test]
@@ -277,19 +277,19 @@ fn a_rescue_goes_on_at_another_schedd() {
     let first = submit::submit(&there, directory, &dag.batch).unwrap();
     let log = || dag.work.read("workflow.jobstate");
     eventually("it is half done", || log().contains("b SUBMIT"));
-    let desk = || SubmitLock::open(&here, directory, &dag.batch).unwrap();
-    let early = desk().check_not_running().unwrap_err();
+    let lock = || SubmitLock::open(&here, directory, &dag.batch).unwrap();
+    let early = lock().check_not_running().unwrap_err();
     assert!(matches!(early, DagSubmitError::StillQueued { cluster } if cluster == first.cluster), "{early}");
     assert!(there.remove(first.cluster, "its schedd is wanted for something else").unwrap());
-    eventually("nothing of it is left there", || match desk().may_change_files(2) {
+    eventually("nothing of it is left there", || match lock().may_change_files(2) {
         Err(DagSubmitError::StillQueued { .. } | DagSubmitError::StillEnding { .. }) => false,
         other => other.unwrap(),
     });
     let second = submit::submit_rescue(&here, directory, &dag.batch, 2).unwrap();
     assert_eq!((second.schedd, second.number), (None, 2));
     assert_eq!(dag.clusters(), [second.cluster], "it is in the queue here");
-    assert_eq!(desk().find_with_schedd(1).unwrap(), Some((Some(OTHER_SCHEDD.to_owned()), first.cluster)));
-    assert_eq!(desk().find_with_schedd(2).unwrap(), Some((None, second.cluster)));
+    assert_eq!(lock().find_with_schedd(1).unwrap(), Some((Some(OTHER_SCHEDD.to_owned()), first.cluster)));
+    assert_eq!(lock().find_with_schedd(2).unwrap(), Some((None, second.cluster)));
     eventually("it goes on", || log().matches("b SUBMIT").count() == 2);
     assert_eq!(log().matches("a JOB_SUCCESS").count(), 1, "what was done is not done again: {}", log());
     let look = DagPoller::for_cluster(directory, Some(second.cluster), 0).poll();
@@ -303,7 +303,7 @@ fn a_rescue_goes_on_at_another_schedd() {
     let gone = record.to_string().replace(OTHER_SCHEDD, "second@nowhere.pool.test");
     assert_ne!(gone, record.to_string());
     dag.work.write(RECORD_FILE, &gone);
-    assert!(desk().may_change_files(2).unwrap(), "it has no queue where something could be left");
+    assert!(lock().may_change_files(2).unwrap(), "it has no queue where something could be left");
     let nobody = CondorClient { schedd: Some("second@nowhere.pool.test".into()), ..dag.condor() };
     let asked = SubmitLock::open(&nobody, directory, &dag.batch).unwrap().check_not_running().unwrap_err();
     assert!(

@@ -97,9 +97,9 @@ fn terms_say_what_follows_a_failure() {
     assert_eq!(terms.submission_dir.as_deref(), Some(Path::new("/home/ann/study")));
     let names = windlass_htcondor::script_settings::read_names(directory.path()).unwrap();
     assert_eq!(names.get("solve_2_2").map(String::as_str), Some("solve.2"));
-    let patient: Vec<_> = terms.kinds.values().filter(|kind| kind.handler.is_some()).collect();
-    assert_eq!(patient.len(), 1);
-    assert_eq!((patient[0].retries, patient[0].asked.cpus), (3, 8));
+    let failed_job: Vec<_> = terms.kinds.values().filter(|kind| kind.handler.is_some()).collect();
+    assert_eq!(failed_job.len(), 1);
+    assert_eq!((failed_job[0].retries, failed_job[0].asked.cpus), (3, 8));
     assert_eq!(terms.handlers["patient"].rules[0].exit_codes, [75]);
 }
 

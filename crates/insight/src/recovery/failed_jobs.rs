@@ -21,9 +21,8 @@ pub struct ExaminedJob {
 }
 
 /// Returns jobs that failed, were terminated, or wait for a decision, in the order of their ids; of a canceled
-/// workflow also
-/// the canceled jobs. Elsewhere canceled jobs are not included: they are reset with the jobs that they depend
-/// on.
+/// workflow also the canceled jobs. Elsewhere canceled jobs are not included: they are reset with the jobs that
+/// they depend on.
 pub(super) fn load_failed_jobs(
     store: &dyn Store,
     workflow: &WorkflowRow,

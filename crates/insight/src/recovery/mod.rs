@@ -1,6 +1,5 @@
 //! Recovery plans: a diagnosis of each failed job of a workflow, and what to do about it, shown to a user or an
-//! agent
-//! before it is applied. The diagnosis itself is in [`windlass_core::recovery`].
+//! agent before it is applied. The diagnosis itself is in [`windlass_core::recovery`].
 
 mod failed_jobs;
 mod view;
@@ -175,8 +174,7 @@ impl RecoveryPlan {
     }
 
     /// Records what happened and at whose request: the jobs of a canceled workflow are reset without decisions,
-    /// so there is no
-    /// other record.
+    /// so there is no other record.
     pub fn recovery_event(&self, asked_by: Option<&str>) -> NewEvent {
         let asked = asked_by.map(|who| format!(", requested by {who}")).unwrap_or_default();
         let jobs: Vec<_> = self.rerun_jobs().map(|failed_job| &failed_job.remedy).collect();

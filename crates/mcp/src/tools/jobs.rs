@@ -27,8 +27,7 @@ pub(super) struct JobsByStatusInput {
     /// Id of the workflow.
     workflow_id: i64,
     /// Status of the jobs: uninitialized, blocked, ready, pending, running, completed, failed, canceled,
-    /// terminated, disabled or
-    /// pending_failed.
+    /// terminated, disabled or pending_failed.
     status: String,
     /// Only jobs whose name contains this text.
     name_contains: Option<String>,

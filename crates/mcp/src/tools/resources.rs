@@ -243,7 +243,7 @@ pub(super) fn regroup_resources(session: &AgentSession, args: &RegroupResourcesI
     }
     Ok(json!({
         "workflow_id": workflow.id, "dry_run": args.dry_run, "groups": groups,
-        "holds": "from their next attempt on; `windlass revisions` lists the change and can undo it",
+        "holds": "from their next attempt on; `windlass failures revisions` lists the change and can undo it",
     }))
 }
 

@@ -82,8 +82,7 @@ pub(super) struct CreateWorkflowInput {
     /// What to do with the spec: check it (validate), write it to a file (save_spec_file), or store a workflow (create_workflow).
     action: CreateAction,
     /// local or slurm. With slurm, schedulers and actions that request allocations are added to the spec unless
-    /// it has some, and
-    /// jobs that fit nowhere on the cluster are refused. Default: local.
+    /// it has some, and jobs that fit nowhere on the cluster are refused. Default: local.
     #[serde(default)]
     workflow_type: WorkflowType,
     /// For slurm: account to charge. Default: the account in the spec's slurm_defaults.
@@ -93,8 +92,7 @@ pub(super) struct CreateWorkflowInput {
     /// For save_spec_file: path of a new file below the directory in which this server was started.
     output_path: Option<String>,
     /// For create_workflow over HTTP, required: the directory in which the jobs run, absolute, on the machines
-    /// of
-    /// the workers. Elsewhere the jobs run in the directory in which this server was started.
+    /// of the workers. Elsewhere the jobs run in the directory in which this server was started.
     working_dir: Option<String>,
 }
 

@@ -1,10 +1,8 @@
 //! Tools for failures that wait for a decision: list them, and decide.
 //!
 //! Decisions of an agent are checked before anything is done: the workflow must use pending_failed, the job
-//! must wait for
-//! a decision, the amounts must be valid, and quoted lines must be in the log. Each job is decided on its own:
-//! a refused
-//! decision does not affect the others.
+//! must wait for a decision, the amounts must be valid, and quoted lines must be in the log. Each job is
+//! decided on its own: a refused decision does not affect the others.
 
 use super::ToolResult;
 use super::jobs::{failure_json, load_last_failed_attempt, load_last_failure};

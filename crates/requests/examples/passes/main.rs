@@ -41,7 +41,7 @@ fn main() -> Outcome<()> {
         )
     });
     let (read_files, read) = timed(|| books.dataset_files(DATASET, true));
-    if (added?, read?.len()) != (u64::from(files), files as usize) {
+    if (added?.added, read?.len()) != (u64::from(files), files as usize) {
         return Err("the catalog has lost files".into());
     }
 

@@ -126,8 +126,10 @@ impl CondorBackend {
     /// The DAGMan that a run has, if it was submitted, and at which schedd; also where nobody was told.
     fn find_dagman(&self, order: &RunContext<'_>) -> Result<Option<(Option<String>, u64)>, EffectFailure> {
         let (condor, directory) = (self.condor_client(order.run), Path::new(&order.run.submit_dir));
-        let desk = SubmitLock::open(&condor, directory, &batch_name(order));
-        desk.and_then(|desk| desk.find_with_schedd(number(order))).map_err(|error| submit_trouble(&error))
+        let requests = SubmitLock::open(&condor, directory, &batch_name(order));
+        requests
+            .and_then(|requests| requests.find_with_schedd(number(order)))
+            .map_err(|error| submit_trouble(&error))
     }
 
     /// Where a run is handed over: where it was planned for, or where the one before it was. If that schedd was taken out
@@ -200,15 +202,15 @@ impl RunBackend for CondorBackend {
         let (run, directory) = (order.run, Path::new(&order.run.submit_dir));
         let (condor, number) =
             (self.schedd_queue.client_for(self.choose_destination(order).as_deref()), number(order));
-        let mut desk = SubmitLock::open(&condor, directory, &batch_name(order))
+        let mut requests = SubmitLock::open(&condor, directory, &batch_name(order))
             .map_err(|error| submit_trouble(&error))?;
-        if desk.may_change_files(number).map_err(|error| submit_trouble(&error))? {
+        if requests.may_change_files(number).map_err(|error| submit_trouble(&error))? {
             prepare_rescue(run, directory, &order.banned_sites)?;
-            if desk.was_submitted() {
+            if requests.was_submitted() {
                 self.rewrite_files(order)?;
             }
         }
-        let submitted = desk.submit(number).map_err(|error| submit_trouble(&error))?;
+        let submitted = requests.submit(number).map_err(|error| submit_trouble(&error))?;
         Ok(backend_of_dag(submitted.schedd, submitted.cluster))
     }
 

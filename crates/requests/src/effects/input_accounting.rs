@@ -36,28 +36,28 @@ pub(super) fn perform_input_accounting(
 }
 
 /// The round of this run, its last one. All rows are written at once, and the same ones when it is done again.
-fn account_inputs(books: &dyn StoreDatabase, run: &RunRow) -> Result<RequestFileCounts, EffectFailure> {
+fn account_inputs(store: &dyn StoreDatabase, run: &RunRow) -> Result<RequestFileCounts, EffectFailure> {
     let readings = unit_readings(run)?;
     let of_store = |error: windlass_store::StoreError| store_trouble(&error);
-    let completed = books.registered_work_units(&run.process, run.round).map_err(of_store)?;
-    let bad = input_files::find_bad_files(&load_tallies(books, run).map_err(of_store)?);
+    let completed = store.registered_work_units(&run.process, run.round).map_err(of_store)?;
+    let bad = input_files::find_bad_files(&load_tallies(store, run).map_err(of_store)?);
     let outcome = RoundUnitOutcome { completed: completed.into_iter().collect(), bad_files: bad };
-    let earlier = books.file_rows(&run.process).map_err(of_store)?;
+    let earlier = store.file_rows(&run.process).map_err(of_store)?;
     let settled =
         input_files::settle_files(run.round, readings, &outcome, &earlier).map_err(permanent_trouble)?;
-    books.put_file_rows(&run.process, &settled).map_err(of_store)?;
-    books.file_counts(&run.process).map_err(of_store)
+    store.put_file_rows(&run.process, &settled).map_err(of_store)?;
+    store.file_counts(&run.process).map_err(of_store)
 }
 
 /// What is known of the failures of the round, its first run first.
 fn load_tallies(
-    books: &dyn StoreDatabase,
+    store: &dyn StoreDatabase,
     run: &RunRow,
 ) -> Result<Vec<FailureTally>, windlass_store::StoreError> {
     let filter = RequestRunFilter { process: Some(run.process.clone()), ..RequestRunFilter::default() };
     let rounds: BTreeMap<String, u32> =
-        books.request_runs(&filter)?.into_iter().map(|run| (run.uuid, run.round)).collect();
-    let tallies = books.list_failure_tallies(&run.process)?.into_iter();
+        store.request_runs(&filter)?.into_iter().map(|run| (run.uuid, run.round)).collect();
+    let tallies = store.list_failure_tallies(&run.process)?.into_iter();
     Ok(tallies.filter(|(uuid, _)| rounds.get(uuid) == Some(&run.round)).map(|(_, tally)| tally).collect())
 }
 

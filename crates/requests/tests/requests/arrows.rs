@@ -70,8 +70,8 @@ fn a_release_credits_the_run_and_its_rescues() {
         (1, RequestRunCause::First, 1),
         "what failed, and no more"
     );
-    let process = bench.books.process("r1").unwrap().unwrap();
-    let rows = bench.books.file_rows(&process.uuid).unwrap();
+    let process = bench.job_store.process("r1").unwrap().unwrap();
+    let rows = bench.job_store.file_rows(&process.uuid).unwrap();
     assert_eq!(rows.iter().filter(|row| row.state == RequestFileState::Processed).count(), 24);
     assert_eq!(rows.iter().filter(|row| row.round == 1).count(), 2, "{rows:?}");
 }
@@ -98,7 +98,7 @@ fn a_release_with_another_retry_limit_holds_for_the_next_round() {
     });
     let tries = |run: &RunRow| {
         let BackendRunRef::Engine { workflow: Some(workflow), .. } = run.backend else { panic!("{run:?}") };
-        let failed = bench.books.failed_attempts(workflow, 0, 1000).unwrap();
+        let failed = bench.job_store.failed_attempts(workflow, 0, 1000).unwrap();
         failed.iter().map(|one| one.attempt_id.0).max()
     };
     assert_eq!((tries(&runs[0]), tries(&runs[1])), (Some(4), Some(1)), "three retries, then none");

@@ -28,13 +28,13 @@ fn break_storage(bench: &Bench, site: &str) {
 
 fn bans(bench: &Bench) -> Vec<SiteBan> {
     bench
-        .books
+        .job_store
         .bans(&SiteBanFilter { active_at: Some(SystemClock.now()), ..SiteBanFilter::default() })
         .unwrap()
 }
 
 fn alerts(bench: &Bench, kind: &str) -> Vec<AlertRow> {
-    bench.books.alerts(&AlertFilter { kind: Some(kind.into()), ..AlertFilter::default() }).unwrap()
+    bench.job_store.alerts(&AlertFilter { kind: Some(kind.into()), ..AlertFilter::default() }).unwrap()
 }
 
 /// How much has ended at a site, in all runs of a request.
@@ -47,15 +47,15 @@ fn ended_at(bench: &Bench, name: &str, site: &str) -> u64 {
     let mut workflows: Vec<_> = runs.iter().filter_map(|run| workflow(&run.backend)).collect();
     workflows.dedup();
     let count = |workflow| -> u64 {
-        bench.books.site_counts(workflow).unwrap().get(site).map_or(0, |roles| roles.values().sum())
+        bench.job_store.site_counts(workflow).unwrap().get(site).map_or(0, |roles| roles.values().sum())
     };
     workflows.into_iter().map(count).sum()
 }
 
 /// All failures of a request, over all its runs.
 fn failures(bench: &Bench, name: &str) -> FailureTally {
-    let process = bench.books.process(name).unwrap().unwrap();
-    let tallies = bench.books.list_failure_tallies(&process.uuid).unwrap();
+    let process = bench.job_store.process(name).unwrap().unwrap();
+    let tallies = bench.job_store.list_failure_tallies(&process.uuid).unwrap();
     FailureTally::merge_all(tallies.iter().map(|(_, tally)| tally))
 }
 
@@ -161,7 +161,7 @@ fn a_paused_run_goes_on_when_somebody_says_so() {
     let run = bench.wait_for(|bench| bench.runs("g1").pop().filter(|run| run.paused.is_some()));
     let BackendRunRef::Engine { workflow: Some(workflow), .. } = run.backend else { panic!("{run:?}") };
     // What had begun ends, and nothing else comes.
-    bench.wait_for(|bench| bench.books.held_jobs(workflow).unwrap().is_empty().then_some(()));
+    bench.wait_for(|bench| bench.job_store.held_jobs(workflow).unwrap().is_empty().then_some(()));
     let burnt = failures(&bench, "g1").failed;
     assert!(burnt < 100, "{burnt} attempts failed");
     assert_eq!(bench.row("g1").status, RequestStatus::Active);
@@ -263,7 +263,7 @@ fn where_no_site_is_ever_banned_one_that_spoils_a_run_holds_its_request() {
     bench.submit(&many("g1", 50));
     let row = bench.wait("g1", RequestStatus::Held);
     let reason = row.reason.unwrap();
-    assert!(reason.contains("attempts at T1_A failed for reasons of the site or its data"), "{reason}");
+    assert!(reason.contains("attempts at T1_A failed because of the site or its data"), "{reason}");
     assert_eq!(alerts(&bench, "failing_alike").len(), 1);
     assert_eq!(bans(&bench).len(), 0);
     bench.wait_for(|bench| bench.runs("g1").pop().filter(|run| run.status.is_over()));
@@ -299,13 +299,13 @@ fn a_ban_that_leaves_a_run_no_site_does_not_hold_for_it_and_people_are_told() {
         by: "me".into(),
         expires_at: SystemClock.now().after(Duration::from_hours(1)),
     };
-    bench.books.add_ban(&ban, SystemClock.now()).unwrap();
+    bench.job_store.add_ban(&ban, SystemClock.now()).unwrap();
     bench.lifecycle().wake_all();
     let told = bench.wait_for(|bench| alerts(bench, "ban_refused").pop());
     assert_eq!(told.alert.request.as_deref(), Some("r1"));
     assert!(told.alert.message.contains("T1_A is banned, and open to the run of r1"), "{told:?}");
     let waiting =
-        bench.books.work_units(workflow, 0).unwrap().iter().filter(|unit| unit.site.is_none()).count();
+        bench.job_store.work_units(workflow, 0).unwrap().iter().filter(|unit| unit.site.is_none()).count();
     assert!(waiting > 2, "{waiting} units have still to elect a site");
 
     let (is_open, told) = &*gate;

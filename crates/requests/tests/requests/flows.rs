@@ -30,7 +30,8 @@ fn a_request_goes_from_submitted_to_completed() {
     let run = &runs[0];
     assert_eq!((run.status, run.units_completed), (RequestRunStatus::Completed, run.totals.units));
     assert_eq!(run.counts.done, run.totals.nodes);
-    let sites: BTreeSet<String> = bench.books.sites().unwrap().into_iter().map(|site| site.name).collect();
+    let sites: BTreeSet<String> =
+        bench.job_store.sites().unwrap().into_iter().map(|site| site.name).collect();
     assert_eq!(sites.into_iter().collect::<Vec<_>>(), ["T1_A", "T2_B"], "workers' sites are known");
     let status = bench.lifecycle().status();
     assert!(status.running && status.passes > 1, "{status:?}");
@@ -59,7 +60,7 @@ fn what_a_round_measured_is_known_to_the_next_one() {
     // What the last round used nobody needs any more.
     let before = &runs[..runs.len() - 1];
     let jobs: u64 = before.iter().map(|run| run.totals.by_role["Processing"]).sum();
-    let measured = bench.books.process("g1").unwrap().unwrap().step_metrics.unwrap();
+    let measured = bench.job_store.process("g1").unwrap().unwrap().step_metrics.unwrap();
     assert_eq!((&measured["round"], &measured["jobs_sampled"]), (&before.len().into(), &jobs.into()));
     assert!(measured["steps"]["GEN"]["wall_sec_per_event"].as_f64().unwrap() > 0.0, "{measured}");
     let told = |run: &RunRow| Path::new(&run.submit_dir).join("step_profile.json").exists();
@@ -80,7 +81,7 @@ fn bad_luck_at_the_tail_of_a_filter_holds_nobody_up() {
     request.payload_config = steps("GEN", &format!("{MAKE}; {keep}"));
     bench.submit(&request);
     bench.wait("g1", RequestStatus::Completed);
-    let process = bench.books.process("g1").unwrap().unwrap();
+    let process = bench.job_store.process("g1").unwrap().unwrap();
     assert!(process.events_produced >= 20, "{process:#?}");
     assert_eq!(bench.runs("g1").len(), 3, "much, nothing, and enough");
 }
@@ -125,7 +126,7 @@ fn a_round_runs_better_for_what_the_one_before_measured() {
     let profile: StepProfile = serde_json::from_slice(&profile).unwrap();
     let StepTuning { instances, run_threads, .. } = profile.steps["GEN"];
     assert_eq!((instances, run_threads), (Some(4), Some(1)));
-    let process = bench.books.process("g1").unwrap().unwrap();
+    let process = bench.job_store.process("g1").unwrap().unwrap();
     let known = windlass_requests::experience::current_experience(&process, runs.last());
     let [first, second] = &known.rounds[..] else { panic!("{:#?}", known.rounds) };
     assert_eq!((first.asked.from, second.asked.from), (SizingSource::Hint, SizingSource::Measured));
@@ -192,8 +193,9 @@ fn production_steps_let_others_go_first() {
     assert_eq!(runs.iter().map(profile).collect::<Vec<_>>(), [false, true, true]);
     assert_eq!((row.request.priority, row.request.production_steps.len()), (50, 0), "{row:?}");
     // Its jobs as well: merges and cleanups before the others.
-    let workflow = bench.books.workflows().unwrap().iter().map(|workflow| workflow.id).max().unwrap();
-    let priorities: BTreeSet<i32> = bench.books.load_jobs(workflow).unwrap().priority.into_iter().collect();
+    let workflow = bench.job_store.workflows().unwrap().iter().map(|workflow| workflow.id).max().unwrap();
+    let priorities: BTreeSet<i32> =
+        bench.job_store.load_jobs(workflow).unwrap().priority.into_iter().collect();
     let own = i32::try_from(row.request.priority - DEFAULT_PRIORITY).unwrap();
     assert_eq!(priorities, [own, own + 10].into());
 }
@@ -213,8 +215,9 @@ fn a_request_that_does_not_learn_stops_at_its_steps() {
     let runs = bench.runs("r1");
     assert!(runs.len() >= 2 && runs.iter().all(|run| run.round == 0), "{runs:?}");
     assert_eq!(row.request.priority, 50);
-    let workflow = bench.books.workflows().unwrap()[0].id;
-    let priorities: BTreeSet<i32> = bench.books.load_jobs(workflow).unwrap().priority.into_iter().collect();
+    let workflow = bench.job_store.workflows().unwrap()[0].id;
+    let priorities: BTreeSet<i32> =
+        bench.job_store.load_jobs(workflow).unwrap().priority.into_iter().collect();
     let own = i32::try_from(row.request.priority - DEFAULT_PRIORITY).unwrap();
     assert_eq!(priorities, [own, own + 10].into());
 }
@@ -241,7 +244,7 @@ fn an_aborted_request_leaves_nothing_behind() {
     });
     assert_eq!(bench.events("/Prim/Era-r1-v1/RECO"), [0u64; 0]);
     for block in bench.blocks("r1") {
-        assert!(bench.books.rules(block.name.as_deref()).unwrap().is_empty());
+        assert!(bench.job_store.rules(block.name.as_deref()).unwrap().is_empty());
     }
 }
 
@@ -279,9 +282,9 @@ fn a_drained_site_begins_nothing() {
         BackendRunRef::Engine { workflow, .. } => workflow,
         BackendRunRef::Htcondor { .. } => None,
     });
-    let held = |bench: &Bench| bench.books.held_jobs(workflow).unwrap().len();
+    let held = |bench: &Bench| bench.job_store.held_jobs(workflow).unwrap().len();
     bench.wait_for(|bench| (held(bench) > 0).then_some(()));
-    bench.books.set_site_status("T1_A", SiteStatus::Draining, None, SystemClock.now()).unwrap();
+    bench.job_store.set_site_status("T1_A", SiteStatus::Draining, None, SystemClock.now()).unwrap();
     bench.lifecycle().wake_all();
     let passes = bench.lifecycle().status().passes;
     bench.wait_for(|bench| (bench.lifecycle().status().passes > passes).then_some(()));
@@ -291,7 +294,7 @@ fn a_drained_site_begins_nothing() {
     told.notify_all();
     bench.wait("g1", RequestStatus::Completed);
     bench.assert_whole("g1", "/Prim/Era-g1-v1/GEN", 1..=600);
-    let units = bench.books.work_units(workflow, 0).unwrap();
+    let units = bench.job_store.work_units(workflow, 0).unwrap();
     let drained = units.iter().filter(|unit| unit.site.as_deref() == Some("T1_A")).count();
     assert!(units.len() == 60 && drained <= begun, "{drained} of {} after {begun} had begun", units.len());
 }
@@ -318,7 +321,7 @@ fn a_new_priority_reaches_all_jobs_of_an_active_request() {
     });
     bench.wait("r1", RequestStatus::Active);
     let priorities = |bench: &Bench| -> BTreeSet<i32> {
-        bench.books.load_jobs(workflow).unwrap().priority.into_iter().collect()
+        bench.job_store.load_jobs(workflow).unwrap().priority.into_iter().collect()
     };
     bench.change("r1", |_| vec![RequestChange::Priority(DEFAULT_PRIORITY + 7)]);
     bench.wait_for(|bench| (bench.runs("r1")[0].priority == Some(DEFAULT_PRIORITY + 7)).then_some(()));

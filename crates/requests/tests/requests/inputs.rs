@@ -19,8 +19,8 @@ const TAKE_WINDOWS: &str = r#"tr -d ' \n' < "$WINDLASS_INPUT_DETAILS" | sed 's/,
     while read f first last || [ -n "$f" ]; do sed -n "${first},${last}p" "$f"; done > "$WINDLASS_OUTPUT""#;
 
 fn rows(bench: &Bench, name: &str) -> Vec<RequestFileRow> {
-    let process = bench.books.process(name).unwrap().unwrap();
-    bench.books.file_rows(&process.uuid).unwrap()
+    let process = bench.job_store.process(name).unwrap().unwrap();
+    bench.job_store.file_rows(&process.uuid).unwrap()
 }
 
 /// These events are in the outputs, each once, and all blocks are as they should be.
@@ -79,7 +79,7 @@ fn a_bad_file_is_excluded_and_the_rest_of_its_unit_is_processed_in_a_later_round
     let later: Vec<&str> = rows.iter().filter(|row| row.round == 1).map(|row| row.lfn.as_str()).collect();
     assert_eq!(later, ["/store/in/2.txt"], "the one that was in the same unit");
     assert_eq!(rounds(&bench, "r1"), [0, 1].into());
-    let alerts = bench.books.alerts(&AlertFilter::default()).unwrap();
+    let alerts = bench.job_store.alerts(&AlertFilter::default()).unwrap();
     assert!(alerts.iter().any(|alert| alert.alert.kind == "files_excluded"), "{alerts:?}");
     assert!(row.reason.unwrap().contains("excluded"));
 }
@@ -141,7 +141,7 @@ fn input_is_processed_in_rounds_that_learn() {
     bench.submit(&reading("r1"));
     bench.wait("r1", RequestStatus::Completed);
     assert_outputs(&bench, 1..=240);
-    let (runs, process) = (bench.runs("r1"), bench.books.process("r1").unwrap().unwrap());
+    let (runs, process) = (bench.runs("r1"), bench.job_store.process("r1").unwrap().unwrap());
     assert_eq!((process.files.processed, process.extent.later), (24, 0));
     let known = windlass_requests::experience::current_experience(&process, runs.last());
     let asked: Vec<RoundEstimate> = known.rounds.iter().map(|round| round.asked).collect();

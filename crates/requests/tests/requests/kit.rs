@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use windlass_core::requests::change::{RequestChange, RequestCommit};
 use windlass_core::requests::rows::{BlockRow, RequestCommand, RequestCommandKind, RequestRow, RunRow};
 use windlass_requests::{
-    DatasetCatalog, LifecycleOptions, LifecycleParts, LocalCatalog, OnCommit, ReconcilerWaker,
+    DatasetCatalog, LifecycleOptions, LifecycleParts, LocalCatalog, OnRequestCommit, ReconcilerWaker,
     RequestLifecycle,
 };
 use windlass_scheduler::service::{SchedulerHandle, SchedulerOptions};
@@ -38,7 +38,7 @@ pub(crate) const SITES: [&str; 2] = ["T1_A", "T2_B"];
 pub(crate) const INPUT: &str = "/Prim/Era-RAW-v1/RAW";
 
 pub(crate) struct Bench {
-    pub(crate) books: Arc<dyn StoreDatabase>,
+    pub(crate) job_store: Arc<dyn StoreDatabase>,
     pub(crate) catalog: Arc<dyn DatasetCatalog>,
     pub(crate) options: LifecycleOptions,
     pub(crate) fate: Fate,
@@ -61,7 +61,7 @@ impl Bench {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
-        let books: Arc<dyn StoreDatabase> = Arc::new(store);
+        let job_store: Arc<dyn StoreDatabase> = Arc::new(store);
         let mut options =
             LifecycleOptions::new(dir.path().join("requests"), dir.path().join("storage"), "me");
         options.interval = Duration::from_hours(1);
@@ -70,10 +70,10 @@ impl Bench {
         options.decision_settings.recovery.rescue_pause = Duration::ZERO;
         options.decision_settings.outputs.backoff = vec![Duration::from_millis(1)];
         fs::create_dir_all(dir.path().join("work")).unwrap();
-        let catalog = Arc::new(LocalCatalog::new(Arc::clone(&books), "tape"));
+        let catalog = Arc::new(LocalCatalog::new(Arc::clone(&job_store), "tape"));
         let (sender, receiver) = mpsc::channel();
         let bench = Self {
-            books,
+            job_store,
             catalog,
             options,
             fate: Arc::new(|_| true),
@@ -101,18 +101,20 @@ impl Bench {
             on_change: Some(Arc::new(move |workflow| told.wake_workflow(workflow))),
             ..SchedulerOptions::default()
         };
-        let store: Arc<dyn Store> = Arc::clone(&self.books) as _;
+        let store: Arc<dyn Store> = Arc::clone(&self.job_store) as _;
         let service = SchedulerHandle::start(store, service).unwrap();
         let work = self.dir.path().join("work");
         let start = |site: &&str| Worker::start(&service, site, &work, self.fate_at(site));
         let workers = SITES.iter().map(start).collect();
         // So that planning finds them, as it does a moment later anyway.
-        self.wait_for(|bench| (bench.books.active_workers(None).unwrap().len() >= SITES.len()).then_some(()));
+        self.wait_for(|bench| {
+            (bench.job_store.active_workers(None).unwrap().len() >= SITES.len()).then_some(())
+        });
         let own: Arc<OnceLock<RequestLifecycle>> = Arc::default();
         let mut options = self.options.clone();
         options.on_commit = Some(self.told(&own));
         let parts = LifecycleParts {
-            database: Arc::clone(&self.books),
+            database: Arc::clone(&self.job_store),
             service: service.clone(),
             catalog: Arc::clone(&self.catalog),
         };
@@ -130,7 +132,7 @@ impl Bench {
     }
 
     /// Tells whoever waits; and crashes when it is time.
-    fn told(&self, own: &Arc<OnceLock<RequestLifecycle>>) -> OnCommit {
+    fn told(&self, own: &Arc<OnceLock<RequestLifecycle>>) -> OnRequestCommit {
         let (sender, own) = (Mutex::new(self.news.0.clone()), Arc::clone(own));
         let (crash_at, commits) = (self.crash_at, AtomicU32::new(0));
         Arc::new(move |_request| {
@@ -175,13 +177,13 @@ impl Bench {
             }
         };
         let files: Vec<CatalogFile> = (0..files).map(file).collect();
-        self.books
+        self.job_store
             .add_dataset_files(INPUT, &files, DatasetWriter::with_full_access("me"), SystemClock.now())
             .unwrap();
     }
 
     pub(crate) fn submit(&self, request: &Request) {
-        self.books.add_request(request, RequestStatus::Submitted, "me", SystemClock.now()).unwrap();
+        self.job_store.add_request(request, RequestStatus::Submitted, "me", SystemClock.now()).unwrap();
         self.nudge(&request.request_name);
     }
 
@@ -201,7 +203,7 @@ impl Bench {
                 by: "me".into(),
                 at: SystemClock.now(),
             };
-            match self.books.apply_requests(&[commit]).pop().unwrap() {
+            match self.job_store.apply_requests(&[commit]).pop().unwrap() {
                 Ok(_) => break,
                 // The lifecycle was faster.
                 Err(StoreError::Outdated { .. }) => {}
@@ -218,7 +220,7 @@ impl Bench {
     }
 
     pub(crate) fn row(&self, name: &str) -> RequestRow {
-        self.books.request(name).unwrap().unwrap()
+        self.job_store.request(name).unwrap().unwrap()
     }
 
     pub(crate) fn wait(&self, name: &str, status: RequestStatus) -> RequestRow {
@@ -251,7 +253,7 @@ impl Bench {
 
     /// How all requests stand, for whoever reads a failed test.
     fn tell(&self) -> String {
-        let requests = self.books.requests(&windlass_store::model::RequestFilter::default()).unwrap();
+        let requests = self.job_store.requests(&windlass_store::model::RequestFilter::default()).unwrap();
         let one = |row: &RequestRow| {
             let name = &row.request.request_name;
             let runs = self.runs(name);
@@ -262,28 +264,28 @@ impl Bench {
     }
 
     pub(crate) fn runs(&self, name: &str) -> Vec<RunRow> {
-        let Some(process) = self.books.process(name).unwrap() else { return Vec::new() };
+        let Some(process) = self.job_store.process(name).unwrap() else { return Vec::new() };
         let filter = RequestRunFilter { process: Some(process.uuid), ..RequestRunFilter::default() };
-        self.books.request_runs(&filter).unwrap()
+        self.job_store.request_runs(&filter).unwrap()
     }
 
     pub(crate) fn blocks(&self, name: &str) -> Vec<BlockRow> {
-        let Some(process) = self.books.process(name).unwrap() else { return Vec::new() };
-        self.books.processing_blocks(&process.uuid).unwrap()
+        let Some(process) = self.job_store.process(name).unwrap() else { return Vec::new() };
+        self.job_store.processing_blocks(&process.uuid).unwrap()
     }
 
     pub(crate) fn statuses(&self, name: &str) -> Vec<RequestStatus> {
-        self.books.transitions(name).unwrap().iter().map(|line| line.to).collect()
+        self.job_store.transitions(name).unwrap().iter().map(|line| line.to).collect()
     }
 
     /// The numbers of all events in the files of a dataset, as they are on disk; each file is where the catalog says. None of
     /// a dataset that is not in the catalog yet.
     pub(crate) fn events(&self, dataset: &str) -> Vec<u64> {
         let mut events = Vec::new();
-        if self.books.dataset(dataset).unwrap().is_none() {
+        if self.job_store.dataset(dataset).unwrap().is_none() {
             return events;
         }
-        for file in self.books.dataset_files(dataset, true).unwrap() {
+        for file in self.job_store.dataset_files(dataset, true).unwrap() {
             let path = file.replicas.values().next().unwrap();
             let text = fs::read_to_string(path).unwrap();
             assert_eq!(text.len() as u64, file.size);
@@ -316,9 +318,9 @@ impl Bench {
                 continue;
             }
             assert_eq!(block.status, windlass_types::requests::ProcessingBlockStatus::Archived, "{block:?}");
-            let known = self.books.catalog_block(block.name.as_ref().unwrap()).unwrap().unwrap();
+            let known = self.job_store.catalog_block(block.name.as_ref().unwrap()).unwrap().unwrap();
             assert!(!known.is_open);
-            let rules = self.books.rules(block.name.as_deref()).unwrap();
+            let rules = self.job_store.rules(block.name.as_deref()).unwrap();
             let tape = rules.iter().filter(|rule| rule.rule.rse_expression == "tape").count();
             assert_eq!(tape, 1, "{rules:?}");
         }

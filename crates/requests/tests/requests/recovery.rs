@@ -85,7 +85,7 @@ fn rescues_exhausted_held_released_with_a_ban_completes() {
     bench.start();
     bench.submit(&generating("g1", 120));
     let held = bench.wait("g1", RequestStatus::Held);
-    assert!(held.reason.unwrap().contains("rescued 3 times"));
+    assert!(held.reason.unwrap().contains("maximum of 3 rescues"));
     let runs = bench.runs("g1");
     assert_eq!(runs.iter().map(|run| run.rescues).collect::<Vec<_>>(), [0, 1, 2, 3]);
     // All that was completed is kept, and recorded while it is held.
@@ -119,7 +119,7 @@ fn rescues_exhausted_held_released_with_a_ban_completes() {
     assert_one_at_a_time(&runs);
     let BackendRunRef::Engine { workflow: Some(workflow), .. } = last.backend else { panic!("{last:?}") };
     let sites: BTreeSet<_> =
-        bench.books.work_units(workflow, 0).unwrap().into_iter().map(|unit| unit.site).collect();
+        bench.job_store.work_units(workflow, 0).unwrap().into_iter().map(|unit| unit.site).collect();
     assert_eq!(sites, [Some("T2_B".to_owned())].into(), "nothing of it lands where it is banned");
     let outline: Value =
         serde_json::from_slice(&fs::read(format!("{}/run.json", last.submit_dir)).unwrap()).unwrap();
@@ -194,7 +194,7 @@ fn a_release_credits_completed_work_and_plans_the_rest() {
     let runs = bench.runs("r1");
     assert_eq!(causes(&runs), [(0, RequestRunCause::First, 0), (1, RequestRunCause::First, 0)]);
     assert_eq!(runs[1].totals.units, 1, "the work unit that failed, and no other");
-    let process = bench.books.process("r1").unwrap().unwrap();
+    let process = bench.job_store.process("r1").unwrap().unwrap();
     assert_eq!((process.files.processed, process.files.attempted, process.files.excluded), (8, 0, 0));
 }
 
@@ -239,7 +239,7 @@ fn a_removed_run_does_not_go_on_with_files_that_are_excluded() {
     let runs = bench.runs("r1");
     assert_eq!(causes(&runs), [(0, RequestRunCause::First, 0), (1, RequestRunCause::First, 0)]);
     assert_one_at_a_time(&runs);
-    let process = bench.books.process("r1").unwrap().unwrap();
+    let process = bench.job_store.process("r1").unwrap().unwrap();
     assert_eq!((process.files.processed, process.files.excluded), (11, 1));
 }
 
@@ -295,13 +295,13 @@ fn fail_writes_the_manifest() {
     let manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let listed = manifest["blocks"].as_array().unwrap();
     let known: Vec<_> =
-        bench.books.dataset_files(OUTPUT, true).unwrap().into_iter().map(|file| file.lfn).collect();
+        bench.job_store.dataset_files(OUTPUT, true).unwrap().into_iter().map(|file| file.lfn).collect();
     let files = |block: &Value| block["files"].as_array().unwrap().clone();
     let lfns: BTreeSet<String> =
         listed.iter().flat_map(files).map(|file| file["lfn"].as_str().unwrap().to_owned()).collect();
     assert_eq!(lfns, known.into_iter().collect(), "all that is registered");
     for block in listed {
-        let rules = bench.books.rules(block["block"].as_str()).unwrap();
+        let rules = bench.job_store.rules(block["block"].as_str()).unwrap();
         let named =
             block["source_rules"].as_array().unwrap().len() + usize::from(block["tape_rule"].is_string());
         assert_eq!(named, rules.len(), "{block} {rules:?}");
@@ -348,8 +348,8 @@ fn kill_and_clone_begins_anew_and_keeps_the_old_outputs() {
     bench.wait("r1", RequestStatus::Held);
     bench.wait_for(|bench| (bench.events(OUTPUT).len() == 60).then_some(()));
     mended.store(true, Ordering::Relaxed);
-    let name = |name: &str| bench.books.request(name).unwrap().is_some();
-    let dataset = |dataset: &str| bench.books.output_taken_by(dataset, "").unwrap().is_some();
+    let name = |name: &str| bench.job_store.request(name).unwrap().is_some();
+    let dataset = |dataset: &str| bench.job_store.output_taken_by(dataset, "").unwrap().is_some();
     let taken = versions::TakenNames { name: &name, dataset: &dataset };
     bench.change("r1", |row| {
         versions::plan_restart(
@@ -386,8 +386,8 @@ fn the_outputs_of_all_versions_before_go_with_the_first_that_is_completed() {
         bench.wait_for(|bench| (bench.events(dataset).len() == 60).then_some(()));
         // The second one does not get any further either.
         mended.store(name != "r1", Ordering::Relaxed);
-        let is_name = |name: &str| bench.books.request(name).unwrap().is_some();
-        let is_dataset = |dataset: &str| bench.books.output_taken_by(dataset, "").unwrap().is_some();
+        let is_name = |name: &str| bench.job_store.request(name).unwrap().is_some();
+        let is_dataset = |dataset: &str| bench.job_store.output_taken_by(dataset, "").unwrap().is_some();
         let taken = versions::TakenNames { name: &is_name, dataset: &is_dataset };
         let policy = CleanupPolicy::ImmediateCleanup;
         bench.change(name, |row| {

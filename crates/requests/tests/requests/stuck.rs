@@ -22,7 +22,7 @@ fn impatient(status: RequestStatus) -> Bench {
 /// Waits until people were told so.
 fn told(bench: &Bench, kind: &str) -> String {
     let filter = AlertFilter { kind: Some(kind.into()), ..AlertFilter::default() };
-    bench.wait_for(|bench| bench.books.alerts(&filter).unwrap().pop()).alert.message
+    bench.wait_for(|bench| bench.job_store.alerts(&filter).unwrap().pop()).alert.message
 }
 
 /// Jobs wait behind it.
@@ -70,7 +70,7 @@ fn what_waits_in_the_queue_for_too_long_is_told_of_and_begins_when_its_turn_come
     bench.submit(&generating("g1", 20));
     told(&bench, "stuck_in_queue");
     assert_eq!(bench.row("g1").status, RequestStatus::Queued);
-    bench.books.set_setting(MAX_ACTIVE_RUNS, Some(&1.into()), "me", SystemClock.now()).unwrap();
+    bench.job_store.set_setting(MAX_ACTIVE_RUNS, Some(&1.into()), "me", SystemClock.now()).unwrap();
     bench.lifecycle().wake_all();
     bench.wait("g1", RequestStatus::Completed);
 }

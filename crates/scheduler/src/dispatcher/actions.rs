@@ -19,10 +19,10 @@ impl Dispatcher<'_> {
             return Ok(());
         }
         self.actions.states.on_trigger(ActionTrigger::OnWorkflowStart, &mut self.open_batch.changes);
-        if self.board.is_finished() {
+        if self.state.is_finished() {
             self.actions.states.on_trigger(ActionTrigger::OnWorkflowComplete, &mut self.open_batch.changes);
         }
-        if self.board.is_finished() && !self.actions.states.has_unexecuted_action() {
+        if self.state.is_finished() && !self.actions.states.has_unexecuted_action() {
             return Ok(());
         }
         if self.worker.is_none() {
@@ -53,8 +53,8 @@ impl Dispatcher<'_> {
         if self.stop_reason.is_some() || self.worker.is_none() || actions.is_running() {
             return;
         }
-        let is_quiet = self.held_jobs.is_empty() && (self.board.is_finished() || self.board.is_stuck());
-        if is_quiet && self.board.is_finished() {
+        let is_quiet = self.held_jobs.is_empty() && (self.state.is_finished() || self.state.is_stuck());
+        if is_quiet && self.state.is_finished() {
             actions.on_trigger(ActionTrigger::OnWorkflowComplete, &mut self.open_batch.changes);
         }
         let worker = self.worker.as_ref().map(|worker| worker.id);
@@ -99,7 +99,8 @@ impl Dispatcher<'_> {
         if report.return_code != 0 {
             let why = report.message.as_deref().unwrap_or("nobody said why");
             let id = report.action;
-            self.observer.on_notice(&format!("action {id} failed: {why} (`windlass actions retry {id}`)"));
+            self.observer
+                .on_notice(&format!("action {id} failed: {why} (`windlass workflows actions retry {id}`)"));
         }
         let key = (report.action, report.attempt);
         let code = Some(report.return_code);

@@ -44,7 +44,7 @@ impl Dispatcher<'_> {
         let new = added_jobs::insert_added_jobs(
             self.store,
             self.workflow.id,
-            &mut self.board,
+            &mut self.state,
             &mut self.open_batch.changes,
         )?;
         if new.is_empty() {
@@ -59,7 +59,7 @@ impl Dispatcher<'_> {
             added_jobs::drop_stale_added_jobs(
                 self.store,
                 &self.ended_attempts,
-                &mut self.board,
+                &mut self.state,
                 &mut self.open_batch.changes,
             )?;
         }
@@ -69,11 +69,11 @@ impl Dispatcher<'_> {
 
     /// They would wait for ever, and the run with them.
     fn cancel_jobs_that_never_fit(&mut self, new: Range<u32>) -> Result<(), SchedulerError> {
-        let taste = local_worker_selector(self.host.labels());
+        let selector = local_worker_selector(self.host.labels());
         let empty: WorkerUsage = WorkerUsage::new(self.host.capacity());
         for job in new {
-            let fits = empty.pool().could_hold(self.board.resources(job));
-            let lacking = taste.missing_labels(&self.board.demand(job).location);
+            let fits = empty.pool().could_hold(self.state.resources(job));
+            let lacking = selector.missing_labels(&self.state.demand(job).location);
             let why = match (fits, lacking.as_slice()) {
                 (true, []) => continue,
                 (false, _) => "asks for more than this machine has".to_owned(),
@@ -81,10 +81,10 @@ impl Dispatcher<'_> {
                     format!("has the label `{}`, which this machine lacks", lacking.join("`, `"))
                 }
             };
-            let id = self.board.attempt_key(job).job;
+            let id = self.state.attempt_key(job).job;
             let name = self.retry_until_done(|store| store.job_names(&[id]))?.pop().unwrap_or_default();
             self.observer.on_notice(&format!("job `{name}` was added and {why}: canceled"));
-            self.board.on_unrunnable(job, &mut self.open_batch.changes);
+            self.state.on_unrunnable(job, &mut self.open_batch.changes);
         }
         Ok(())
     }

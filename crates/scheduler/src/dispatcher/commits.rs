@@ -58,34 +58,34 @@ impl Dispatcher<'_> {
             return Ok(());
         }
         let Some(worker) = &mut self.worker else { return Ok(()) };
-        let Some(mirror) = &mut worker.usage else { return Ok(()) };
-        let mut ahead = self.claim_pacer.claims_ahead(mirror.running());
+        let Some(usage) = &mut worker.usage else { return Ok(()) };
+        let mut ahead = self.claim_pacer.claims_ahead(usage.running());
         if let Some(until) = self.options.deadline {
-            mirror.limit_time(until.end.saturating_duration_since(Instant::now()));
+            usage.limit_time(until.end.saturating_duration_since(Instant::now()));
             // Nobody knows when what waits at the worker would start.
-            ahead = if self.board.has_runtime_requests() { 0 } else { ahead };
+            ahead = if self.state.has_runtime_requests() { 0 } else { ahead };
         }
         ahead =
-            ahead.min(self.retry_policy.max_claims_ahead(self.board.counts().total(), self.held_jobs.len()));
-        if !self.board.has_ready() || mirror.queued() > ahead / 4 {
+            ahead.min(self.retry_policy.max_claims_ahead(self.state.counts().total(), self.held_jobs.len()));
+        if !self.state.has_ready() || usage.queued() > ahead / 4 {
             return Ok(());
         }
-        let taken = self.board.claim_jobs(worker.id, mirror, ahead, &mut self.open_batch.changes);
+        let taken = self.state.claim_jobs(worker.id, usage, ahead, &mut self.open_batch.changes);
         if taken.is_empty() {
-            let nothing_fits = mirror.is_idle() && self.open_batch.changes.is_empty();
+            let nothing_fits = usage.is_idle() && self.open_batch.changes.is_empty();
             if nothing_fits && self.options.deadline.is_some() {
                 self.on_deadline("what is left would not end in time: nothing more is started");
             }
             return Ok(());
         }
-        self.claim_pacer.on_claimed(mirror.running());
+        self.claim_pacer.on_claimed(usage.running());
         self.store_problem = None;
         self.assign_jobs(&taken)
     }
 
     fn assign_jobs(&mut self, jobs: &[u32]) -> Result<(), SchedulerError> {
         let assigned = loop {
-            match load_assignments(self.store, &self.board, &self.settings, jobs) {
+            match load_assignments(self.store, &self.state, &self.settings, jobs) {
                 // They are claimed in memory only; nobody hears of them before they are read.
                 Err(error) if error.is_transient() && self.interrupts < 2 => {
                     self.record_store_problem(error.to_string());

@@ -120,7 +120,7 @@ pub struct Dispatcher<'a> {
     workflow: WorkflowRow,
     settings: ExecutionSettings,
     retry_policy: WorkflowRetryPolicy,
-    board: WorkflowState,
+    state: WorkflowState,
     actions: ActionSchedule,
     worker: Option<ActiveWorker>,
     deaths_in_a_row: u32,
@@ -184,20 +184,20 @@ impl<'a> Dispatcher<'a> {
         // Before the jobs are read: whatever is added from here on is found later.
         let foreign_commits = store.foreign_commit_count(true)?;
         let classifier = options.classifier.clone();
-        let mut board =
+        let mut state =
             recovery_at_start::recover_workflow(store, host, observer, &workflow, classifier, clock.now())?;
-        let suspects = crash_suspects::load_crash_suspects(store, &workflow, &mut board)?;
+        let suspects = crash_suspects::load_crash_suspects(store, &workflow, &mut state)?;
         let mut open = DispatcherBatch::default();
         let mut agenda = ActionSchedule::load(store, workflow.id)?;
-        agenda.count_job_triggers(&board, &mut open.changes);
+        agenda.count_job_triggers(&state, &mut open.changes);
         // Whoever carried out some of them before is dead.
         if agenda.states.interrupt_runs(|_| true, clock.now(), &mut open.changes) > 0 {
             observer.on_notice(
-                "an action was under way when an earlier process died; `windlass actions` shows it",
+                "an action was under way when an earlier process died; `windlass workflows actions` shows it",
             );
         }
         let has_added = !store.spawning_jobs(workflow.id)?.is_empty();
-        let mut sequels = WorkflowRetryPolicy::load(store, &workflow, &board, options.classifier.clone())?;
+        let mut sequels = WorkflowRetryPolicy::load(store, &workflow, &state, options.classifier.clone())?;
         if sequels.is_budget_spent() {
             // Whoever calls this wants it to go on.
             store.add_event(&sequels.renew_budget(&workflow), clock.now())?;
@@ -214,7 +214,7 @@ impl<'a> Dispatcher<'a> {
             settings: ExecutionSettings::from_workflow(&workflow),
             workflow,
             retry_policy: sequels,
-            board,
+            state,
             actions: agenda,
             worker: None,
             deaths_in_a_row: 0,
@@ -270,14 +270,14 @@ impl<'a> Dispatcher<'a> {
         let kept_back = if end == RunEnd::WaitingForDecision { self.unrunnable_jobs_error()? } else { None };
         Ok(RunSummary {
             end,
-            counts: *self.board.counts(),
+            counts: *self.state.counts(),
             elapsed: self.started.elapsed(),
             unrunnable_jobs: kept_back,
         })
     }
 
     fn run_loop(&mut self) -> Result<(), SchedulerError> {
-        if !self.board.is_finished() {
+        if !self.state.is_finished() {
             self.on_check_requests()?;
         }
         if self.stop_reason.is_none() {
@@ -285,7 +285,7 @@ impl<'a> Dispatcher<'a> {
         }
         let (id, now) = (self.workflow.id, self.clock.now());
         self.retry_until_done(|store| store.begin_run(id, now))?;
-        if self.board.has_ready() {
+        if self.state.has_ready() {
             self.start_worker()?;
         }
         self.start_actions()?;
@@ -385,7 +385,7 @@ impl<'a> Dispatcher<'a> {
             && self.retry_until_done(|store| store.cancel_requested(id))?
         {
             self.stop_reason = Some(StopReason::Canceled);
-            self.board.on_cancel();
+            self.state.on_cancel();
             self.host.stop_actions(false);
             self.stop_worker(StopReason::Canceled, self.options.grace);
         }
@@ -401,7 +401,7 @@ impl<'a> Dispatcher<'a> {
         let retry = self.in_flight.as_ref().and_then(|f| f.retry_at);
         let trouble = self.store_problem.as_ref().map(|t| t.retry_at).filter(|until| *until > now);
         let progress = Some(self.last_progress_at + PROGRESS_INTERVAL);
-        let due = self.board.next_due().map(|due| now + due.since(self.clock.now()));
+        let due = self.state.next_due().map(|due| now + due.since(self.clock.now()));
         let warning = self.time_limit_notice_at();
         let until =
             [linger, retry, trouble, due, warning, self.kill_by, progress].into_iter().flatten().min()?;
@@ -410,11 +410,11 @@ impl<'a> Dispatcher<'a> {
 
     /// Jobs that had to wait before they are tried again may be claimed when their time has come.
     fn release_delayed_jobs(&mut self) -> Result<(), SchedulerError> {
-        if self.board.next_due().is_none() {
+        if self.state.next_due().is_none() {
             return Ok(());
         }
-        self.board.release_due(self.clock.now());
-        if self.board.has_ready() && self.worker.is_none() && self.stop_reason.is_none() {
+        self.state.release_due(self.clock.now());
+        if self.state.has_ready() && self.worker.is_none() && self.stop_reason.is_none() {
             // Nothing else was there to be done when the run began.
             self.start_worker()?;
         }
@@ -433,7 +433,7 @@ impl<'a> Dispatcher<'a> {
     fn has_nothing_to_do(&self) -> bool {
         let committed = self.open_batch.changes.is_empty() && self.in_flight.is_none();
         let nothing_held = self.held_jobs.is_empty();
-        let no_more_to_do = self.stop_reason.is_some() || self.board.is_finished() || self.board.is_stuck();
+        let no_more_to_do = self.stop_reason.is_some() || self.state.is_finished() || self.state.is_stuck();
         // Told twice to stop with the disk full: what could not be recorded will run again.
         let is_refused = self.is_lock_uncertain || self.in_flight.as_ref().is_some_and(|f| f.was_refused);
         let given_up = self.interrupts > 1 && nothing_held && is_refused;
@@ -445,7 +445,7 @@ impl<'a> Dispatcher<'a> {
     /// Notes how it ended. Whoever asked for cancellation in the last moment is answered as well.
     fn finish_run(&mut self) -> Result<RunEnd, SchedulerError> {
         let (id, now) = (self.workflow.id, self.clock.now());
-        let finished = self.board.is_finished();
+        let finished = self.state.is_finished();
         if !finished {
             self.on_check_requests()?;
         }

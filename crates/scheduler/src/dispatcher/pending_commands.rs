@@ -64,16 +64,16 @@ impl Dispatcher<'_> {
 
     /// The rows know better. Who holds what is the same in both.
     fn reload_workflow_state(&mut self) -> Result<(), SchedulerError> {
-        let mut board =
+        let mut state =
             recovery_at_start::load_workflow_state(self.store, &self.workflow, self.host.capacity())?;
-        board.on_initialize(&mut self.open_batch.changes);
-        if self.board.is_halted() {
-            board.on_halt();
+        state.on_initialize(&mut self.open_batch.changes);
+        if self.state.is_halted() {
+            state.on_halt();
         }
-        self.crash_suspects = crash_suspects::load_crash_suspects(self.store, &self.workflow, &mut board)?;
-        self.board = board;
+        self.crash_suspects = crash_suspects::load_crash_suspects(self.store, &self.workflow, &mut state)?;
+        self.state = state;
         self.hold_new_unrunnable_jobs()?;
-        if self.board.has_ready() && self.worker.is_none() {
+        if self.state.has_ready() && self.worker.is_none() {
             self.start_worker()?;
         }
         Ok(())

@@ -15,10 +15,10 @@ impl Dispatcher<'_> {
 
     pub(super) fn report_progress(&mut self, now: Instant) {
         self.last_progress_at = now;
-        let mut counts = *self.board.counts();
+        let mut counts = *self.state.counts();
         self.claim_pacer.record_settled(now, counts.settled());
         // What waits in the worker's queue is claimed, but to somebody who looks it is ready and not running.
-        let queued = self.worker_usage().map_or(0, |mirror| mirror.queued() as u64);
+        let queued = self.worker_usage().map_or(0, |usage| usage.queued() as u64);
         counts.move_many(JobStatus::Pending, JobStatus::Ready, queued);
         let running = self.running_jobs(now);
         self.observer.on_progress(&RunProgress {
@@ -36,7 +36,7 @@ impl Dispatcher<'_> {
         let running = self.held_jobs.iter().filter_map(|(&job, held)| {
             let (since, _) = held.started?;
             let elapsed = now.duration_since(since);
-            Some(RunningJob { job: self.board.attempt_key(job).job, name: held.name.clone(), elapsed })
+            Some(RunningJob { job: self.state.attempt_key(job).job, name: held.name.clone(), elapsed })
         });
         let mut running: Vec<RunningJob> = running.collect();
         running.sort_by(|a, b| b.elapsed.cmp(&a.elapsed).then(a.job.cmp(&b.job)));

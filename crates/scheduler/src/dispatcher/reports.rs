@@ -15,9 +15,9 @@ impl Dispatcher<'_> {
     pub(super) fn on_message(&mut self, message: FromWorker) {
         match message {
             FromWorker::Hello { capacity } => {
-                let taste = local_worker_selector(self.host.labels());
+                let selector = local_worker_selector(self.host.labels());
                 if let Some(worker) = &mut self.worker {
-                    worker.usage = Some(WorkerUsage::with_selector(capacity, taste));
+                    worker.usage = Some(WorkerUsage::with_selector(capacity, selector));
                 }
             }
             FromWorker::Reports(reports) => {
@@ -48,9 +48,11 @@ impl Dispatcher<'_> {
                 if let Some(held) = self.held_mut(&key) {
                     held.started = Some((Instant::now(), at));
                 }
-                self.board.on_started(worker, &key, at, pid, &mut self.open_batch.changes)
+                self.state.on_started(worker, &key, at, pid, &mut self.open_batch.changes)
             }
             AttemptReport::Ended(ended) => self.on_ended(worker, &ended),
+            // Only the agents of remote workers send it.
+            AttemptReport::LeftBehind { .. } => Ok(()),
             AttemptReport::Returned { key, why } => {
                 let outcome = self.return_claim(worker, &key);
                 if let ReturnReason::WorkerTrouble(text) = why {
@@ -69,7 +71,7 @@ impl Dispatcher<'_> {
         worker: WorkerId,
         ended: &AttemptEndReport,
     ) -> Result<(), StaleAttemptReport> {
-        let Self { board, retry_policy: sequels, host, clock, open_batch: open, options, started, .. } = self;
+        let Self { state, retry_policy: sequels, host, clock, open_batch: open, options, started, .. } = self;
         let room = |_: &LocationConstraint| WorkerCapacities {
             workers: vec![host.capacity()],
             longest_stay: options.deadline.map(|until| until.end.saturating_duration_since(*started)),
@@ -78,7 +80,7 @@ impl Dispatcher<'_> {
             let around = RetryInputs { worker_capacities: &room, node_record: None, now: clock.now() };
             sequels.decide_retry(failed, &around)
         };
-        let verdict = board.on_attempt_ended_with(worker, ended, follow, &mut open.changes)?;
+        let verdict = state.on_attempt_ended_with(worker, ended, follow, &mut open.changes)?;
         self.stop_if_retry_budget_spent();
         self.deaths_in_a_row = 0;
         self.crash_suspects.on_attempt_ended(ended.key.job);
@@ -94,8 +96,8 @@ impl Dispatcher<'_> {
 
     /// So much has failed that it is not worth the while: what runs may end, and nothing more begins.
     fn stop_if_retry_budget_spent(&mut self) {
-        if self.retry_policy.is_budget_spent() && !self.board.is_halted() {
-            self.board.on_halt();
+        if self.retry_policy.is_budget_spent() && !self.state.is_halted() {
+            self.state.on_halt();
             let alarm = self.retry_policy.budget_alarm(&self.workflow);
             self.observer.on_notice(&alarm.message);
             self.open_batch.changes.push(WorkflowChange::RaiseAlarm(Box::new(alarm)));
@@ -108,21 +110,21 @@ impl Dispatcher<'_> {
         worker: WorkerId,
         key: &AttemptKey,
     ) -> Result<(), StaleAttemptReport> {
-        self.board.on_claim_returned(worker, key, &mut self.open_batch.changes)?;
+        self.state.on_claim_returned(worker, key, &mut self.open_batch.changes)?;
         self.release_held_job(key);
         Ok(())
     }
 
     /// The worker no longer holds the job. Returns the job's name.
     fn release_held_job(&mut self, key: &AttemptKey) -> String {
-        let Some(job) = self.board.job_index(key.job) else { return String::new() };
-        if let Some(mirror) = self.worker_usage() {
-            mirror.remove(job);
+        let Some(job) = self.state.job_index(key.job) else { return String::new() };
+        if let Some(usage) = self.worker_usage() {
+            usage.remove(job);
         }
         self.held_jobs.remove(&job).map(|held| held.name).unwrap_or_default()
     }
 
     fn held_mut(&mut self, key: &AttemptKey) -> Option<&mut HeldAttempt> {
-        self.held_jobs.get_mut(&self.board.job_index(key.job)?)
+        self.held_jobs.get_mut(&self.state.job_index(key.job)?)
     }
 }

@@ -10,7 +10,7 @@ impl Dispatcher<'_> {
     pub(super) fn hold_unrunnable_jobs_at_start(&mut self) -> Result<(), SchedulerError> {
         self.hold_unrunnable_jobs();
         match self.unrunnable_jobs_error()? {
-            Some(why) if self.board.is_stuck() => Err(why),
+            Some(why) if self.state.is_stuck() => Err(why),
             Some(why) => {
                 self.observer.on_notice(&format!("{why}: kept back; the other jobs run"));
                 Ok(())
@@ -33,30 +33,30 @@ impl Dispatcher<'_> {
     fn hold_unrunnable_jobs(&mut self) {
         let empty =
             WorkerUsage::with_selector(self.host.capacity(), local_worker_selector(self.host.labels()));
-        let kept = self.board.withhold_unrunnable(&empty);
-        self.unrunnable_jobs = kept.into_iter().map(|job| self.board.attempt_key(job).job).collect();
+        let kept = self.state.withhold_unrunnable(&empty);
+        self.unrunnable_jobs = kept.into_iter().map(|job| self.state.attempt_key(job).job).collect();
     }
 
     /// The first of those that are left, how many there are, and why they cannot run here.
     pub(super) fn unrunnable_jobs_error(&mut self) -> Result<Option<SchedulerError>, SchedulerError> {
-        let board = &self.board;
+        let state = &self.state;
         self.unrunnable_jobs
-            .retain(|id| board.job_index(*id).is_some_and(|job| !board.status(job).is_settled()));
-        let first = self.unrunnable_jobs.first().and_then(|id| Some((*id, self.board.job_index(*id)?)));
+            .retain(|id| state.job_index(*id).is_some_and(|job| !state.status(job).is_settled()));
+        let first = self.unrunnable_jobs.first().and_then(|id| Some((*id, self.state.job_index(*id)?)));
         let Some((id, job)) = first else { return Ok(None) };
         let (count, capacity) = (self.unrunnable_jobs.len(), self.host.capacity());
         let name = self.retry_until_done(|store| store.job_names(&[id]))?.pop().unwrap_or_default();
-        let demand = self.board.demand(job);
-        let taste = local_worker_selector(self.host.labels());
+        let demand = self.state.demand(job);
+        let selector = local_worker_selector(self.host.labels());
         let labels: Vec<String> =
-            taste.missing_labels(&demand.location).into_iter().map(str::to_owned).collect();
+            selector.missing_labels(&demand.location).into_iter().map(str::to_owned).collect();
         if !labels.is_empty() {
             return Ok(Some(SchedulerError::MissingLabels { name, count, labels }));
         }
-        if !WorkerUsage::<u32>::with_selector(capacity, taste).accepts_location(&demand.location) {
+        if !WorkerUsage::<u32>::with_selector(capacity, selector).accepts_location(&demand.location) {
             return Ok(Some(SchedulerError::WrongSite { name, count, sites: demand.location.sites.clone() }));
         }
-        let asked = Box::new(*self.board.resources(job));
+        let asked = Box::new(*self.state.resources(job));
         Ok(Some(SchedulerError::JobTooLarge { name, count, asked, capacity: Box::new(capacity) }))
     }
 }

@@ -8,7 +8,7 @@ use std::mem;
 use std::time::{Duration, Instant};
 use windlass_core::crash_suspects::{CrashEvidence, CrashPosition};
 use windlass_core::dispatch::WorkerUsage;
-use windlass_core::workflow_state::OrphanDecision;
+use windlass_core::workflow_state::{OrphanDecision, OrphanedAttempt};
 use windlass_store::model::WorkerRow;
 use windlass_types::WorkerId;
 use windlass_types::worker_messages::{AttemptKey, StopReason, ToWorker};
@@ -87,7 +87,7 @@ impl Dispatcher<'_> {
     /// Jobs that ended before the worker died, but whose reports did not arrive.
     fn apply_recorded_ends(&mut self, worker: WorkerId, buried: &DeadWorkerReport) {
         let mut keys: Vec<AttemptKey> =
-            self.held_jobs.keys().map(|job| self.board.attempt_key(*job)).collect();
+            self.held_jobs.keys().map(|job| self.state.attempt_key(*job)).collect();
         keys.sort_unstable();
         for ended in keys.iter().filter_map(|key| buried.recorded_ends.get(key)) {
             if let Err(stale) = self.on_ended(worker, ended) {
@@ -100,12 +100,12 @@ impl Dispatcher<'_> {
     fn orphan_held_jobs(&mut self, worker: WorkerId, buried: &DeadWorkerReport) -> (usize, bool) {
         let now = self.clock.now();
         let held = mem::take(&mut self.held_jobs);
-        let alone = held.len() == 1 && self.board.has_isolated_running();
+        let alone = held.len() == 1 && self.state.has_isolated_running();
         let (mut lost, mut given_up) = (0, false);
         let mut jobs: Vec<u32> = held.keys().copied().collect();
         jobs.sort_unstable();
         for job in jobs {
-            let key = self.board.attempt_key(job);
+            let key = self.state.attempt_key(job);
             let at = match buried.may_have_started(&key) {
                 false => CrashPosition::NotStarted,
                 true if alone => CrashPosition::Isolated,
@@ -115,7 +115,9 @@ impl Dispatcher<'_> {
             let fate = self.crash_suspects.on_worker_death(key.job, worker, at, CrashEvidence::Observed);
             given_up |= fate == OrphanDecision::GiveUp;
             let started_at = held.get(&job).and_then(|h| h.started).map(|(_, at)| at);
-            self.board.on_orphaned(job, worker, fate, started_at, now, &mut self.open_batch.changes);
+            let usage = buried.leftover_usage.get(&key).copied().unwrap_or_default();
+            let attempt = OrphanedAttempt { started_at, usage };
+            self.state.on_orphaned(job, worker, fate, attempt, now, &mut self.open_batch.changes);
             if fate == OrphanDecision::GiveUp {
                 self.has_attempt_ended = true;
                 self.ended_attempts.push(key);

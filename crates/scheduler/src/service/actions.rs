@@ -25,37 +25,46 @@ use windlass_types::{WorkerId, WorkflowId};
 impl Scheduler {
     /// Counts what has happened: to jobs, and to the workflow as a whole.
     pub(super) fn count_action_triggers(&mut self, workflow: WorkflowId) {
-        let Some(desk) = self.find_workflow(workflow).filter(|desk| !desk.actions.states.is_empty()) else {
+        let Some(active) = self.find_workflow(workflow).filter(|active| !active.actions.states.is_empty())
+        else {
             return;
         };
-        if !desk.may_run_actions() {
+        if !active.may_run_actions() {
             // What happens meanwhile is counted from how the jobs stand then.
-            desk.are_jobs_counted = false;
+            active.are_jobs_counted = false;
             return;
         }
-        if std::mem::replace(&mut desk.are_jobs_counted, true) {
-            desk.actions.states.count_changes(&mut desk.open_batch.changes);
+        if std::mem::replace(&mut active.are_jobs_counted, true) {
+            active.actions.states.count_changes(&mut active.open_batch.changes);
         } else {
-            desk.actions.count_job_triggers(&desk.board, &mut desk.open_batch.changes);
+            active.actions.count_job_triggers(&active.state, &mut active.open_batch.changes);
         }
-        desk.actions.states.on_trigger(ActionTrigger::OnWorkflowStart, &mut desk.open_batch.changes);
-        if desk.has_no_jobs_left() {
-            desk.actions.states.on_trigger(ActionTrigger::OnWorkflowComplete, &mut desk.open_batch.changes);
-            if !desk.joined_workers.is_empty() {
-                desk.actions.states.on_trigger(ActionTrigger::OnWorkerComplete, &mut desk.open_batch.changes);
+        active.actions.states.on_trigger(ActionTrigger::OnWorkflowStart, &mut active.open_batch.changes);
+        if active.has_no_jobs_left() {
+            active
+                .actions
+                .states
+                .on_trigger(ActionTrigger::OnWorkflowComplete, &mut active.open_batch.changes);
+            if !active.joined_workers.is_empty() {
+                active
+                    .actions
+                    .states
+                    .on_trigger(ActionTrigger::OnWorkerComplete, &mut active.open_batch.changes);
             }
         }
     }
 
     /// Finds workers for what is due in a workflow: those first that work for it already.
     pub(super) fn find_workers_for_actions(&mut self, workflow: WorkflowId) {
-        let Some(desk) = self.find_workflow(workflow).filter(|desk| desk.may_run_actions()) else { return };
-        if !desk.actions.states.has_due_action() {
+        let Some(active) = self.find_workflow(workflow).filter(|active| active.may_run_actions()) else {
+            return;
+        };
+        if !active.actions.states.has_due_action() {
             return;
         }
-        let mut candidates: Vec<WorkerId> = desk.joined_workers.iter().copied().collect();
-        if desk.actions.states.has_unexecuted_action() {
-            let joined = desk.joined_workers.clone();
+        let mut candidates: Vec<WorkerId> = active.joined_workers.iter().copied().collect();
+        if active.actions.states.has_unexecuted_action() {
+            let joined = active.joined_workers.clone();
             let others = self.groups.workers_for(workflow).into_iter();
             candidates.extend(others.filter(|worker| !joined.contains(worker)));
         }
@@ -66,14 +75,14 @@ impl Scheduler {
 
     /// A worker has come to ask: what is due anywhere that it may do?
     pub(super) fn find_actions_for_worker(&mut self, worker: WorkerId) {
-        let Some(crew) = self.sessions.get(&worker).and_then(|mate| mate.group) else { return };
+        let Some(group) = self.sessions.get(&worker).and_then(|session| session.group) else { return };
         for workflow in self.workflows_with_actions.iter().copied().collect::<Vec<_>>() {
-            let Some(desk) = self.find_workflow(workflow) else {
+            let Some(active) = self.find_workflow(workflow) else {
                 self.workflows_with_actions.remove(&workflow);
                 continue;
             };
-            let is_any_due = desk.may_run_actions() && desk.actions.states.has_due_action();
-            if is_any_due && self.groups.may_work_for(crew, workflow) {
+            let is_any_due = active.may_run_actions() && active.actions.states.has_due_action();
+            if is_any_due && self.groups.may_work_for(group, workflow) {
                 self.offer_action(worker, workflow);
             }
         }
@@ -81,40 +90,46 @@ impl Scheduler {
 
     /// Gives the worker the next action of the workflow, if one is for it.
     fn offer_action(&mut self, worker: WorkerId, workflow: WorkflowId) {
-        let Some(mate) = self.sessions.get(&worker).filter(|mate| mate.may_take_actions()) else { return };
-        let is_aside = mate.standing == NodeStanding::SetAside;
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        let is_over = desk.has_no_jobs_left() && desk.actions.states.has_only_worker_end_actions();
+        let Some(session) = self.sessions.get(&worker).filter(|session| session.may_take_actions()) else {
+            return;
+        };
+        let is_aside = session.standing == NodeStanding::SetAside;
+        let Some(active) = self.find_workflow(workflow) else { return };
+        let is_over = active.has_no_jobs_left() && active.actions.states.has_only_worker_end_actions();
         let stage = if is_over { WorkerStage::Leaving } else { WorkerStage::Working };
-        if !desk.joined_workers.contains(&worker) {
-            if is_aside || !desk.actions.states.needs_worker(worker, stage) {
+        if !active.joined_workers.contains(&worker) {
+            if is_aside || !active.actions.states.needs_worker(worker, stage) {
                 return;
             }
-            desk.add_worker(worker);
+            active.add_worker(worker);
         }
         self.start_action(worker, workflow, stage);
     }
 
     /// Whether the jobs of the workflow have to wait for what comes before the first one of this worker. If so, that begins.
     pub(super) fn start_first_action(&mut self, worker: WorkerId, workflow: WorkflowId) -> bool {
-        let Some(desk) = self.find_workflow(workflow).filter(|desk| !desk.actions.states.is_empty()) else {
+        let Some(active) = self.find_workflow(workflow).filter(|active| !active.actions.states.is_empty())
+        else {
             return false;
         };
-        desk.add_worker(worker);
+        active.add_worker(worker);
         self.start_action(worker, workflow, WorkerStage::Working);
-        self.find_workflow(workflow).is_some_and(|desk| desk.actions.states.blocks_jobs(Some(worker)))
+        self.find_workflow(workflow).is_some_and(|active| active.actions.states.blocks_jobs(Some(worker)))
     }
 
     /// The worker wants to go: what is to be done at its end comes first. `true`: there is something.
     pub(super) fn start_final_actions(&mut self, worker: WorkerId) -> bool {
-        if self.sessions.get(&worker).is_none_or(|mate| mate.has_successor) {
+        if self.sessions.get(&worker).is_none_or(|session| session.has_successor) {
             return false;
         }
         let mut stays = false;
         for workflow in self.workflows_with_actions.iter().copied().collect::<Vec<_>>() {
-            let Some(desk) = self.find_workflow(workflow) else { continue };
-            if desk.may_run_actions() && desk.joined_workers.contains(&worker) {
-                desk.actions.states.on_trigger(ActionTrigger::OnWorkerComplete, &mut desk.open_batch.changes);
+            let Some(active) = self.find_workflow(workflow) else { continue };
+            if active.may_run_actions() && active.joined_workers.contains(&worker) {
+                active
+                    .actions
+                    .states
+                    .on_trigger(ActionTrigger::OnWorkerComplete, &mut active.open_batch.changes);
                 stays |= self.start_action(worker, workflow, WorkerStage::Leaving);
             }
         }
@@ -124,20 +139,20 @@ impl Scheduler {
     /// The next action for this worker begins, if there is one: it hears of it once that is on disk.
     fn start_action(&mut self, worker: WorkerId, workflow: WorkflowId, stage: WorkerStage) -> bool {
         let now = self.now.timestamp;
-        let Self { workflows: slots, sessions: mates, .. } = self;
-        let (Some(WorkflowSlot::Active(desk)), Some(mate)) =
-            (slots.get_mut(&workflow), mates.get_mut(&worker))
+        let Self { workflows: slots, sessions: worker_sessions, .. } = self;
+        let (Some(WorkflowSlot::Active(active)), Some(session)) =
+            (slots.get_mut(&workflow), worker_sessions.get_mut(&worker))
         else {
             return false;
         };
-        let ActiveWorkflow { actions: agenda, row, open_batch: open, .. } = &mut **desk;
+        let ActiveWorkflow { actions: agenda, row, open_batch: open, .. } = &mut **active;
         let Some(order) = agenda.start_next(row, Some(worker), stage, now, &mut open.changes) else {
             return false;
         };
-        mate.actions.insert((order.action, order.attempt), ActionAssignment { workflow, is_sent: false });
+        session.actions.insert((order.action, order.attempt), ActionAssignment { workflow, is_sent: false });
         open.action_commands.push((worker, order));
         // Whoever waits is not sent away while something for him is on its way.
-        let number = mate.exchanges.newest_number();
+        let number = session.exchanges.newest_number();
         self.wait_for_commit(worker, number, workflow);
         self.dirty_workflows.insert(workflow);
         true
@@ -146,19 +161,19 @@ impl Scheduler {
     /// That it begins is on disk: its worker is told, if it still is there and the workflow still wants it.
     pub(super) fn dispatch_action(&mut self, workflow: WorkflowId, worker: WorkerId, order: ActionCommand) {
         let key = (order.action, order.attempt);
-        let Self { workflows: slots, sessions: mates, dirty_workers: roused, .. } = self;
-        let Some(WorkflowSlot::Active(desk)) = slots.get_mut(&workflow) else { return };
-        if !desk.record_action_site(key, worker) {
+        let Self { workflows: slots, sessions: worker_sessions, dirty_workers: roused, .. } = self;
+        let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return };
+        if !active.record_action_site(key, worker) {
             return;
         }
-        let Some(mate) = mates.get_mut(&worker) else { return };
-        if desk.is_canceled || mate.is_leaving {
-            mate.actions.remove(&key);
-            desk.actions.states.withdraw_run(key, &mut desk.open_batch.changes);
+        let Some(session) = worker_sessions.get_mut(&worker) else { return };
+        if active.is_canceled || session.is_leaving {
+            session.actions.remove(&key);
+            active.actions.states.withdraw_run(key, &mut active.open_batch.changes);
             self.dirty_workflows.insert(workflow);
             return;
         }
-        mate.queue_action(order, || workflow_setup(desk));
+        session.queue_action(order, || workflow_setup(active));
         roused.insert(worker);
     }
 
@@ -178,16 +193,17 @@ impl Scheduler {
     /// Decides what follows from a report, and keeps it until that is on disk. `false`: it is not the worker's own.
     pub(super) fn apply_action_report(&mut self, worker: WorkerId, report: ActionReport) -> bool {
         let (key, workflow) = ((report.action, report.attempt), report.workflow);
-        let Some(desk) = self.find_workflow(workflow).filter(|desk| desk.record_action_site(key, worker))
+        let Some(active) =
+            self.find_workflow(workflow).filter(|active| active.record_action_site(key, worker))
         else {
             return false;
         };
-        let ActiveWorkflow { actions: agenda, open_batch: open, .. } = desk;
+        let ActiveWorkflow { actions: agenda, open_batch: open, .. } = active;
         let (at, code, message) = (report.ended_at, Some(report.return_code), report.message.clone());
         agenda.states.end_run(key, at, code, message, &mut open.changes);
         open.action_reports.push((worker, report));
-        if let Some(mate) = self.sessions.get_mut(&worker) {
-            mate.actions.remove(&key);
+        if let Some(session) = self.sessions.get_mut(&worker) {
+            session.actions.remove(&key);
         }
         self.dirty_workflows.insert(workflow);
         true
@@ -201,12 +217,12 @@ impl Scheduler {
     ) {
         let now = self.now.timestamp;
         for (key, errand) in errands {
-            let Some(desk) =
-                self.find_workflow(errand.workflow).filter(|desk| desk.record_action_site(key, worker))
+            let Some(active) =
+                self.find_workflow(errand.workflow).filter(|active| active.record_action_site(key, worker))
             else {
                 continue;
             };
-            let ActiveWorkflow { actions: agenda, open_batch: open, .. } = desk;
+            let ActiveWorkflow { actions: agenda, open_batch: open, .. } = active;
             if errand.is_sent {
                 agenda.states.interrupt_run(key, now, &mut open.changes);
             } else {
@@ -219,9 +235,9 @@ impl Scheduler {
 
     /// The same for one without a lease.
     pub(super) fn lose_unleased_actions(&mut self, worker: WorkerId, workflow: WorkflowId) {
-        let Some(desk) = self.find_workflow(workflow) else { return };
+        let Some(active) = self.find_workflow(workflow) else { return };
         let errand = ActionAssignment { workflow, is_sent: true };
-        let own = desk.actions.states.running_actions().filter(|(_, at)| *at == Some(worker));
+        let own = active.actions.states.running_actions().filter(|(_, at)| *at == Some(worker));
         let errands: Vec<(ActionRunKey, ActionAssignment)> = own.map(|(key, _)| (key, errand)).collect();
         self.lose_action_assignments(worker, errands);
     }
@@ -233,13 +249,13 @@ impl Scheduler {
         worker: WorkerId,
         has: &[ActionRunKey],
     ) -> Vec<ActionRunKey> {
-        let Some(mate) = self.sessions.get(&worker) else { return has.to_vec() };
-        let lost = has.iter().copied().filter(|key| !mate.actions.contains_key(key)).collect();
-        let unheard: Vec<(ActionRunKey, WorkflowId)> = mate
+        let Some(session) = self.sessions.get(&worker) else { return has.to_vec() };
+        let lost = has.iter().copied().filter(|key| !session.actions.contains_key(key)).collect();
+        let unheard: Vec<(ActionRunKey, WorkflowId)> = session
             .actions
             .iter()
             // The heir of a dead one carries out nothing.
-            .filter(|(key, _)| !has.contains(key) && !mate.has_successor)
+            .filter(|(key, _)| !has.contains(key) && !session.has_successor)
             .map(|(key, errand)| (*key, errand.workflow))
             .collect();
         for (key, workflow) in unheard {
@@ -250,40 +266,41 @@ impl Scheduler {
 
     /// The worker has not heard of it, and it has not begun anywhere: it hears of it now, or when it is on disk.
     fn resend_action(&mut self, worker: WorkerId, workflow: WorkflowId, key: ActionRunKey) {
-        let Self { workflows: slots, sessions: mates, .. } = self;
-        let (Some(WorkflowSlot::Active(desk)), Some(mate)) = (slots.get(&workflow), mates.get_mut(&worker))
+        let Self { workflows: slots, sessions: worker_sessions, .. } = self;
+        let (Some(WorkflowSlot::Active(active)), Some(session)) =
+            (slots.get(&workflow), worker_sessions.get_mut(&worker))
         else {
             return;
         };
-        if let Some(errand) = mate.actions.get_mut(&key) {
+        if let Some(errand) = session.actions.get_mut(&key) {
             errand.is_sent = false;
         }
         let is_on_its_way = |orders: &[(WorkerId, ActionCommand)]| {
             orders.iter().any(|(_, order)| (order.action, order.attempt) == key)
         };
         let in_flight =
-            desk.in_flight.as_ref().is_some_and(|batch| is_on_its_way(&batch.batch.action_commands));
-        if in_flight || is_on_its_way(&desk.open_batch.action_commands) {
+            active.in_flight.as_ref().is_some_and(|batch| is_on_its_way(&batch.batch.action_commands));
+        if in_flight || is_on_its_way(&active.open_batch.action_commands) {
             return;
         }
-        if let Some(order) = desk.actions.action_command(&desk.row, key.0, key.1) {
-            mate.queue_action(order, || workflow_setup(desk));
+        if let Some(order) = active.actions.action_command(&active.row, key.0, key.1) {
+            session.queue_action(order, || workflow_setup(active));
             self.dirty_workers.insert(worker);
         }
     }
 
     /// A desk was just made: who is at what is told by its rows.
     pub(super) fn load_action_assignments(&mut self, workflow: WorkflowId) {
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        if desk.actions.states.is_empty() {
+        let Some(active) = self.find_workflow(workflow) else { return };
+        if active.actions.states.is_empty() {
             return;
         }
         let under_way: Vec<(ActionRunKey, Option<WorkerId>)> =
-            desk.actions.states.running_actions().collect();
+            active.actions.states.running_actions().collect();
         self.workflows_with_actions.insert(workflow);
         let keys: BTreeSet<ActionRunKey> = under_way.iter().map(|(key, _)| *key).collect();
-        for mate in self.sessions.values_mut() {
-            mate.actions.retain(|key, errand| errand.workflow != workflow || keys.contains(key));
+        for session in self.sessions.values_mut() {
+            session.actions.retain(|key, errand| errand.workflow != workflow || keys.contains(key));
         }
         for (key, worker) in under_way {
             self.load_action_assignment(workflow, key, worker);
@@ -292,38 +309,40 @@ impl Scheduler {
 
     fn load_action_assignment(&mut self, workflow: WorkflowId, key: ActionRunKey, worker: Option<WorkerId>) {
         let now = self.now.timestamp;
-        let Some((worker, mate)) = worker.and_then(|worker| Some((worker, self.sessions.get_mut(&worker)?)))
+        let Some((worker, session)) =
+            worker.and_then(|worker| Some((worker, self.sessions.get_mut(&worker)?)))
         else {
             let is_going = worker.is_some_and(|worker| self.pending_retirements.contains_key(&worker));
-            let Some(desk) = self.find_workflow(workflow) else { return };
+            let Some(active) = self.find_workflow(workflow) else { return };
             // One without a lease may still be at it.
-            if is_going || !worker.is_some_and(|worker| desk.unleased_workers.contains(&worker)) {
-                desk.actions.states.interrupt_run(key, now, &mut desk.open_batch.changes);
+            if is_going || !worker.is_some_and(|worker| active.unleased_workers.contains(&worker)) {
+                active.actions.states.interrupt_run(key, now, &mut active.open_batch.changes);
             }
             return;
         };
-        if mate.group.is_none() {
+        if session.group.is_none() {
             // Nobody remembers what it has heard: it will say so itself.
-            mate.actions.insert(key, ActionAssignment { workflow, is_sent: true });
-        } else if !mate.knows_action(key) {
-            mate.actions.insert(key, ActionAssignment { workflow, is_sent: false });
+            session.actions.insert(key, ActionAssignment { workflow, is_sent: true });
+        } else if !session.knows_action(key) {
+            session.actions.insert(key, ActionAssignment { workflow, is_sent: false });
             self.resend_action(worker, workflow, key);
         }
     }
 
     /// Actions of a workflow that is canceled: what has begun is asked to stop, what nobody has heard of does not begin.
     pub(super) fn cancel_actions(&mut self, workflow: WorkflowId) -> Vec<WorkerId> {
-        let Self { workflows: slots, sessions: mates, .. } = self;
-        let Some(WorkflowSlot::Active(desk)) = slots.get_mut(&workflow) else { return Vec::new() };
+        let Self { workflows: slots, sessions: worker_sessions, .. } = self;
+        let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return Vec::new() };
         let mut at_it = Vec::new();
-        for (key, worker) in desk.actions.states.running_actions().collect::<Vec<_>>() {
-            let Some((worker, mate)) = worker.and_then(|worker| Some((worker, mates.get_mut(&worker)?)))
+        for (key, worker) in active.actions.states.running_actions().collect::<Vec<_>>() {
+            let Some((worker, session)) =
+                worker.and_then(|worker| Some((worker, worker_sessions.get_mut(&worker)?)))
             else {
                 continue;
             };
-            if mate.withdraw_action(key) {
-                mate.actions.remove(&key);
-                desk.actions.states.withdraw_run(key, &mut desk.open_batch.changes);
+            if session.withdraw_action(key) {
+                session.actions.remove(&key);
+                active.actions.states.withdraw_run(key, &mut active.open_batch.changes);
             } else {
                 at_it.push(worker);
             }
@@ -333,12 +352,12 @@ impl Scheduler {
 
     /// Whether the end of a workflow has to wait for actions.
     pub(super) fn waits_for_actions(&mut self, workflow: WorkflowId) -> bool {
-        let Some(desk) = self.find_workflow(workflow) else { return false };
-        let actions = &desk.actions.states;
-        if actions.is_running() || desk.is_canceled || actions.is_empty() {
+        let Some(active) = self.find_workflow(workflow) else { return false };
+        let actions = &active.actions.states;
+        if actions.is_running() || active.is_canceled || actions.is_empty() {
             return actions.is_running();
         }
-        let (is_owed, joined) = (actions.has_unexecuted_action(), desk.joined_workers.clone());
+        let (is_owed, joined) = (actions.has_unexecuted_action(), active.joined_workers.clone());
         let is_due = |worker: &WorkerId| actions.next_due(Some(*worker), WorkerStage::Leaving).is_some();
         let due: Vec<WorkerId> = joined.into_iter().filter(is_due).collect();
         let is_there = |worker: &WorkerId| self.sessions.get(worker).is_some_and(WorkerSession::is_staying);
@@ -362,8 +381,8 @@ impl Scheduler {
     fn pending_actions(&mut self, workflow: WorkflowId) -> Result<Vec<ActionRow>, CallError> {
         let store = Arc::clone(&self.store);
         let noted;
-        let (has_begun, agenda) = if let Some(desk) = self.find_workflow(workflow) {
-            (desk.row.started_at.is_some(), &desk.actions)
+        let (has_begun, agenda) = if let Some(active) = self.find_workflow(workflow) {
+            (active.row.started_at.is_some(), &active.actions)
         } else {
             // As the books have it: nothing of it happens now.
             let row = store.workflow(workflow).map_err(|error| store_call_error(&error))?;
@@ -386,8 +405,8 @@ impl Scheduler {
         reply: CallReply<bool>,
     ) {
         let now = self.now.timestamp;
-        let claimed = self.open_workflow(workflow).map(|desk| {
-            let ActiveWorkflow { actions: agenda, row, open_batch: open, .. } = desk;
+        let claimed = self.open_workflow(workflow).map(|active| {
+            let ActiveWorkflow { actions: agenda, row, open_batch: open, .. } = active;
             row.started_at.is_some() && agenda.states.claim_action(action, node, now, &mut open.changes)
         });
         match claimed {
@@ -412,8 +431,8 @@ impl Scheduler {
 
     fn retry_action(&mut self, workflow: WorkflowId, action: i64, by: &str) -> Result<(), CallError> {
         let (store, now) = (self.store.acting_as(by), self.now.timestamp);
-        let desk = self.open_workflow(workflow)?;
-        if desk.row.is_archived || desk.row.is_canceled || desk.is_canceled {
+        let active = self.open_workflow(workflow)?;
+        if active.row.is_archived || active.row.is_canceled || active.is_canceled {
             let detail =
                 format!("workflow {workflow} was canceled or put away; nothing of it is carried out");
             return Err(CallError::Conflict { code: "workflow_over", detail });
@@ -432,12 +451,12 @@ impl Scheduler {
         by: &str,
     ) -> Result<(), CallError> {
         let (store, now) = (self.store.acting_as(by), self.now.timestamp);
-        let desk = self.open_workflow(workflow)?;
-        if desk.actions.states.is_empty() {
+        let active = self.open_workflow(workflow)?;
+        if active.actions.states.is_empty() {
             return Ok(());
         }
         store.rearm_actions(workflow, everything, now).map_err(|error| store_call_error(&error))?;
-        desk.load_actions(&*store).map_err(|error| store_call_error(&error))
+        active.load_actions(&*store).map_err(|error| store_call_error(&error))
     }
 }
 
@@ -450,8 +469,8 @@ pub(super) struct ActionAssignment {
 }
 
 /// What a worker has to know of a workflow before anything of it.
-pub(super) fn workflow_setup(desk: &ActiveWorkflow) -> WorkflowSetup {
-    let row = &desk.row;
+pub(super) fn workflow_setup(active: &ActiveWorkflow) -> WorkflowSetup {
+    let row = &active.row;
     WorkflowSetup {
         workflow: row.id,
         run: row.run_id,
@@ -483,7 +502,7 @@ impl ActiveWorkflow {
 
     /// Every job is over, and nobody holds one.
     pub(super) fn has_no_jobs_left(&self) -> bool {
-        self.board.is_finished() && self.held_jobs.is_empty()
+        self.state.is_finished() && self.held_jobs.is_empty()
     }
 
     /// The worker is the one that carries this out.

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use windlass_core::change::WorkflowChange;
 use windlass_core::classify::FailureClassifier;
 use windlass_core::crash_suspects::CrashSuspects;
-use windlass_core::workflow_state::{StaleAttemptReport, WorkflowState};
+use windlass_core::workflow_state::{OrphanedAttempt, StaleAttemptReport, WorkflowState};
 use windlass_store::Store;
 use windlass_store::model::{HeldJob, ResultFilter, WorkerKind, WorkflowRow};
 use windlass_types::settings::ActionTrigger;
-use windlass_types::worker_messages::{Assignment, AttemptKey, AttemptReport};
+use windlass_types::worker_messages::{Assignment, AttemptKey, AttemptReport, AttemptUsage};
 use windlass_types::worker_protocol::{ActionCommand, ActionReport};
 use windlass_types::{Attempt, JobId, Timestamp, WorkerId, WorkflowId};
 
@@ -29,7 +29,7 @@ pub(super) struct ActiveWorkflow {
     pub(super) generation: u64,
     pub(super) row: WorkflowRow,
     pub(super) settings: ExecutionSettings,
-    pub(super) board: WorkflowState,
+    pub(super) state: WorkflowState,
     pub(super) retry_policy: WorkflowRetryPolicy,
     pub(super) held_jobs: HashMap<JobId, JobAssignment>,
     pub(super) crash_suspects: CrashSuspects,
@@ -80,13 +80,21 @@ pub(super) struct WorkflowLoadContext {
 }
 
 /// A job that somebody holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct JobAssignment {
     pub(super) worker: WorkerId,
     pub(super) attempt: Attempt,
     /// The worker has heard of it, so it may have started.
     pub(super) is_sent: bool,
     pub(super) started_at: Option<Timestamp>,
+    /// The usage of processes that were ended after their worker process died.
+    pub(super) leftover_usage: AttemptUsage,
+}
+
+impl JobAssignment {
+    pub(super) const fn orphaned_attempt(&self) -> OrphanedAttempt {
+        OrphanedAttempt { started_at: self.started_at, usage: self.leftover_usage }
+    }
 }
 
 /// Changes, and what to do once they are on disk.
@@ -167,7 +175,7 @@ impl ActiveWorkflow {
         birth: WorkflowLoadContext,
     ) -> WorkflowLoadResult {
         match store.workflow(id)? {
-            Some(row) if is_active(&row) => Self::load(store, id, birth).map(|desk| Some(Box::new(desk))),
+            Some(row) if is_active(&row) => Self::load(store, id, birth).map(|active| Some(Box::new(active))),
             _ => Ok(None),
         }
     }
@@ -180,31 +188,40 @@ impl ActiveWorkflow {
     ) -> Result<Self, WorkflowLoadError> {
         let row = store.workflow(id)?.ok_or(WorkflowLoadError::NotFound)?;
         let table = store.load_jobs(id)?;
-        let mut board = WorkflowState::new(id, row.run_id, table)
+        let mut state = WorkflowState::new(id, row.run_id, table)
             .map_err(|cycle| WorkflowLoadError::InvalidRows(cycle.to_string()))?;
-        board.set_return_codes(return_codes(&row.settings));
-        board.set_limits(&row.settings.limits, row.settings.max_units);
+        state.set_return_codes(return_codes(&row.settings));
+        state.set_limits(&row.settings.limits, row.settings.max_units);
         let is_active = is_active(&row);
         let is_canceled = is_active && store.cancel_requested(id)?;
         if is_canceled {
-            board.on_cancel();
+            state.on_cancel();
         }
         let mut open = WorkflowBatch::default();
-        board.on_resume(&mut open.changes);
-        let suspects = crash_suspects::load_crash_suspects(store, &row, &mut board)?;
-        let sequels = WorkflowRetryPolicy::load(store, &row, &board, birth.classifier)?;
+        state.on_resume(&mut open.changes);
+        let suspects = crash_suspects::load_crash_suspects(store, &row, &mut state)?;
+        let sequels = WorkflowRetryPolicy::load(store, &row, &state, birth.classifier)?;
         if sequels.is_budget_spent() {
-            board.on_halt();
+            state.on_halt();
         }
         let hold = |held: HeldJob| {
             let (worker, attempt, started_at) = (held.worker, held.attempt, held.started_at);
             // Nobody remembers whether the worker has heard of it.
-            (held.id, JobAssignment { worker, attempt, is_sent: true, started_at })
+            (
+                held.id,
+                JobAssignment {
+                    worker,
+                    attempt,
+                    is_sent: true,
+                    started_at,
+                    leftover_usage: AttemptUsage::default(),
+                },
+            )
         };
         let held: HashMap<JobId, JobAssignment> = store.held_jobs(id)?.into_iter().map(hold).collect();
-        load_elected_sites(store, &mut board, &held)?;
+        load_elected_sites(store, &mut state, &held)?;
         if is_active {
-            board.reconcile_units(&mut open.changes);
+            state.reconcile_units(&mut open.changes);
         }
         let mut alive = store.active_workers(None)?;
         alive.retain(|row| row.worker.kind != WorkerKind::Remote);
@@ -215,7 +232,7 @@ impl ActiveWorkflow {
         Ok(Self {
             generation: birth.generation,
             settings: ExecutionSettings::from_workflow(&row),
-            board,
+            state,
             retry_policy: sequels,
             held_jobs: held,
             crash_suspects: suspects,
@@ -249,7 +266,7 @@ impl ActiveWorkflow {
 
     /// Costs as many steps as there are kinds of jobs.
     pub(super) fn snapshot(&self) -> WorkflowSnapshot {
-        let ready = self.board.ready_by_demand().map(|(demand, jobs)| ReadyJobGroup {
+        let ready = self.state.ready_by_demand().map(|(demand, jobs)| ReadyJobGroup {
             jobs: jobs as u64,
             runtime: demand.resources.runtime,
             labels: demand.location.labels.clone(),
@@ -318,7 +335,7 @@ impl ActiveWorkflow {
         }
         match self.held_jobs.get(&key.job) {
             Some(hold) if hold.worker == worker && hold.attempt == key.attempt => {
-                self.board.job_index(key.job).ok_or_else(|| stale("there is no such job".to_owned()))
+                self.state.job_index(key.job).ok_or_else(|| stale("there is no such job".to_owned()))
             }
             Some(hold) => {
                 let (attempt, holder) = (hold.attempt, hold.worker);
@@ -332,7 +349,13 @@ impl ActiveWorkflow {
     pub(super) fn hold_job(&mut self, worker: WorkerId, key: &AttemptKey, is_told: bool) {
         self.held_jobs.insert(
             key.job,
-            JobAssignment { worker, attempt: key.attempt, is_sent: is_told, started_at: None },
+            JobAssignment {
+                worker,
+                attempt: key.attempt,
+                is_sent: is_told,
+                started_at: None,
+                leftover_usage: AttemptUsage::default(),
+            },
         );
     }
 
@@ -348,16 +371,16 @@ impl ActiveWorkflow {
 /// Whoever comes to be done with a job that elects is where he was when he was given it.
 fn load_elected_sites(
     store: &dyn Store,
-    board: &mut WorkflowState,
+    state: &mut WorkflowState,
     held: &HashMap<JobId, JobAssignment>,
 ) -> Result<(), windlass_store::StoreError> {
-    if !board.has_units() {
+    if !state.has_units() {
         return Ok(());
     }
     for (id, hold) in held {
-        if let Some(job) = board.job_index(*id).filter(|job| board.demand(*job).location.elects) {
+        if let Some(job) = state.job_index(*id).filter(|job| state.demand(*job).location.elects) {
             let worker = store.worker(hold.worker)?;
-            board.set_job_site(job, worker.and_then(|row| row.worker.site).as_deref());
+            state.set_job_site(job, worker.and_then(|row| row.worker.site).as_deref());
         }
     }
     Ok(())

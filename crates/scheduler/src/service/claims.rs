@@ -17,12 +17,12 @@ impl Scheduler {
     /// Puts the workflow where it belongs in the order of each crew.
     pub(super) fn update_turns(&mut self, workflow: WorkflowId) {
         let is_paused = self.is_paused(workflow);
-        let Self { workflows: slots, groups: crews, .. } = self;
+        let Self { workflows: slots, groups: worker_groups, .. } = self;
         match slots.get(&workflow) {
-            Some(WorkflowSlot::Active(desk)) if desk.is_active && !desk.is_canceled && !is_paused => {
-                crews.update_turns(workflow, |taste| desk.board.top_priority(taste));
+            Some(WorkflowSlot::Active(active)) if active.is_active && !active.is_canceled && !is_paused => {
+                worker_groups.update_turns(workflow, |selector| active.state.top_priority(selector));
             }
-            _ => crews.update_turns(workflow, |_| None),
+            _ => worker_groups.update_turns(workflow, |_| None),
         }
     }
 
@@ -60,18 +60,20 @@ impl Scheduler {
     }
 
     fn serve_worker(&mut self, worker: WorkerId) {
-        let Some(mate) = self.sessions.get(&worker).filter(|mate| mate.may_take_jobs()) else { return };
-        if let Some(workflow) = mate.reserved_for {
+        let Some(session) = self.sessions.get(&worker).filter(|session| session.may_take_jobs()) else {
+            return;
+        };
+        if let Some(workflow) = session.reserved_for {
             self.try_suspect_alone(worker, workflow);
             return;
         }
-        let ahead = mate.claims_ahead();
+        let ahead = session.claims_ahead();
         // More comes with the next report; until then half of what it was given ahead has to last.
-        if mate.usage.is_full() && mate.usage.queued() > ahead / 2 {
+        if session.usage.is_full() && session.usage.queued() > ahead / 2 {
             return;
         }
-        let before = mate.held_jobs.len();
-        if mate.standing == NodeStanding::OnProbation {
+        let before = session.held_jobs.len();
+        if session.standing == NodeStanding::OnProbation {
             self.probe_node(worker);
         } else {
             self.claim_in_turn(worker, 0, None);
@@ -79,13 +81,13 @@ impl Scheduler {
                 self.claim_in_turn(worker, ahead, None);
             }
         }
-        let Some(mate) = self.sessions.get_mut(&worker) else { return };
-        if mate.held_jobs.len() > before {
-            mate.claim_pacer.on_claimed(mate.usage.running());
-            let (crew, served) = (mate.group, mate.last_served_turn);
-            mate.last_served_turn = self.groups.next_turn_number();
-            if let Some(crew) = crew {
-                self.groups.set_waiting(crew, worker, served, false);
+        let Some(session) = self.sessions.get_mut(&worker) else { return };
+        if session.held_jobs.len() > before {
+            session.claim_pacer.on_claimed(session.usage.running());
+            let (group, served) = (session.group, session.last_served_turn);
+            session.last_served_turn = self.groups.next_turn_number();
+            if let Some(group) = group {
+                self.groups.set_waiting(group, worker, served, false);
                 self.update_waiting(worker);
             }
         }
@@ -96,7 +98,7 @@ impl Scheduler {
         if !self.may_be_probed(worker) {
             return;
         }
-        let held = self.sessions.get(&worker).map(|mate| mate.held_jobs.keys().copied().collect());
+        let held = self.sessions.get(&worker).map(|session| session.held_jobs.keys().copied().collect());
         let before: HashSet<JobId> = held.unwrap_or_default();
         self.claim_in_turn(worker, 0, Some(1));
         self.record_probe(worker, &before);
@@ -104,31 +106,31 @@ impl Scheduler {
 
     /// Goes round the workflows that have something for the worker until it has enough, or as many as it may have.
     fn claim_in_turn(&mut self, worker: WorkerId, ahead: usize, most: Option<usize>) {
-        let Some(crew) = self.sessions.get(&worker).and_then(|mate| mate.group) else { return };
+        let Some(group) = self.sessions.get(&worker).and_then(|session| session.group) else { return };
         let mut after = None;
-        while let Some(turn) = self.groups.next_workflow(crew, after) {
+        while let Some(turn) = self.groups.next_workflow(group, after) {
             let (_, _, workflow) = turn;
             after = Some(turn);
-            let rivals = self.groups.count_listed_workflows(crew).max(1);
+            let rivals = self.groups.count_listed_workflows(group).max(1);
             if !self.may_claim(workflow)
                 || self.is_cooling_down(worker, workflow)
                 || self.start_first_action(worker, workflow)
             {
                 continue;
             }
-            let Some(mate) = self.sessions.get(&worker) else { return };
-            let share = (mate.estimated_slots() + ahead).div_ceil(rivals);
+            let Some(session) = self.sessions.get(&worker) else { return };
+            let share = (session.estimated_slots() + ahead).div_ceil(rivals);
             self.activity =
                 SchedulerActivity { worker: Some(worker), ..SchedulerActivity::for_upkeep(workflow) };
             if self.claim_from_workflow(worker, workflow, most.unwrap_or(share), ahead) {
-                self.groups.move_to_back(crew, workflow);
+                self.groups.move_to_back(group, workflow);
                 self.update_turns(workflow);
                 if most.is_some() {
                     return;
                 }
             }
-            let Some(mate) = self.sessions.get(&worker) else { return };
-            if mate.usage.is_full() && mate.usage.queued() >= ahead {
+            let Some(session) = self.sessions.get(&worker) else { return };
+            if session.usage.is_full() && session.usage.queued() >= ahead {
                 return;
             }
         }
@@ -136,11 +138,11 @@ impl Scheduler {
 
     /// The worker could not start jobs of this workflow a moment ago.
     fn is_cooling_down(&self, worker: WorkerId, workflow: WorkflowId) -> bool {
-        self.sessions.get(&worker).is_some_and(|mate| mate.is_cooling_down(workflow, self.now.instant))
+        self.sessions.get(&worker).is_some_and(|session| session.is_cooling_down(workflow, self.now.instant))
     }
 
     fn may_claim(&mut self, workflow: WorkflowId) -> bool {
-        !self.is_paused(workflow) && self.find_workflow(workflow).is_some_and(|desk| desk.may_claim())
+        !self.is_paused(workflow) && self.find_workflow(workflow).is_some_and(|active| active.may_claim())
     }
 
     /// Claims some jobs of one workflow; whether there were any.
@@ -151,29 +153,31 @@ impl Scheduler {
         most: usize,
         ahead: usize,
     ) -> bool {
-        let Some(site) = self.sessions.get(&worker).map(|mate| mate.usage.site()) else { return false };
+        let Some(site) = self.sessions.get(&worker).map(|session| session.usage.site()) else { return false };
         let is_open = self.may_start_units(workflow, site);
         let is_open_to_others = site.is_none_or(|site| !self.closed_sites.contains(site));
-        let (Some(WorkflowSlot::Active(desk)), Some(mate)) =
+        let (Some(WorkflowSlot::Active(active)), Some(session)) =
             (self.workflows.get_mut(&workflow), self.sessions.get_mut(&worker))
         else {
             return false;
         };
         // Nobody knows when what waits at the worker would start.
         let ahead =
-            if mate.usage.has_limited_time() && desk.board.has_runtime_requests() { 0 } else { ahead };
-        let ahead =
-            ahead.min(desk.retry_policy.max_claims_ahead(desk.board.counts().total(), desk.held_jobs.len()));
+            if session.usage.has_limited_time() && active.state.has_runtime_requests() { 0 } else { ahead };
+        let ahead = ahead
+            .min(active.retry_policy.max_claims_ahead(active.state.counts().total(), active.held_jobs.len()));
         let want = ClaimLimits { max_jobs: most, queue_ahead: ahead };
-        mate.usage.set_accepts_elections(is_open && is_open_to_others);
-        mate.usage.prefer_scheduler(mate.allocation.map(|_| mate.scheduler));
-        let mut taken = desk.board.claim_ready(worker, &mut mate.usage, want, &mut desk.open_batch.changes);
-        mate.usage.prefer_scheduler(None);
-        if taken.is_empty() && mate.allocation.is_some() {
+        session.usage.set_accepts_elections(is_open && is_open_to_others);
+        session.usage.prefer_scheduler(session.allocation.map(|_| session.scheduler));
+        let mut taken =
+            active.state.claim_ready(worker, &mut session.usage, want, &mut active.open_batch.changes);
+        session.usage.prefer_scheduler(None);
+        if taken.is_empty() && session.allocation.is_some() {
             // What is meant for others is for it only if there is nothing else.
-            taken = desk.board.claim_ready(worker, &mut mate.usage, want, &mut desk.open_batch.changes);
+            taken =
+                active.state.claim_ready(worker, &mut session.usage, want, &mut active.open_batch.changes);
         }
-        mate.usage.set_accepts_elections(is_open_to_others);
+        session.usage.set_accepts_elections(is_open_to_others);
         if !taken.is_empty() {
             self.assign_claimed(worker, workflow, &taken);
         }
@@ -182,20 +186,20 @@ impl Scheduler {
 
     /// What was claimed goes to the worker once it is on disk.
     fn assign_claimed(&mut self, worker: WorkerId, workflow: WorkflowId, jobs: &[u32]) {
-        let Self { workflows: slots, sessions: mates, .. } = self;
-        let (Some(WorkflowSlot::Active(desk)), Some(mate)) =
-            (slots.get_mut(&workflow), mates.get_mut(&worker))
+        let Self { workflows: slots, sessions: worker_sessions, .. } = self;
+        let (Some(WorkflowSlot::Active(active)), Some(session)) =
+            (slots.get_mut(&workflow), worker_sessions.get_mut(&worker))
         else {
             return;
         };
         for &job in jobs {
-            let key = desk.board.attempt_key(job);
-            desk.hold_job(worker, &key, false);
-            mate.held_jobs.insert(key.job, workflow);
-            desk.open_batch.claimed_jobs.push(ClaimedJob { worker, job, key });
+            let key = active.state.attempt_key(job);
+            active.hold_job(worker, &key, false);
+            session.held_jobs.insert(key.job, workflow);
+            active.open_batch.claimed_jobs.push(ClaimedJob { worker, job, key });
         }
         // Whoever waits is not sent away while something for him is on its way.
-        let newest = mate.exchanges.newest_number();
+        let newest = session.exchanges.newest_number();
         self.wait_for_commit(worker, newest, workflow);
         self.dirty_workflows.insert(workflow);
     }
@@ -203,16 +207,16 @@ impl Scheduler {
     /// Reads what is to be done for the jobs that were claimed: for all of them at once, because a database may be far away.
     pub(super) fn load_claimed_jobs(&mut self, workflow: WorkflowId) {
         let Self { workflows: slots, store, .. } = self;
-        let Some(WorkflowSlot::Active(desk)) = slots.get_mut(&workflow) else { return };
-        let claimed = std::mem::take(&mut desk.open_batch.claimed_jobs);
+        let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return };
+        let claimed = std::mem::take(&mut active.open_batch.claimed_jobs);
         if claimed.is_empty() {
             return;
         }
         let jobs: Vec<u32> = claimed.iter().map(|claimed| claimed.job).collect();
-        match load_assignments(&**store, &desk.board, &desk.settings, &jobs) {
+        match load_assignments(&**store, &active.state, &active.settings, &jobs) {
             Ok(assigned) => {
                 let workers = claimed.iter().map(|claimed| claimed.worker);
-                desk.open_batch.assignments.extend(workers.zip(assigned));
+                active.open_batch.assignments.extend(workers.zip(assigned));
                 add_to_gauge(&self.gauges.assigned_jobs, jobs.len());
             }
             Err(error) => self.unclaim(workflow, &claimed, &error),
@@ -221,26 +225,27 @@ impl Scheduler {
 
     /// What was just claimed is ready again: nobody was told, and nothing of it is on its way to the disk.
     fn unclaim(&mut self, workflow: WorkflowId, claimed: &[ClaimedJob], error: &StoreError) {
-        let Self { workflows: slots, sessions: mates, .. } = self;
-        let Some(WorkflowSlot::Active(desk)) = slots.get_mut(&workflow) else { return };
+        let Self { workflows: slots, sessions: worker_sessions, .. } = self;
+        let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return };
         // The last claim of each: an earlier one was given back.
         let mut jobs: HashSet<JobId> = claimed.iter().map(|claimed| claimed.key.job).collect();
-        let changes = std::mem::take(&mut desk.open_batch.changes).into_iter().rev();
+        let changes = std::mem::take(&mut active.open_batch.changes).into_iter().rev();
         let kept =
             changes.filter(|change| !matches!(change, WorkflowChange::Claim { job, .. } if jobs.remove(job)));
-        desk.open_batch.changes = kept.collect();
-        desk.open_batch.changes.reverse();
+        active.open_batch.changes = kept.collect();
+        active.open_batch.changes.reverse();
         for ClaimedJob { worker, key, .. } in claimed {
             // It is held under this key, so it is not stale; and the claim was never written, so neither is its end. What
             // was said of its unit stands, and is taken back.
             let mut undone = Vec::new();
-            drop(desk.board.on_claim_returned(*worker, key, &mut undone));
-            desk.open_batch
+            drop(active.state.on_claim_returned(*worker, key, &mut undone));
+            active
+                .open_batch
                 .changes
                 .extend(undone.into_iter().filter(|change| matches!(change, WorkflowChange::Unit(_))));
-            desk.held_jobs.remove(&key.job);
-            if let Some(mate) = mates.get_mut(worker) {
-                mate.release_job(key.job);
+            active.held_jobs.remove(&key.job);
+            if let Some(session) = worker_sessions.get_mut(worker) {
+                session.release_job(key.job);
             }
         }
         self.on_store_error(workflow, error);
@@ -250,34 +255,34 @@ impl Scheduler {
     /// A job that may be what kills workers is to have one to itself: one is chosen, and kept free until it is idle.
     fn reserve_worker_for_suspect(&mut self, workflow: WorkflowId) {
         let is_paused = self.is_paused(workflow);
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        if !desk.board.has_isolated_waiting()
-            || desk.reserved_worker.is_some()
-            || !desk.may_claim()
+        let Some(active) = self.find_workflow(workflow) else { return };
+        if !active.state.has_isolated_waiting()
+            || active.reserved_worker.is_some()
+            || !active.may_claim()
             || is_paused
         {
             return;
         }
         let (candidates, now) = (self.groups.workers_for(workflow), self.now.instant);
-        let Some(WorkflowSlot::Active(desk)) = self.workflows.get_mut(&workflow) else { return };
-        let suits = |mate: &WorkerSession| {
-            let free = mate.reserved_for.is_none()
-                && mate.exclusive_job.is_none()
-                && mate.standing == NodeStanding::Trusted;
-            let may = !mate.is_draining && !mate.is_to_drain && !mate.is_cooling_down(workflow, now);
-            free && may && desk.board.could_claim_isolated(&mate.usage)
+        let Some(WorkflowSlot::Active(active)) = self.workflows.get_mut(&workflow) else { return };
+        let suits = |session: &WorkerSession| {
+            let free = session.reserved_for.is_none()
+                && session.exclusive_job.is_none()
+                && session.standing == NodeStanding::Trusted;
+            let may = !session.is_draining && !session.is_to_drain && !session.is_cooling_down(workflow, now);
+            free && may && active.state.could_claim_isolated(&session.usage)
         };
         let loads = candidates.into_iter().filter_map(|worker| {
-            let mate = self.sessions.get(&worker).filter(|mate| suits(mate))?;
-            Some((mate.held_jobs.len(), worker))
+            let session = self.sessions.get(&worker).filter(|session| suits(session))?;
+            Some((session.held_jobs.len(), worker))
         });
         let Some((_, worker)) = loads.min() else {
             self.workflows_with_waiting_suspect.insert(workflow);
             return;
         };
-        desk.reserved_worker = Some(worker);
-        if let Some(mate) = self.sessions.get_mut(&worker) {
-            mate.reserved_for = Some(workflow);
+        active.reserved_worker = Some(worker);
+        if let Some(session) = self.sessions.get_mut(&worker) {
+            session.reserved_for = Some(workflow);
         }
         self.dirty_workers.insert(worker);
     }
@@ -285,39 +290,41 @@ impl Scheduler {
     /// The worker is kept free for a job of this workflow; when it is idle it gets it.
     fn try_suspect_alone(&mut self, worker: WorkerId, workflow: WorkflowId) {
         let (is_paused, now) = (self.is_paused(workflow), self.now.instant);
-        let Self { workflows: slots, sessions: mates, .. } = self;
-        let Some(mate) = mates.get_mut(&worker) else { return };
-        let Some(WorkflowSlot::Active(desk)) = slots.get_mut(&workflow) else {
-            mate.reserved_for = None;
+        let Self { workflows: slots, sessions: worker_sessions, .. } = self;
+        let Some(session) = worker_sessions.get_mut(&worker) else { return };
+        let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else {
+            session.reserved_for = None;
             return;
         };
-        if desk.in_flight.is_some() {
+        if active.in_flight.is_some() {
             return;
         }
-        let rests = mate.is_cooling_down(workflow, now);
-        if !desk.board.has_isolated_waiting() || !desk.may_claim() || is_paused || rests {
-            release_reservation(mate, desk);
+        let rests = session.is_cooling_down(workflow, now);
+        if !active.state.has_isolated_waiting() || !active.may_claim() || is_paused || rests {
+            release_reservation(session, active);
             return;
         }
         if self.start_first_action(worker, workflow) {
             return;
         }
-        let Self { workflows: slots, sessions: mates, .. } = self;
-        let (Some(WorkflowSlot::Active(desk)), Some(mate)) =
-            (slots.get_mut(&workflow), mates.get_mut(&worker))
+        let Self { workflows: slots, sessions: worker_sessions, .. } = self;
+        let (Some(WorkflowSlot::Active(active)), Some(session)) =
+            (slots.get_mut(&workflow), worker_sessions.get_mut(&worker))
         else {
             return;
         };
-        if let Some(job) = desk.board.claim_isolated(worker, &mut mate.usage, &mut desk.open_batch.changes) {
-            mate.exclusive_job = Some(desk.board.attempt_key(job).job);
-            release_reservation(mate, desk);
+        if let Some(job) =
+            active.state.claim_isolated(worker, &mut session.usage, &mut active.open_batch.changes)
+        {
+            session.exclusive_job = Some(active.state.attempt_key(job).job);
+            release_reservation(session, active);
             self.assign_claimed(worker, workflow, &[job]);
         }
     }
 }
 
 /// The worker need not be kept free any longer.
-fn release_reservation(mate: &mut WorkerSession, desk: &mut ActiveWorkflow) {
-    mate.reserved_for = None;
-    desk.reserved_worker = None;
+fn release_reservation(session: &mut WorkerSession, active: &mut ActiveWorkflow) {
+    session.reserved_for = None;
+    active.reserved_worker = None;
 }

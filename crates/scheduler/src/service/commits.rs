@@ -16,34 +16,34 @@ use windlass_types::{WorkerId, WorkflowId};
 impl Scheduler {
     /// Hands what was decided at a desk to the store, unless it is at it already: what comes meanwhile gathers.
     pub(super) fn submit_batch(&mut self, workflow: WorkflowId) {
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        if desk.in_flight.is_some() || desk.open_batch.is_empty() {
+        let Some(active) = self.find_workflow(workflow) else { return };
+        if active.in_flight.is_some() || active.open_batch.is_empty() {
             return;
         }
         self.load_claimed_jobs(workflow);
         self.count_attempts_by_site(workflow);
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        let mut then = std::mem::take(&mut desk.open_batch);
+        let Some(active) = self.find_workflow(workflow) else { return };
+        let mut then = std::mem::take(&mut active.open_batch);
         let changes: Arc<[_]> = std::mem::take(&mut then.changes).into();
-        desk.add_wall_time(&changes);
-        desk.in_flight = Some(WorkflowCommit { changes, batch: then, retry_at: None });
+        active.add_wall_time(&changes);
+        active.in_flight = Some(WorkflowCommit { changes, batch: then, retry_at: None });
         self.submit_commit(workflow);
     }
 
     /// How many attempts end at each site, and of what jobs, is counted in the same commit, for those who follow a workflow
     /// with units.
     fn count_attempts_by_site(&mut self, workflow: WorkflowId) {
-        let Self { workflows: slots, sessions: mates, .. } = self;
-        let Some(WorkflowSlot::Active(desk)) = slots.get_mut(&workflow) else { return };
-        if !desk.board.has_units() {
+        let Self { workflows: slots, sessions: worker_sessions, .. } = self;
+        let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return };
+        if !active.state.has_units() {
             return;
         }
         let mut ended: BTreeMap<(&str, &str), u32> = BTreeMap::new();
-        for change in &desk.open_batch.changes {
+        for change in &active.open_batch.changes {
             let WorkflowChange::End { result, orphaned: false, .. } = change else { continue };
-            if let Some(site) = mates.get(&result.worker).and_then(|mate| mate.usage.site()) {
-                let job = desk.board.job_index(result.key.job);
-                let handler = job.and_then(|job| desk.board.handler_name(job)).unwrap_or_default();
+            if let Some(site) = worker_sessions.get(&result.worker).and_then(|session| session.usage.site()) {
+                let job = active.state.job_index(result.key.job);
+                let handler = job.and_then(|job| active.state.handler_name(job)).unwrap_or_default();
                 *ended.entry((site, handler)).or_default() += 1;
             }
         }
@@ -53,14 +53,14 @@ impl Scheduler {
             attempts,
         });
         let counts: Vec<WorkflowChange> = counts.collect();
-        desk.open_batch.changes.extend(counts);
+        active.open_batch.changes.extend(counts);
     }
 
     pub(super) fn submit_commit(&mut self, workflow: WorkflowId) {
         let post = self.sender.clone();
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        let Some(batch) = &desk.in_flight else { return };
-        let (birth, run, changes) = (desk.generation, desk.row.run_id, Arc::clone(&batch.changes));
+        let Some(active) = self.find_workflow(workflow) else { return };
+        let Some(batch) = &active.in_flight else { return };
+        let (birth, run, changes) = (active.generation, active.row.run_id, Arc::clone(&batch.changes));
         let done = move |result| {
             // Nobody is there any more only after everything was committed.
             post.send(SchedulerEvent::Committed { workflow, generation: birth, result }).unwrap_or_default();
@@ -79,11 +79,13 @@ impl Scheduler {
         let retry_at = self.now.instant + STORE_RETRY_DELAY;
         let gets_on = !result.as_ref().is_err_and(StoreError::is_transient);
         self.gauges.record_batch_answered(gets_on, self.now.timestamp);
-        let Some(desk) = self.find_workflow(workflow).filter(|desk| desk.generation == birth) else { return };
+        let Some(active) = self.find_workflow(workflow).filter(|active| active.generation == birth) else {
+            return;
+        };
         match result {
             Ok(()) => {
-                let Some(batch) = desk.in_flight.take() else { return };
-                let of_units = desk.board.has_units() && batch.changes.iter().any(changes_units);
+                let Some(batch) = active.in_flight.take() else { return };
+                let of_units = active.state.has_units() && batch.changes.iter().any(changes_units);
                 let is_due = batch.changes.iter().any(triggers_action);
                 add_to_gauge(&self.gauges.commits, 1);
                 self.dirty_workflows.insert(workflow);
@@ -94,7 +96,7 @@ impl Scheduler {
                 self.perform_batch(workflow, batch.batch);
             }
             Err(error) if error.is_transient() => {
-                if let Some(batch) = &mut desk.in_flight {
+                if let Some(batch) = &mut active.in_flight {
                     batch.retry_at = Some(retry_at);
                 }
                 add_to_gauge(&self.gauges.refused_commits, 1);
@@ -129,8 +131,8 @@ impl Scheduler {
 
     /// Something is on disk that the answer to an exchange rests on.
     pub(super) fn on_ticket_committed(&mut self, ticket: CommitTicket) {
-        if let Some(mate) = self.sessions.get_mut(&ticket.worker) {
-            mate.exchanges.complete_commit(ticket);
+        if let Some(session) = self.sessions.get_mut(&ticket.worker) {
+            session.exchanges.complete_commit(ticket);
             self.dirty_workers.insert(ticket.worker);
         }
     }
@@ -149,23 +151,23 @@ impl Scheduler {
         worker: WorkerId,
         assignment: Assignment,
     ) {
-        let Self { workflows: slots, sessions: mates, dirty_workers: roused, .. } = self;
-        let Some(WorkflowSlot::Active(desk)) = slots.get_mut(&workflow) else { return };
-        let Ok(job) = desk.check_fencing(worker, &assignment.key) else { return };
-        let Some(mate) = mates.get_mut(&worker) else { return };
-        if desk.is_canceled || mate.is_leaving {
-            desk.held_jobs.remove(&assignment.key.job);
-            mate.release_job(assignment.key.job);
+        let Self { workflows: slots, sessions: worker_sessions, dirty_workers: roused, .. } = self;
+        let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return };
+        let Ok(job) = active.check_fencing(worker, &assignment.key) else { return };
+        let Some(session) = worker_sessions.get_mut(&worker) else { return };
+        if active.is_canceled || session.is_leaving {
+            active.held_jobs.remove(&assignment.key.job);
+            session.release_job(assignment.key.job);
             self.orphan_job(
                 workflow,
                 job,
                 worker,
                 windlass_core::workflow_state::OrphanDecision::NeverStarted,
-                None,
+                windlass_core::workflow_state::OrphanedAttempt::default(),
             );
             return;
         }
-        mate.queue_assignment(assignment, || workflow_setup(desk));
+        session.queue_assignment(assignment, || workflow_setup(active));
         roused.insert(worker);
     }
 }

@@ -21,26 +21,28 @@ impl Scheduler {
         ended: &AttemptEndReport,
     ) -> Result<AttemptOutcome, StaleAttemptReport> {
         let key = ended.key;
-        let Self { workflows: slots, sessions: mates, groups: crews, nodes, now, .. } = self;
-        let Some(WorkflowSlot::Active(desk)) = slots.get_mut(&key.workflow) else {
+        let Self { workflows: slots, sessions: worker_sessions, groups: worker_groups, nodes, now, .. } =
+            self;
+        let Some(WorkflowSlot::Active(active)) = slots.get_mut(&key.workflow) else {
             return Err(StaleAttemptReport { key, found: format!("workflow {} is over", key.workflow) });
         };
-        let ActiveWorkflow { board, retry_policy: sequels, open_batch: open, row, .. } = &mut **desk;
+        let ActiveWorkflow { state, retry_policy: sequels, open_batch: open, row, .. } = &mut **active;
         let room = |place: &LocationConstraint| {
-            let members = crews.workers_for(key.workflow).into_iter().filter_map(|id| mates.get(&id));
-            worker_capacities(members.filter(|mate| mate.usage.accepts_location(place)))
+            let members =
+                worker_groups.workers_for(key.workflow).into_iter().filter_map(|id| worker_sessions.get(&id));
+            worker_capacities(members.filter(|session| session.usage.accepts_location(place)))
         };
         let mut class = None;
         let follow = |failed: FailedAttemptContext<'_>| {
-            let node = mates.get(&worker).map(|mate| nodes.failure_record(&mate.node));
+            let node = worker_sessions.get(&worker).map(|session| nodes.failure_record(&session.node));
             let around = RetryInputs { worker_capacities: &room, node_record: node, now: now.timestamp };
             let followed = sequels.decide_retry(failed, &around);
             class = followed.diagnosis.as_ref().map(|diagnosis| diagnosis.class);
             followed
         };
-        let verdict = board.on_attempt_ended_with(worker, ended, follow, &mut open.changes)?;
-        if sequels.is_budget_spent() && !board.is_halted() {
-            board.on_halt();
+        let verdict = state.on_attempt_ended_with(worker, ended, follow, &mut open.changes)?;
+        if sequels.is_budget_spent() && !state.is_halted() {
+            state.on_halt();
             open.changes.push(WorkflowChange::RaiseAlarm(Box::new(sequels.budget_alarm(row))));
         }
         self.record_node_attempt(worker, &key, (verdict.attempt_status, &ended.cause), class);
@@ -51,12 +53,13 @@ impl Scheduler {
     pub(super) fn release_delayed_jobs(&mut self) {
         let now = self.now.timestamp;
         for workflow in self.workflows_with_delayed_jobs.iter().copied().collect::<Vec<_>>() {
-            let Some(desk) = self.find_workflow(workflow).filter(|desk| desk.board.next_due().is_some())
+            let Some(active) =
+                self.find_workflow(workflow).filter(|active| active.state.next_due().is_some())
             else {
                 self.workflows_with_delayed_jobs.remove(&workflow);
                 continue;
             };
-            if desk.board.release_due(now) > 0 {
+            if active.state.release_due(now) > 0 {
                 self.dirty_workflows.insert(workflow);
             }
         }
@@ -66,7 +69,7 @@ impl Scheduler {
     pub(super) fn next_delayed_job(&self) -> Option<Instant> {
         let due = self.workflows_with_delayed_jobs.iter().filter_map(|workflow| {
             match self.workflows.get(workflow)? {
-                WorkflowSlot::Active(desk) => desk.board.next_due(),
+                WorkflowSlot::Active(active) => active.state.next_due(),
                 WorkflowSlot::Suspended(_) => None,
             }
         });
@@ -75,12 +78,12 @@ impl Scheduler {
 
     /// Something happened at the desk: it may have jobs that wait for their time, and may wait for a decision.
     pub(super) fn update_failure_state(&mut self, workflow: WorkflowId) {
-        let Some(WorkflowSlot::Active(desk)) = self.workflows.get_mut(&workflow) else { return };
-        if desk.board.next_due().is_some() {
+        let Some(WorkflowSlot::Active(active)) = self.workflows.get_mut(&workflow) else { return };
+        if active.state.next_due().is_some() {
             self.workflows_with_delayed_jobs.insert(workflow);
         }
-        let needs_decision = desk.needs_decision();
-        if std::mem::replace(&mut desk.waits_for_decision, needs_decision) != needs_decision {
+        let needs_decision = active.needs_decision();
+        if std::mem::replace(&mut active.waits_for_decision, needs_decision) != needs_decision {
             self.notify_bound_workers(workflow);
             self.notify_commit();
         }
@@ -89,16 +92,16 @@ impl Scheduler {
     /// Somebody has the workflow go on; if its retries were used up, there are as many again.
     pub(super) fn continue_workflow(&mut self, workflow: WorkflowId, by: &str) -> Result<(), CallError> {
         let (store, now) = (self.store.acting_as(by), self.now.timestamp);
-        let desk = self.open_workflow(workflow)?;
-        if desk.board.is_halted() {
+        let active = self.open_workflow(workflow)?;
+        if active.state.is_halted() {
             // Else what is noted now might come before the alarm that it answers.
-            if !desk.is_quiet() {
+            if !active.is_quiet() {
                 return Err(unavailable_error("something of this workflow is just being written"));
             }
             store
-                .add_event(&desk.retry_policy.renew_budget(&desk.row), now)
+                .add_event(&active.retry_policy.renew_budget(&active.row), now)
                 .map_err(|error| store_call_error(&error))?;
-            desk.board.on_continue();
+            active.state.on_continue();
         }
         Ok(())
     }
@@ -107,17 +110,18 @@ impl Scheduler {
 impl ActiveWorkflow {
     /// Nothing more happens unless somebody says what is to become of a failure, or has it go on.
     pub(super) fn needs_decision(&self) -> bool {
-        let is_open = self.board.is_halted() || self.board.counts().get(JobStatus::PendingFailed) > 0;
-        self.is_active && is_open && self.held_jobs.is_empty() && self.is_quiet() && self.board.is_stuck()
+        let is_open = self.state.is_halted() || self.state.counts().get(JobStatus::PendingFailed) > 0;
+        self.is_active && is_open && self.held_jobs.is_empty() && self.is_quiet() && self.state.is_stuck()
     }
 }
 
 /// Those that take no more jobs give nothing; one that does not say how long it stays, stays for good.
 fn worker_capacities<'a>(members: impl Iterator<Item = &'a WorkerSession>) -> WorkerCapacities {
-    let takers: Vec<&WorkerSession> = members.filter(|mate| !mate.is_draining && !mate.is_to_drain).collect();
-    let stays: Option<Vec<Duration>> = takers.iter().map(|mate| mate.time_limit).collect();
+    let takers: Vec<&WorkerSession> =
+        members.filter(|session| !session.is_draining && !session.is_to_drain).collect();
+    let stays: Option<Vec<Duration>> = takers.iter().map(|session| session.time_limit).collect();
     WorkerCapacities {
-        workers: takers.iter().map(|mate| mate.capacity).collect(),
+        workers: takers.iter().map(|session| session.capacity).collect(),
         longest_stay: stays.and_then(|stays| stays.into_iter().max()),
     }
 }

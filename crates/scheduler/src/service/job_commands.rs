@@ -11,7 +11,7 @@ use super::scheduler_call::CompletionResults;
 use std::collections::HashMap;
 use windlass_core::change::WorkflowChange;
 use windlass_core::dispatch::{ClaimLimits, WorkerSelector, WorkerUsage};
-use windlass_core::workflow_state::{OrphanDecision, StatedAttemptEnd};
+use windlass_core::workflow_state::{OrphanDecision, OrphanedAttempt, StatedAttemptEnd};
 use windlass_store::Store;
 use windlass_store::model::{NewWorker, ResultFilter, WorkerFilter, WorkerKind, WorkflowRow};
 use windlass_types::worker_messages::{AttemptUsage, return_code};
@@ -34,26 +34,26 @@ impl Scheduler {
     }
 
     fn claim_jobs(&mut self, workflow: WorkflowId, request: &ClaimRequest) -> Result<Vec<JobId>, CallError> {
-        let desk = self.open_workflow(workflow)?;
-        if desk.has_store_problem() {
+        let active = self.open_workflow(workflow)?;
+        if active.has_store_problem() {
             return Err(unavailable_error("the database takes nothing at the moment"));
         }
-        if !desk.is_active || desk.is_canceled || !desk.board.has_ready() || request.limit == 0 {
+        if !active.is_active || active.is_canceled || !active.state.has_ready() || request.limit == 0 {
             return Ok(Vec::new());
         }
         let worker = self.claims_worker(workflow)?;
-        let desk = self.open_workflow(workflow)?;
+        let active = self.open_workflow(workflow)?;
         let taken = match &request.node {
             None => {
-                let taste = WorkerSelector::default().with_labels(request.labels.clone()).at_site(None);
-                desk.board.claim_oldest(worker, &taste, request.limit, &mut desk.open_batch.changes)
+                let selector = WorkerSelector::default().with_labels(request.labels.clone()).at_site(None);
+                active.state.claim_oldest(worker, &selector, request.limit, &mut active.open_batch.changes)
             }
-            Some(node) => claim_fitting_jobs(desk, worker, request, node),
+            Some(node) => claim_fitting_jobs(active, worker, request, node),
         };
         let mut claimed = Vec::with_capacity(taken.len());
         for job in taken {
-            let key = desk.board.attempt_key(job);
-            desk.hold_job(worker, &key, true);
+            let key = active.state.attempt_key(job);
+            active.hold_job(worker, &key, true);
             claimed.push(key.job);
         }
         add_to_gauge(&self.gauges.assigned_jobs, claimed.len());
@@ -63,8 +63,8 @@ impl Scheduler {
     /// The worker that stands for all who do not say who they are.
     fn claims_worker(&mut self, workflow: WorkflowId) -> Result<WorkerId, CallError> {
         let (store, now) = (std::sync::Arc::clone(&self.store), self.now.timestamp);
-        let desk = self.open_workflow(workflow)?;
-        if let Some(worker) = desk.claims_worker {
+        let active = self.open_workflow(workflow)?;
+        if let Some(worker) = active.claims_worker {
             return Ok(worker);
         }
         let filter = WorkerFilter {
@@ -79,14 +79,14 @@ impl Scheduler {
             let row = NewWorker {
                 kind: WorkerKind::Claims,
                 workflow: Some(workflow),
-                run: Some(desk.row.run_id),
+                run: Some(active.row.run_id),
                 host: "claims".to_owned(),
                 ..NewWorker::default()
             };
             store.add_worker(&row, now).map_err(|error| store_call_error(&error))
         };
         let worker = known.map_or_else(new, Ok)?;
-        desk.claims_worker = Some(worker);
+        active.claims_worker = Some(worker);
         Ok(worker)
     }
 
@@ -120,23 +120,23 @@ impl Scheduler {
             Some(_) => {}
         }
         let now = self.now.timestamp;
-        let desk = self.open_workflow(workflow)?;
-        check_run(desk, run)?;
-        let index = find_job_index(desk, job)?;
-        let key = desk.board.attempt_key(index);
-        let status = desk.board.status(index);
-        let held = desk.held_jobs.get(&job).copied();
+        let active = self.open_workflow(workflow)?;
+        check_run(active, run)?;
+        let index = find_job_index(active, job)?;
+        let key = active.state.attempt_key(index);
+        let status = active.state.status(index);
+        let held = active.held_jobs.get(&job).copied();
         let Some(hold) =
-            held.filter(|hold| status == JobStatus::Pending && Some(hold.worker) == desk.claims_worker)
+            held.filter(|hold| status == JobStatus::Pending && Some(hold.worker) == active.claims_worker)
         else {
             let detail = format!("job {job} is {status}; only a job that was claimed can be started");
             return Err(CallError::Conflict { code: "job_not_pending", detail });
         };
-        desk.open_batch.changes.push(WorkflowChange::ReassignClaim { job, from: hold.worker, to: node });
-        let started = desk.board.on_started(node, &key, now, 0, &mut desk.open_batch.changes);
+        active.open_batch.changes.push(WorkflowChange::ReassignClaim { job, from: hold.worker, to: node });
+        let started = active.state.on_started(node, &key, now, 0, &mut active.open_batch.changes);
         started.map_err(|stale| CallError::Conflict { code: "stale", detail: stale.to_string() })?;
-        desk.hold_job(node, &key, true);
-        if let Some(hold) = desk.held_jobs.get_mut(&job) {
+        active.hold_job(node, &key, true);
+        if let Some(hold) = active.held_jobs.get_mut(&job) {
             hold.started_at = Some(now);
         }
         Ok(())
@@ -161,23 +161,23 @@ impl Scheduler {
 
     fn complete_job(&mut self, workflow: WorkflowId, done: &JobCompletion) -> Result<(), CallError> {
         let claims = {
-            let desk = self.open_workflow(workflow)?;
-            check_run(desk, done.run)?;
-            desk.claims_worker
+            let active = self.open_workflow(workflow)?;
+            check_run(active, done.run)?;
+            active.claims_worker
         };
         let (job, status) = (done.job, done.status);
         if !(status.is_complete() || status == JobStatus::PendingFailed) {
             let detail = format!("a job does not end as `{status}`");
             return Err(CallError::Invalid { code: "not_terminal", detail });
         }
-        let desk = self.open_workflow(workflow)?;
-        let index = find_job_index(desk, job)?;
-        let now = desk.board.status(index);
+        let active = self.open_workflow(workflow)?;
+        let index = find_job_index(active, job)?;
+        let now = active.state.status(index);
         if now.is_settled() || now == JobStatus::PendingFailed {
             let detail = format!("job {job} is already complete with status={now}");
             return Err(CallError::Conflict { code: "already_complete", detail });
         }
-        let Some(hold) = desk.held_jobs.get(&job).copied() else {
+        let Some(hold) = active.held_jobs.get(&job).copied() else {
             let detail = format!("job {job} is {now}: nobody has claimed it");
             return Err(CallError::Conflict { code: "job_not_active", detail });
         };
@@ -191,8 +191,8 @@ impl Scheduler {
             let detail = format!("job {job} is in attempt {}", hold.attempt);
             return Err(CallError::Conflict { code: "stale_attempt", detail });
         }
-        let desk = self.open_workflow(workflow)?;
-        let key = desk.board.attempt_key(index);
+        let active = self.open_workflow(workflow)?;
+        let key = active.state.attempt_key(index);
         let stated = StatedAttemptEnd {
             worker: hold.worker,
             status,
@@ -215,15 +215,15 @@ impl Scheduler {
         key: &windlass_types::worker_messages::AttemptKey,
         stated: StatedAttemptEnd,
     ) -> Result<(), CallError> {
-        let desk = self.open_workflow(workflow)?;
-        let became = desk
-            .board
-            .on_stated_end(key, stated, &mut desk.open_batch.changes)
+        let active = self.open_workflow(workflow)?;
+        let became = active
+            .state
+            .on_stated_end(key, stated, &mut active.open_batch.changes)
             .map_err(|stale| CallError::Conflict { code: "stale", detail: stale.to_string() })?;
-        desk.held_jobs.remove(&job);
-        desk.crash_suspects.on_attempt_ended(job);
+        active.held_jobs.remove(&job);
+        active.crash_suspects.on_attempt_ended(job);
         if became.is_settled() {
-            desk.ended_attempts.push(*key);
+            active.ended_attempts.push(*key);
             add_to_gauge(&self.gauges.ended_attempts, 1);
         }
         Ok(())
@@ -232,16 +232,22 @@ impl Scheduler {
     /// Nobody can stop what a client of the contract runs: the books say that it is over, and the client finds out.
     pub(super) fn cancel_external_job(&mut self, workflow: WorkflowId, job: JobId, worker: WorkerId) {
         let now = self.now.timestamp;
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        let (Some(number), Some(hold)) = (desk.board.job_index(job), desk.held_jobs.get(&job).copied())
+        let Some(active) = self.find_workflow(workflow) else { return };
+        let (Some(number), Some(hold)) = (active.state.job_index(job), active.held_jobs.get(&job).copied())
         else {
             return;
         };
         if hold.started_at.is_none() {
-            desk.held_jobs.remove(&job);
-            return self.orphan_job(workflow, number, worker, OrphanDecision::NeverStarted, None);
+            active.held_jobs.remove(&job);
+            return self.orphan_job(
+                workflow,
+                number,
+                worker,
+                OrphanDecision::NeverStarted,
+                OrphanedAttempt::default(),
+            );
         }
-        let key = desk.board.attempt_key(number);
+        let key = active.state.attempt_key(number);
         let stated = StatedAttemptEnd {
             worker,
             status: JobStatus::Canceled,
@@ -282,10 +288,10 @@ impl Scheduler {
         by: &str,
     ) -> Result<RetryEffect, CallError> {
         let now = self.now.timestamp;
-        let desk = self.open_workflow(workflow)?;
-        check_run(desk, run)?;
-        let index = find_job_index(desk, job)?;
-        let (key, status) = (desk.board.attempt_key(index), desk.board.status(index));
+        let active = self.open_workflow(workflow)?;
+        check_run(active, run)?;
+        let index = find_job_index(active, job)?;
+        let (key, status) = (active.state.attempt_key(index), active.state.status(index));
         if key.attempt.0 >= max_retries {
             let detail = format!("job {job} is in attempt {} of {max_retries}", key.attempt);
             return Err(CallError::Conflict { code: "retries_used_up", detail });
@@ -295,12 +301,12 @@ impl Scheduler {
             JobStatus::PendingFailed => {
                 let detail = format!(
                     "job {job} is pending_failed and waits for a decision, which the policy of its workflow and the \
-                     record of decisions are for; `windlass triage` takes one, reset_job_status resets the job"
+                     record of decisions are for; `windlass failures` takes one, reset_job_status resets the job"
                 );
                 Err(CallError::Conflict { code: "awaits_decision", detail })
             }
             JobStatus::Running => {
-                let Some(hold) = desk.held_jobs.get(&job).copied() else {
+                let Some(hold) = active.held_jobs.get(&job).copied() else {
                     return Err(CallError::Internal(format!("job {job} runs and nobody holds it")));
                 };
                 if self.sessions.contains_key(&hold.worker) {
@@ -339,7 +345,11 @@ impl Scheduler {
 
     /// What went back is looked at again once the board is made anew.
     fn start_after_reload(&mut self, workflow: WorkflowId, reply: CallReply<()>) {
-        self.call_after_reload(workflow, Box::new(move |office| office.initialize_jobs(workflow)), reply);
+        self.call_after_reload(
+            workflow,
+            Box::new(move |scheduler| scheduler.initialize_jobs(workflow)),
+            reply,
+        );
     }
 
     pub(super) fn on_change_status(
@@ -369,10 +379,10 @@ impl Scheduler {
         run: RunId,
         by: &str,
     ) -> Result<RetryEffect, CallError> {
-        let desk = self.open_workflow(workflow)?;
-        check_run(desk, run)?;
-        let index = find_job_index(desk, job)?;
-        let from = desk.board.status(index);
+        let active = self.open_workflow(workflow)?;
+        check_run(active, run)?;
+        let index = find_job_index(active, job)?;
+        let from = active.state.status(index);
         let impossible = || {
             let detail = format!("job {job} is {from} and cannot be made {to}");
             CallError::Conflict { code: "impossible_transition", detail }
@@ -380,7 +390,7 @@ impl Scheduler {
         if from == to {
             return Ok(RetryEffect::Ready);
         }
-        if let Some(hold) = desk.held_jobs.get(&job).copied() {
+        if let Some(hold) = active.held_jobs.get(&job).copied() {
             if to != JobStatus::Ready || self.sessions.contains_key(&hold.worker) {
                 return Err(impossible());
             }
@@ -390,7 +400,7 @@ impl Scheduler {
             } else {
                 OrphanDecision::NeverStarted
             };
-            self.orphan_job(workflow, index, hold.worker, fate, hold.started_at);
+            self.orphan_job(workflow, index, hold.worker, fate, hold.orphaned_attempt());
             return Ok(RetryEffect::Ready);
         }
         match to {
@@ -403,7 +413,7 @@ impl Scheduler {
             {
                 self.reset_job(workflow, index, by)
             }
-            _ if desk.board.on_failure_decision(index, to, &mut desk.open_batch.changes) => {
+            _ if active.state.on_failure_decision(index, to, &mut active.open_batch.changes) => {
                 Ok(RetryEffect::Ready)
             }
             _ => Err(impossible()),
@@ -420,24 +430,24 @@ enum RetryEffect {
 
 /// Packs what fits into the node. Jobs of other schedulers are for it only if there is nothing else.
 fn claim_fitting_jobs(
-    desk: &mut ActiveWorkflow,
+    active: &mut ActiveWorkflow,
     worker: WorkerId,
     request: &ClaimRequest,
     node: &NodeCapacityOffer,
 ) -> Vec<u32> {
-    let mut claim = |taste: WorkerSelector| {
-        let mut mirror: WorkerUsage<JobId> = WorkerUsage::with_selector(node.capacity, taste);
-        mirror.limit_time(node.time_left);
+    let mut claim = |selector: WorkerSelector| {
+        let mut worker_usage: WorkerUsage<JobId> = WorkerUsage::with_selector(node.capacity, selector);
+        worker_usage.limit_time(node.time_left);
         let want = ClaimLimits { max_jobs: request.limit, queue_ahead: 0 };
-        desk.board.claim_ready(worker, &mut mirror, want, &mut desk.open_batch.changes)
+        active.state.claim_ready(worker, &mut worker_usage, want, &mut active.open_batch.changes)
     };
     let labels = WorkerSelector::default().with_labels(request.labels.clone()).at_site(None);
     let own = claim(labels.clone().with_scheduler(node.scheduler));
     if own.is_empty() && !node.strict { claim(labels) } else { own }
 }
 
-fn check_run(desk: &ActiveWorkflow, run: RunId) -> Result<(), CallError> {
-    let found = desk.row.run_id;
+fn check_run(active: &ActiveWorkflow, run: RunId) -> Result<(), CallError> {
+    let found = active.row.run_id;
     if found == run {
         return Ok(());
     }
@@ -448,10 +458,11 @@ fn check_run(desk: &ActiveWorkflow, run: RunId) -> Result<(), CallError> {
 /// So many jobs are looked up one by one; of more than that all are read.
 const MAX_SINGLE_LOOKUPS: usize = 32;
 
-fn find_job_index(desk: &ActiveWorkflow, job: JobId) -> Result<u32, CallError> {
-    desk.board
+fn find_job_index(active: &ActiveWorkflow, job: JobId) -> Result<u32, CallError> {
+    active
+        .state
         .job_index(job)
-        .ok_or_else(|| CallError::NotFound(format!("there is no job {job} in workflow {}", desk.id())))
+        .ok_or_else(|| CallError::NotFound(format!("there is no job {job} in workflow {}", active.id())))
 }
 
 /// Of each of these jobs that left a result in the current run, its newest attempt there.

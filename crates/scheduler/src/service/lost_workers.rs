@@ -9,7 +9,7 @@ use crate::crash_suspects;
 use std::time::Instant;
 use windlass_core::crash_suspects::{CrashEvidence, CrashPosition};
 use windlass_core::slurm::allocation_ends::AllocationEviction;
-use windlass_core::workflow_state::OrphanDecision;
+use windlass_core::workflow_state::{OrphanDecision, OrphanedAttempt};
 use windlass_store::model::{EventSeverity, NewEvent, WorkerUpdate};
 use windlass_types::{JobId, Timestamp, WorkerId, WorkflowId};
 
@@ -24,11 +24,11 @@ pub(super) enum WorkerLossCause {
 impl Scheduler {
     /// The worker takes nothing more, finishes what it has, and leaves.
     pub(super) fn on_drain(&mut self, worker: WorkerId, reply: CallReply<()>) {
-        let Some(mate) = self.sessions.get_mut(&worker) else {
+        let Some(session) = self.sessions.get_mut(&worker) else {
             return reply(Err(CallError::NotFound(format!("there is no worker {worker} here"))));
         };
-        mate.is_to_drain = true;
-        mate.outbox.has_session_change = true;
+        session.is_to_drain = true;
+        session.outbox.has_session_change = true;
         self.release_reserved_worker(worker);
         self.dirty_workers.insert(worker);
         let update = WorkerUpdate { is_draining: Some(true), ..WorkerUpdate::default() };
@@ -38,54 +38,59 @@ impl Scheduler {
 
     /// Last words: it holds nothing and is gone after this.
     pub(super) fn on_leaving(&mut self, worker: WorkerId, number: u64) {
-        let Some(mate) = self.sessions.get_mut(&worker) else { return };
-        mate.is_leaving = true;
+        let Some(session) = self.sessions.get_mut(&worker) else { return };
+        session.is_leaving = true;
         self.pending_retirements.entry(worker).or_default();
-        let errands = std::mem::take(&mut mate.actions);
-        let mut held: Vec<(JobId, WorkflowId)> = mate.held_jobs.iter().map(|(job, id)| (*job, *id)).collect();
+        let errands = std::mem::take(&mut session.actions);
+        let mut held: Vec<(JobId, WorkflowId)> =
+            session.held_jobs.iter().map(|(job, id)| (*job, *id)).collect();
         held.sort_unstable();
         self.lose_action_assignments(worker, errands);
         for (job, workflow) in held {
-            if let Some(mate) = self.sessions.get_mut(&worker) {
-                mate.release_job(job);
+            if let Some(session) = self.sessions.get_mut(&worker) {
+                session.release_job(job);
             }
-            let Some(desk) = self.find_workflow(workflow) else { continue };
-            let Some(index) = desk.board.job_index(job) else { continue };
-            let started = desk.held_jobs.remove(&job).and_then(|hold| hold.started_at);
-            let fate =
-                if started.is_some() { OrphanDecision::RunAgain(None) } else { OrphanDecision::NeverStarted };
-            self.orphan_job(workflow, index, worker, fate, started);
+            let Some(active) = self.find_workflow(workflow) else { continue };
+            let Some(index) = active.state.job_index(job) else { continue };
+            let lost = active.held_jobs.remove(&job).map(|hold| hold.orphaned_attempt()).unwrap_or_default();
+            let fate = if lost.started_at.is_some() {
+                OrphanDecision::RunAgain(None)
+            } else {
+                OrphanDecision::NeverStarted
+            };
+            self.orphan_job(workflow, index, worker, fate, lost);
             self.wait_for_commit(worker, number, workflow);
         }
     }
 
     /// The worker is not heard of any more: whatever it may have started is an orphan.
     pub(super) fn on_worker_lost(&mut self, worker: WorkerId, why: &str, evidence: CrashEvidence) {
-        let Some(mut mate) = self.sessions.remove(&worker) else { return };
-        self.leave_node(&mate, worker);
+        let Some(mut session) = self.sessions.remove(&worker) else { return };
+        self.leave_node(&session, worker);
         self.pending_retirements.entry(worker).or_default();
-        if let Some(crew) = mate.group {
-            self.groups.remove_worker(crew, worker, mate.last_served_turn);
+        if let Some(group) = session.group {
+            self.groups.remove_worker(group, worker, session.last_served_turn);
         }
-        for reply in mate.exchanges.reset() {
+        for reply in session.exchanges.reset() {
             let detail = format!("worker {worker} was given up: {why}");
             reply(Err(CallError::Conflict { code: "unknown_worker", detail }));
         }
-        if let Some(desk) = mate.reserved_for.and_then(|workflow| self.find_workflow(workflow)) {
-            desk.reserved_worker = None;
+        if let Some(active) = session.reserved_for.and_then(|workflow| self.find_workflow(workflow)) {
+            active.reserved_worker = None;
         }
         add_to_gauge(&self.gauges.lost_workers, 1);
-        let mut held: Vec<(WorkflowId, JobId)> = mate.held_jobs.iter().map(|(job, id)| (*id, *job)).collect();
+        let mut held: Vec<(WorkflowId, JobId)> =
+            session.held_jobs.iter().map(|(job, id)| (*id, *job)).collect();
         held.sort_unstable();
-        let by = match self.eviction_of(mate.allocation).filter(|_| !held.is_empty()) {
+        let by = match self.eviction_of(session.allocation).filter(|_| !held.is_empty()) {
             Some(eviction) => WorkerLossCause::Evicted(eviction),
             None => WorkerLossCause::Died(evidence),
         };
         for (workflow, job) in held {
-            let is_running = mate.usage.is_running(job);
+            let is_running = session.usage.is_running(job);
             self.orphan_held_job(workflow, job, worker, is_running, by);
         }
-        self.lose_action_assignments(worker, mate.actions);
+        self.lose_action_assignments(worker, session.actions);
         self.record_worker_loss(worker, why);
     }
 
@@ -100,7 +105,7 @@ impl Scheduler {
             CrashEvidence::LostContact
         };
         self.last_lease_expiry = Some(self.now.instant);
-        let was_only_away = self.sessions.get(&worker).is_some_and(|mate| mate.has_returned);
+        let was_only_away = self.sessions.get(&worker).is_some_and(|session| session.has_returned);
         self.on_worker_lost(worker, "its lease is over", evidence);
         if was_only_away {
             self.on_lost_worker_returned(worker);
@@ -113,11 +118,11 @@ impl Scheduler {
         let since = |past: Instant| self.now.instant.saturating_duration_since(past);
         let full = self.lease_from_now();
         // One that can speak does so three times within its lease.
-        let is_quiet = |mate: &WorkerSession| {
-            mate.is_given_up || full.saturating_duration_since(mate.lease_until) > lease / 2
+        let is_quiet = |session: &WorkerSession| {
+            session.is_given_up || full.saturating_duration_since(session.lease_until) > lease / 2
         };
         self.last_lease_expiry.is_some_and(|last| since(last) < lease)
-            || self.sessions.iter().any(|(id, mate)| *id != worker && is_quiet(mate))
+            || self.sessions.iter().any(|(id, session)| *id != worker && is_quiet(session))
     }
 
     fn record_worker_loss(&self, worker: WorkerId, why: &str) {
@@ -138,20 +143,20 @@ impl Scheduler {
     pub(super) fn on_lost_worker_returned(&mut self, worker: WorkerId) {
         let mut concerned = Vec::new();
         for (id, slot) in &mut self.workflows {
-            let WorkflowSlot::Active(desk) = slot else {
+            let WorkflowSlot::Active(active) = slot else {
                 // Whoever reads its rows again finds it there.
                 concerned.push(*id);
                 continue;
             };
-            let cleared = desk.crash_suspects.withdraw_evidence(worker);
+            let cleared = active.crash_suspects.withdraw_evidence(worker);
             if cleared.is_empty() {
                 continue;
             }
             concerned.push(*id);
             self.dirty_workflows.insert(*id);
-            for job in cleared.into_iter().filter(|job| !desk.crash_suspects.is_suspicious(*job)) {
-                if let Some(index) = desk.board.job_index(job) {
-                    desk.board.clear_isolation(index);
+            for job in cleared.into_iter().filter(|job| !active.crash_suspects.is_suspicious(*job)) {
+                if let Some(index) = active.state.job_index(job) {
+                    active.state.clear_isolation(index);
                 }
             }
         }
@@ -174,24 +179,26 @@ impl Scheduler {
         is_running: bool,
         by: WorkerLossCause,
     ) {
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        let Some(index) = desk.board.job_index(job) else { return };
-        let Some(hold) = desk.held_jobs.get(&job).copied().filter(|hold| hold.worker == worker) else {
+        let Some(active) = self.find_workflow(workflow) else { return };
+        let Some(index) = active.state.job_index(job) else { return };
+        let Some(hold) = active.held_jobs.get(&job).copied().filter(|hold| hold.worker == worker) else {
             return;
         };
-        desk.held_jobs.remove(&job);
+        active.held_jobs.remove(&job);
         let at = match () {
             () if !hold.is_sent => CrashPosition::NotStarted,
-            () if desk.board.is_running_isolated(index) => CrashPosition::Isolated,
+            () if active.state.is_running_isolated(index) => CrashPosition::Isolated,
             () if is_running || hold.started_at.is_some() => CrashPosition::Running,
             () => CrashPosition::Waiting,
         };
         let fate = match by {
-            WorkerLossCause::Died(evidence) => desk.crash_suspects.on_worker_death(job, worker, at, evidence),
+            WorkerLossCause::Died(evidence) => {
+                active.crash_suspects.on_worker_death(job, worker, at, evidence)
+            }
             WorkerLossCause::Evicted(_) if at == CrashPosition::NotStarted => OrphanDecision::NeverStarted,
             WorkerLossCause::Evicted(eviction) => OrphanDecision::Evicted(eviction),
         };
-        self.orphan_job(workflow, index, worker, fate, hold.started_at);
+        self.orphan_job(workflow, index, worker, fate, hold.orphaned_attempt());
     }
 
     /// What becomes of a job that nobody holds any more goes to disk with the next commit of its desk.
@@ -201,16 +208,16 @@ impl Scheduler {
         job: u32,
         worker: WorkerId,
         fate: OrphanDecision,
-        started_at: Option<Timestamp>,
+        lost: OrphanedAttempt,
     ) {
         let now = self.now.timestamp;
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        let key = desk.board.attempt_key(job);
-        desk.board.on_orphaned(job, worker, fate, started_at, now, &mut desk.open_batch.changes);
-        if desk.board.status(job).is_settled() {
-            desk.ended_attempts.push(key);
+        let Some(active) = self.find_workflow(workflow) else { return };
+        let key = active.state.attempt_key(job);
+        active.state.on_orphaned(job, worker, fate, lost, now, &mut active.open_batch.changes);
+        if active.state.status(job).is_settled() {
+            active.ended_attempts.push(key);
         }
-        desk.open_batch.claimed_jobs.retain(|claimed| claimed.key.job != key.job);
+        active.open_batch.claimed_jobs.retain(|claimed| claimed.key.job != key.job);
         self.await_commit_before_retiring(worker, workflow);
         if fate != OrphanDecision::NeverStarted {
             add_to_gauge(&self.gauges.orphaned_attempts, 1);
@@ -222,10 +229,10 @@ impl Scheduler {
     /// disk before the books say so.
     pub(super) fn await_commit_before_retiring(&mut self, worker: WorkerId, workflow: WorkflowId) {
         if self.pending_retirements.contains_key(&worker)
-            && let Some(desk) = self.find_workflow(workflow)
-            && !desk.open_batch.gone_workers.contains(&worker)
+            && let Some(active) = self.find_workflow(workflow)
+            && !active.open_batch.gone_workers.contains(&worker)
         {
-            desk.open_batch.gone_workers.push(worker);
+            active.open_batch.gone_workers.push(worker);
             *self.pending_retirements.entry(worker).or_default() += 1;
         }
         self.dirty_workflows.insert(workflow);
@@ -233,10 +240,10 @@ impl Scheduler {
 
     /// It takes nothing more, so another one is to be kept free.
     pub(super) fn release_reserved_worker(&mut self, worker: WorkerId) {
-        let reserved = self.sessions.get_mut(&worker).and_then(|mate| mate.reserved_for.take());
-        if let Some(desk) = reserved.and_then(|workflow| self.find_workflow(workflow)) {
-            desk.reserved_worker = None;
-            let id = desk.id();
+        let reserved = self.sessions.get_mut(&worker).and_then(|session| session.reserved_for.take());
+        if let Some(active) = reserved.and_then(|workflow| self.find_workflow(workflow)) {
+            active.reserved_worker = None;
+            let id = active.id();
             self.dirty_workflows.insert(id);
         }
     }
@@ -262,10 +269,12 @@ impl Scheduler {
     pub(super) fn on_unleased_worker_lost(&mut self, worker: WorkerId, workflow: Option<WorkflowId>) {
         self.pending_retirements.entry(worker).or_default();
         let Some(workflow) = workflow else { return };
-        let Ok(desk) = self.open_workflow(workflow) else { return };
-        for job in desk.held_by(worker) {
-            let is_running =
-                self.find_workflow(workflow).and_then(|desk| desk.held_jobs.get(&job)?.started_at).is_some();
+        let Ok(active) = self.open_workflow(workflow) else { return };
+        for job in active.held_by(worker) {
+            let is_running = self
+                .find_workflow(workflow)
+                .and_then(|active| active.held_jobs.get(&job)?.started_at)
+                .is_some();
             self.orphan_held_job(
                 workflow,
                 job,
@@ -280,11 +289,11 @@ impl Scheduler {
     /// Answers when what the worker held is on disk.
     fn reply_when_jobs_committed(&mut self, worker: WorkerId, reply: CallReply<()>) {
         let rests_on = self.workflows.values_mut().find_map(|slot| match slot {
-            WorkflowSlot::Active(desk) if desk.open_batch.gone_workers.contains(&worker) => Some(desk),
+            WorkflowSlot::Active(active) if active.open_batch.gone_workers.contains(&worker) => Some(active),
             _ => None,
         });
         match rests_on {
-            Some(desk) => desk.open_batch.callbacks.push(reply as CommitCallback),
+            Some(active) => active.open_batch.callbacks.push(reply as CommitCallback),
             None => reply(Ok(())),
         }
     }
@@ -298,8 +307,10 @@ impl Scheduler {
             .map(|(worker, _)| *worker)
             .collect();
         for worker in ready {
-            let waits =
-                self.sessions.get(&worker).is_some_and(|mate| mate.exchanges.count_waiting_callers() > 0);
+            let waits = self
+                .sessions
+                .get(&worker)
+                .is_some_and(|session| session.exchanges.count_waiting_callers() > 0);
             if waits {
                 // Its last words are answered first.
                 self.dirty_workers.insert(worker);
@@ -311,10 +322,10 @@ impl Scheduler {
                 Ok(()) | Err(_) => {
                     self.pending_retirements.remove(&worker);
                     self.notify_commit();
-                    let Some(mate) = self.sessions.remove(&worker) else { continue };
-                    self.leave_node(&mate, worker);
-                    if let Some(crew) = mate.group {
-                        self.groups.remove_worker(crew, worker, mate.last_served_turn);
+                    let Some(session) = self.sessions.remove(&worker) else { continue };
+                    self.leave_node(&session, worker);
+                    if let Some(group) = session.group {
+                        self.groups.remove_worker(group, worker, session.last_served_turn);
                     }
                 }
             }

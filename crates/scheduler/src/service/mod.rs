@@ -78,11 +78,11 @@ impl SchedulerHandle {
     pub fn start(store: Arc<dyn Store>, options: SchedulerOptions) -> Result<Self, SchedulerError> {
         let (post, inbox) = mpsc::channel();
         let gauges = Arc::new(SchedulerGauges::default());
-        let mut office = Scheduler::new(store, options, post.clone(), Arc::clone(&gauges));
-        office.load_at_start()?;
+        let mut core = Scheduler::new(store, options, post.clone(), Arc::clone(&gauges));
+        core.load_at_start()?;
         let thread = std::thread::Builder::new()
             .name("windlass-service".into())
-            .spawn(move || office.run(&inbox))
+            .spawn(move || core.run(&inbox))
             .map_err(SchedulerError::Wait)?;
         Ok(Self(Arc::new(SchedulerThread { sender: post, gauges, thread: Mutex::new(Some(thread)) })))
     }

@@ -144,19 +144,19 @@ impl Scheduler {
 
     /// The worker is on this node, and stands as it does.
     pub(super) fn assign_to_node(&mut self, worker: WorkerId, host: &str) {
-        let Some(mate) = self.sessions.get_mut(&worker) else { return };
-        let user = if self.options.shares_node_blame { String::new() } else { mate.user.clone() };
+        let Some(session) = self.sessions.get_mut(&worker) else { return };
+        let user = if self.options.shares_node_blame { String::new() } else { session.user.clone() };
         let node = NodeKey { host: host.to_owned(), user };
-        let before = std::mem::replace(&mut mate.node, node.clone());
-        mate.standing = self.nodes.standing(&node);
+        let before = std::mem::replace(&mut session.node, node.clone());
+        session.standing = self.nodes.standing(&node);
         if before != node {
             self.nodes.remove_worker(&before, worker);
         }
         self.nodes.workers.entry(node).or_default().insert(worker);
     }
 
-    pub(super) fn leave_node(&mut self, mate: &WorkerSession, worker: WorkerId) {
-        self.nodes.remove_worker(&mate.node, worker);
+    pub(super) fn leave_node(&mut self, session: &WorkerSession, worker: WorkerId) {
+        self.nodes.remove_worker(&session.node, worker);
     }
 
     /// An attempt ended: what that says of the node.
@@ -171,29 +171,29 @@ impl Scheduler {
             return;
         }
         let failed = (status == JobStatus::Failed).then(|| class.unwrap_or(FailureClass::Unknown));
-        let (Some(WorkflowSlot::Active(desk)), Some(mate)) =
+        let (Some(WorkflowSlot::Active(active)), Some(session)) =
             (self.workflows.get(&key.workflow), self.sessions.get(&worker))
         else {
             return;
         };
-        let Some(job) = desk.board.job_index(key.job) else { return };
-        let work = ComparableWork::new(key.workflow, &desk.board.demand(job).location);
+        let Some(job) = active.state.job_index(key.job) else { return };
+        let work = ComparableWork::new(key.workflow, &active.state.demand(job).location);
         let outcome = NodeAttemptOutcome { work, job: key.job, failure_class: failed };
-        match mate.standing {
+        match session.standing {
             NodeStanding::Trusted => {
-                let name = mate.node.name();
+                let name = session.node.name();
                 self.nodes.records.record_attempt(&name, outcome);
                 if failed.is_some()
                     && let Some(evidence) = self.nodes.records.find_evidence(&name)
                 {
-                    let node = mate.node.clone();
+                    let node = session.node.clone();
                     self.quarantine_if_replaceable(&node, evidence.to_string(), serde_json::json!(evidence));
                 }
             }
             // What it had before says nothing new.
             NodeStanding::SetAside => {}
             NodeStanding::OnProbation => {
-                let node = mate.node.clone();
+                let node = session.node.clone();
                 self.decide_probe(&node, key, outcome);
             }
         }
@@ -274,9 +274,9 @@ impl Scheduler {
     /// Its workers learn how their node stands. What they have stays theirs.
     fn apply_standing(&mut self, node: &NodeKey) {
         for worker in self.nodes.affected_workers(node).collect::<Vec<_>>() {
-            let Some(mate) = self.sessions.get_mut(&worker) else { continue };
-            let standing = self.nodes.standing(&mate.node);
-            mate.standing = standing;
+            let Some(session) = self.sessions.get_mut(&worker) else { continue };
+            let standing = self.nodes.standing(&session.node);
+            session.standing = standing;
             if standing != NodeStanding::Trusted {
                 self.release_reserved_worker(worker);
             }
@@ -288,13 +288,13 @@ impl Scheduler {
     /// Somebody else takes the jobs that this node would get, as far as anybody knows.
     fn has_replacement(&self, node: &NodeKey) -> bool {
         let mine = self.nodes.affected_workers(node);
-        let crews: HashSet<_> = mine.filter_map(|worker| self.sessions.get(&worker)?.group).collect();
-        self.sessions.values().any(|mate| {
+        let groups: HashSet<_> = mine.filter_map(|worker| self.sessions.get(&worker)?.group).collect();
+        self.sessions.values().any(|session| {
             // Whoever has not come back to a server that was restarted may yet do so.
-            let does_the_same = mate.group.is_none_or(|crew| crews.contains(&crew));
-            mate.node.host != node.host
-                && mate.standing == NodeStanding::Trusted
-                && mate.is_staying()
+            let does_the_same = session.group.is_none_or(|group| groups.contains(&group));
+            session.node.host != node.host
+                && session.standing == NodeStanding::Trusted
+                && session.is_staying()
                 && does_the_same
         })
     }
@@ -337,10 +337,10 @@ impl Scheduler {
 
     /// A job by which the node could be tried is not under way yet.
     pub(super) fn may_be_probed(&self, worker: WorkerId) -> bool {
-        let Some(mate) = self.sessions.get(&worker) else { return false };
-        let Some((node, aside)) = self.nodes.find_quarantine(&mate.node) else { return true };
+        let Some(session) = self.sessions.get(&worker) else { return false };
+        let Some((node, aside)) = self.nodes.find_quarantine(&session.node) else { return true };
         let mut beside = self.nodes.affected_workers(node);
-        let has = |job| move |mate: &WorkerSession| mate.held_jobs.contains_key(&job);
+        let has = |job| move |session: &WorkerSession| session.held_jobs.contains_key(&job);
         aside
             .probe_job
             .is_none_or(|job| !beside.any(|worker| self.sessions.get(&worker).is_some_and(has(job))))
@@ -348,9 +348,9 @@ impl Scheduler {
 
     /// What was given to the worker since it had these is what its node is tried with.
     pub(super) fn record_probe(&mut self, worker: WorkerId, before: &HashSet<JobId>) {
-        let Some(mate) = self.sessions.get(&worker) else { return };
-        let given = mate.held_jobs.keys().find(|job| !before.contains(job)).copied();
-        let node = self.nodes.find_quarantine(&mate.node).map(|(node, _)| node.clone());
+        let Some(session) = self.sessions.get(&worker) else { return };
+        let given = session.held_jobs.keys().find(|job| !before.contains(job)).copied();
+        let node = self.nodes.find_quarantine(&session.node).map(|(node, _)| node.clone());
         if let (Some(job), Some(aside)) = (given, node.and_then(|node| self.nodes.quarantined.get_mut(&node)))
         {
             aside.probe_job = Some(job);

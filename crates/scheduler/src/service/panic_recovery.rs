@@ -187,12 +187,12 @@ impl Scheduler {
         let mut causes: Vec<(WorkerId, AttemptKey)> =
             activity.worker.zip(activity.report).into_iter().collect();
         if let Some(workflow) = activity.workflow.as_ref().filter(|_| activity.is_upkeep()) {
-            if let Some(desk) = self.find_workflow(*workflow) {
-                let heard = desk
+            if let Some(active) = self.find_workflow(*workflow) {
+                let heard = active
                     .open_batch
                     .reports
                     .iter()
-                    .chain(desk.in_flight.iter().flat_map(|batch| &batch.batch.reports));
+                    .chain(active.in_flight.iter().flat_map(|batch| &batch.batch.reports));
                 causes.extend(heard.map(|(worker, report)| (*worker, *report.key())));
             }
             *self.panic_history.by_workflow.entry(*workflow).or_default() += 1;
@@ -230,8 +230,8 @@ impl Scheduler {
         {
             return Ok(());
         }
-        let is_running = self.sessions.get(&worker).is_some_and(|mate| mate.usage.is_running(key.job));
-        if self.find_workflow(key.workflow).is_some_and(|desk| desk.check_fencing(worker, key).is_ok()) {
+        let is_running = self.sessions.get(&worker).is_some_and(|session| session.usage.is_running(key.job));
+        if self.find_workflow(key.workflow).is_some_and(|active| active.check_fencing(worker, key).is_ok()) {
             self.orphan_held_job(
                 key.workflow,
                 key.job,
@@ -239,8 +239,8 @@ impl Scheduler {
                 is_running,
                 WorkerLossCause::Died(CrashEvidence::Observed),
             );
-            if let Some(mate) = self.sessions.get_mut(&worker) {
-                mate.release_job(key.job);
+            if let Some(session) = self.sessions.get_mut(&worker) {
+                session.release_job(key.job);
             }
         }
         Err(StaleAttemptReport {
@@ -276,8 +276,8 @@ impl Scheduler {
                 Ok(SchedulerEvent::Committed { workflow, generation: birth, result }) => {
                     self.panic_history.unanswered_batches -= 1;
                     self.gauges.record_batch_answered(true, self.now.timestamp);
-                    let desk = self.find_workflow(workflow).filter(|desk| desk.generation == birth);
-                    let batch = desk.and_then(|desk| desk.in_flight.take());
+                    let active = self.find_workflow(workflow).filter(|active| active.generation == birth);
+                    let batch = active.and_then(|active| active.in_flight.take());
                     for told in batch.into_iter().flat_map(|batch| batch.batch.callbacks) {
                         told(result.as_ref().copied().map_err(store_call_error));
                     }
@@ -294,8 +294,8 @@ impl Scheduler {
         let open =
             |(id, slot): (&WorkflowId, &WorkflowSlot)| matches!(slot, WorkflowSlot::Active(_)).then_some(*id);
         for workflow in self.workflows.iter().filter_map(open).collect::<Vec<_>>() {
-            if let Some(WorkflowSlot::Active(desk)) = self.workflows.remove(&workflow) {
-                self.reject_waiting(*desk);
+            if let Some(WorkflowSlot::Active(active)) = self.workflows.remove(&workflow) {
+                self.reject_waiting(*active);
             }
             for (then, reply) in self.take_reload_callbacks(workflow) {
                 reply(Err(panic_error()));
@@ -303,8 +303,8 @@ impl Scheduler {
                 self.reload_callbacks.push((workflow, then, Box::new(drop)));
             }
         }
-        for (_, mut mate) in self.sessions.drain() {
-            for reply in mate.exchanges.reset() {
+        for (_, mut session) in self.sessions.drain() {
+            for reply in session.exchanges.reset() {
                 reply(Err(super::worker_exchange::unknown_worker_error()));
             }
         }
@@ -322,13 +322,13 @@ impl Scheduler {
     }
 
     /// Whoever waits for something of a desk that is gone is told.
-    fn reject_waiting(&self, desk: ActiveWorkflow) {
-        self.gauges.record_workflow_jobs(desk.counted_jobs, (0, 0));
-        let in_flight = desk.in_flight.map(|batch| batch.batch);
-        for told in in_flight.into_iter().chain([desk.open_batch]).flat_map(|decided| decided.callbacks) {
+    fn reject_waiting(&self, active: ActiveWorkflow) {
+        self.gauges.record_workflow_jobs(active.counted_jobs, (0, 0));
+        let in_flight = active.in_flight.map(|batch| batch.batch);
+        for told in in_flight.into_iter().chain([active.open_batch]).flat_map(|decided| decided.callbacks) {
             told(Err(panic_error()));
         }
-        for waiting in desk.waiting_calls {
+        for waiting in active.waiting_calls {
             waiting.refuse(panic_error());
         }
     }

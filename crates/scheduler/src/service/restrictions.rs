@@ -49,13 +49,13 @@ impl Scheduler {
 
     /// Tells all workers, those that have just come included.
     pub(super) fn apply_closed_sites(&mut self) {
-        let Self { sessions: mates, groups: crews, closed_sites, .. } = self;
+        let Self { sessions: worker_sessions, groups: worker_groups, closed_sites, .. } = self;
         let may_elect = |site: Option<&str>| site.is_none_or(|site| !closed_sites.contains(site));
-        for mate in mates.values_mut() {
-            let may = may_elect(mate.usage.site());
-            mate.usage.set_accepts_elections(may);
+        for session in worker_sessions.values_mut() {
+            let may = may_elect(session.usage.site());
+            session.usage.set_accepts_elections(may);
         }
-        crews.update_allowed_elections(may_elect);
+        worker_groups.update_allowed_elections(may_elect);
     }
 
     pub(super) fn on_close_sites_for(&mut self, workflow: WorkflowId, closed: BTreeSet<String>) {

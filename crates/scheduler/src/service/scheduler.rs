@@ -187,8 +187,8 @@ impl Scheduler {
     fn extend_leases_after_stall(&mut self, expected: Instant) {
         self.now = self.options.clock.now();
         if let Some(late) = stall_duration(expected, self.now.instant, self.options.lease) {
-            for mate in self.sessions.values_mut() {
-                mate.lease_until += late;
+            for session in self.sessions.values_mut() {
+                session.lease_until += late;
             }
         }
         self.gauges.record_loop(self.now.timestamp);
@@ -199,7 +199,7 @@ impl Scheduler {
     fn next_deadline(&self) -> Instant {
         // Counted from when this round began: a round that takes long is a pause as well.
         let now = self.now.instant;
-        let waits = self.sessions.values().filter_map(|mate| mate.exchanges.next_deadline()).min();
+        let waits = self.sessions.values().filter_map(|session| session.exchanges.next_deadline()).min();
         let rests = self.sessions.values().filter_map(WorkerSession::next_cooldown_end).min();
         let retries = self.workflows_to_retry.iter().filter_map(|workflow| self.workflow_retry_at(*workflow));
         let latest = now + max_wait(self.options.lease);
@@ -312,9 +312,9 @@ impl Scheduler {
     }
 
     fn workflows_of_worker(&self, worker: WorkerId) -> impl Iterator<Item = WorkflowId> + '_ {
-        self.sessions.get(&worker).into_iter().flat_map(|mate| {
-            let errands = mate.actions.values().map(|errand| errand.workflow);
-            mate.held_jobs.values().copied().chain(errands)
+        self.sessions.get(&worker).into_iter().flat_map(|session| {
+            let errands = session.actions.values().map(|errand| errand.workflow);
+            session.held_jobs.values().copied().chain(errands)
         })
     }
 
@@ -385,7 +385,7 @@ impl Scheduler {
             }
             (SchedulerCall::SpawnJobs { request, reply }, _) => self.on_spawn(&request, reply),
             (SchedulerCall::SnapshotWorkflow { workflow, reply }, _) => {
-                reply(Ok(self.find_workflow(workflow).map(|desk| desk.snapshot())));
+                reply(Ok(self.find_workflow(workflow).map(|active| active.snapshot())));
             }
             (SchedulerCall::PendingActions { workflow, reply }, _) => {
                 self.on_pending_actions(workflow, reply);
@@ -403,18 +403,18 @@ impl Scheduler {
     /// What follows from the time alone.
     fn handle_deadlines(&mut self) {
         let now = self.now.instant;
-        let dead = |(id, mate): (&WorkerId, &WorkerSession)| (mate.lease_until < now).then_some(*id);
+        let dead = |(id, session): (&WorkerId, &WorkerSession)| (session.lease_until < now).then_some(*id);
         let mut dead: Vec<WorkerId> = self.sessions.iter().filter_map(dead).collect();
         dead.sort_unstable();
         for worker in dead {
             self.on_lease_expired(worker);
         }
-        let overdue = |(id, mate): (&WorkerId, &WorkerSession)| {
-            mate.exchanges.next_deadline().is_some_and(|deadline| deadline <= now).then_some(*id)
+        let overdue = |(id, session): (&WorkerId, &WorkerSession)| {
+            session.exchanges.next_deadline().is_some_and(|deadline| deadline <= now).then_some(*id)
         };
         self.dirty_workers.extend(self.sessions.iter().filter_map(overdue));
-        for (worker, mate) in &mut self.sessions {
-            if mate.take_cooldown_ended(now) {
+        for (worker, session) in &mut self.sessions {
+            if session.take_cooldown_ended(now) {
                 self.dirty_workers.insert(*worker);
             }
         }
@@ -452,7 +452,7 @@ impl Scheduler {
             self.activity = SchedulerActivity { description: "answers", ..SchedulerActivity::default() };
             self.reply_to_dirty_workers();
         }
-        let waits = self.sessions.values().map(|mate| mate.exchanges.count_waiting_callers()).sum();
+        let waits = self.sessions.values().map(|session| session.exchanges.count_waiting_callers()).sum();
         self.gauges.record_totals(self.workflows.len(), self.sessions.len(), waits);
         if self.workflows_to_retry.is_empty() {
             self.gauges.record_store_idle();
@@ -461,9 +461,9 @@ impl Scheduler {
 
     fn update_gauges(&mut self, workflow: WorkflowId) {
         let gauges = Arc::clone(&self.gauges);
-        if let Some(desk) = self.find_workflow(workflow) {
-            let figures = (desk.board.ready_count(), desk.held_jobs.len());
-            gauges.record_workflow_jobs(std::mem::replace(&mut desk.counted_jobs, figures), figures);
+        if let Some(active) = self.find_workflow(workflow) {
+            let figures = (active.state.ready_count(), active.held_jobs.len());
+            gauges.record_workflow_jobs(std::mem::replace(&mut active.counted_jobs, figures), figures);
         }
     }
 
@@ -472,7 +472,7 @@ impl Scheduler {
         self.dirty_workflows.is_empty()
             && self.panic_history.waiting_events.is_empty()
             && self.workflows.values().all(|slot| match slot {
-                WorkflowSlot::Active(desk) => desk.is_quiet() || desk.has_store_problem(),
+                WorkflowSlot::Active(active) => active.is_quiet() || active.has_store_problem(),
                 WorkflowSlot::Suspended(shut) => shut.retry_at.is_some(),
             })
     }
@@ -489,7 +489,7 @@ impl Scheduler {
     /// The desk of a workflow that is in memory.
     pub(super) fn find_workflow(&mut self, workflow: WorkflowId) -> Option<&mut ActiveWorkflow> {
         match self.workflows.get_mut(&workflow) {
-            Some(WorkflowSlot::Active(desk)) => Some(desk),
+            Some(WorkflowSlot::Active(active)) => Some(active),
             _ => None,
         }
     }
@@ -504,9 +504,9 @@ impl Scheduler {
         }
         if !self.workflows.contains_key(&workflow) {
             let birth = self.next_load_context();
-            let desk = ActiveWorkflow::load(&*self.store, workflow, birth)
+            let active = ActiveWorkflow::load(&*self.store, workflow, birth)
                 .map_err(|no| no.to_call_error(workflow))?;
-            self.activate(desk);
+            self.activate(active);
         }
         self.dirty_workflows.insert(workflow);
         self.find_workflow(workflow)

@@ -61,7 +61,7 @@ impl Scheduler {
         if !allocation_ends::ended_all_processes(&row) {
             return;
         }
-        let inside = self.sessions.iter().filter(|(_, mate)| mate.allocation == Some(allocation));
+        let inside = self.sessions.iter().filter(|(_, session)| session.allocation == Some(allocation));
         let mut gone: Vec<WorkerId> = inside.map(|(worker, _)| *worker).collect();
         gone.sort_unstable();
         for worker in gone {
@@ -90,23 +90,25 @@ impl Scheduler {
             Ok(Some(silent)) => silent,
             Err(HoldersUnavailable) => {
                 let then = self.now.instant + FENCING_RETRY_DELAY;
-                return self.sessions.get_mut(&worker).map(|mate| mate.lease_until = then).is_some();
+                return self.sessions.get_mut(&worker).map(|session| session.lease_until = then).is_some();
             }
         };
         // It may speak up meanwhile, and then hears that it has lost everything.
         self.require_registration(worker);
         let patience = self.now.instant + FENCING_TIMEOUT;
-        let Some(mate) = self.sessions.get_mut(&worker) else { return false };
-        (mate.is_given_up, mate.lease_until) = (true, patience);
+        let Some(session) = self.sessions.get_mut(&worker) else { return false };
+        (session.is_given_up, session.lease_until) = (true, patience);
         told(silent);
         true
     }
 
     /// What a worker may have left in Slurm, if nobody was told of it yet.
     fn find_silent_worker(&self, worker: WorkerId) -> Result<Option<SilentWorker>, HoldersUnavailable> {
-        let Some(mate) = self.sessions.get(&worker).filter(|mate| !mate.is_given_up) else { return Ok(None) };
-        let Some(allocation) = mate.allocation else { return Ok(None) };
-        if mate
+        let Some(session) = self.sessions.get(&worker).filter(|session| !session.is_given_up) else {
+            return Ok(None);
+        };
+        let Some(allocation) = session.allocation else { return Ok(None) };
+        if session
             .held_jobs
             .values()
             .any(|workflow| matches!(self.workflows.get(workflow), Some(WorkflowSlot::Suspended(_))))
@@ -114,18 +116,18 @@ impl Scheduler {
             return Err(HoldersUnavailable);
         }
         let key = |(job, workflow): (&JobId, &WorkflowId)| {
-            let Some(WorkflowSlot::Active(desk)) = self.workflows.get(workflow) else { return None };
-            let hold = desk.held_jobs.get(job).filter(|hold| hold.is_sent)?;
-            let (run, attempt) = (desk.row.run_id, hold.attempt);
-            Some((desk, AttemptKey { workflow: *workflow, job: *job, run, attempt }))
+            let Some(WorkflowSlot::Active(active)) = self.workflows.get(workflow) else { return None };
+            let hold = active.held_jobs.get(job).filter(|hold| hold.is_sent)?;
+            let (run, attempt) = (active.row.run_id, hold.attempt);
+            Some((active, AttemptKey { workflow: *workflow, job: *job, run, attempt }))
         };
         let Some(row) = self.store.allocation(allocation).map_err(|_| HoldersUnavailable)? else {
             return Ok(None);
         };
-        let as_steps = |desk: &ActiveWorkflow| {
-            runs_as_steps(desk.row.settings.execution_config.as_ref(), row.request.nodes as usize)
+        let as_steps = |active: &ActiveWorkflow| {
+            runs_as_steps(active.row.settings.execution_config.as_ref(), row.request.nodes as usize)
         };
-        let held = mate.held_jobs.iter().filter_map(key).filter(|(desk, _)| as_steps(desk));
+        let held = session.held_jobs.iter().filter_map(key).filter(|(active, _)| as_steps(active));
         let mut held: Vec<AttemptKey> = held.map(|(_, key)| key).collect();
         held.sort_unstable();
         Ok((!held.is_empty()).then_some(SilentWorker { worker, allocation, held_attempts: held }))
@@ -133,7 +135,7 @@ impl Scheduler {
 
     /// Nothing of it runs any more.
     pub(super) fn on_worker_fenced(&mut self, worker: WorkerId) {
-        if self.sessions.get(&worker).is_some_and(|mate| mate.is_given_up) {
+        if self.sessions.get(&worker).is_some_and(|session| session.is_given_up) {
             self.on_lease_expired(worker);
         }
     }
@@ -141,36 +143,37 @@ impl Scheduler {
     /// Nothing that is left of its only workflow would ever fit a worker in an allocation, which holds nothing: its node is
     /// kept for nobody. Where jobs add others nobody knows what comes.
     pub(super) fn is_unneeded(&self, worker: WorkerId) -> bool {
-        let Some(mate) = self.sessions.get(&worker).filter(|mate| mate.allocation.is_some()) else {
+        let Some(session) = self.sessions.get(&worker).filter(|session| session.allocation.is_some()) else {
             return false;
         };
-        let Some(WorkflowSlot::Active(desk)) =
-            mate.bound_workflow.and_then(|bound| self.workflows.get(&bound))
+        let Some(WorkflowSlot::Active(active)) =
+            session.bound_workflow.and_then(|bound| self.workflows.get(&bound))
         else {
             return false;
         };
-        let is_free = mate.held_jobs.is_empty() && mate.actions.is_empty() && mate.reserved_for.is_none();
+        let is_free =
+            session.held_jobs.is_empty() && session.actions.is_empty() && session.reserved_for.is_none();
         // When all jobs are over, actions may still be for it.
         let is_under_way =
-            desk.is_active && !desk.board.is_finished() && !desk.actions.states.has_unexecuted_action();
-        is_free && is_under_way && !desk.has_added_jobs && !desk.board.has_work_for(&mate.usage)
+            active.is_active && !active.state.is_finished() && !active.actions.states.has_unexecuted_action();
+        is_free && is_under_way && !active.has_added_jobs && !active.state.has_work_for(&session.usage)
     }
 
     /// The last job of a kind is over: workers may have nothing to stay for.
     pub(super) fn dismiss_idle_workers(&mut self, workflow: WorkflowId) {
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        let done = desk.board.emptied_demand_count();
-        if std::mem::replace(&mut desk.job_groups_done, done) != done {
+        let Some(active) = self.find_workflow(workflow) else { return };
+        let done = active.state.emptied_demand_count();
+        if std::mem::replace(&mut active.job_groups_done, done) != done {
             self.notify_bound_workers(workflow);
         }
     }
 
     pub(super) fn on_allocation_end_time(&mut self, allocation: AllocationId, ends_at: Timestamp) {
         let Some(end) = self.to_instant(ends_at) else { return };
-        let inside = self.sessions.iter_mut().filter(|(_, mate)| mate.allocation == Some(allocation));
+        let inside = self.sessions.iter_mut().filter(|(_, session)| session.allocation == Some(allocation));
         let told: Vec<WorkerId> = inside
-            .map(|(worker, mate)| {
-                mate.outbox.allocation_end = Some(end);
+            .map(|(worker, session)| {
+                session.outbox.allocation_end = Some(end);
                 *worker
             })
             .collect();
@@ -181,10 +184,10 @@ impl Scheduler {
     /// time that is past says nothing: it has been changed since, and whoever talks to Slurm will tell.
     pub(super) fn send_allocation_end(&mut self, worker: WorkerId, row: &Allocation) {
         let end = row.ends_at.filter(|at| *at > self.now.timestamp).and_then(|at| self.to_instant(at));
-        if let Some(mate) = self.sessions.get_mut(&worker) {
-            mate.allocation = Some(row.id);
-            mate.scheduler = row.scheduler;
-            mate.outbox.allocation_end = end.or(mate.outbox.allocation_end);
+        if let Some(session) = self.sessions.get_mut(&worker) {
+            session.allocation = Some(row.id);
+            session.scheduler = row.scheduler;
+            session.outbox.allocation_end = end.or(session.outbox.allocation_end);
         }
     }
 

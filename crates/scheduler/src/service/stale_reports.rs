@@ -33,12 +33,12 @@ pub(super) struct ReportSource {
 impl Scheduler {
     /// Those of a worker that is known.
     pub(super) fn record_stale_reports(&mut self, worker: WorkerId, stale: &[StaleAttemptReport]) {
-        let Some(mate) = self.sessions.get(&worker).filter(|_| !stale.is_empty()) else { return };
+        let Some(session) = self.sessions.get(&worker).filter(|_| !stale.is_empty()) else { return };
         let whose = ReportSource {
             worker,
-            user: mate.user.clone(),
-            sees_all: mate.sees_all,
-            bound_workflow: mate.bound_workflow,
+            user: session.user.clone(),
+            sees_all: session.sees_all,
+            bound_workflow: session.bound_workflow,
         };
         self.record_stale_from(&whose, stale);
     }
@@ -87,12 +87,12 @@ impl Scheduler {
 
     /// The same for executions of actions: the first few.
     pub(super) fn record_late_actions(&mut self, worker: WorkerId, late: &[ActionReport]) {
-        let Some(mate) = self.sessions.get(&worker).filter(|_| !late.is_empty()) else { return };
+        let Some(session) = self.sessions.get(&worker).filter(|_| !late.is_empty()) else { return };
         let whose = ReportSource {
             worker,
-            user: mate.user.clone(),
-            sees_all: mate.sees_all,
-            bound_workflow: mate.bound_workflow,
+            user: session.user.clone(),
+            sees_all: session.sees_all,
+            bound_workflow: session.bound_workflow,
         };
         add_to_gauge(&self.gauges.stale_reports, late.len());
         for report in late.iter().take(MAX_RECORDED) {
@@ -107,7 +107,7 @@ impl Scheduler {
             return true;
         }
         match self.find_workflow(workflow) {
-            Some(desk) => desk.row.user == whose.user,
+            Some(active) => active.row.user == whose.user,
             None => self.store.workflow(workflow).ok().flatten().is_some_and(|row| row.user == whose.user),
         }
     }

@@ -96,7 +96,9 @@ impl Scheduler {
     pub(super) fn must_wait(&self, call: &SchedulerCall, workflow: WorkflowId) -> bool {
         match self.workflows.get(&workflow) {
             Some(WorkflowSlot::Suspended(_)) => true,
-            Some(WorkflowSlot::Active(desk)) => desk.is_closing() || (call.needs_quiet() && !desk.is_quiet()),
+            Some(WorkflowSlot::Active(active)) => {
+                active.is_closing() || (call.needs_quiet() && !active.is_quiet())
+            }
             None => false,
         }
     }
@@ -116,16 +118,16 @@ impl Scheduler {
 
     fn waiting_calls_of(&mut self, workflow: WorkflowId) -> Option<&mut VecDeque<WaitingCall>> {
         match self.workflows.get_mut(&workflow)? {
-            WorkflowSlot::Active(desk) => Some(&mut desk.waiting_calls),
+            WorkflowSlot::Active(active) => Some(&mut active.waiting_calls),
             WorkflowSlot::Suspended(shut) => Some(&mut shut.waiting_calls),
         }
     }
 
     /// Whoever waited for the desk to be quiet, or to be there again, is attended to.
     pub(super) fn resume_waiting_calls(&mut self, workflow: WorkflowId) {
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        if desk.is_quiet() && !desk.is_outdated && !desk.waiting_calls.is_empty() {
-            let queue = std::mem::take(&mut desk.waiting_calls);
+        let Some(active) = self.find_workflow(workflow) else { return };
+        if active.is_quiet() && !active.is_outdated && !active.waiting_calls.is_empty() {
+            let queue = std::mem::take(&mut active.waiting_calls);
             self.replay_calls(queue);
         }
     }
@@ -164,16 +166,16 @@ impl Scheduler {
     /// database's, the rows are read then.
     pub(super) fn on_store_error(&mut self, workflow: WorkflowId, error: &StoreError) {
         let retry_at = self.now.instant + STORE_RETRY_DELAY;
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        desk.paused_until = Some(retry_at);
-        desk.is_outdated |= !error.is_transient();
+        let Some(active) = self.find_workflow(workflow) else { return };
+        active.paused_until = Some(retry_at);
+        active.is_outdated |= !error.is_transient();
         self.workflows_to_retry.insert(workflow);
     }
 
     /// When something of the workflow is tried again.
     pub(super) fn workflow_retry_at(&self, workflow: WorkflowId) -> Option<Instant> {
         match self.workflows.get(&workflow)? {
-            WorkflowSlot::Active(desk) => desk.retry_at(),
+            WorkflowSlot::Active(active) => active.retry_at(),
             WorkflowSlot::Suspended(shut) => shut.retry_at,
         }
     }
@@ -193,13 +195,13 @@ impl Scheduler {
     fn retry_workflow(&mut self, workflow: WorkflowId) {
         match self.workflows.get_mut(&workflow) {
             Some(WorkflowSlot::Suspended(_)) => self.load_suspended(workflow),
-            Some(WorkflowSlot::Active(desk)) => match &mut desk.in_flight {
+            Some(WorkflowSlot::Active(active)) => match &mut active.in_flight {
                 Some(batch) if batch.retry_at.is_some() => {
                     batch.retry_at = None;
                     self.submit_commit(workflow);
                 }
                 _ => {
-                    desk.paused_until = None;
+                    active.paused_until = None;
                     self.dirty_workflows.insert(workflow);
                 }
             },
@@ -217,14 +219,14 @@ impl Scheduler {
             waiting_calls: VecDeque::new(),
             unsaved: left,
         };
-        if let Some(WorkflowSlot::Active(desk)) = self.workflows.remove(&workflow) {
-            self.gauges.record_workflow_jobs(desk.counted_jobs, (0, 0));
-            if let Some(mate) = desk.reserved_worker.and_then(|worker| self.sessions.get_mut(&worker)) {
-                mate.reserved_for = None;
+        if let Some(WorkflowSlot::Active(active)) = self.workflows.remove(&workflow) {
+            self.gauges.record_workflow_jobs(active.counted_jobs, (0, 0));
+            if let Some(session) = active.reserved_worker.and_then(|worker| self.sessions.get_mut(&worker)) {
+                session.reserved_for = None;
             }
-            shut.unsaved.awaits_initialization = desk.awaits_initialization;
+            shut.unsaved.awaits_initialization = active.awaits_initialization;
             (shut.is_never_loaded, shut.waiting_calls, shut.unsaved.ended_attempts) =
-                (false, desk.waiting_calls, desk.ended_attempts);
+                (false, active.waiting_calls, active.ended_attempts);
         }
         self.groups.update_turns(workflow, |_| None);
         self.workflows.insert(workflow, WorkflowSlot::Suspended(Box::new(shut)));
@@ -232,8 +234,8 @@ impl Scheduler {
 
     /// Makes a desk anew from its rows, once nothing of it is under way.
     pub(super) fn reload_if_outdated(&mut self, workflow: WorkflowId) {
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        if desk.is_outdated && desk.is_quiet() && desk.paused_until.is_none() {
+        let Some(active) = self.find_workflow(workflow) else { return };
+        if active.is_outdated && active.is_quiet() && active.paused_until.is_none() {
             self.reload_workflow(workflow);
         }
     }
@@ -257,10 +259,10 @@ impl Scheduler {
     /// A batch was refused: memory and books do not agree, so the desk is made anew. Whoever waits for something of it is
     /// told to come again; what workers reported is heard again by the next desk.
     pub(super) fn reload_after_refusal(&mut self, workflow: WorkflowId, error: &StoreError) {
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        let in_flight = desk.in_flight.take().map(|batch| batch.batch);
+        let Some(active) = self.find_workflow(workflow) else { return };
+        let in_flight = active.in_flight.take().map(|batch| batch.batch);
         let mut left = UnsavedState::default();
-        for lost in in_flight.into_iter().chain([std::mem::take(&mut desk.open_batch)]) {
+        for lost in in_flight.into_iter().chain([std::mem::take(&mut active.open_batch)]) {
             left.unsent_claims.extend(lost.assignments);
             left.reports.extend(lost.reports);
             left.action_reports.extend(lost.action_reports);
@@ -308,9 +310,9 @@ impl Scheduler {
     /// Somebody has a quiet workflow to himself; afterwards its rows are read by the same thread.
     pub(super) fn on_exclusive(&mut self, workflow: WorkflowId, call: SchedulerCall) {
         let SchedulerCall::Exclusive { needs, work, .. } = call else { return };
-        if let Some(desk) = self.find_workflow(workflow)
+        if let Some(active) = self.find_workflow(workflow)
             && needs == ExclusiveRequirement::NoHeldJobs
-            && let Some(detail) = desk.render_holders()
+            && let Some(detail) = active.render_holders()
         {
             return work(Err(CallError::Conflict { code: "workflow_active", detail }))();
         }
@@ -331,7 +333,7 @@ impl Scheduler {
         }
         let (store, post, birth) = (Arc::clone(&self.store), self.sender.clone(), self.next_load_context());
         self.run_on_thread(workflow, move || {
-            let read = || ActiveWorkflow::load(&*store, workflow, birth).map(|desk| Some(Box::new(desk)));
+            let read = || ActiveWorkflow::load(&*store, workflow, birth).map(|active| Some(Box::new(active)));
             let found = catch_load_panic(workflow, read);
             post.send(SchedulerEvent::ExclusiveWorkDone { workflow, reply: None, loaded: found })
                 .unwrap_or_default();
@@ -361,7 +363,7 @@ impl Scheduler {
         found: WorkflowLoadResult,
     ) {
         let queue = match found {
-            Ok(Some(desk)) => self.reactivate(*desk),
+            Ok(Some(active)) => self.reactivate(*active),
             Ok(None) => self.drop_suspended(workflow, &unavailable_error("it is not active")),
             Err(no @ (WorkflowLoadError::NotFound | WorkflowLoadError::InvalidRows(_))) => {
                 self.drop_suspended(workflow, &no.to_call_error(workflow))
@@ -383,20 +385,20 @@ impl Scheduler {
 
     /// The desk that takes the place of a shut one: it is told what the last one knew. Returns who waits, unless they have
     /// to wait on.
-    fn reactivate(&mut self, desk: ActiveWorkflow) -> VecDeque<WaitingCall> {
-        let workflow = desk.id();
+    fn reactivate(&mut self, active: ActiveWorkflow) -> VecDeque<WaitingCall> {
+        let workflow = active.id();
         let Some(WorkflowSlot::Suspended(shut)) = self.workflows.remove(&workflow) else {
             return VecDeque::new();
         };
         let SuspendedWorkflow { waiting_calls: queue, unsaved: mut left, .. } = *shut;
         left.unsent_claims.extend(self.clear_holds(workflow));
         self.groups.remove_workflow(workflow);
-        self.activate(desk);
+        self.activate(active);
         self.restore_unsaved(workflow, left);
         self.run_reload_callbacks(workflow);
         match self.find_workflow(workflow) {
-            Some(desk) if !desk.is_quiet() => {
-                desk.waiting_calls = queue;
+            Some(active) if !active.is_quiet() => {
+                active.waiting_calls = queue;
                 VecDeque::new()
             }
             _ => queue,
@@ -405,21 +407,21 @@ impl Scheduler {
 
     /// What the rows do not say, as far as they do not contradict it.
     fn restore_unsaved(&mut self, workflow: WorkflowId, left: UnsavedState) {
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        desk.open_batch.tickets.extend(left.tickets);
-        desk.awaits_initialization = left.awaits_initialization;
+        let Some(active) = self.find_workflow(workflow) else { return };
+        active.open_batch.tickets.extend(left.tickets);
+        active.awaits_initialization = left.awaits_initialization;
         let is_over = |key: &AttemptKey| {
-            let status = desk.board.job_index(key.job).map(|job| desk.board.status(job));
+            let status = active.state.job_index(key.job).map(|job| active.state.status(job));
             status.is_some_and(windlass_types::JobStatus::is_settled)
         };
         let over: Vec<AttemptKey> = left.ended_attempts.into_iter().filter(is_over).collect();
-        desk.ended_attempts.extend(over);
+        active.ended_attempts.extend(over);
         for (worker, assignment) in left.unsent_claims {
-            let Some(desk) = self.find_workflow(workflow) else { return };
-            if desk.check_fencing(worker, &assignment.key).is_err() {
+            let Some(active) = self.find_workflow(workflow) else { return };
+            if active.check_fencing(worker, &assignment.key).is_err() {
                 continue;
             }
-            if let Some(hold) = desk.held_jobs.get_mut(&assignment.key.job) {
+            if let Some(hold) = active.held_jobs.get_mut(&assignment.key.job) {
                 hold.is_sent = false;
             }
             self.dispatch_assignment(workflow, worker, assignment);
@@ -454,7 +456,7 @@ impl Scheduler {
         };
         let SuspendedWorkflow { waiting_calls: queue, unsaved: left, .. } = *shut;
         drop(self.clear_holds(workflow));
-        self.sessions.values_mut().for_each(|mate| mate.forget_workflow(workflow));
+        self.sessions.values_mut().for_each(|session| session.forget_workflow(workflow));
         self.groups.remove_workflow(workflow);
         for (worker, report) in left.reports {
             let stale = StaleAttemptReport { key: *report.key(), found: why.to_string() };
@@ -470,26 +472,27 @@ impl Scheduler {
     }
 
     /// A desk that was just made takes its place: workers learn of it, and those that hold jobs of it are known.
-    pub(super) fn activate(&mut self, mut desk: ActiveWorkflow) {
-        let workflow = desk.id();
-        let row = desk.row.clone();
-        self.groups
-            .add_workflow(workflow, |crew| !crew.is_bound_elsewhere(workflow) && (crew.may_work_for)(&row));
-        let mut held: Vec<_> = desk.held_jobs.iter().map(|(job, hold)| (*job, *hold)).collect();
+    pub(super) fn activate(&mut self, mut active: ActiveWorkflow) {
+        let workflow = active.id();
+        let row = active.row.clone();
+        self.groups.add_workflow(workflow, |group| {
+            !group.is_bound_elsewhere(workflow) && (group.may_work_for)(&row)
+        });
+        let mut held: Vec<_> = active.held_jobs.iter().map(|(job, hold)| (*job, *hold)).collect();
         held.sort_unstable_by_key(|(job, _)| *job);
         let mut orphans = Vec::new();
         for (job, hold) in held {
-            let Some(number) = desk.board.job_index(job) else { continue };
+            let Some(number) = active.state.job_index(job) else { continue };
             let fate = match self.sessions.get_mut(&hold.worker) {
-                Some(mate) if !mate.is_leaving => {
-                    if mate.held_jobs.insert(job, workflow).is_none() {
-                        mate.usage.take_unchecked(job, desk.board.demand(number));
+                Some(session) if !session.is_leaving => {
+                    if session.held_jobs.insert(job, workflow).is_none() {
+                        session.usage.take_unchecked(job, active.state.demand(number));
                     }
                     continue;
                 }
                 // It said that it holds nothing, so it has not started it.
                 Some(_) if hold.started_at.is_none() => OrphanDecision::NeverStarted,
-                None if desk.unleased_workers.contains(&hold.worker)
+                None if active.unleased_workers.contains(&hold.worker)
                     && !self.pending_retirements.contains_key(&hold.worker) =>
                 {
                     continue;
@@ -497,26 +500,26 @@ impl Scheduler {
                 // Nobody will come back for it.
                 _ => OrphanDecision::RunAgain(None),
             };
-            desk.held_jobs.remove(&job);
+            active.held_jobs.remove(&job);
             orphans.push((number, hold, fate));
         }
-        self.workflows.insert(workflow, WorkflowSlot::Active(Box::new(desk)));
+        self.workflows.insert(workflow, WorkflowSlot::Active(Box::new(active)));
         self.dirty_workflows.insert(workflow);
         self.load_action_assignments(workflow);
         for (number, hold, fate) in orphans {
-            self.orphan_job(workflow, number, hold.worker, fate, hold.started_at);
+            self.orphan_job(workflow, number, hold.worker, fate, hold.orphaned_attempt());
         }
     }
 
     /// Who holds what of it is told by its rows. Returns what workers were about to be told.
     fn clear_holds(&mut self, workflow: WorkflowId) -> Vec<(WorkerId, Assignment)> {
         let mut untold = Vec::new();
-        for (&worker, mate) in &mut self.sessions {
-            let news = mate.outbox.assignments.iter().filter(|told| told.key.workflow == workflow);
+        for (&worker, session) in &mut self.sessions {
+            let news = session.outbox.assignments.iter().filter(|told| told.key.workflow == workflow);
             untold.extend(news.map(|told| (worker, told.clone())));
-            let held = mate.held_jobs.iter().filter(|(_, id)| **id == workflow).map(|(job, _)| *job);
+            let held = session.held_jobs.iter().filter(|(_, id)| **id == workflow).map(|(job, _)| *job);
             for job in held.collect::<Vec<_>>() {
-                mate.release_job(job);
+                session.release_job(job);
             }
         }
         untold

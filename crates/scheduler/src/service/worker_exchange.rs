@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use windlass_core::crash_suspects::CrashEvidence;
 use windlass_core::workflow_state::{OrphanDecision, StaleAttemptReport};
 use windlass_store::model::{NewWorker, WorkerKind, WorkerUpdate};
+use windlass_types::worker_bounds::UserWorkers;
 use windlass_types::worker_messages::{
     AttemptEndCause, AttemptEndReport, AttemptKey, AttemptReport, ReturnReason,
 };
@@ -44,16 +45,19 @@ impl Scheduler {
         let run = self.find_bound_run(who, &sponsor.may_work_for)?;
         let quarters = self.check_allocation(who, &sponsor.may_work_for)?;
         let known = who.before.as_ref().filter(|before| {
-            let mate = self.sessions.get(&before.worker);
-            mate.is_some_and(|mate| {
-                mate.user == user && mate.is_secret_valid(&before.secret) && !mate.is_given_up
+            let worker_session = self.sessions.get(&before.worker);
+            worker_session.is_some_and(|worker_session| {
+                worker_session.user == user
+                    && worker_session.is_secret_valid(&before.secret)
+                    && !worker_session.is_given_up
             })
         });
+        self.check_user_workers(user, known.map(|before| before.worker), who)?;
         let is_heir = who.before.as_ref().is_some_and(|before| !self.is_same_process(before, who));
         let (worker, secret, lost, lost_actions) = if let Some(before) = known {
             self.record_worker_return(before.worker, who)?;
-            if let Some(mate) = self.sessions.get_mut(&before.worker) {
-                mate.has_successor |= is_heir;
+            if let Some(worker_session) = self.sessions.get_mut(&before.worker) {
+                worker_session.has_successor |= is_heir;
             }
             let lost = self.restore_worker(before.worker, who, &before.held);
             let lost_actions = self.restore_action_assignments(before.worker, &before.actions);
@@ -77,6 +81,26 @@ impl Scheduler {
         }
         self.dirty_workers.insert(worker);
         Ok(RegistrationReply { worker, secret, lease: self.options.lease, lost, lost_actions })
+    }
+
+    /// Rejects a worker beyond what one user may have. A worker that comes back with no more nodes than before is not
+    /// counted again.
+    fn check_user_workers(
+        &self,
+        user: &str,
+        known: Option<WorkerId>,
+        who: &WorkerRegistration,
+    ) -> Result<(), CallError> {
+        let before = known.and_then(|worker| self.sessions.get(&worker));
+        if before.is_some_and(|session| session.capacity.nodes >= who.capacity.nodes) {
+            return Ok(());
+        }
+        let others = self.sessions.iter().filter(|(id, session)| session.user == user && Some(**id) != known);
+        let others: UserWorkers = others.map(|(_, session)| session.capacity).collect();
+        others.check_further(&who.capacity).map_err(|error| CallError::Conflict {
+            code: "too_many_workers",
+            detail: format!("user `{user}` has too many workers here: {error}"),
+        })
     }
 
     /// The run of the only workflow that it is to work for.
@@ -130,9 +154,10 @@ impl Scheduler {
         let worker =
             self.store.add_worker(&row, self.now.timestamp).map_err(|error| store_call_error(&error))?;
         self.notify_commit();
-        let taste = worker_selector(&who.labels, Some(&who.site));
-        let mate = WorkerSession::new(user, hash_secret(&secret), who.capacity, taste, self.lease_from_now());
-        self.sessions.insert(worker, mate);
+        let selector = worker_selector(&who.labels, Some(&who.site));
+        let worker_session =
+            WorkerSession::new(user, hash_secret(&secret), who.capacity, selector, self.lease_from_now());
+        self.sessions.insert(worker, worker_session);
         Ok((worker, secret))
     }
 
@@ -162,16 +187,19 @@ impl Scheduler {
         held: &[AttemptKey],
     ) -> Vec<AttemptKey> {
         let lease_until = self.lease_from_now();
-        let Some(mate) = self.sessions.get_mut(&worker) else { return held.to_vec() };
-        mate.lease_until = lease_until;
-        mate.bound_workflow = who.workflow;
-        let (had, crew, served) =
-            (std::mem::take(&mut mate.held_jobs), mate.group.take(), mate.last_served_turn);
-        for reply in mate.reset(who.capacity, worker_selector(&who.labels, Some(&who.site))) {
+        let Some(worker_session) = self.sessions.get_mut(&worker) else { return held.to_vec() };
+        worker_session.lease_until = lease_until;
+        worker_session.bound_workflow = who.workflow;
+        let (had, group, served) = (
+            std::mem::take(&mut worker_session.held_jobs),
+            worker_session.group.take(),
+            worker_session.last_served_turn,
+        );
+        for reply in worker_session.reset(who.capacity, worker_selector(&who.labels, Some(&who.site))) {
             reply(Err(superseded_error()));
         }
-        if let Some(crew) = crew {
-            self.groups.remove_worker(crew, worker, served);
+        if let Some(group) = group {
+            self.groups.remove_worker(group, worker, served);
         }
         let mut lost = Vec::new();
         let mut kept = HashSet::new();
@@ -185,29 +213,33 @@ impl Scheduler {
         let mut returned: Vec<_> = had.into_iter().filter(|(job, _)| !kept.contains(job)).collect();
         returned.sort_unstable();
         for (job, workflow) in returned {
-            let Some(desk) = self.find_workflow(workflow) else { continue };
-            let Some(number) = desk.board.job_index(job) else { continue };
-            let started = desk.held_jobs.remove(&job).and_then(|hold| hold.started_at);
+            let Some(active) = self.find_workflow(workflow) else { continue };
+            let Some(number) = active.state.job_index(job) else { continue };
+            let attempt =
+                active.held_jobs.remove(&job).map(|hold| hold.orphaned_attempt()).unwrap_or_default();
             // One that said it had started the job and then knows nothing of it has lost its memory.
-            let fate =
-                if started.is_some() { OrphanDecision::RunAgain(None) } else { OrphanDecision::NeverStarted };
-            self.orphan_job(workflow, number, worker, fate, started);
+            let fate = if attempt.started_at.is_some() {
+                OrphanDecision::RunAgain(None)
+            } else {
+                OrphanDecision::NeverStarted
+            };
+            self.orphan_job(workflow, number, worker, fate, attempt);
         }
         lost
     }
 
     /// Whether an attempt that a worker says it has is its own; if so it is put in its mirror.
     fn confirm_held_attempt(&mut self, worker: WorkerId, key: &AttemptKey) -> bool {
-        let Some(desk) = self.find_workflow(key.workflow) else { return false };
-        let Ok(job) = desk.check_fencing(worker, key) else { return false };
-        if let Some(hold) = desk.held_jobs.get_mut(&key.job) {
+        let Some(active) = self.find_workflow(key.workflow) else { return false };
+        let Ok(job) = active.check_fencing(worker, key) else { return false };
+        if let Some(hold) = active.held_jobs.get_mut(&key.job) {
             hold.is_sent = true;
         }
-        let (demand, alone) = (desk.board.demand(job).clone(), desk.board.is_running_isolated(job));
-        if let Some(mate) = self.sessions.get_mut(&worker) {
-            mate.usage.take_unchecked(key.job, &demand);
-            mate.held_jobs.insert(key.job, key.workflow);
-            mate.exclusive_job = alone.then_some(key.job).or(mate.exclusive_job);
+        let (demand, alone) = (active.state.demand(job).clone(), active.state.is_running_isolated(job));
+        if let Some(worker_session) = self.sessions.get_mut(&worker) {
+            worker_session.usage.take_unchecked(key.job, &demand);
+            worker_session.held_jobs.insert(key.job, key.workflow);
+            worker_session.exclusive_job = alone.then_some(key.job).or(worker_session.exclusive_job);
         }
         true
     }
@@ -221,22 +253,22 @@ impl Scheduler {
         let identity = WorkerGroupKey { user: user.to_string(), sees_all, labels, site, workflow };
         let mut allowed = HashSet::new();
         for (id, slot) in &self.workflows {
-            if let WorkflowSlot::Active(desk) = slot
+            if let WorkflowSlot::Active(active) = slot
                 && who.workflow.is_none_or(|bound| bound == *id)
-                && may(&desk.row)
+                && may(&active.row)
             {
                 allowed.insert(*id);
             }
         }
         let places = allowed.clone();
-        let (crew, is_new) = self.groups.add_worker(worker, identity, allowed, may);
+        let (group, is_new) = self.groups.add_worker(worker, identity, allowed, may);
         if is_new {
             self.dirty_workflows.extend(places);
         }
-        if let Some(mate) = self.sessions.get_mut(&worker) {
-            mate.group = Some(crew);
-            mate.sees_all = sees_all;
-            mate.bound_workflow = who.workflow;
+        if let Some(worker_session) = self.sessions.get_mut(&worker) {
+            worker_session.group = Some(group);
+            worker_session.sees_all = sees_all;
+            worker_session.bound_workflow = who.workflow;
         }
         if !self.closed_sites.is_empty() {
             self.apply_closed_sites();
@@ -247,9 +279,14 @@ impl Scheduler {
 
     /// A worker whose only workflow is over, or has no use for it any more, has nothing to stay for.
     pub(super) fn dismiss_if_unneeded(&mut self, worker: WorkerId) {
-        let Some(bound) = self.sessions.get(&worker).and_then(|mate| mate.bound_workflow) else { return };
+        let Some(bound) = self.sessions.get(&worker).and_then(|worker_session| worker_session.bound_workflow)
+        else {
+            return;
+        };
         let is_over = match self.find_workflow(bound) {
-            Some(desk) => (!desk.is_active && desk.row.started_at.is_some()) || desk.waits_for_decision,
+            Some(active) => {
+                (!active.is_active && active.row.started_at.is_some()) || active.waits_for_decision
+            }
             None => match self.store.workflow(bound) {
                 Ok(Some(row)) => row.started_at.is_some() && !active_workflow::is_active(&row),
                 Ok(None) => true,
@@ -258,11 +295,11 @@ impl Scheduler {
             },
         };
         let is_over = is_over || self.is_unneeded(worker);
-        if let Some(mate) = self.sessions.get_mut(&worker)
-            && mate.is_dismissed != is_over
+        if let Some(worker_session) = self.sessions.get_mut(&worker)
+            && worker_session.is_dismissed != is_over
         {
-            mate.is_dismissed = is_over;
-            mate.outbox.has_session_change |= is_over;
+            worker_session.is_dismissed = is_over;
+            worker_session.outbox.has_session_change |= is_over;
             self.dirty_workers.insert(worker);
         }
     }
@@ -274,24 +311,31 @@ impl Scheduler {
         speaker: &WorkerCaller,
     ) -> Result<(), CallError> {
         let worker = exchange.worker;
-        if self.sessions.get(&worker).is_some_and(|mate| !speaker.may_speak_for(&mate.user)) {
+        if self
+            .sessions
+            .get(&worker)
+            .is_some_and(|worker_session| !speaker.may_speak_for(&worker_session.user))
+        {
             return Err(CallError::NotFound(format!("there is no worker {worker}")));
         }
         if !self.is_leadership_certain() {
             return Err(uncertain_error());
         }
         let lease_until = self.lease_from_now();
-        let Some(mate) = self.sessions.get_mut(&worker).filter(|mate| mate.is_secret_valid(&exchange.secret))
+        let Some(worker_session) = self
+            .sessions
+            .get_mut(&worker)
+            .filter(|worker_session| worker_session.is_secret_valid(&exchange.secret))
         else {
             self.reject_unknown_worker(exchange, speaker);
             return Err(unknown_worker_error());
         };
-        if mate.group.is_none() {
+        if worker_session.group.is_none() {
             // It was here before this service was: it is to say what it holds.
             return Err(unknown_worker_error());
         }
-        mate.lease_until = lease_until;
-        if mate.sees_all && *speaker != WorkerCaller::Operator {
+        worker_session.lease_until = lease_until;
+        if worker_session.sees_all && *speaker != WorkerCaller::Operator {
             // Who speaks for it may do less by now than who introduced it.
             self.require_registration(worker);
             return Err(unknown_worker_error());
@@ -301,25 +345,27 @@ impl Scheduler {
 
     /// It gets nothing more until it has introduced itself again. What it has stays its own.
     pub(super) fn require_registration(&mut self, worker: WorkerId) {
-        let Some(mate) = self.sessions.get_mut(&worker) else { return };
-        let Some(crew) = mate.group.take() else { return };
-        for reply in mate.exchanges.reset() {
+        let Some(worker_session) = self.sessions.get_mut(&worker) else { return };
+        let Some(group) = worker_session.group.take() else { return };
+        for reply in worker_session.exchanges.reset() {
             reply(Err(unknown_worker_error()));
         }
-        let served = mate.last_served_turn;
-        self.groups.remove_worker(crew, worker, served);
+        let served = worker_session.last_served_turn;
+        self.groups.remove_worker(group, worker, served);
         self.release_reserved_worker(worker);
     }
 
     pub(super) fn on_access_changed(&mut self) {
-        let bound = |(id, mate): (&WorkerId, &WorkerSession)| Some((*id, mate.group?, mate.bound_workflow?));
+        let bound = |(id, worker_session): (&WorkerId, &WorkerSession)| {
+            Some((*id, worker_session.group?, worker_session.bound_workflow?))
+        };
         let bound: Vec<_> = self.sessions.iter().filter_map(bound).collect();
-        for (worker, crew, workflow) in bound {
+        for (worker, group, workflow) in bound {
             let row = match self.find_workflow(workflow) {
-                Some(desk) => Some(desk.row.clone()),
+                Some(active) => Some(active.row.clone()),
                 None => self.store.workflow(workflow).ok().flatten(),
             };
-            if !row.is_some_and(|row| self.groups.may_accept_workflow(crew, &row)) {
+            if !row.is_some_and(|row| self.groups.may_accept_workflow(group, &row)) {
                 self.require_registration(worker);
             }
         }
@@ -327,12 +373,14 @@ impl Scheduler {
 
     pub(super) fn on_exchange(&mut self, exchange: WorkerExchange, reply: CallReply<ExchangeReply>) {
         let (worker, is_certain) = (exchange.worker, self.is_leadership_certain());
-        let Some(mate) = self.sessions.get_mut(&worker) else { return reply(Err(unknown_worker_error())) };
+        let Some(worker_session) = self.sessions.get_mut(&worker) else {
+            return reply(Err(unknown_worker_error()));
+        };
         let longest = self.options.lease / 3;
         let deadline = self.now.instant + exchange.wait.min(longest);
         let is_report = !exchange.reports.is_empty() || !exchange.actions.is_empty() || exchange.leaving;
         self.dirty_workers.insert(worker);
-        match mate.exchanges.receive_exchange(exchange.number, reply, deadline, is_report) {
+        match worker_session.exchanges.receive_exchange(exchange.number, reply, deadline, is_report) {
             ExchangeReceipt::New => self.process_exchange(exchange),
             ExchangeReceipt::Repeated { earlier_caller: before } => {
                 if let Some(before) = before {
@@ -363,9 +411,9 @@ impl Scheduler {
         };
         self.record_stale(worker, number, &stale);
         self.on_action_reports(worker, number, exchange.actions);
-        let Some(mate) = self.sessions.get_mut(&worker) else { return };
-        mate.set_time_limit(exchange.time_left);
-        mate.is_draining = exchange.draining;
+        let Some(worker_session) = self.sessions.get_mut(&worker) else { return };
+        worker_session.set_time_limit(exchange.time_left);
+        worker_session.is_draining = exchange.draining;
         if exchange.draining {
             self.release_reserved_worker(worker);
         }
@@ -377,16 +425,16 @@ impl Scheduler {
 
     /// The answer to an exchange rests on the next commit of a desk.
     pub(super) fn wait_for_commit(&mut self, worker: WorkerId, number: u64, workflow: WorkflowId) {
-        let Self { workflows: slots, sessions: mates, .. } = self;
-        let (Some(WorkflowSlot::Active(desk)), Some(mate)) =
-            (slots.get_mut(&workflow), mates.get_mut(&worker))
+        let Self { workflows: slots, sessions: worker_sessions, .. } = self;
+        let (Some(WorkflowSlot::Active(active)), Some(worker_session)) =
+            (slots.get_mut(&workflow), worker_sessions.get_mut(&worker))
         else {
             return;
         };
-        let ticket = mate.exchanges.commit_ticket(worker, number);
-        if !desk.open_batch.tickets.contains(&ticket) {
-            desk.open_batch.tickets.push(ticket);
-            mate.exchanges.add_pending_commit(ticket);
+        let ticket = worker_session.exchanges.commit_ticket(worker, number);
+        if !active.open_batch.tickets.contains(&ticket) {
+            active.open_batch.tickets.push(ticket);
+            worker_session.exchanges.add_pending_commit(ticket);
         }
     }
 
@@ -399,8 +447,8 @@ impl Scheduler {
         self.is_rejected(worker, report.key())?;
         self.on_report(worker, &report)?;
         let workflow = report.key().workflow;
-        if let Some(desk) = self.find_workflow(workflow) {
-            desk.open_batch.reports.push((worker, report));
+        if let Some(active) = self.find_workflow(workflow) {
+            active.open_batch.reports.push((worker, report));
         }
         self.dirty_workflows.insert(workflow);
         Ok(())
@@ -409,16 +457,21 @@ impl Scheduler {
     fn on_report(&mut self, worker: WorkerId, report: &AttemptReport) -> Result<(), StaleAttemptReport> {
         let key = *report.key();
         let over = || StaleAttemptReport { key, found: format!("workflow {} is over", key.workflow) };
-        let desk = self.find_workflow(key.workflow).ok_or_else(over)?;
-        let job = desk.check_fencing(worker, &key)?;
+        let active = self.find_workflow(key.workflow).ok_or_else(over)?;
+        let job = active.check_fencing(worker, &key)?;
         match report {
             AttemptReport::Started { at, pid, .. } => {
-                if let Some(hold) = desk.held_jobs.get_mut(&key.job) {
+                if let Some(hold) = active.held_jobs.get_mut(&key.job) {
                     hold.started_at = Some(*at);
                 }
-                desk.board.on_started(worker, &key, *at, *pid, &mut desk.open_batch.changes)?;
+                active.state.on_started(worker, &key, *at, *pid, &mut active.open_batch.changes)?;
             }
             AttemptReport::Ended(ended) => self.on_ended(worker, ended)?,
+            AttemptReport::LeftBehind { usage, .. } => {
+                if let Some(hold) = active.held_jobs.get_mut(&key.job) {
+                    hold.leftover_usage = *usage;
+                }
+            }
             AttemptReport::Returned { why: ReturnReason::WorkerDied, .. } => {
                 self.on_attempt_died(worker, &key, CrashEvidence::Observed);
             }
@@ -426,11 +479,12 @@ impl Scheduler {
                 self.on_attempt_died(worker, &key, CrashEvidence::Unconfirmed);
             }
             AttemptReport::Returned { why, .. } => {
-                let started = desk.held_jobs.remove(&key.job).and_then(|hold| hold.started_at);
-                if started.is_some() {
-                    self.orphan_job(key.workflow, job, worker, OrphanDecision::RunAgain(None), started);
+                let lost =
+                    active.held_jobs.remove(&key.job).map(|hold| hold.orphaned_attempt()).unwrap_or_default();
+                if lost.started_at.is_some() {
+                    self.orphan_job(key.workflow, job, worker, OrphanDecision::RunAgain(None), lost);
                 } else {
-                    desk.board.on_claim_returned(worker, &key, &mut desk.open_batch.changes)?;
+                    active.state.on_claim_returned(worker, &key, &mut active.open_batch.changes)?;
                 }
                 if let ReturnReason::WorkerTrouble(trouble) = &why {
                     self.record_start_problem(worker, &key, trouble);
@@ -444,11 +498,15 @@ impl Scheduler {
 
     /// The process that ran it is dead, and whoever started that process lives to tell; or, which says less, its heir does.
     fn on_attempt_died(&mut self, worker: WorkerId, key: &AttemptKey, evidence: CrashEvidence) {
-        let mate = self.sessions.get(&worker);
-        let is_running = mate.is_some_and(|mate| mate.usage.is_running(key.job));
-        let evidence =
-            if mate.is_some_and(|mate| mate.has_successor) { CrashEvidence::Unconfirmed } else { evidence };
-        let eviction = self.eviction_of(mate.and_then(|mate| mate.allocation));
+        let worker_session = self.sessions.get(&worker);
+        let is_running =
+            worker_session.is_some_and(|worker_session| worker_session.usage.is_running(key.job));
+        let evidence = if worker_session.is_some_and(|worker_session| worker_session.has_successor) {
+            CrashEvidence::Unconfirmed
+        } else {
+            evidence
+        };
+        let eviction = self.eviction_of(worker_session.and_then(|worker_session| worker_session.allocation));
         let by = eviction.map_or(WorkerLossCause::Died(evidence), WorkerLossCause::Evicted);
         self.orphan_held_job(key.workflow, key.job, worker, is_running, by);
         self.release_held_job(worker, key, false);
@@ -457,16 +515,16 @@ impl Scheduler {
     fn on_ended(&mut self, worker: WorkerId, ended: &AttemptEndReport) -> Result<(), StaleAttemptReport> {
         let key = ended.key;
         let verdict = self.apply_attempt_end(worker, ended)?;
-        let Some(desk) = self.find_workflow(key.workflow) else { return Ok(()) };
-        desk.held_jobs.remove(&key.job);
-        desk.crash_suspects.on_attempt_ended(key.job);
+        let Some(active) = self.find_workflow(key.workflow) else { return Ok(()) };
+        active.held_jobs.remove(&key.job);
+        active.crash_suspects.on_attempt_ended(key.job);
         if verdict.job_status.is_settled() {
-            desk.ended_attempts.push(key);
+            active.ended_attempts.push(key);
         }
-        if let Some(mate) = self.sessions.get_mut(&worker) {
-            mate.claim_pacer.on_ended(ended.wall);
+        if let Some(worker_session) = self.sessions.get_mut(&worker) {
+            worker_session.claim_pacer.on_ended(ended.wall);
             if !matches!(ended.cause, AttemptEndCause::CannotStart(_)) {
-                mate.clear_cooldown(key.workflow);
+                worker_session.clear_cooldown(key.workflow);
             }
         }
         if verdict.job_status != JobStatus::Ready {
@@ -478,19 +536,21 @@ impl Scheduler {
 
     fn release_held_job(&mut self, worker: WorkerId, key: &AttemptKey, is_in_trouble: bool) {
         let now = self.now.instant;
-        if let Some(mate) = self.sessions.get_mut(&worker) {
-            mate.release_job(key.job);
+        if let Some(worker_session) = self.sessions.get_mut(&worker) {
+            worker_session.release_job(key.job);
             if is_in_trouble {
-                mate.start_cooldown(key.workflow, now);
+                worker_session.start_cooldown(key.workflow, now);
             }
         }
     }
 
     /// They are refused, and can be seen: in the answer and among the events.
     fn record_stale(&mut self, worker: WorkerId, number: u64, stale: &[StaleAttemptReport]) {
-        if let Some(mate) = self.sessions.get_mut(&worker) {
+        if let Some(worker_session) = self.sessions.get_mut(&worker) {
             for StaleAttemptReport { key, found } in stale {
-                mate.exchanges.add_stale_report(number, StaleReport { key: *key, found: found.clone() });
+                worker_session
+                    .exchanges
+                    .add_stale_report(number, StaleReport { key: *key, found: found.clone() });
             }
         }
         self.record_stale_reports(worker, stale);
@@ -510,8 +570,10 @@ impl Scheduler {
     }
 
     pub(super) fn on_hang_up(&mut self, worker: WorkerId, number: u64, secret: &str) {
-        if let Some(mate) = self.sessions.get_mut(&worker).filter(|mate| mate.is_secret_valid(secret)) {
-            drop(mate.exchanges.hang_up(number));
+        if let Some(worker_session) =
+            self.sessions.get_mut(&worker).filter(|worker_session| worker_session.is_secret_valid(secret))
+        {
+            drop(worker_session.exchanges.hang_up(number));
             self.dirty_workers.insert(worker);
         }
     }
@@ -531,22 +593,22 @@ impl Scheduler {
     fn reply_to_worker(&mut self, worker: WorkerId) {
         let (now, stopping) = (self.now.instant, self.is_stopping());
         let is_certain = self.is_leadership_certain();
-        let Some(mate) = self.sessions.get_mut(&worker) else { return };
-        let at_once = stopping || !mate.outbox.is_empty();
+        let Some(worker_session) = self.sessions.get_mut(&worker) else { return };
+        let at_once = stopping || !worker_session.outbox.is_empty();
         let mut told = Vec::new();
-        for due in mate.exchanges.take_due(now, at_once) {
+        for due in worker_session.exchanges.take_due(now, at_once) {
             let mut answer =
                 ExchangeReply { number: due.number, stale: due.stale_reports, ..ExchangeReply::default() };
             if !due.is_superseded {
-                answer = mate.fill_reply(answer, now);
+                answer = worker_session.fill_reply(answer, now);
                 told.extend(answer.assignments.iter().map(|assignment| assignment.key));
             }
-            mate.exchanges.record_reply(answer.clone());
+            worker_session.exchanges.record_reply(answer.clone());
             if let Some(reply) = due.reply {
                 reply(if is_certain { Ok(answer) } else { Err(uncertain_error()) });
             }
         }
-        for reply in mate.exchanges.take_overdue(now) {
+        for reply in worker_session.exchanges.take_overdue(now) {
             reply(Err(unavailable_error("what you reported is not on disk yet")));
         }
         self.mark_sent(&told);
@@ -557,7 +619,7 @@ impl Scheduler {
     fn mark_sent(&mut self, keys: &[AttemptKey]) {
         for key in keys {
             if let Some(hold) =
-                self.find_workflow(key.workflow).and_then(|desk| desk.held_jobs.get_mut(&key.job))
+                self.find_workflow(key.workflow).and_then(|active| active.held_jobs.get_mut(&key.job))
             {
                 hold.is_sent = true;
             }
@@ -565,9 +627,14 @@ impl Scheduler {
     }
 
     pub(super) fn update_waiting(&mut self, worker: WorkerId) {
-        let Some(mate) = self.sessions.get(&worker) else { return };
-        if let Some(crew) = mate.group {
-            self.groups.set_waiting(crew, worker, mate.last_served_turn, mate.may_take_jobs());
+        let Some(worker_session) = self.sessions.get(&worker) else { return };
+        if let Some(group) = worker_session.group {
+            self.groups.set_waiting(
+                group,
+                worker,
+                worker_session.last_served_turn,
+                worker_session.may_take_jobs(),
+            );
         }
     }
 }

@@ -58,14 +58,14 @@ impl WorkerGroups {
         allowed: HashSet<WorkflowId>,
         may: WorkflowPredicate,
     ) -> (WorkerGroupId, bool) {
-        let same = |crew: &WorkerGroup| crew.key == identity && crew.allowed_workflows == allowed;
-        if let Some((id, crew)) = self.groups.iter_mut().find(|(_, crew)| same(crew)) {
-            crew.members.insert(worker);
+        let same = |group: &WorkerGroup| group.key == identity && group.allowed_workflows == allowed;
+        if let Some((id, group)) = self.groups.iter_mut().find(|(_, group)| same(group)) {
+            group.members.insert(worker);
             return (*id, false);
         }
         let id = WorkerGroupId(self.next_group);
         self.next_group += 1;
-        let crew = WorkerGroup {
+        let group = WorkerGroup {
             may_work_for: may,
             selector: WorkerSelector::default()
                 .with_labels(identity.labels.clone())
@@ -77,40 +77,40 @@ impl WorkerGroups {
             waiting_workers: BTreeSet::new(),
             members: HashSet::from([worker]),
         };
-        self.groups.insert(id, crew);
+        self.groups.insert(id, group);
         (id, true)
     }
 
     /// Which sites may be elected.
     pub(super) fn update_allowed_elections(&mut self, may: impl Fn(Option<&str>) -> bool) {
-        for crew in self.groups.values_mut() {
-            let may = may(crew.selector.site());
-            crew.selector.set_accepts_elections(may);
+        for group in self.groups.values_mut() {
+            let may = may(group.selector.site());
+            group.selector.set_accepts_elections(may);
         }
     }
 
     pub(super) fn remove_worker(&mut self, id: WorkerGroupId, worker: WorkerId, served: u64) {
-        let Some(crew) = self.groups.get_mut(&id) else { return };
-        crew.waiting_workers.remove(&(served, worker));
-        crew.members.remove(&worker);
-        if crew.members.is_empty() {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        group.waiting_workers.remove(&(served, worker));
+        group.members.remove(&worker);
+        if group.members.is_empty() {
             self.groups.remove(&id);
         }
     }
 
     /// A workflow is there that was not: who may work for it?
     pub(super) fn add_workflow(&mut self, workflow: WorkflowId, is_meant: impl Fn(&WorkerGroup) -> bool) {
-        for crew in self.groups.values_mut() {
-            if is_meant(crew) {
-                crew.allowed_workflows.insert(workflow);
+        for group in self.groups.values_mut() {
+            if is_meant(group) {
+                group.allowed_workflows.insert(workflow);
             }
         }
     }
 
     pub(super) fn remove_workflow(&mut self, workflow: WorkflowId) {
-        for crew in self.groups.values_mut() {
-            crew.allowed_workflows.remove(&workflow);
-            crew.remove_turn(workflow);
+        for group in self.groups.values_mut() {
+            group.allowed_workflows.remove(&workflow);
+            group.remove_turn(workflow);
         }
     }
 
@@ -121,15 +121,15 @@ impl WorkerGroups {
         workflow: WorkflowId,
         priority: impl Fn(&WorkerSelector) -> Option<i32>,
     ) {
-        for crew in self.groups.values_mut().filter(|crew| crew.allowed_workflows.contains(&workflow)) {
-            match (priority(&crew.selector), crew.turn_by_workflow.get(&workflow)) {
-                (None, _) => _ = crew.remove_turn(workflow),
+        for group in self.groups.values_mut().filter(|group| group.allowed_workflows.contains(&workflow)) {
+            match (priority(&group.selector), group.turn_by_workflow.get(&workflow)) {
+                (None, _) => _ = group.remove_turn(workflow),
                 (Some(priority), Some((Reverse(before), ..))) if *before == priority => {}
                 (Some(priority), before) => {
                     let turn = before.map_or(self.next_turn, |(_, turn, _)| *turn);
                     self.next_turn += 1;
-                    crew.remove_turn(workflow);
-                    crew.add_turn(workflow, priority, turn);
+                    group.remove_turn(workflow);
+                    group.add_turn(workflow, priority, turn);
                 }
             }
         }
@@ -139,9 +139,9 @@ impl WorkerGroups {
     pub(super) fn move_to_back(&mut self, id: WorkerGroupId, workflow: WorkflowId) {
         let turn = self.next_turn;
         self.next_turn += 1;
-        let Some(crew) = self.groups.get_mut(&id) else { return };
-        if let Some((Reverse(priority), ..)) = crew.remove_turn(workflow) {
-            crew.add_turn(workflow, priority, turn);
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        if let Some((Reverse(priority), ..)) = group.remove_turn(workflow) {
+            group.add_turn(workflow, priority, turn);
         }
     }
 
@@ -158,46 +158,48 @@ impl WorkerGroups {
 
     /// How many workflows have something for the crew.
     pub(super) fn count_listed_workflows(&self, id: WorkerGroupId) -> usize {
-        self.groups.get(&id).map_or(0, |crew| crew.turns.len())
+        self.groups.get(&id).map_or(0, |group| group.turns.len())
     }
 
     /// Notes that a worker waits, or does not. `served`: when it last got something.
     pub(super) fn set_waiting(&mut self, id: WorkerGroupId, worker: WorkerId, served: u64, waits: bool) {
-        let Some(crew) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(&id) else { return };
         if waits {
-            crew.waiting_workers.insert((served, worker));
+            group.waiting_workers.insert((served, worker));
         } else {
-            crew.waiting_workers.remove(&(served, worker));
+            group.waiting_workers.remove(&(served, worker));
         }
     }
 
     /// Somebody could still be given something of it.
     pub(super) fn is_listed(&self, workflow: WorkflowId) -> bool {
-        self.groups.values().any(|crew| crew.turn_by_workflow.contains_key(&workflow))
+        self.groups.values().any(|group| group.turn_by_workflow.contains_key(&workflow))
     }
 
     /// Workers that wait and may work for the workflow, those first that waited longest.
     pub(super) fn waiting_workers(&self, workflow: WorkflowId) -> Vec<WorkerId> {
-        let crews = self.groups.values().filter(|crew| crew.turn_by_workflow.contains_key(&workflow));
+        let worker_groups =
+            self.groups.values().filter(|group| group.turn_by_workflow.contains_key(&workflow));
         let mut waiting: Vec<(u64, WorkerId)> =
-            crews.flat_map(|crew| crew.waiting_workers.iter().copied()).collect();
+            worker_groups.flat_map(|group| group.waiting_workers.iter().copied()).collect();
         waiting.sort_unstable();
         waiting.into_iter().map(|(_, worker)| worker).collect()
     }
 
     /// Whether a crew may, as things are now, work for this one.
     pub(super) fn may_accept_workflow(&self, id: WorkerGroupId, row: &WorkflowRow) -> bool {
-        self.groups.get(&id).is_some_and(|crew| (crew.may_work_for)(row))
+        self.groups.get(&id).is_some_and(|group| (group.may_work_for)(row))
     }
 
     pub(super) fn may_work_for(&self, id: WorkerGroupId, workflow: WorkflowId) -> bool {
-        self.groups.get(&id).is_some_and(|crew| crew.allowed_workflows.contains(&workflow))
+        self.groups.get(&id).is_some_and(|group| group.allowed_workflows.contains(&workflow))
     }
 
     /// All workers that may work for the workflow.
     pub(super) fn workers_for(&self, workflow: WorkflowId) -> Vec<WorkerId> {
-        let crews = self.groups.values().filter(|crew| crew.allowed_workflows.contains(&workflow));
-        let mut members: Vec<WorkerId> = crews.flat_map(|crew| crew.members.iter().copied()).collect();
+        let worker_groups = self.groups.values().filter(|group| group.allowed_workflows.contains(&workflow));
+        let mut members: Vec<WorkerId> =
+            worker_groups.flat_map(|group| group.members.iter().copied()).collect();
         members.sort_unstable();
         members
     }
@@ -232,7 +234,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    fn crew(crews: &mut WorkerGroups, workflows: &[i64]) -> WorkerGroupId {
+    fn group(worker_groups: &mut WorkerGroups, workflows: &[i64]) -> WorkerGroupId {
         let identity = WorkerGroupKey {
             user: "me".into(),
             sees_all: false,
@@ -241,14 +243,14 @@ mod tests {
             workflow: None,
         };
         let allowed = workflows.iter().map(|id| WorkflowId(*id)).collect();
-        crews.add_worker(WorkerId(1), identity, allowed, Arc::new(|_| true)).0
+        worker_groups.add_worker(WorkerId(1), identity, allowed, Arc::new(|_| true)).0
     }
 
     /// Serves the first in line so often, and says who it was each time.
-    fn served(crews: &mut WorkerGroups, id: WorkerGroupId, times: usize) -> Vec<i64> {
+    fn served(worker_groups: &mut WorkerGroups, id: WorkerGroupId, times: usize) -> Vec<i64> {
         let mut one = || {
-            let (_, _, workflow) = crews.next_workflow(id, None)?;
-            crews.move_to_back(id, workflow);
+            let (_, _, workflow) = worker_groups.next_workflow(id, None)?;
+            worker_groups.move_to_back(id, workflow);
             Some(workflow.0)
         };
         std::iter::repeat_with(&mut one).take(times).flatten().collect()
@@ -256,43 +258,43 @@ mod tests {
 
     #[test]
     fn workflows_take_turns_and_priority_goes_first() {
-        let mut crews = WorkerGroups::default();
-        let id = crew(&mut crews, &[1, 2, 3]);
+        let mut worker_groups = WorkerGroups::default();
+        let id = group(&mut worker_groups, &[1, 2, 3]);
         for workflow in [1, 2, 3] {
-            crews.update_turns(WorkflowId(workflow), |_| Some(0));
+            worker_groups.update_turns(WorkflowId(workflow), |_| Some(0));
         }
-        assert_eq!(served(&mut crews, id, 5), [1, 2, 3, 1, 2]);
-        crews.update_turns(WorkflowId(2), |_| Some(9));
-        assert_eq!(served(&mut crews, id, 3), [2, 2, 2]);
-        crews.update_turns(WorkflowId(2), |_| None);
-        assert_eq!(served(&mut crews, id, 3), [3, 1, 3], "what has nothing to do is not in the way");
-        assert_eq!(crews.count_listed_workflows(id), 2);
+        assert_eq!(served(&mut worker_groups, id, 5), [1, 2, 3, 1, 2]);
+        worker_groups.update_turns(WorkflowId(2), |_| Some(9));
+        assert_eq!(served(&mut worker_groups, id, 3), [2, 2, 2]);
+        worker_groups.update_turns(WorkflowId(2), |_| None);
+        assert_eq!(served(&mut worker_groups, id, 3), [3, 1, 3], "what has nothing to do is not in the way");
+        assert_eq!(worker_groups.count_listed_workflows(id), 2);
     }
 
     #[test]
     fn nobody_is_asked_for_what_he_may_not_do() {
-        let mut crews = WorkerGroups::default();
-        let id = crew(&mut crews, &[1]);
-        crews.update_turns(WorkflowId(2), |_| Some(5));
-        assert_eq!(crews.next_workflow(id, None), None);
-        crews.add_workflow(WorkflowId(2), |_| true);
-        crews.update_turns(WorkflowId(2), |_| Some(5));
-        assert_eq!(served(&mut crews, id, 1), [2]);
-        crews.remove_workflow(WorkflowId(2));
-        assert_eq!(crews.next_workflow(id, None), None);
+        let mut worker_groups = WorkerGroups::default();
+        let id = group(&mut worker_groups, &[1]);
+        worker_groups.update_turns(WorkflowId(2), |_| Some(5));
+        assert_eq!(worker_groups.next_workflow(id, None), None);
+        worker_groups.add_workflow(WorkflowId(2), |_| true);
+        worker_groups.update_turns(WorkflowId(2), |_| Some(5));
+        assert_eq!(served(&mut worker_groups, id, 1), [2]);
+        worker_groups.remove_workflow(WorkflowId(2));
+        assert_eq!(worker_groups.next_workflow(id, None), None);
     }
 
     #[test]
     fn the_same_people_form_one_crew_as_long_as_they_may_do_the_same() {
-        let mut crews = WorkerGroups::default();
-        let first = crew(&mut crews, &[1]);
-        assert_eq!(crew(&mut crews, &[1]), first);
-        assert_ne!(crew(&mut crews, &[1, 2]), first);
+        let mut worker_groups = WorkerGroups::default();
+        let first = group(&mut worker_groups, &[1]);
+        assert_eq!(group(&mut worker_groups, &[1]), first);
+        assert_ne!(group(&mut worker_groups, &[1, 2]), first);
     }
 
     #[test]
     fn who_will_be_allowed_less_is_of_another_crew_though_today_it_is_the_same() {
-        let mut crews = WorkerGroups::default();
+        let mut worker_groups = WorkerGroups::default();
         let mut join = |sees_all| {
             let identity = WorkerGroupKey {
                 user: "me".into(),
@@ -301,20 +303,20 @@ mod tests {
                 site: "local".into(),
                 workflow: None,
             };
-            crews.add_worker(WorkerId(1), identity, HashSet::new(), Arc::new(move |_| sees_all)).0
+            worker_groups.add_worker(WorkerId(1), identity, HashSet::new(), Arc::new(move |_| sees_all)).0
         };
         assert_ne!(join(true), join(false));
     }
 
     #[test]
     fn who_waited_longest_is_asked_first() {
-        let mut crews = WorkerGroups::default();
-        let id = crew(&mut crews, &[1]);
-        crews.update_turns(WorkflowId(1), |_| Some(0));
-        crews.set_waiting(id, WorkerId(1), 7, true);
-        crews.set_waiting(id, WorkerId(2), 3, true);
-        assert_eq!(crews.waiting_workers(WorkflowId(1)), [WorkerId(2), WorkerId(1)]);
-        crews.set_waiting(id, WorkerId(2), 3, false);
-        assert_eq!(crews.waiting_workers(WorkflowId(1)), [WorkerId(1)]);
+        let mut worker_groups = WorkerGroups::default();
+        let id = group(&mut worker_groups, &[1]);
+        worker_groups.update_turns(WorkflowId(1), |_| Some(0));
+        worker_groups.set_waiting(id, WorkerId(1), 7, true);
+        worker_groups.set_waiting(id, WorkerId(2), 3, true);
+        assert_eq!(worker_groups.waiting_workers(WorkflowId(1)), [WorkerId(2), WorkerId(1)]);
+        worker_groups.set_waiting(id, WorkerId(2), 3, false);
+        assert_eq!(worker_groups.waiting_workers(WorkflowId(1)), [WorkerId(1)]);
     }
 }

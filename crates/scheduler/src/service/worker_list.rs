@@ -30,16 +30,16 @@ impl Scheduler {
         let mut present: Vec<ConnectedWorker> = self
             .sessions
             .iter()
-            .map(|(id, mate)| ConnectedWorker {
+            .map(|(id, session)| ConnectedWorker {
                 worker: *id,
-                held_jobs: mate.held_jobs.len(),
+                held_jobs: session.held_jobs.len(),
                 // Its lease runs from when it was last heard of.
-                silence: full.saturating_duration_since(mate.lease_until)
+                silence: full.saturating_duration_since(session.lease_until)
                     + now.saturating_duration_since(self.now.instant),
-                time_left: mate.usage.time_left(),
-                is_draining: mate.is_draining || mate.is_to_drain || mate.is_leaving,
-                standing: mate.standing,
-                quarantine: self.nodes.quarantine_of(&mate.node).cloned(),
+                time_left: session.usage.time_left(),
+                is_draining: session.is_draining || session.is_to_drain || session.is_leaving,
+                standing: session.standing,
+                quarantine: self.nodes.quarantine_of(&session.node).cloned(),
             })
             .collect();
         present.sort_unstable_by_key(|one| one.worker);
@@ -48,8 +48,8 @@ impl Scheduler {
 
     /// A worker could not start something of a workflow. Once for each worker and reason: it tries again and again.
     pub(super) fn record_start_problem(&mut self, worker: WorkerId, key: &AttemptKey, trouble: &str) {
-        let Some(mate) = self.sessions.get_mut(&worker) else { return };
-        if !mate.start_problems.insert((key.workflow, trouble.to_owned())) {
+        let Some(session) = self.sessions.get_mut(&worker) else { return };
+        if !session.start_problems.insert((key.workflow, trouble.to_owned())) {
             return;
         }
         let event = NewEvent {

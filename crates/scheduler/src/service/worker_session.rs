@@ -115,7 +115,7 @@ impl WorkerSession {
         user: &str,
         secret_hash: String,
         capacity: Capacity,
-        taste: WorkerSelector,
+        selector: WorkerSelector,
         lease_until: Instant,
     ) -> Self {
         Self {
@@ -129,7 +129,7 @@ impl WorkerSession {
             bound_workflow: None,
             allocation: None,
             scheduler: None,
-            usage: WorkerUsage::with_selector(capacity, taste),
+            usage: WorkerUsage::with_selector(capacity, selector),
             held_jobs: HashMap::new(),
             actions: HashMap::new(),
             exclusive_job: None,
@@ -163,10 +163,10 @@ impl WorkerSession {
     pub(super) fn reset(
         &mut self,
         capacity: Capacity,
-        taste: WorkerSelector,
+        selector: WorkerSelector,
     ) -> Vec<CallReply<ExchangeReply>> {
         self.capacity = capacity;
-        self.usage = WorkerUsage::with_selector(capacity, taste);
+        self.usage = WorkerUsage::with_selector(capacity, selector);
         self.outbox = SessionOutbox::default();
         self.known_workflows.clear();
         self.exclusive_job = None;

@@ -10,7 +10,7 @@ use crate::{SchedulerError, added_jobs};
 use std::collections::HashMap;
 use std::sync::Arc;
 use windlass_core::change::WorkflowChange;
-use windlass_core::workflow_state::OrphanDecision;
+use windlass_core::workflow_state::{OrphanDecision, OrphanedAttempt};
 use windlass_store::model::{EventSeverity, NewEvent, SpawnRequest, SpawnResult, WorkerKind, WorkerRow};
 use windlass_types::worker_bounds::FieldOutOfBounds;
 use windlass_types::worker_messages::StopReason;
@@ -43,13 +43,13 @@ impl Scheduler {
                     }
                     let lease = self.lease_from_now() + self.options.leadership_overlap;
                     let worker = &row.worker;
-                    let taste = worker_selector(&worker.labels, worker.site.as_deref());
-                    let mut mate =
-                        WorkerSession::new(&worker.user, hash.clone(), worker.capacity, taste, lease);
-                    mate.bound_workflow = worker.workflow;
-                    mate.allocation = worker.allocation.map(AllocationId);
-                    mate.is_to_drain = row.is_draining;
-                    self.sessions.insert(row.id, mate);
+                    let selector = worker_selector(&worker.labels, worker.site.as_deref());
+                    let mut session =
+                        WorkerSession::new(&worker.user, hash.clone(), worker.capacity, selector, lease);
+                    session.bound_workflow = worker.workflow;
+                    session.allocation = worker.allocation.map(AllocationId);
+                    session.is_to_drain = row.is_draining;
+                    self.sessions.insert(row.id, session);
                     self.assign_to_node(row.id, &row.worker.host);
                 }
                 (WorkerKind::Local, _) => unleased.push(row),
@@ -62,9 +62,9 @@ impl Scheduler {
             }
             self.activity = SchedulerActivity::for_upkeep(workflow);
             let (store, birth) = (Arc::clone(&self.store), self.next_load_context());
-            let read = || ActiveWorkflow::load(&*store, workflow, birth).map(|desk| Some(Box::new(desk)));
+            let read = || ActiveWorkflow::load(&*store, workflow, birth).map(|active| Some(Box::new(active)));
             match catch_load_panic(workflow, read) {
-                Ok(Some(desk)) => self.activate(*desk),
+                Ok(Some(active)) => self.activate(*active),
                 // No reason not to serve the others: it is tried again.
                 Err(WorkflowLoadError::Store(error)) => {
                     tracing::warn!(%workflow, %error, "a workflow cannot be read yet; it is tried again");
@@ -106,15 +106,15 @@ impl Scheduler {
     }
 
     fn start_workflow(&mut self, workflow: WorkflowId, by: &str) -> Result<RunId, CallError> {
-        let desk = self.open_workflow(workflow)?;
-        if desk.row.is_archived {
+        let active = self.open_workflow(workflow)?;
+        if active.row.is_archived {
             let detail = format!("workflow {workflow} is archived; take it out of the archive first");
             return Err(CallError::Conflict { code: "workflow_archived", detail });
         }
-        let is_over = desk.row.ended_at.is_some() || desk.row.is_canceled;
-        if is_over && !desk.is_active {
+        let is_over = active.row.ended_at.is_some() || active.row.is_canceled;
+        if is_over && !active.is_active {
             let detail =
-                format!("run {} of workflow {workflow} is over; reset it to run again", desk.row.run_id);
+                format!("run {} of workflow {workflow} is over; reset it to run again", active.row.run_id);
             return Err(CallError::Conflict { code: "workflow_over", detail });
         }
         let run = self.start_run(workflow, by)?;
@@ -124,8 +124,8 @@ impl Scheduler {
 
     /// Decides about the jobs that nobody has looked at.
     pub(super) fn initialize_jobs(&mut self, workflow: WorkflowId) -> Result<(), CallError> {
-        let desk = self.open_workflow(workflow)?;
-        desk.board.on_initialize_rest(&mut desk.open_batch.changes);
+        let active = self.open_workflow(workflow)?;
+        active.state.on_initialize_rest(&mut active.open_batch.changes);
         Ok(())
     }
 
@@ -134,16 +134,16 @@ impl Scheduler {
     pub(super) fn start_run(&mut self, workflow: WorkflowId, by: &str) -> Result<RunId, CallError> {
         self.continue_workflow(workflow, by)?;
         let (store, now) = (self.store.acting_as(by), self.now.timestamp);
-        let desk = self.open_workflow(workflow)?;
-        let run = desk.row.run_id;
-        desk.awaits_initialization = false;
-        if !desk.is_active {
+        let active = self.open_workflow(workflow)?;
+        let run = active.row.run_id;
+        active.awaits_initialization = false;
+        if !active.is_active {
             store.begin_run(workflow, now).map_err(|error| store_call_error(&error))?;
-            desk.is_active = true;
-            desk.row.started_at = desk.row.started_at.or(Some(now));
-            desk.row.ended_at = None;
-            desk.row.is_canceled = false;
-            desk.board.reconcile_units(&mut desk.open_batch.changes);
+            active.is_active = true;
+            active.row.started_at = active.row.started_at.or(Some(now));
+            active.row.ended_at = None;
+            active.row.is_canceled = false;
+            active.state.reconcile_units(&mut active.open_batch.changes);
             self.notify_bound_workers(workflow);
             self.notify_commit();
             self.notify_workflow_change(workflow);
@@ -175,9 +175,9 @@ impl Scheduler {
         match begun.and_then(|_| self.reset_chosen_jobs(workflow, &chosen, true)) {
             Ok(_) => {
                 let by = by.to_owned();
-                let then = move |office: &mut Self| {
-                    office.reset_actions(workflow, !only_uninitialized, &by)?;
-                    office.initialize_jobs(workflow)
+                let then = move |scheduler: &mut Self| {
+                    scheduler.reset_actions(workflow, !only_uninitialized, &by)?;
+                    scheduler.initialize_jobs(workflow)
                 };
                 self.call_after_reload(workflow, Box::new(then), reply);
             }
@@ -200,7 +200,7 @@ impl Scheduler {
         with_dependents: bool,
     ) -> Result<u64, CallError> {
         self.check_nothing_held(workflow)?;
-        let chosen = self.open_workflow(workflow)?.board.jobs_with_status(is_chosen);
+        let chosen = self.open_workflow(workflow)?.state.jobs_with_status(is_chosen);
         self.reset_and_reload(workflow, &chosen, false, with_dependents)
     }
 
@@ -213,28 +213,28 @@ impl Scheduler {
         with_dependents: bool,
     ) -> Result<u64, CallError> {
         let store = Arc::clone(&self.store);
-        let desk = self.open_workflow(workflow)?;
-        if !desk.is_quiet() {
+        let active = self.open_workflow(workflow)?;
+        if !active.is_quiet() {
             return Err(unavailable_error("something of this workflow is just being written"));
         }
         let held = |job| {
-            let detail = format!("job {} is being worked on", desk.board.attempt_key(job).job);
+            let detail = format!("job {} is being worked on", active.state.attempt_key(job).job);
             CallError::Conflict { code: "job_active", detail }
         };
-        let plan = |done: &_| desk.board.plan_rerun(chosen, to_ready, with_dependents, done).map_err(held);
+        let plan = |done: &_| active.state.plan_rerun(chosen, to_ready, with_dependents, done).map_err(held);
         // Which attempts there were is asked only of those that begin anew.
         let anew = plan(&HashMap::default())?.changes.into_iter().filter_map(|change| match change {
             WorkflowChange::Reset { job, .. } => Some(job),
             _ => None,
         });
         let done =
-            super::job_commands::load_finished_attempts(&*store, &desk.row, &anew.collect::<Vec<_>>())?;
+            super::job_commands::load_finished_attempts(&*store, &active.row, &anew.collect::<Vec<_>>())?;
         let again = plan(&done)?;
         if !again.changes.is_empty() {
-            let units = desk.board.unit_changes_after(&again.changes);
-            desk.open_batch.changes = again.changes;
-            desk.open_batch.changes.extend(units);
-            desk.is_outdated = true;
+            let units = active.state.unit_changes_after(&again.changes);
+            active.open_batch.changes = again.changes;
+            active.open_batch.changes.extend(units);
+            active.is_outdated = true;
         }
         Ok(again.count)
     }
@@ -246,7 +246,7 @@ impl Scheduler {
         then: ReloadCallback,
         reply: CallReply<()>,
     ) {
-        let needs_commit = self.find_workflow(workflow).is_some_and(|desk| !desk.open_batch.is_empty());
+        let needs_commit = self.find_workflow(workflow).is_some_and(|active| !active.open_batch.is_empty());
         if !needs_commit {
             match then(self) {
                 Ok(()) => self.reply_when_committed(workflow, reply, ()),
@@ -286,9 +286,9 @@ impl Scheduler {
     ) {
         self.dirty_workflows.insert(workflow);
         match self.find_workflow(workflow) {
-            Some(desk) => {
+            Some(active) => {
                 let told: CommitCallback = Box::new(move |result| reply(result.map(|()| value)));
-                desk.open_batch.callbacks.push(told);
+                active.open_batch.callbacks.push(told);
             }
             None => reply(Ok(value)),
         }
@@ -304,20 +304,20 @@ impl Scheduler {
 
     fn cancel_workflow(&mut self, workflow: WorkflowId, by: &str) -> Result<(), CallError> {
         let (store, now) = (self.store.acting_as(by), self.now.timestamp);
-        let desk = self.open_workflow(workflow)?;
-        if desk.is_canceled || desk.row.is_canceled {
+        let active = self.open_workflow(workflow)?;
+        if active.is_canceled || active.row.is_canceled {
             return Ok(());
         }
-        if !desk.is_active && desk.row.ended_at.is_some() {
-            let detail = format!("run {} of workflow {workflow} is over", desk.row.run_id);
+        if !active.is_active && active.row.ended_at.is_some() {
+            let detail = format!("run {} of workflow {workflow} is over", active.row.run_id);
             return Err(CallError::Conflict { code: "workflow_over", detail });
         }
         store.request_cancel(workflow, now).map_err(|error| store_call_error(&error))?;
         self.start_run(workflow, by)?;
-        let desk = self.open_workflow(workflow)?;
-        desk.is_canceled = true;
-        desk.board.on_cancel();
-        let mut held: Vec<_> = desk.held_jobs.iter().map(|(job, hold)| (*job, *hold)).collect();
+        let active = self.open_workflow(workflow)?;
+        active.is_canceled = true;
+        active.state.on_cancel();
+        let mut held: Vec<_> = active.held_jobs.iter().map(|(job, hold)| (*job, *hold)).collect();
         held.sort_unstable_by_key(|(job, _)| *job);
         for worker in self.cancel_actions(workflow) {
             self.stop_on_worker(worker, workflow, StopReason::Canceled);
@@ -335,27 +335,39 @@ impl Scheduler {
     /// The worker is to end what it has of a workflow.
     fn stop_on_worker(&mut self, worker: WorkerId, workflow: WorkflowId, why: StopReason) {
         let grace = self.options.grace;
-        let Some(mate) = self.sessions.get_mut(&worker) else { return };
-        if mate.outbox.stops.iter().all(|stop| stop.workflow != workflow) {
-            mate.outbox.stops.push(StopCommand { workflow, attempts: Vec::new(), why, grace });
+        let Some(session) = self.sessions.get_mut(&worker) else { return };
+        if session.outbox.stops.iter().all(|stop| stop.workflow != workflow) {
+            session.outbox.stops.push(StopCommand { workflow, attempts: Vec::new(), why, grace });
         }
         self.dirty_workers.insert(worker);
         // What it has not heard of never starts.
-        let mate_held: Vec<_> =
-            self.sessions.get(&worker).map(|mate| mate.held_jobs.clone()).into_iter().flatten().collect();
+        let mate_held: Vec<_> = self
+            .sessions
+            .get(&worker)
+            .map(|session| session.held_jobs.clone())
+            .into_iter()
+            .flatten()
+            .collect();
         for (job, _) in mate_held.into_iter().filter(|(_, id)| *id == workflow) {
-            let Some(desk) = self.find_workflow(workflow) else { return };
-            let untold = desk.held_jobs.get(&job).is_some_and(|hold| !hold.is_sent && hold.worker == worker);
+            let Some(active) = self.find_workflow(workflow) else { return };
+            let untold =
+                active.held_jobs.get(&job).is_some_and(|hold| !hold.is_sent && hold.worker == worker);
             // One whose claim is on its way to the disk is given back when it is there.
-            let claimed = desk.in_flight.as_ref().is_some_and(|batch| {
+            let claimed = active.in_flight.as_ref().is_some_and(|batch| {
                 batch.batch.assignments.iter().any(|(_, assignment)| assignment.key.job == job)
             });
-            let Some(number) = desk.board.job_index(job).filter(|_| untold && !claimed) else { continue };
-            desk.held_jobs.remove(&job);
-            if let Some(mate) = self.sessions.get_mut(&worker) {
-                mate.release_job(job);
+            let Some(number) = active.state.job_index(job).filter(|_| untold && !claimed) else { continue };
+            active.held_jobs.remove(&job);
+            if let Some(session) = self.sessions.get_mut(&worker) {
+                session.release_job(job);
             }
-            self.orphan_job(workflow, number, worker, OrphanDecision::NeverStarted, None);
+            self.orphan_job(
+                workflow,
+                number,
+                worker,
+                OrphanDecision::NeverStarted,
+                OrphanedAttempt::default(),
+            );
         }
     }
 
@@ -371,18 +383,18 @@ impl Scheduler {
     }
 
     fn reset_workflow(&mut self, workflow: WorkflowId, force: bool, by: &str) -> Result<RunId, CallError> {
-        let desk = self.open_workflow(workflow)?;
-        if let Some(detail) = desk.render_holders() {
+        let active = self.open_workflow(workflow)?;
+        if let Some(detail) = active.render_holders() {
             let hint = if force { "; cancel it first" } else { "" };
             return Err(CallError::Conflict { code: "workflow_active", detail: format!("{detail}{hint}") });
         }
-        if !desk.is_quiet() {
+        if !active.is_quiet() {
             return Err(unavailable_error("something of this workflow is just being written"));
         }
         let (store, now) = (self.store.acting_as(by), self.now.timestamp);
         let run = store.begin_next_run(workflow, &[], now).map_err(|error| store_call_error(&error))?;
-        let desk = self.open_workflow(workflow)?;
-        desk.awaits_initialization = true;
+        let active = self.open_workflow(workflow)?;
+        active.awaits_initialization = true;
         self.reload_workflow(workflow);
         self.notify_bound_workers(workflow);
         self.notify_workflow_change(workflow);
@@ -417,17 +429,18 @@ impl Scheduler {
     }
 
     fn find_job_indices(&mut self, workflow: WorkflowId, jobs: &[JobId]) -> Result<Vec<u32>, CallError> {
-        let desk = self.open_workflow(workflow)?;
+        let active = self.open_workflow(workflow)?;
         let number = |job: &JobId| {
-            desk.board.job_index(*job).ok_or_else(|| CallError::NotFound(format!("there is no job {job}")))
+            active.state.job_index(*job).ok_or_else(|| CallError::NotFound(format!("there is no job {job}")))
         };
         jobs.iter().map(number).collect()
     }
 
     /// Workers that work for this one only hear whether there is something to stay for.
     pub(super) fn notify_bound_workers(&mut self, workflow: WorkflowId) {
-        let bound =
-            |(id, mate): (&WorkerId, &WorkerSession)| (mate.bound_workflow == Some(workflow)).then_some(*id);
+        let bound = |(id, session): (&WorkerId, &WorkerSession)| {
+            (session.bound_workflow == Some(workflow)).then_some(*id)
+        };
         for worker in self.sessions.iter().filter_map(bound).collect::<Vec<_>>() {
             self.dismiss_if_unneeded(worker);
         }
@@ -436,27 +449,31 @@ impl Scheduler {
     /// A workflow whose jobs are all settled, or that was canceled and of which nobody holds anything, is over.
     pub(super) fn finish_if_over(&mut self, workflow: WorkflowId) {
         let (store, now) = (Arc::clone(&self.store), self.now.timestamp);
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        if !desk.is_quiet() || !desk.held_jobs.is_empty() || desk.is_closing() || desk.has_store_problem() {
+        let Some(active) = self.find_workflow(workflow) else { return };
+        if !active.is_quiet()
+            || !active.held_jobs.is_empty()
+            || active.is_closing()
+            || active.has_store_problem()
+        {
             return;
         }
-        let is_ending = desk.is_active && (desk.is_canceled || desk.board.is_finished());
+        let is_ending = active.is_active && (active.is_canceled || active.state.is_finished());
         if is_ending && self.waits_for_actions(workflow) {
             return;
         }
-        let Some(desk) = self.find_workflow(workflow) else { return };
+        let Some(active) = self.find_workflow(workflow) else { return };
         if is_ending {
-            let canceled = desk.is_canceled;
+            let canceled = active.is_canceled;
             if let Err(error) = store.end_run(workflow, canceled, now) {
                 return self.on_store_error(workflow, &error);
             }
-            desk.is_active = false;
+            active.is_active = false;
         }
-        if !desk.is_active {
-            let figures = desk.counted_jobs;
+        if !active.is_active {
+            let figures = active.counted_jobs;
             self.gauges.record_workflow_jobs(figures, (0, 0));
             self.workflows.remove(&workflow);
-            self.sessions.values_mut().for_each(|mate| mate.forget_workflow(workflow));
+            self.sessions.values_mut().for_each(|session| session.forget_workflow(workflow));
             self.groups.remove_workflow(workflow);
             self.notify_bound_workers(workflow);
             self.notify_commit();
@@ -467,20 +484,20 @@ impl Scheduler {
     /// Jobs that ended may have left jobs behind that they had added before and did not ask for again.
     pub(super) fn drop_stale_added_jobs(&mut self, workflow: WorkflowId) {
         let store = Arc::clone(&self.store);
-        let Some(desk) = self.find_workflow(workflow) else { return };
-        if !desk.has_added_jobs {
-            desk.ended_attempts.clear();
+        let Some(active) = self.find_workflow(workflow) else { return };
+        if !active.has_added_jobs {
+            active.ended_attempts.clear();
         }
-        if desk.ended_attempts.is_empty() || desk.has_store_problem() {
+        if active.ended_attempts.is_empty() || active.has_store_problem() {
             return;
         }
         match added_jobs::drop_stale_added_jobs(
             &*store,
-            &desk.ended_attempts,
-            &mut desk.board,
-            &mut desk.open_batch.changes,
+            &active.ended_attempts,
+            &mut active.state,
+            &mut active.open_batch.changes,
         ) {
-            Ok(()) => desk.ended_attempts.clear(),
+            Ok(()) => active.ended_attempts.clear(),
             Err(error) => self.on_store_error(workflow, &error),
         }
     }
@@ -498,13 +515,17 @@ impl Scheduler {
         let (store, now) = (Arc::clone(&self.store), self.now.timestamp);
         self.open_workflow(workflow)?;
         let spawned = store.spawn_jobs(request, now).map_err(|error| store_call_error(&error))?;
-        let desk = self.open_workflow(workflow)?;
-        match added_jobs::insert_added_jobs(&*store, workflow, &mut desk.board, &mut desk.open_batch.changes)
-        {
-            Ok(_) => desk.has_added_jobs = true,
+        let active = self.open_workflow(workflow)?;
+        match added_jobs::insert_added_jobs(
+            &*store,
+            workflow,
+            &mut active.state,
+            &mut active.open_batch.changes,
+        ) {
+            Ok(_) => active.has_added_jobs = true,
             // They are in the books; the board finds them there.
             Err(error) => {
-                desk.is_outdated = true;
+                active.is_outdated = true;
                 self.on_store_error(workflow, &error);
             }
         }

@@ -26,6 +26,9 @@ use windlass_types::{Bytes, Capacity, JobStatus, Resources, SystemClock, Timesta
 pub(crate) const CAPACITY: Capacity =
     Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
 
+/// What the processes of each attempt of a dead worker had used when they were ended.
+pub(crate) const LEFTOVER_CPU_TIME: Duration = Duration::from_secs(7);
+
 /// What a pretend worker does with an assignment.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
@@ -129,12 +132,16 @@ impl WorkerHost for Host {
         assert!(!self.dies_too.load(Ordering::Acquire), "killed with its worker");
         self.buried += 1;
         let recorded_ends = self.recorded.lock().unwrap().clone();
-        let started = Some(self.started.lock().unwrap().clone());
+        let started = self.started.lock().unwrap().clone();
+        let used = AttemptUsage { cpu_time: LEFTOVER_CPU_TIME, ..AttemptUsage::default() };
+        let leftover_usage = started.iter().map(|key| (*key, used)).collect();
+        let started = Some(started);
         Ok(DeadWorkerReport {
             started_attempts: started,
             killed_processes: 0,
             is_same_boot: true,
             recorded_ends,
+            leftover_usage,
         })
     }
 

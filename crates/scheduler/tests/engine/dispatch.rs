@@ -1,6 +1,6 @@
 //! The dispatcher in a world of its own: what it commits, what it says to workers, and what it makes of what they say.
 
-use crate::common::{Act, Host, Planned, Witness, attempts, create, database};
+use crate::common::{Act, Host, LEFTOVER_CPU_TIME, Planned, Witness, attempts, create, database};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -116,6 +116,9 @@ fn what_a_dead_worker_held_runs_again_as_a_new_attempt_if_it_had_started() {
     assert_eq!(attempts(&store, workflow.id, "left"), [(1, -128), (2, -128), (3, 0)]);
     assert_eq!(attempts(&store, workflow.id, "right"), [(1, 0)], "never started: no attempt is lost");
     assert_eq!(attempts(&store, workflow.id, "top"), [(1, 0)], "completed work is not repeated");
+    let results = store.results(workflow.id, &ResultFilter::default()).unwrap();
+    let lost = results.iter().find(|row| row.job_name == "left" && row.return_code == -128).unwrap();
+    assert_eq!(lost.cpu_time, LEFTOVER_CPU_TIME, "the processes that it left behind count");
 }
 
 #[test]
@@ -249,7 +252,11 @@ fn a_job_that_kills_its_worker_and_the_dispatcher_is_given_up_after_some_resumes
     );
     assert_eq!(attempts(&store, workflow.id, "poison").len(), 6);
     let results = store.results(workflow.id, &ResultFilter::default()).unwrap();
-    assert!(results.iter().any(|row| row.reason.as_ref().is_some_and(|why| why.starts_with("given up"))));
+    assert!(
+        results
+            .iter()
+            .any(|row| row.reason.as_ref().is_some_and(|why| why.starts_with("failed: its worker dies")))
+    );
 }
 
 #[test]

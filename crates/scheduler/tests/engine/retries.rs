@@ -85,8 +85,8 @@ fn jobs_are_tried_again_as_their_rules_say() {
 fn a_delay_is_waited_out() {
     let (_dir, store) = database();
     let delay = Duration::from_millis(300);
-    let patient = FailureRule { delay: Some(delay), ..rule(75) };
-    let workflow = create(&store, 1, vec![patient], &WorkflowSettings::default());
+    let failed_job = FailureRule { delay: Some(delay), ..rule(75) };
+    let workflow = create(&store, 1, vec![failed_job], &WorkflowSettings::default());
     let began = Instant::now();
     let (summary, _) = run(&store, workflow, until(2, 75));
     assert_eq!(summary.counts.get(JobStatus::Completed), 1);

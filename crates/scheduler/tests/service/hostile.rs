@@ -1,13 +1,16 @@
 //! Workers that say what no worker should, and panics: the scheduler lives, nothing of it is written, and no finished work
 //! of others is lost.
 
-use crate::world::{Worker, World, ask, code, ended, introduce, later, me, plain, someone, sponsor};
+use crate::world::{
+    Worker, World, ask, capacity, code, ended, introduce, later, me, plain, someone, sponsor,
+};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 use windlass_scheduler::service::{CallError, ClaimRequest, NodeCapacityOffer, WorkflowPredicate};
 use windlass_store::fault_injection::{DatabaseOperation, InjectedOutcome};
 use windlass_store::model::{EventFilter, WorkerFilter, WorkerUpdate};
+use windlass_types::worker_bounds::MAX_NODES;
 use windlass_types::worker_messages::{AttemptEndReport, AttemptReport, ReturnReason};
 use windlass_types::worker_protocol::WorkerRegistration;
 use windlass_types::{Bytes, Capacity, JobStatus as S, WorkflowId};
@@ -44,6 +47,34 @@ fn introductions_out_of_bounds_leave_no_row() {
     assert_eq!(workers(&world), 0);
     world.restart();
     assert!(world.service.is_alive());
+}
+
+#[test]
+fn one_user_cannot_register_workers_without_end() {
+    let mut world = World::new();
+    let large = |cpus| WorkerRegistration {
+        capacity: Capacity { nodes: MAX_NODES, ..capacity(cpus) },
+        ..someone(cpus)
+    };
+    let mut one = Worker::join(&world, large(1));
+    let others = [Worker::join(&world, large(1)), Worker::join(&world, large(1))];
+    for _ in 0..2 {
+        let refused = introduce(&world, &large(1)).unwrap_err();
+        assert_eq!(code(&refused), "too_many_workers");
+        assert!(refused.to_string().contains("user `me`"), "{refused}");
+    }
+    assert_eq!(workers(&world), 3, "nothing is written of a worker that is rejected");
+    // Others are not affected, and whoever is there may come back.
+    Worker::join_as(&world, large(1), "ann");
+    Worker::join(&world, someone(1));
+    assert_eq!(one.come_back(&world, &[]), []);
+    world.restart();
+    assert_eq!(one.come_back(&world, &[]), []);
+    assert_eq!(code(&introduce(&world, &large(1)).unwrap_err()), "too_many_workers");
+    drop(others);
+    // Workers that are gone do not count.
+    world.pass(crate::world::LEASE + Duration::from_secs(3));
+    introduce(&world, &large(1)).unwrap();
 }
 
 /// As a server wrote it that checked nothing.

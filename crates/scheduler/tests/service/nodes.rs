@@ -74,7 +74,7 @@ fn a_node_that_fails_what_others_do_is_set_aside_with_the_evidence() {
     assert_eq!(row.until, row.since.after(SPELL));
     let evidence = row.evidence.as_ref().unwrap();
     assert_eq!((evidence["failed"].as_u64(), evidence["jobs"].as_array().map(Vec::len)), (Some(5), Some(5)));
-    assert!(told(&world, "node_set_aside")[0].starts_with("node bad gets no jobs until "));
+    assert!(told(&world, "node_set_aside")[0].starts_with("node bad is quarantined until "));
     // What it has goes on, and counts; more it does not get, nor does anybody else there.
     let had = bad.keys();
     end_all(&world, &mut bad, 0);
@@ -272,7 +272,7 @@ fn somebody_sets_a_node_aside_and_releases_it() {
     assert_eq!(told(&world, "node_on_probation").len(), 0);
     let release = |host| ask(|reply| world.service.release_node(host, "bob", reply));
     release("node1").unwrap();
-    assert_eq!(told(&world, "node_released"), ["node node1 is trusted again: bob says so"]);
+    assert_eq!(told(&world, "node_released"), ["node node1 is released from quarantine: bob says so"]);
     assert_eq!(code(&release("node1").unwrap_err()), "not_found");
     worker.work_off(&world);
 }

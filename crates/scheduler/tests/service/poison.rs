@@ -2,11 +2,12 @@
 
 use crate::world::{LEASE, Worker, World, ask, code, ended, plain, someone, started};
 use std::time::Duration;
+use windlass_store::model::ResultFilter;
 use windlass_types::worker_messages::{
-    AttemptEndCause, AttemptEndReport, AttemptKey, AttemptReport, ReturnReason, StopReason,
+    AttemptEndCause, AttemptEndReport, AttemptKey, AttemptReport, AttemptUsage, ReturnReason, StopReason,
 };
 use windlass_types::worker_protocol::WorkerRegistration;
-use windlass_types::{JobStatus as S, WorkflowId};
+use windlass_types::{Bytes, JobStatus as S, WorkflowId};
 
 /// How a worker dies.
 #[derive(Clone, Copy)]
@@ -59,6 +60,26 @@ fn die_of(world: &World, poison: &str, death: Death) -> Vec<usize> {
         }
     }
     panic!("it was never given up: {beside:?}");
+}
+
+#[test]
+fn usage_of_leftovers_is_that_of_the_lost_attempt() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut worker = Worker::new(&world, 2);
+    worker.say(&world, vec![]).unwrap();
+    let usage = AttemptUsage {
+        cpu_time: Duration::from_secs(7),
+        peak_memory: Some(Bytes(5 << 20)),
+        ..AttemptUsage::default()
+    };
+    let key = worker.keys()[0];
+    worker.say(&world, vec![started(key), AttemptReport::LeftBehind { key, usage }, died(key)]).unwrap();
+    let filter = ResultFilter { all_runs: true, ..ResultFilter::default() };
+    let lost = world.store.results(workflow, &filter).unwrap();
+    let lost: Vec<_> = lost.iter().filter(|row| row.return_code == -128).collect();
+    assert_eq!(lost.len(), 1);
+    assert_eq!((lost[0].cpu_time, lost[0].peak_memory_bytes), (usage.cpu_time, usage.peak_memory));
 }
 
 #[test]

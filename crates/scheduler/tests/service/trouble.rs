@@ -68,7 +68,12 @@ fn occupied(
 
 fn edit(world: &World, workflow: WorkflowId) {
     ask(|reply| {
-        world.service.run_exclusive(workflow, ExclusiveRequirement::NoneRequired, Box::new(|_| Ok(())), reply);
+        world.service.run_exclusive(
+            workflow,
+            ExclusiveRequirement::NoneRequired,
+            Box::new(|_| Ok(())),
+            reply,
+        );
     })
     .unwrap();
 }
@@ -272,7 +277,12 @@ fn who_waits_behind_a_batch_that_was_refused_is_let_in() {
     let answer = says(&world, &mut worker, vec![]);
     world.service.check_time();
     let edited = later(|reply| {
-        world.service.run_exclusive(workflow, ExclusiveRequirement::NoneRequired, Box::new(|_| Ok(())), reply);
+        world.service.run_exclusive(
+            workflow,
+            ExclusiveRequirement::NoneRequired,
+            Box::new(|_| Ok(())),
+            reply,
+        );
     });
     worker.held = world.in_time(&answer).unwrap().assignments;
     world.in_time(&edited).unwrap();

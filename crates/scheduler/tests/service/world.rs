@@ -30,7 +30,7 @@ pub(crate) struct World {
     /// What really is in the books, whatever the weather.
     pub(crate) store: Arc<dyn Store>,
     /// As the service sees them.
-    books: Arc<dyn Store>,
+    job_store: Arc<dyn Store>,
     weather: Arc<Mutex<Weather>>,
     pub(crate) service: SchedulerHandle,
     pub(crate) hand: ManualClock,
@@ -100,11 +100,11 @@ impl World {
         let door: FaultInjector = Arc::new(move |asked| {
             locked(&sky).as_mut().map_or(InjectedOutcome::Done, |decide| decide(asked))
         });
-        let books: Arc<dyn Store> = fault_injection::inject_faults(door, &store);
+        let job_store: Arc<dyn Store> = fault_injection::inject_faults(door, &store);
         let changed = Changed::default();
         let silent = Arc::default();
-        let (service, hand) = start(&books, &changed, &silent, shares_node_blame);
-        Self { store: Arc::new(store), books, weather, service, hand, changed, silent, _dir: dir }
+        let (service, hand) = start(&job_store, &changed, &silent, shares_node_blame);
+        Self { store: Arc::new(store), job_store, weather, service, hand, changed, silent, _dir: dir }
     }
 
     /// From now on this decides what becomes of what the service asks of its books.
@@ -172,7 +172,7 @@ impl World {
 
     /// The server is killed and started again on the same books: nothing of its memory is left.
     pub(crate) fn restart(&mut self) {
-        let (service, hand) = start(&self.books, &self.changed, &self.silent, false);
+        let (service, hand) = start(&self.job_store, &self.changed, &self.silent, false);
         (self.service, self.hand) = (service, hand);
     }
 
@@ -441,9 +441,10 @@ impl Worker {
     /// What follows for it from an answer to these reports.
     pub(crate) fn takes(&mut self, reports: &[AttemptReport], answer: &ExchangeReply) {
         let is_gone = |key: &AttemptKey| {
-            reports
-                .iter()
-                .any(|report| report.key() == key && !matches!(report, AttemptReport::Started { .. }))
+            reports.iter().any(|report| {
+                report.key() == key
+                    && !matches!(report, AttemptReport::Started { .. } | AttemptReport::LeftBehind { .. })
+            })
         };
         self.held.retain(|assignment| !is_gone(&assignment.key));
         self.held.extend(answer.assignments.iter().cloned());

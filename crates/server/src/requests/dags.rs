@@ -1,6 +1,5 @@
 //! Runs of requests, called DAGs in the specification. Their nodes are read from the engine or DAGMan in their
-//! current
-//! state.
+//! current state.
 
 mod dag_actions;
 mod nodes;

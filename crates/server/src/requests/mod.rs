@@ -1,10 +1,8 @@
 //! Use cases for requests, sites and datasets, with the types of the REST interface.
 //!
 //! Routes authenticate the caller and call these functions; the command line calls them directly if no server
-//! has the
-//! database open. They never wait, and decide nothing about the lifecycle of a request: commands are stored,
-//! and the
-//! reconciler performs them.
+//! has the database open. They never wait, and decide nothing about the lifecycle of a request: commands are
+//! stored, and the reconciler performs them.
 
 pub mod admission;
 pub mod alerts;

@@ -1,6 +1,6 @@
 //! Retries output steps that were given up, when a request that is not held is released. A request that has
-//! ended may have
-//! some: whole blocks of an aborted request still go to tape, and blocks of an old version are invalidated.
+//! ended may have some: whole blocks of an aborted request still go to tape, and blocks of an old version are
+//! invalidated.
 
 use super::RequestActor;
 use super::release::describe_overrides;

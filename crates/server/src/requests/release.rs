@@ -1,6 +1,5 @@
 //! Releases a held request, optionally with changes. Everything is checked first and all errors
-//! are reported
-//! together; the changes and the release are one commit.
+//! are reported together; the changes and the release are one commit.
 
 use super::request_update::{reason_or_none, update_request};
 use super::submit::invalid_document_error;

@@ -65,8 +65,7 @@ fn fail_command(reason: &str, lost: bool, actor: RequestActor<'_>, now: Timestam
 }
 
 /// Submits the same request under a new name, in one commit with the end of the old one. A concurrent restart
-/// returns the
-/// request that the first one created.
+/// returns the request that the first one created.
 pub fn restart_request(
     db: &dyn StoreDatabase,
     name: &str,

@@ -160,8 +160,7 @@ async fn get_allocation(
 /// Cancel an allocation
 ///
 /// An allocation that was not submitted yet never will be; otherwise the server cancels it in Slurm. An ended
-/// allocation does
-/// not change.
+/// allocation does not change.
 #[utoipa::path(delete, path = "/allocations/{id}", tag = "allocations", operation_id = "cancel_allocation",
     params(("id" = i64, Path,)), responses(
     (status = 200, description = "As it is now", body = AllocationResponse),
@@ -187,8 +186,7 @@ const MAX_REFRESH_TIME: Duration = Duration::from_secs(20);
 /// Refresh the state of allocations from Slurm
 ///
 /// Asks Slurm now instead of at the next poll, within the limit on calls, and stores the answer. If Slurm does
-/// not answer,
-/// nothing is changed.
+/// not answer, nothing is changed.
 #[utoipa::path(post, path = "/workflows/{id}/allocations/look", tag = "allocations", operation_id = "look_at_allocations",
     params(("id" = i64, Path,)), responses(
     (status = 200, description = "Whether Slurm answered", body = AllocationRefreshResult),

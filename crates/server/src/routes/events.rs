@@ -84,9 +84,8 @@ pub(crate) struct WorkflowEventStreamQuery {
 /// Stream events
 ///
 /// Server-sent events: `id` is the id of the event, `event` its category, `data` the event as JSON. A slow
-/// reader is
-/// disconnected, and so are all readers when the server stops; reconnecting with `Last-Event-ID` resumes
-/// without a gap.
+/// reader is disconnected, and so are all readers when the server stops; reconnecting with `Last-Event-ID`
+/// resumes without a gap.
 #[utoipa::path(get, path = "/events/stream", tag = "events", params(EventStreamQuery),
     responses((status = 200, description = "Events until the client disconnects", content_type = "text/event-stream", body = String)))]
 async fn stream_events(

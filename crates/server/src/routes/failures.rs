@@ -110,10 +110,8 @@ async fn list_group_failures(
 /// Decide about failed jobs
 ///
 /// Retry, fail, ignore or change one or many failed or waiting jobs, optionally with other memory, time, CPUs,
-/// command or
-/// priority. Each command is applied or refused on its own; applied commands are one commit. The audit trail
-/// records the user,
-/// the reason and the previous values.
+/// command or priority. Each command is applied or refused on its own; applied commands are one commit. The
+/// audit trail records the user, the reason and the previous values.
 #[utoipa::path(post, path = "/workflows/{id}/orders", tag = "failures", operation_id = "order",
     params(("id" = i64, Path,)), request_body = FailureCommandsBody, responses(
     (status = 200, description = "The result of each command", body = FailureCommandResponses),

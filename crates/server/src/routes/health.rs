@@ -71,8 +71,7 @@ impl HealthResponse {
 /// Check the health of the server
 ///
 /// Checks the database and the scheduler. Needs no credentials and returns only public information. 503 if the
-/// server is
-/// unhealthy or on standby.
+/// server is unhealthy or on standby.
 #[utoipa::path(get, path = "/health", tag = "operations", security(()), responses(
     (status = 200, description = "It is well", body = HealthResponse),
     (status = 503, description = "Unhealthy, or on standby", body = HealthResponse)))]

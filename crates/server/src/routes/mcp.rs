@@ -1,8 +1,8 @@
 //! The Model Context Protocol for agents, at `/mcp`: each request runs in a session of its own caller.
 //!
 //! The session reads the database through the store calls with the caller's permissions, and changes go to the
-//! scheduler with
-//! them too: an agent sees and changes only what its user may. No state is kept between requests.
+//! scheduler with them too: an agent sees and changes only what its user may. No state is kept between
+//! requests.
 
 use super::{requests, store_calls};
 use crate::caller::Caller;
@@ -44,8 +44,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 /// Call the Model Context Protocol server
 ///
 /// For AI agents: one JSON-RPC message per request and response ("streamable HTTP", without sessions). The
-/// tools have the
-/// permissions of the caller. Available only if the server was started with `--mcp`.
+/// tools have the permissions of the caller. Available only if the server was started with `--mcp`.
 #[utoipa::path(post, path = "/mcp", tag = "agents", request_body = serde_json::Value, responses(
     (status = 200, description = "JSON-RPC response", body = serde_json::Value),
     (status = 202, description = "Notification accepted"),
@@ -201,8 +200,7 @@ impl AgentActions for CallerBackend {
     }
 
     /// Includes workers of all workflows that the caller may see, and session data that is not in the database:
-    /// remaining time,
-    /// and draining.
+    /// remaining time, and draining.
     fn available_workers(
         &self,
         _: &dyn Store,

@@ -1,6 +1,5 @@
 //! The routes, one file per noun. Each file has a `routes()` that lists its handlers; that list defines both
-//! the routing and
-//! the OpenAPI document.
+//! the routing and the OpenAPI document.
 
 mod allocations;
 mod docs;

@@ -67,7 +67,7 @@ pub(crate) struct NodeQuarantineList {
 
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 pub(crate) struct QuarantineNode {
-    /// Host name as `windlass workers` shows it.
+    /// Host name as `windlass worker list` shows it.
     #[schema(min_length = 1, max_length = 1000)]
     host: String,
     /// Duration in seconds; afterwards the node is tried with one job.

@@ -41,8 +41,7 @@ async fn get_slurm_status(State(state): State<AppState>) -> Json<SlurmStatus> {
 /// Get Slurm accounting data
 ///
 /// For all allocations of a workflow that were submitted, and their steps. Queries accounting now, within the
-/// server's limit on
-/// calls of Slurm.
+/// server's limit on calls of Slurm.
 #[utoipa::path(get, path = "/workflows/{id}/allocations/accounts", tag = "allocations", operation_id = "slurm_accounts",
     params(("id" = i64, Path,)), responses(
     (status = 200, description = "Data as reported by sacct", body = SlurmAccountingList),

@@ -43,8 +43,7 @@ const UPLOAD_CHUNK: usize = 1 << 20;
 /// Call the store
 ///
 /// For the command line of Windlass; programs should use the other routes. The body names a method and its
-/// arguments; the
-/// response is `{"ok": …}` or `{"error": …}`.
+/// arguments; the response is `{"ok": …}` or `{"error": …}`.
 #[utoipa::path(post, path = "/books", tag = "books", request_body = serde_json::Value, responses(
     (status = 200, description = "The result", body = serde_json::Value),
     (status = 404, description = "Not found, or not visible to the caller"),
@@ -74,8 +73,7 @@ pub(super) async fn perform_call(
 /// Create a workflow from lines
 ///
 /// For the command line of Windlass: one JSON object per line, the workflow first, then files, user data, jobs,
-/// and a last
-/// line with their numbers. Everything is created or nothing. The caller becomes the owner.
+/// and a last line with their numbers. Everything is created or nothing. The caller becomes the owner.
 #[utoipa::path(post, path = "/books/create", tag = "books",
     request_body(content = String, content_type = "application/x-ndjson"), responses(
     (status = 200, description = "The id of the workflow", body = serde_json::Value),

@@ -1,6 +1,5 @@
 //! Schemas of worker messages for the OpenAPI document. The messages themselves are in `windlass_types::fleet`,
-//! their
-//! limits in `windlass_types::worker_bounds`; a test keeps them in step.
+//! their limits in `windlass_types::worker_bounds`; a test keeps them in step.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

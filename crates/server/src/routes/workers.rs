@@ -37,8 +37,7 @@ pub(crate) fn long_running_routes() -> OpenApiRouter<AppState> {
 /// Register a worker
 ///
 /// Also used by a worker that returns after a server restart. The response has a secret that every exchange
-/// includes. The
-/// worker gets jobs of the workflows whose jobs its user may run.
+/// includes. The worker gets jobs of the workflows whose jobs its user may run.
 #[utoipa::path(post, path = "/workers", tag = "workers", request_body = IntroductionMessage, responses(
     (status = 200, description = "It is welcome", body = WelcomeMessage),
     (status = 403, description = "The worker may not register at this site"),
@@ -59,8 +58,7 @@ async fn introduce_worker(
 }
 
 /// Sites are shared: their slots are used for planning, and failures there ban them. So only operators may
-/// register workers
-/// at a site, and a token with only the scope worker cannot create a site.
+/// register workers at a site, and a token with only the scope worker cannot create a site.
 async fn check_site(state: &AppState, caller: &Caller, site: &str) -> ApiResult<()> {
     if site == LOCAL_SITE || caller.authorize(AuthOperation::ManageSites, ObjectRelation::Own, "site").is_ok()
     {
@@ -90,8 +88,8 @@ async fn check_site(state: &AppState, caller: &Caller, site: &str) -> ApiResult<
 /// Exchange reports for assignments
 ///
 /// Waits until there is work, or for the time given by the worker. Exchanges are numbered; one without a
-/// response is
-/// repeated unchanged, and nothing is applied twice. A newer exchange ends the wait of an older one.
+/// response is repeated unchanged, and nothing is applied twice. A newer exchange ends the wait of an older
+/// one.
 #[utoipa::path(post, path = "/workers/{id}/exchange", tag = "workers", params(("id" = i64, Path,)),
     request_body = ExchangeMessage, responses((status = 200, description = "Assignments and commands", body = Value),
     (status = 422, description = "A field is out of bounds"),

@@ -47,5 +47,5 @@ fn nobody_is_let_in_unasked_from_elsewhere() {
     };
     let error = options.check().unwrap_err();
     assert!(error.to_string().contains("loopback only"), "{error}");
-    assert!(error.hint().unwrap().contains("windlass token create"));
+    assert!(error.hint().unwrap().contains("windlass auth token create"));
 }

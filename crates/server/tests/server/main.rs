@@ -10,7 +10,7 @@ mod allocations;
 #[cfg(test)]
 mod bench;
 #[cfg(test)]
-mod job_store;
+mod books;
 #[cfg(test)]
 mod cross_site;
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Requests and operators: release with changes, fail, restart, invalidate; errors, bans and alerts. Rejected
-//! calls
-//! change nothing; the audit trail has user and reason.
+//! calls change nothing; the audit trail has user and reason.
 
 use crate::bench::{Bench, eventually};
 use crate::requests::{get, post, send};

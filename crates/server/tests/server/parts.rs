@@ -1,6 +1,5 @@
 //! Objects of other users' workflows, workers and groups by their real ids: hidden objects look like missing
-//! ones,
-//! and permitted callers see them.
+//! ones, and permitted callers see them.
 
 use crate::access::{Route, routes, status, token};
 use crate::bench::Bench;

@@ -98,11 +98,11 @@ impl ReconcilePasses {
         let schedulers = self.database().schedulers(workflow.id).map_err(|error| error.to_string())?;
         let row = schedulers.iter().find(|row| row.scheduler.name == name);
         let row = row.ok_or_else(|| format!("the workflow has no scheduler `{name}`"))?;
-        let crew = AllocationWorkerOptions {
+        let group = AllocationWorkerOptions {
             one_worker_per_node: action.action.start_one_worker_per_node,
             max_parallel_jobs: action.action.max_parallel_jobs,
         };
-        let request = build_request(&row.scheduler, &workflow.settings.slurm_defaults, crew)?;
+        let request = build_request(&row.scheduler, &workflow.settings.slurm_defaults, group)?;
         Ok((count, request, row.id))
     }
 

@@ -543,7 +543,7 @@ struct PassObservations<'a> {
 
 impl<'a> PassObservations<'a> {
     fn collect(
-        books: &dyn StoreDatabase,
+        store: &dyn StoreDatabase,
         open: &[Allocation],
         queue: Option<&'a [QueueJob]>,
         served_since: Timestamp,
@@ -560,7 +560,7 @@ impl<'a> PassObservations<'a> {
             seen.by_id.insert(job.job_id, job);
             seen.by_tag.entry(allocation_decision::job_tag(job)).or_default().push(job);
         }
-        for worker in books.active_workers(None)? {
+        for worker in store.active_workers(None)? {
             if let Some(id) = worker.worker.allocation {
                 seen.workers
                     .insert(AllocationId(id), AllocationWorkers { has_registered: true, is_alive: true });
@@ -571,12 +571,12 @@ impl<'a> PassObservations<'a> {
             if is_asked {
                 let filter =
                     WorkerFilter { allocation: Some(row.id.0), limit: Some(1), ..WorkerFilter::default() };
-                let has_come = !books.workers(&filter)?.is_empty();
+                let has_come = !store.workers(&filter)?.is_empty();
                 seen.workers.insert(row.id, AllocationWorkers { has_registered: has_come, is_alive: false });
             }
         }
         for id in open.iter().map(|row| row.workflow).collect::<BTreeSet<_>>() {
-            seen.find_unneeded(books, id, open.iter().filter(|row| row.workflow == id))?;
+            seen.find_unneeded(store, id, open.iter().filter(|row| row.workflow == id))?;
         }
         Ok(seen)
     }
@@ -584,11 +584,11 @@ impl<'a> PassObservations<'a> {
     /// Which of these allocations of a workflow nobody needs.
     fn find_unneeded<'r>(
         &mut self,
-        books: &dyn StoreDatabase,
+        store: &dyn StoreDatabase,
         id: WorkflowId,
         open: impl Iterator<Item = &'r Allocation>,
     ) -> Result<(), PassError> {
-        let workflow = books.workflow(id)?;
+        let workflow = store.workflow(id)?;
         if let Some(why) = why_not_needed(id, workflow.as_ref()) {
             self.not_needed.extend(open.map(|row| (row.id, why.clone())));
             return Ok(());
@@ -597,7 +597,7 @@ impl<'a> PassObservations<'a> {
             |row: &&Allocation| matches!(row.state, AllocationState::Intended | AllocationState::Pending);
         let waiting: Vec<&Allocation> = open.filter(is_waiting).collect();
         let Some(workflow) = workflow.filter(|_| !waiting.is_empty()) else { return Ok(()) };
-        let Some(left) = remaining_job_resources(books, &workflow)? else { return Ok(()) };
+        let Some(left) = remaining_job_resources(store, &workflow)? else { return Ok(()) };
         for row in waiting {
             let offer = AllocationCapacity::from(&row.request);
             if !left.iter().any(|asks| offer.fits_job(asks)) {
@@ -649,16 +649,16 @@ const MAX_INSPECTED_JOBS: u64 = 200;
 
 /// What the jobs ask for that are not over, also those that somebody holds. `None`: there are many, or some do not say.
 fn remaining_job_resources(
-    books: &dyn StoreDatabase,
+    store: &dyn StoreDatabase,
     workflow: &WorkflowRow,
 ) -> Result<Option<Vec<Resources>>, PassError> {
     if workflow.counts.total() - workflow.counts.settled() > MAX_INSPECTED_JOBS {
         return Ok(None);
     }
-    let asked = books.requirements(workflow.id)?;
+    let asked = store.requirements(workflow.id)?;
     let resources_of = |name: &String| asked.iter().find(|row| row.name == *name).map(|row| row.resources);
     let status = JobStatus::ALL.into_iter().filter(|status| !status.is_settled()).collect();
-    let jobs = books
+    let jobs = store
         .jobs(workflow.id, &JobFilter { status, limit: Some(MAX_INSPECTED_JOBS), ..JobFilter::default() })?;
     let left: Option<Vec<Resources>> =
         jobs.iter().map(|job| job.resource_requirements.as_ref().and_then(resources_of)).collect();

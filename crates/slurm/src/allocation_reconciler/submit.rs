@@ -197,3 +197,43 @@ fn prepare_outputs(batch: &BatchSubmission) -> Result<(), (&Path, io::Error)> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn submission(directory: &Path) -> BatchSubmission {
+        let outputs =
+            ["o", "e"].map(|end| directory.join("output").join(format!("slurm_output_wf1_sl1.{end}")));
+        BatchSubmission { arguments: Vec::new(), script: "#!/bin/sh\n".to_owned(), outputs }
+    }
+
+    /// The server may write what the owner of the directory may not.
+    #[test]
+    fn nothing_is_written_through_links_in_the_directory_of_a_user() {
+        let directory = tempfile::tempdir().unwrap();
+        let batch = submission(directory.path());
+        prepare_outputs(&batch).unwrap();
+        let secret = directory.path().join("authorized_keys");
+        fs::write(&secret, "as it was").unwrap();
+        for target in [secret.clone(), directory.path().join("not there yet")] {
+            for output in &batch.outputs {
+                symlink(&target, output).unwrap();
+                let (path, error) = prepare_outputs(&batch).unwrap_err();
+                assert_eq!(path, output);
+                assert!(error.to_string().contains("link"), "{error}");
+                fs::remove_file(output).unwrap();
+            }
+        }
+        fs::create_dir(&batch.outputs[0]).unwrap();
+        assert!(prepare_outputs(&batch).is_err(), "Slurm cannot write there");
+        fs::remove_dir(&batch.outputs[0]).unwrap();
+        // The output of an earlier submission is overwritten.
+        fs::write(&batch.outputs[0], "earlier").unwrap();
+        prepare_outputs(&batch).unwrap();
+        assert_eq!(fs::read_to_string(&secret).unwrap(), "as it was");
+        let names: Vec<_> = fs::read_dir(directory.path().join("output")).unwrap().collect();
+        assert_eq!(names.len(), 1, "the server writes no script beside the outputs: {names:?}");
+    }
+}

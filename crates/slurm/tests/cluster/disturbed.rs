@@ -22,17 +22,17 @@ fn a_controller_that_was_down_has_its_jobs_again() {
 #[test]
 fn nothing_is_concluded_while_the_controller_is_down() {
     let world = World::new(Cluster::alone(), "down");
-    let steward = world.steward("exec sleep 600");
+    let reconciler = world.reconciler("exec sleep 600");
     let workflow = world.workflow(0);
     let id = world.want(workflow, request());
     let row = world.await_state(id, A::Running);
     world.cluster.disturb("stop-ctld", None);
-    eventually("it was asked in vain, twice", || steward.total_statistics()["squeue"].failures() >= 2);
+    eventually("it was asked in vain, twice", || reconciler.total_statistics()["squeue"].failures() >= 2);
     assert_eq!((world.row(id).state, world.row(id).job_id), (A::Running, row.job_id));
-    assert!(steward.remaining_budget().unanswered >= 2 && steward.status().problem.is_some());
+    assert!(reconciler.remaining_budget().unanswered >= 2 && reconciler.status().problem.is_some());
     world.cluster.mend();
-    eventually("it answers again", || steward.remaining_budget().unanswered == 0);
-    eventually("trouble is over", || steward.status().problem.is_none());
+    eventually("it answers again", || reconciler.remaining_budget().unanswered == 0);
+    eventually("trouble is over", || reconciler.status().problem.is_none());
     world.await_state(id, A::Running);
     world.unwanted(id, "the test is over");
     world.await_state(id, A::Ended);
@@ -41,12 +41,12 @@ fn nothing_is_concluded_while_the_controller_is_down() {
 #[test]
 fn a_submission_that_a_hung_controller_took_is_found_and_not_doubled() {
     let world = World::new(Cluster::alone(), "hung");
-    let steward = world.steward("exec sleep 600");
+    let reconciler = world.reconciler("exec sleep 600");
     let workflow = world.workflow(0);
     world.cluster.disturb("freeze-ctld", None);
     let id = world.want(workflow, request());
     eventually("sbatch was called in vain", || {
-        steward.total_statistics().get("sbatch").is_some_and(|tally| tally.failures() == 1)
+        reconciler.total_statistics().get("sbatch").is_some_and(|tally| tally.failures() == 1)
     });
     let row = world.await_row(id, "says why", |row| row.reason.is_some());
     assert_eq!((row.state, row.job_id), (A::Submitting, None));
@@ -56,7 +56,7 @@ fn a_submission_that_a_hung_controller_took_is_found_and_not_doubled() {
     assert_eq!(row.submissions, 1);
     assert_eq!(world.cluster.jobs_tagged(&row.tag), [row.job_id.unwrap()]);
     world.await_state(id, A::Running);
-    assert_eq!(steward.total_statistics()["sbatch"].calls, 1);
+    assert_eq!(reconciler.total_statistics()["sbatch"].calls, 1);
     world.unwanted(id, "the test is over");
     world.await_state(id, A::Ended);
 }

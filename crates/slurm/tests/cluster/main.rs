@@ -3,7 +3,7 @@
 
 mod bed;
 mod disturbed;
-mod steward;
+mod reconciler;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "tests of other crates need the rest")]
 mod support;

@@ -21,7 +21,7 @@ use windlass_types::{AllocationId, JobStatus, Resources, SystemClock, WorkflowId
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) work: Work,
-    pub(crate) books: Arc<dyn StoreDatabase>,
+    pub(crate) job_store: Arc<dyn StoreDatabase>,
     pub(crate) service: SchedulerHandle,
     nudge: ReconcilerMailbox,
 }
@@ -35,7 +35,7 @@ impl World {
     pub(crate) fn with_lease(cluster: Cluster, name: &str, lease: Duration) -> Self {
         let work = cluster.work(name);
         let store = SqliteStore::create(work.path().join("windlass.db")).unwrap().store;
-        let books: Arc<dyn StoreDatabase> = Arc::new(store);
+        let job_store: Arc<dyn StoreDatabase> = Arc::new(store);
         let nudge = ReconcilerMailbox::default();
         let (told, of_silence) = (nudge.clone(), nudge.clone());
         let options = SchedulerOptions {
@@ -44,18 +44,18 @@ impl World {
             on_change: Some(Arc::new(move |workflow| told.notify_workflow(workflow))),
             ..SchedulerOptions::default()
         };
-        let service = SchedulerHandle::start(books.clone(), options).unwrap();
-        Self { cluster, work, books, service, nudge }
+        let service = SchedulerHandle::start(job_store.clone(), options).unwrap();
+        Self { cluster, work, job_store, service, nudge }
     }
 
     /// A steward whose workers do this.
-    pub(crate) fn steward(&self, worker: &str) -> AllocationReconciler {
-        self.steward_with(worker, &self.books, |_| {})
+    pub(crate) fn reconciler(&self, worker: &str) -> AllocationReconciler {
+        self.steward_with(worker, &self.job_store, |_| {})
     }
 
     /// The same that may ask so much of Slurm.
     pub(crate) fn steward_within(&self, worker: &str, budget: CallBudgetOptions) -> AllocationReconciler {
-        self.steward_with(worker, &self.books, |options| options.slurm.budget = budget)
+        self.steward_with(worker, &self.job_store, |options| options.slurm.budget = budget)
     }
 
     /// The same behind a door that decides what becomes of what it asks of the books.
@@ -67,14 +67,14 @@ impl World {
     ) -> AllocationReconciler {
         let store =
             SqliteStore::open(self.work.path().join("windlass.db"), OpenMode::ReadWrite).unwrap().store;
-        let books: Arc<dyn StoreDatabase> = fault_injection::inject_faults(door, &store);
-        self.steward_with(worker, &books, |options| options.slurm.tools_dir = Some(tools.to_owned()))
+        let job_store: Arc<dyn StoreDatabase> = fault_injection::inject_faults(door, &store);
+        self.steward_with(worker, &job_store, |options| options.slurm.tools_dir = Some(tools.to_owned()))
     }
 
     fn steward_with(
         &self,
         worker: &str,
-        books: &Arc<dyn StoreDatabase>,
+        job_store: &Arc<dyn StoreDatabase>,
         change: impl FnOnce(&mut AllocationReconcilerOptions),
     ) -> AllocationReconciler {
         let windlass = self.script("worker", worker);
@@ -91,7 +91,8 @@ impl World {
         // Long enough to be looked for, short enough to be waited for.
         options.patience.until_accepted = Duration::from_secs(10);
         change(&mut options);
-        let parts = ReconcilerDependencies { database: Arc::clone(books), scheduler: self.service.clone() };
+        let parts =
+            ReconcilerDependencies { database: Arc::clone(job_store), scheduler: self.service.clone() };
         AllocationReconciler::open(parts, self.nudge.clone(), options).unwrap()
     }
 
@@ -152,7 +153,7 @@ impl World {
         let requirements = asks.map(|_| 0);
         let job = NewJob { name: "job", command: "true", status, requirements, ..NewJob::default() };
         let mut jobs = ListedJobs::new([job]);
-        let id = self.books.create_workflow(&workflow, &mut jobs, SystemClock.now()).unwrap();
+        let id = self.job_store.create_workflow(&workflow, &mut jobs, SystemClock.now()).unwrap();
         ask(|reply| self.service.start_workflow(id, "me", reply)).unwrap();
         id
     }
@@ -167,18 +168,18 @@ impl World {
             action: None,
             by: "me".to_owned(),
         };
-        let id = self.books.add_allocations(&[new], SystemClock.now()).unwrap()[0];
+        let id = self.job_store.add_allocations(&[new], SystemClock.now()).unwrap()[0];
         self.nudge.notify_all();
         id
     }
 
     pub(crate) fn row(&self, id: AllocationId) -> Allocation {
-        self.books.allocation(id).unwrap().unwrap()
+        self.job_store.allocation(id).unwrap().unwrap()
     }
 
     pub(crate) fn rows(&self, workflow: WorkflowId) -> Vec<Allocation> {
         let filter = AllocationFilter { workflow: Some(workflow), ..AllocationFilter::default() };
-        self.books.allocations(&filter).unwrap()
+        self.job_store.allocations(&filter).unwrap()
     }
 
     #[track_caller]
@@ -204,18 +205,18 @@ impl World {
     }
 
     /// The steward looks at all workflows.
-    pub(crate) fn look(&self, steward: &AllocationReconciler) {
-        let before = steward.status().passes;
+    pub(crate) fn look(&self, reconciler: &AllocationReconciler) {
+        let before = reconciler.status().passes;
         self.nudge.notify_all();
         // One may be under way that began before.
         eventually("it has looked", || {
             self.nudge.notify_all();
-            steward.status().passes > before + 1
+            reconciler.status().passes > before + 1
         });
     }
 
     pub(crate) fn unwanted(&self, id: AllocationId, why: &str) {
-        self.books.discard_allocations(&[id], why, SystemClock.now()).unwrap();
+        self.job_store.discard_allocations(&[id], why, SystemClock.now()).unwrap();
         self.nudge.notify_all();
     }
 }
@@ -224,7 +225,7 @@ impl Drop for World {
     /// What a test leaves behind would take the nodes of the next one.
     fn drop(&mut self) {
         let filter = AllocationFilter { is_open: Some(true), ..AllocationFilter::default() };
-        for row in self.books.allocations(&filter).unwrap_or_default() {
+        for row in self.job_store.allocations(&filter).unwrap_or_default() {
             if let Some(job) = row.job_id {
                 self.cluster.command("scancel").arg(job.to_string()).output().ok();
             }

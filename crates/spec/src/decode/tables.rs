@@ -13,7 +13,7 @@ pub(super) use settings::{
 use super::field_tables::{FieldId, FieldTable, FieldType, SpecField, fields};
 
 /// Far above any machine, far below what sums of them could overflow.
-const MAX_RESOURCE_COUNT: i64 = 1_000_000;
+const MAX_RESOURCE_COUNT: i64 = windlass_types::worker_bounds::MAX_RESOURCE_COUNT as i64;
 /// What fits a signed number of 32 bits, as others keep it.
 const MAX_I32: i64 = i32::MAX as i64;
 /// About 136 years.

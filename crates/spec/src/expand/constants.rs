@@ -66,6 +66,16 @@ impl WorkflowConstants {
         self.bytes_used.get() <= MAX_TEXT_BYTES
     }
 
+    /// The workflow has variables.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.values.is_empty()
+    }
+
+    /// A parameter of any entry has this name.
+    pub(crate) fn is_parameter(&self, name: &str) -> bool {
+        self.parameters.contains(name)
+    }
+
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
     }

@@ -224,19 +224,23 @@ impl<'a> TemplateCompiler<'a> {
         self.sinks.errors.push(SpecDiagnostic::new("too-many", message).with_span(span));
     }
 
+    /// An error if the workflow has variables, as in Torc. Otherwise the text stays as it is, with a warning if the name
+    /// looks like a slip.
     fn report_undefined_name(&mut self, hole: &TemplateHole<'_>, span: SourceSpan) {
         let name = hole.name;
-        let message =
-            format!("`{{{name}}}` stands for nothing: no parameter here and no variable has that name");
-        let diagnostic = SpecDiagnostic::new("undefined-name", message).with_span(span);
+        let is_error = self.constants.has_any();
+        let sink = if is_error { &mut self.sinks.errors } else { &mut self.sinks.warnings };
         let parameters = self.bindings.into_iter().flat_map(ParameterBindings::names);
         let known = parameters.chain(self.constants.names());
-        let nearest = if self.sinks.errors.is_full() {
-            None
-        } else {
-            NameSuggester::default().nearest_name(name, known)
-        };
-        self.sinks.errors.push(match nearest {
+        let nearest = if sink.is_full() { None } else { NameSuggester::default().nearest_name(name, known) };
+        if !is_error && nearest.is_none() && !self.constants.is_parameter(name) {
+            return;
+        }
+        let outcome = if is_error { "" } else { "; it is kept as text" };
+        let message =
+            format!("`{{{name}}}` is not defined: no parameter here and no variable has that name{outcome}");
+        let diagnostic = SpecDiagnostic::new("undefined-name", message).with_span(span);
+        sink.push(match nearest {
             Some(near) => diagnostic.with_help(format!("did you mean `{{{near}}}`?")),
             None => diagnostic.with_help(format!("for the text `{{{name}}}` itself write `{{{{{name}}}}}`")),
         });

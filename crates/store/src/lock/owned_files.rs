@@ -1,8 +1,8 @@
-//! What the holder of a lock owns: the database file itself, and lock files that are still the ones at their paths.
+//! Files of the holder of a lock: the database file, and lock files that are still the ones at their paths.
 //!
-//! A lock file can be removed while it is locked, and the next process locks a new one. Therefore every holder also locks
-//! the database file: a server exclusively, each run shared. And a holder looks from time to time whether its files are
-//! still there: a lock file that was removed is made and locked again, a database that was removed ends the run.
+//! A lock file can be removed while it is locked, and the next process locks a new one. Therefore every holder
+//! also locks the database file: a server exclusively, each run shared. Holders check periodically whether
+//! their files still exist: a removed lock file is created and locked again, a removed database ends the run.
 
 use super::{FlockKind, open_lock_file, try_lock, write_holder};
 use crate::StoreError;
@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use windlass_types::Timestamp;
 
-/// How often a holder looks at its files.
+/// Interval of these checks.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Device and inode.
@@ -28,28 +28,28 @@ fn inode_at(path: &Path) -> Option<FileInode> {
     path.metadata().ok().map(|metadata| inode_of(&metadata))
 }
 
-/// Open database files that nothing locks. Closing one would drop the locks that SQLite has on it in this process, so they
-/// are kept for the next lock.
+/// Open database files without a lock. Closing one would release the locks that SQLite holds on it in this
+/// process, so they are kept for the next lock.
 static UNUSED_DATABASE_FILES: Mutex<Vec<(FileInode, File)>> = Mutex::new(Vec::new());
 
 fn unused_files() -> MutexGuard<'static, Vec<(FileInode, File)>> {
     UNUSED_DATABASE_FILES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A database file, locked as a whole by `flock`, which does not touch the locks of SQLite.
+/// A database file locked as a whole by `flock`, which is independent of SQLite's locks.
 #[derive(Debug)]
 pub(super) struct OwnedDatabase {
     path: PathBuf,
     inode: FileInode,
-    /// `false` on a network filesystem.
+    /// `false` on a network file system.
     is_locked: bool,
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     file: Option<File>,
 }
 
 impl OwnedDatabase {
-    /// `None` if another process owns it. On network filesystems `flock` collides with the locks of SQLite, so there only
-    /// the lock files count.
+    /// `None` if another process holds it. On network file systems `flock` collides with SQLite's locks, so
+    /// there only the lock files are used.
     pub(super) fn lock(db: &Path, kind: FlockKind) -> Result<Option<Self>, StoreError> {
         let path = db.canonicalize().map_err(|e| StoreError::file("find", db, e))?;
         let inode = inode_at(&path).ok_or_else(|| StoreError::Missing { path: path.clone() })?;
@@ -70,7 +70,7 @@ impl OwnedDatabase {
         Ok(is_ours.then_some(owned))
     }
 
-    /// Fails if the file that is locked is not the one at its path.
+    /// Fails if the locked file is not the one at its path.
     fn check(&self) -> Result<(), StoreError> {
         if inode_at(&self.path) == Some(self.inode) {
             return Ok(());
@@ -82,26 +82,26 @@ impl OwnedDatabase {
 impl Drop for OwnedDatabase {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
-            // Where it cannot be unlocked it was not locked.
+            // If unlocking fails, it was not locked.
             file.unlock().unwrap_or_default();
             unused_files().push((self.inode, file));
         }
     }
 }
 
-/// A lock file that is locked.
+/// A locked lock file.
 #[derive(Debug)]
 pub(super) struct OwnedFile {
     path: PathBuf,
     kind: FlockKind,
-    /// When it was taken, for a file that says who has it.
+    /// Time of the lock, for a file that names its holder.
     since: Option<Timestamp>,
     file: File,
     inode: Option<FileInode>,
 }
 
 impl OwnedFile {
-    /// `None` if another process has it.
+    /// `None` if another process holds it.
     pub(super) fn lock(
         path: PathBuf,
         kind: FlockKind,
@@ -118,7 +118,7 @@ impl OwnedFile {
         Ok(Some(Self { path, kind, since, file, inode }))
     }
 
-    /// Says who has it should it have to be made again.
+    /// Names the holder again if the file has to be created again.
     pub(super) fn with_holder_since(self, since: Timestamp) -> Self {
         Self { since: Some(since), ..self }
     }
@@ -127,7 +127,7 @@ impl OwnedFile {
         &self.file
     }
 
-    /// Makes and locks it again if it was removed. `false` if another process was faster.
+    /// Creates and locks it again if it was removed. `false` if another process was faster.
     fn restore_if_removed(&mut self) -> Result<bool, StoreError> {
         if self.inode.is_some() && inode_at(&self.path) == self.inode {
             return Ok(true);
@@ -140,7 +140,7 @@ impl OwnedFile {
     }
 }
 
-/// All that a holder owns.
+/// All files of a holder.
 #[derive(Debug)]
 pub(super) struct OwnedFiles {
     database: OwnedDatabase,
@@ -149,8 +149,8 @@ pub(super) struct OwnedFiles {
 
 #[derive(Debug)]
 struct OwnedLockFiles {
-    /// Locked by the server exclusively, by each run shared. So is the database itself: where that counts, this one tells
-    /// others who has it, and no more.
+    /// Locked exclusively by the server and shared by each run, like the database itself. Where the lock on the
+    /// database is effective, this file only names the holder.
     server: OwnedFile,
     workflow: Option<OwnedFile>,
     checked_at: Instant,
@@ -161,7 +161,7 @@ impl OwnedFiles {
         Self { database, files: OwnedLockFiles { server, workflow, checked_at: Instant::now() }.into() }
     }
 
-    /// As [`Self::verify`], but looks only if the last look was a while ago.
+    /// As [`Self::verify`], but at most once per interval.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         if self.lock_files().checked_at.elapsed() < RECHECK_INTERVAL {
             return Ok(());
@@ -169,11 +169,12 @@ impl OwnedFiles {
         self.verify()
     }
 
-    /// Fails if the database was removed or replaced, or if another process has taken a lock file that was removed.
+    /// Fails if the database was removed or replaced, or if another process has locked a lock file that was
+    /// removed.
     pub(super) fn verify(&self) -> Result<(), StoreError> {
         self.database.check()?;
         let mut files = self.lock_files();
-        // A file that cannot be made again for a while takes nothing away.
+        // A temporary failure to create the file does not release the lock.
         let has_server = files.server.restore_if_removed().unwrap_or(true) || self.database.is_locked;
         let has_workflow =
             files.workflow.as_mut().is_none_or(|file| file.restore_if_removed().unwrap_or(true));

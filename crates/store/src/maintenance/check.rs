@@ -1,4 +1,4 @@
-//! Looks whether what must hold does.
+//! Checks the invariants of a database.
 
 use crate::db::{SqlConnection, values};
 use crate::error::SqlError;
@@ -9,23 +9,23 @@ use crate::sqlite::{OpenMode, SqliteStore};
 use crate::{StoreError, StoreLocation};
 use serde::Serialize;
 
-/// What was looked at and what was found.
+/// The result of a check.
 #[derive(Clone, Debug, Serialize)]
 pub struct DatabaseCheck {
     pub checks: usize,
     pub problems: Vec<DatabaseProblem>,
 }
 
-/// Something that must hold and does not.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DatabaseProblem {
     pub what: String,
     pub count: u64,
-    /// The number of the first one.
+    /// The id of the first row.
     pub first: Option<i64>,
 }
 
-/// Looks at all of a database, in one state of it, and changes nothing.
+/// Checks a whole database in one snapshot and changes nothing.
 pub fn check(location: &str) -> Result<DatabaseCheck, StoreError> {
     if StoreLocation::is_postgres(location) {
         return PgStore::open(location, OpenMode::ReadOnly)?.backend.run_read(check_invariants);
@@ -50,17 +50,13 @@ fn check_invariants(db: &impl SqlConnection) -> Result<DatabaseCheck, SqlError> 
     Ok(DatabaseCheck { checks: INVARIANT_CHECKS.len(), problems })
 }
 
-/// What SQLite itself knows of its file.
+/// SQLite's own integrity check of the file.
 fn check_file(db: &rusqlite::Connection) -> Result<Vec<DatabaseProblem>, SqlError> {
     let mut problems = Vec::new();
     db.for_each_unprepared("PRAGMA integrity_check(20)", &[], |row| {
         let said: String = row.get(0)?;
         if said != "ok" {
-            problems.push(DatabaseProblem {
-                what: format!("damage of the file: {said}"),
-                count: 1,
-                first: None,
-            });
+            problems.push(DatabaseProblem { what: format!("file damage: {said}"), count: 1, first: None });
         }
         Ok(())
     })?;
@@ -69,7 +65,7 @@ fn check_file(db: &rusqlite::Connection) -> Result<Vec<DatabaseProblem>, SqlErro
         &[],
         |row| {
             let (table, parent): (String, String) = (row.get(0)?, row.get(1)?);
-            let what = format!("rows of {table} that refer to a {parent} that is not there");
+            let what = format!("rows of {table} that refer to a missing {parent}");
             problems.push(DatabaseProblem {
                 what,
                 count: row.get::<i64>(2)?.unsigned_abs(),

@@ -1,4 +1,4 @@
-//! All rows of all tables as text, so that two states of a database can be compared.
+//! Dumps all rows of all tables as text, to compare two states of a database.
 
 use crate::db::{SqlConnection, values};
 use crate::error::SqlError;
@@ -8,10 +8,10 @@ use crate::sqlite::{OpenMode, SqliteStore};
 use crate::{StoreError, StoreLocation};
 use std::collections::BTreeMap;
 
-/// The rows of each table, by the name of the table, in the order of their text.
+/// The rows of each table, by table name, sorted by their text.
 pub type DatabaseContents = BTreeMap<String, Vec<String>>;
 
-/// Reads a database beside those that use it.
+/// Reads a database while other processes use it.
 #[derive(Debug)]
 pub struct ContentsReader(OpenedDatabase);
 
@@ -30,7 +30,7 @@ impl ContentsReader {
         }))
     }
 
-    /// All of it, in one state.
+    /// Reads everything in one snapshot.
     pub fn read(&self) -> Result<DatabaseContents, StoreError> {
         match &self.0 {
             OpenedDatabase::Sqlite(store) => store.backend.run_read(|db| {
@@ -58,7 +58,7 @@ impl ContentsReader {
     }
 }
 
-/// `as_text` makes the statement that gives each row of a table as one text.
+/// `as_text` makes the statement that returns each row of a table as one text.
 fn read_contents(
     db: &impl SqlConnection,
     names: Vec<String>,

@@ -1,4 +1,5 @@
-//! Copies a whole database from a SQLite file to an empty PostgreSQL database: all tables, all ids, all or nothing.
+//! Copies a whole database from a SQLite file to an empty PostgreSQL database: all tables, all ids, in one
+//! transaction.
 
 use crate::db::{BulkLoader as _, SqlConnection as _, SqlValue, values};
 use crate::error::SqlError;
@@ -12,7 +13,7 @@ use serde::Serialize;
 use std::path::Path;
 use windlass_types::Timestamp;
 
-/// What was copied.
+/// Summary of a copy.
 #[derive(Clone, Debug, Serialize)]
 pub struct DatabaseCopy {
     pub rows: u64,
@@ -25,12 +26,13 @@ pub struct TableCopy {
     pub rows: u64,
 }
 
-/// What belongs to a database and not to its books.
+/// Tables that belong to a database itself, not to its contents.
 const TABLES_NOT_COPIED: [&str; 2] = ["schema_migration", "server_epoch"];
-/// The next numbers: there is a row for each in an empty database too.
+/// Counters of the next ids: even an empty database has a row for each.
 const COUNTER_TABLE: &str = "counter";
 
-/// Refused while somebody runs anything in the file, and where the target is not empty. `progress` hears of each table.
+/// Copies a database. Rejected while a process runs anything in the file, and if the target is not empty.
+/// `progress` is called for each table.
 pub fn copy_database(
     from: &Path,
     to: &str,
@@ -42,7 +44,7 @@ pub fn copy_database(
     let target = PgStore::open(to, OpenMode::ReadWrite)?;
     let copied = source.backend.run_read(|file| {
         let tables = list_tables(file)?;
-        // What goes wrong with the target is told in its name, not in the file's.
+        // Errors of the target name the target, not the file.
         Ok(target.backend.run_large_transaction(|db| copy_tables(file, db, &tables, &mut progress))?)
     })?;
     target.backend.analyze()?;
@@ -61,8 +63,8 @@ fn list_tables(file: &Connection) -> Result<Vec<SourceTable>, SqlError> {
         values![],
         |row| row.get(0),
     )?;
-    let books = names.into_iter().filter(|name| !TABLES_NOT_COPIED.contains(&name.as_str()));
-    let with_columns = books.map(|name| {
+    let store = names.into_iter().filter(|name| !TABLES_NOT_COPIED.contains(&name.as_str()));
+    let with_columns = store.map(|name| {
         let columns =
             file.query_all("SELECT name FROM pragma_table_info($1) ORDER BY cid", [&name], |row| row.get(0))?;
         Ok(SourceTable { name, columns })
@@ -84,7 +86,7 @@ fn copy_tables(
             return Err(StoreError::NotEmpty { url: db.url().to_owned(), table: table.name.clone() }.into());
         }
     }
-    // Tables come by their names, which is no order in which they refer to each other.
+    // Tables are copied in alphabetical order, not in the order of their references.
     db.execute_values("SET CONSTRAINTS ALL DEFERRED", &[])?;
     db.execute_values("DELETE FROM counter WHERE name <> 'commits'", &[])?;
     let mut copied = DatabaseCopy { rows: 0, tables: Vec::new() };
@@ -118,7 +120,7 @@ fn copy_table(
     rows.finish()?;
     let found = count_rows(db, &table.name)? - u64::from(table.name == COUNTER_TABLE);
     if found != sent {
-        return Err(SqlError::damage(format!("of {sent} rows of {} only {found} arrived", table.name)));
+        return Err(SqlError::damage(format!("only {found} of {sent} rows of {} arrived", table.name)));
     }
     Ok(sent)
 }
@@ -132,7 +134,7 @@ fn count_rows(db: &<PgBackend as crate::sql_store::StoreBackend>::Db, table: &st
     Ok(rows)
 }
 
-/// The next id is one that was never given, also where the last ones were deleted.
+/// Sets the next id to one that was never used, even if the last rows were deleted.
 fn set_next_id(
     file: &Connection,
     db: &<PgBackend as crate::sql_store::StoreBackend>::Db,

@@ -1,4 +1,4 @@
-//! The care of whole databases: bringing them up to date, copying them, and looking whether all is well.
+//! Maintenance of whole databases: upgrade, copy, check.
 
 mod check;
 mod contents;
@@ -21,7 +21,7 @@ pub struct MigrationResult {
     pub after: u32,
 }
 
-/// Brings a database to the newest format. An empty PostgreSQL database gets its tables; a file must be there.
+/// Upgrades a database to the newest format. An empty PostgreSQL database gets its tables; a file must exist.
 pub fn migrate_database(location: &str) -> Result<MigrationResult, StoreError> {
     if StoreLocation::is_postgres(location) {
         return PgStore::migrate(location);
@@ -32,7 +32,8 @@ pub fn migrate_database(location: &str) -> Result<MigrationResult, StoreError> {
     Ok(MigrationResult { before, after })
 }
 
-/// Writes a copy of a database file to a new file, as it is at one moment, while others go on writing. How many bytes.
+/// Writes a snapshot of a database file to a new file while other processes continue writing. Returns its size
+/// in bytes.
 pub fn backup_database(from: &Path, to: &Path) -> Result<u64, StoreError> {
     sqlite::backup_file(from, to)
 }

@@ -1,9 +1,9 @@
-//! Who may do what: access groups, and tokens of programs. What a role means is decided elsewhere.
+//! Access groups and tokens. The meaning of roles is defined elsewhere.
 
 use serde::{Deserialize, Serialize};
 use windlass_types::{Timestamp, WorkflowId};
 
-/// People who share workflows.
+/// An access group: users who share workflows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessGroupRow {
     pub id: i64,
@@ -12,18 +12,18 @@ pub struct AccessGroupRow {
     pub created_at: Timestamp,
 }
 
-/// Somebody who belongs to a group.
+/// A member of an access group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupMemberRow {
     pub id: i64,
     pub group_id: i64,
     pub user_name: String,
-    /// In the group: `member`, `admin`.
+    /// Role in the group: `member`, `admin`.
     pub role: String,
     pub created_at: Timestamp,
 }
 
-/// A workflow that a group shares.
+/// A workflow shared with a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkflowGroupRow {
     pub workflow_id: WorkflowId,
@@ -31,7 +31,7 @@ pub struct WorkflowGroupRow {
     pub created_at: Timestamp,
 }
 
-/// A token to be kept; only its hash is.
+/// A token to store; only its hash is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewTokenRow {
     pub hash: String,

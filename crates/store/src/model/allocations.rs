@@ -1,29 +1,29 @@
-//! What can be asked of the books of allocations.
+//! Filters for allocations.
 
 use serde::{Deserialize, Serialize};
 use windlass_types::slurm::AllocationState;
 use windlass_types::{AllocationId, WorkflowId};
 
-/// Which allocations. What is not said does not matter. They come by id.
+/// Selects allocations, sorted by id. Empty fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AllocationFilter {
     pub workflow: Option<WorkflowId>,
-    /// One of these; empty: any.
+    /// One of these ids; empty: any.
     pub ids: Vec<AllocationId>,
-    /// In one of these; empty: in any.
+    /// In one of these states; empty: any.
     pub states: Vec<AllocationState>,
-    /// Something may still happen to it, or not.
+    /// Whether its state is not final.
     pub is_open: Option<bool>,
-    /// We look after it, or a client does.
+    /// Whether Windlass manages it, not a client.
     pub is_ours: Option<bool>,
-    /// The row of its scheduler.
+    /// Row id of its scheduler.
     pub scheduler: Option<i64>,
-    /// Its scheduler by the name that it had.
+    /// Name of its scheduler at the time of the request.
     pub scheduler_name: Option<String>,
     pub job_id: Option<u64>,
     pub tag: Option<String>,
-    /// One that an execution of this action asked for.
+    /// Requested by an execution of this action.
     pub action: Option<i64>,
     pub offset: u64,
     pub limit: Option<u64>,

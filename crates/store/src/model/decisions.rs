@@ -1,18 +1,18 @@
-//! What people and agents decided about failures and changed about jobs.
+//! Decisions about failures and revisions of jobs, by people and agents.
 
 use serde::{Deserialize, Serialize};
 use windlass_core::failure_commands::JobPatch;
 use windlass_types::failure_commands::{FailureCommandKind, FailureCommandOutcome, RequestedJobChanges};
 use windlass_types::{Attempt, FailureClass, JobId, JobStatus, RunId, Timestamp};
 
-/// A decision about a failure, and what became of it.
+/// A decision about a failure, and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecisionRow {
     pub id: i64,
     pub job_id: JobId,
     pub job_name: String,
     pub run_id: RunId,
-    /// The attempt that had failed.
+    /// The failed attempt.
     pub attempt_id: Attempt,
     pub made_at: Timestamp,
     pub made_by: String,
@@ -23,10 +23,10 @@ pub struct DecisionRow {
     pub evidence: Vec<String>,
     pub changes: RequestedJobChanges,
     pub state: DecisionState,
-    /// Who agreed or did not, and when.
+    /// Who approved or rejected it, and when.
     pub settled_at: Option<Timestamp>,
     pub settled_by: Option<String>,
-    /// How the attempt ended that followed: the first that was not lost or stopped for no fault of the job.
+    /// The outcome of the next attempt: the first that was not lost or stopped for reasons outside of the job.
     pub next_status: Option<JobStatus>,
     pub class: Option<FailureClass>,
     pub signature: Option<String>,
@@ -36,11 +36,11 @@ pub struct DecisionRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecisionState {
-    /// It waits for a person.
+    /// Waits for approval.
     Proposed,
     Done,
     Declined,
-    /// Nobody answered the proposal before the job went on without it, or whoever made it made another.
+    /// The job continued before the proposal was answered, or its author made another one.
     Overtaken,
 }
 
@@ -57,7 +57,7 @@ impl DecisionState {
     }
 }
 
-/// Which decisions to list. Empty fields match everything.
+/// Selects decisions. Empty fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DecisionFilter {
@@ -69,20 +69,20 @@ pub struct DecisionFilter {
     pub limit: Option<u64>,
 }
 
-/// Which changes to list. Empty fields match everything.
+/// Selects revisions. Empty fields match everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RevisionFilter {
-    /// Only those that were made together under this number.
+    /// Only the changes of this revision.
     pub batch: Option<i64>,
     pub job: Option<JobId>,
 }
 
-/// A change that somebody made to a job.
+/// A change of a job in a revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobRevisionRow {
     pub id: i64,
-    /// Those of one number were made together.
+    /// Changes with the same number were made together.
     pub batch: i64,
     pub job_id: JobId,
     pub job_name: String,
@@ -94,9 +94,9 @@ pub struct JobRevisionRow {
     pub after: JobPatch,
     pub undone_at: Option<Timestamp>,
     pub undone_by: Option<String>,
-    /// An attempt of the job has ended since. Unknown, and not so, of what was changed before that was noted.
+    /// Whether an attempt of the job has ended since. `false` for changes older than this record.
     pub has_run: bool,
 }
 
-/// What came of a wish: what was done, or why nothing could be.
+/// The result of a pending command: what was done, or why it was rejected.
 pub type PendingCommandResult = Result<Vec<FailureCommandOutcome>, String>;

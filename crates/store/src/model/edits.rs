@@ -1,4 +1,4 @@
-//! What users change by hand in a workflow that is there: jobs, files and requirements, one at a time or a few.
+//! Manual edits of an existing workflow: jobs, files and requirements.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use windlass_types::worker_messages::StdioSettings;
 use windlass_types::{FileId, JobId, RequirementsId, Resources, UserDataId};
 
-/// A job to be added from outside, while nobody runs the workflow. It also waits for whoever writes what it reads, and
-/// whoever reads what it writes waits for it.
+/// A job to add to a workflow that does not run. It also depends on the producers of its inputs, and consumers
+/// of its outputs depend on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AddJob {
@@ -29,11 +29,11 @@ pub struct AddJob {
     pub output_files: Vec<FileId>,
     pub input_user_data: Vec<UserDataId>,
     pub output_user_data: Vec<UserDataId>,
-    /// Nobody looks at it before the workflow is initialised: it is neither ready nor blocked.
+    /// Stays `uninitialized`, neither ready nor blocked, until the workflow is initialized.
     pub is_uninitialized: bool,
 }
 
-/// A nameless job that asks for nothing, for filling in what does not matter.
+/// A job without name and requirements; a default for struct updates.
 impl Default for AddJob {
     fn default() -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Default for AddJob {
     }
 }
 
-/// What to change about a job; `None` leaves it as it is, `Some(None)` takes it away.
+/// Changes of a job; `None` leaves a field as it is, `Some(None)` removes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobUpdate {
@@ -68,7 +68,7 @@ pub struct JobUpdate {
     #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
     pub invocation_script: Option<Option<String>>,
     pub requirements: Option<RequirementsId>,
-    /// The time it may take. It then has requirements of its own.
+    /// Time limit. The job then gets requirements of its own.
     pub runtime: Option<Duration>,
     pub priority: Option<i32>,
     pub cancel_on_blocking_job_failure: Option<bool>,
@@ -78,9 +78,9 @@ pub struct JobUpdate {
     pub failure_handler: Option<Option<i64>>,
     #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<Option<i64>>,
-    /// In place of those that it has.
+    /// Replaces its dependencies.
     pub labels: Option<Vec<String>>,
-    /// It is left out, and those that wait for it need not.
+    /// The job is skipped, and its dependents do not wait for it.
     pub disable: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct JobUpdate {
 pub struct FileUpdate {
     pub name: Option<String>,
     pub path: Option<String>,
-    /// As somebody has seen it.
+    /// Expected current state of the file.
     pub mtime_ns: Option<i64>,
 }
 
@@ -99,7 +99,7 @@ pub struct RequirementsUpdate {
     pub resources: Option<Resources>,
 }
 
-/// One thing that an update changed.
+/// A field changed by an update.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldChange {
     pub field: Cow<'static, str>,
@@ -107,10 +107,10 @@ pub struct FieldChange {
     pub new: Value,
 }
 
-/// What hangs on one job. Each list ascends.
+/// The relations of one job. Each list is ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRelations {
-    /// Those behind gates included.
+    /// Including those through dependency groups.
     pub waits_for: Vec<JobId>,
     pub input_files: Vec<FileId>,
     pub output_files: Vec<FileId>,

@@ -1,5 +1,5 @@
-//! A workflow as a file: everything that another database needs to have it too. The names of the fields are those of
-//! Torc's export files; what Torc does not know stands beside them, and what a file does not say is left out.
+//! The file format of exported workflows: everything that another database needs to import them. Field names
+//! are those of Torc's export files; additional fields are Windlass only, and absent values are omitted.
 
 use super::{EventSeverity, JobOrigin, JobParameters};
 use serde::{Deserialize, Serialize};
@@ -8,28 +8,28 @@ use windlass_types::settings::{FailureRule, SlurmScheduler, WorkflowAction, Work
 use windlass_types::worker_messages::{AttemptFiles, StdioSettings};
 use windlass_types::{JobStatus, Timestamp};
 
-/// What to put into the file besides the workflow itself.
+/// Optional contents of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportOptions {
-    /// Also what was done: the states of jobs, runs, results, workers.
+    /// Includes the history: states of jobs, runs, results, workers.
     pub results: bool,
     pub events: bool,
 }
 
-/// What to take differently from how the file says it. A file that holds no results starts from the beginning.
+/// Overrides for an import. A workflow without results in the file starts from the beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportOptions {
     pub name: Option<String>,
     pub user: Option<String>,
     /// Absolute. Jobs run here.
     pub submission_dir: Option<String>,
-    /// Absolute. Logs go here.
+    /// Absolute. Logs are written here.
     pub output_dir: Option<String>,
-    /// Start from the beginning, whatever the file holds.
+    /// Starts from the beginning, even if the file has results.
     pub without_results: bool,
 }
 
-/// Ids in it are those of the database it came from; they only say what belongs together.
+/// An exported workflow. Ids are those of the original database and only serve as references within the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowExport {
     pub export_version: String,
@@ -43,24 +43,24 @@ pub struct WorkflowExport {
     pub resource_requirements: Vec<ExportedRequirements>,
     #[serde(default)]
     pub slurm_schedulers: Vec<ExportedScheduler>,
-    /// Torc's; ours has none.
+    /// Torc only.
     #[serde(default)]
     pub local_schedulers: Vec<Value>,
     #[serde(default)]
     pub failure_handlers: Vec<ExportedHandler>,
     #[serde(default)]
     pub job_kinds: Vec<ExportedJobGroup>,
-    /// Lists of jobs that several jobs wait for, so that they stand here once.
+    /// Dependency groups: lists of jobs that several jobs wait for, stored once.
     #[serde(default)]
     pub gates: Vec<Vec<i64>>,
     #[serde(default)]
     pub jobs: Vec<ExportedJob>,
-    /// Which of the jobs were added by which, in the order of the jobs.
+    /// Which job added which jobs, in the order of the jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spawns: Vec<ExportedSpawn>,
     #[serde(default)]
     pub workflow_actions: Vec<ExportedAction>,
-    /// Torc's; ours has none.
+    /// Torc only.
     #[serde(default)]
     pub ro_crate_entities: Vec<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,7 +74,7 @@ pub struct WorkflowExport {
 }
 
 impl WorkflowExport {
-    /// The version that is written, and the only one that is read.
+    /// The version that is written, and the only one that can be read.
     pub const VERSION: &'static str = "1.0";
 }
 
@@ -118,7 +118,7 @@ pub struct ExportedFile {
     /// Seconds since 1970, for Torc.
     #[serde(default)]
     pub st_mtime: Option<f64>,
-    /// The same without loss.
+    /// The same in full precision.
     #[serde(default)]
     pub mtime_ns: Option<i64>,
 }
@@ -183,7 +183,7 @@ pub struct ExportedJobGroup {
     pub elects: bool,
 }
 
-/// What jobs have from their kind. Stands with each job too, because Torc knows no kinds.
+/// Values shared by the jobs of a job group. Repeated in each job, because Torc has no job groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SharedByGroup {
@@ -201,7 +201,7 @@ pub struct ExportedJob {
     pub id: i64,
     pub name: String,
     pub command: String,
-    /// All that counts: what its kind says, and its own, which wins.
+    /// The effective variables: those of the job group, overridden by those of the job.
     #[serde(default)]
     pub invocation_script: Option<String>,
     #[serde(default, with = "pairs")]
@@ -222,14 +222,14 @@ pub struct ExportedJob {
     pub priority: i32,
     #[serde(default)]
     pub origin: Option<JobOrigin>,
-    /// Nothing said is `true`.
+    /// Absent: `true`.
     #[serde(default)]
     pub cancel_on_blocking_job_failure: Option<bool>,
     #[serde(default)]
     pub resource_requirements_id: Option<i64>,
     #[serde(default, deserialize_with = "or_none")]
     pub depends_on_job_ids: Vec<i64>,
-    /// Numbers of [`Export::gates`], from 0.
+    /// Indices into [`WorkflowExport::gates`], from 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on_gates: Vec<u32>,
     #[serde(default, deserialize_with = "or_none")]
@@ -242,7 +242,7 @@ pub struct ExportedJob {
     pub output_user_data_ids: Vec<i64>,
 }
 
-/// Jobs that were added together: `job_count` of them from `first_job_id` on.
+/// Jobs that were added together: `job_count` of them, starting at `first_job_id`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportedSpawn {
     pub first_job_id: i64,
@@ -250,7 +250,7 @@ pub struct ExportedSpawn {
     pub spawned_by: i64,
     pub lineage: String,
     pub iteration: u32,
-    /// Of what was asked for: whoever asks for the same again has these.
+    /// Digest of the request; a repeated request gets these jobs.
     #[serde(default)]
     pub digest: Option<String>,
 }
@@ -310,7 +310,7 @@ pub struct ExportedResult {
     pub exec_time_minutes: f64,
     #[serde(default)]
     pub start_time: Option<Timestamp>,
-    /// Microseconds, as `exec_time_minutes` without loss.
+    /// Microseconds: `exec_time_minutes` in full precision.
     #[serde(default)]
     pub wall_us: Option<i64>,
     #[serde(default)]
@@ -358,14 +358,14 @@ const fn one_node() -> u32 {
     1
 }
 
-/// `null` is the same as nothing said.
+/// Reads `null` like an absent value.
 fn or_none<'de, T: Deserialize<'de> + Default, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Variables as an object, in the order given.
+/// Reads variables from an object, keeping their order.
 mod pairs {
     use super::JobParameters;
     use serde::de::Error as _;
@@ -385,7 +385,9 @@ mod pairs {
         let JobParameters(pairs) = Option::<JobParameters>::deserialize(deserializer)?.unwrap_or_default();
         let text = |(name, value)| match value {
             Value::String(text) => Ok((name, text)),
-            other => Err(D::Error::custom(format!("the variable `{name}` is `{other}`, not a text"))),
+            other => {
+                Err(D::Error::custom(format!("the value of variable `{name}` is `{other}`, not a text")))
+            }
         };
         pairs.into_iter().map(text).collect()
     }

@@ -1,28 +1,28 @@
-//! What is known of failures.
+//! Failures as rows, and their filters.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use windlass_types::{Attempt, Bytes, FailureClass, JobId, JobStatus, RunId, Timestamp, WorkerId};
 
-/// An attempt that ended badly, and what was made of it.
+/// A failure: a failed attempt with its classification and what followed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureRow {
     pub job_id: JobId,
     pub job_name: String,
-    /// Where the job stands now.
+    /// Current status of the job.
     pub job_status: JobStatus,
     pub run_id: RunId,
     pub attempt_id: Attempt,
     pub class: FailureClass,
-    /// The rule of classification that spoke.
+    /// The classification rule that matched.
     pub rule: Option<String>,
-    /// The same for all that failed alike, and what those are called.
+    /// The signature and the message of the failure group.
     pub signature: String,
     pub message: String,
-    /// The telling line of this one, and the end of what it said.
+    /// The log excerpt of this failure and the end of its output.
     pub line: Option<String>,
     pub last_words: Option<String>,
-    /// What happened to the job after it, and why.
+    /// What happened to the job afterwards, and why.
     pub next: String,
     pub why: Option<String>,
     pub return_code: i32,
@@ -33,64 +33,64 @@ pub struct FailureRow {
     pub host: String,
 }
 
-/// How many attempts have ended, by site and by the name of who sees to the failures of their jobs (nobody: an empty one).
+/// Number of ended attempts by site and by the `failure_role` of their job group (empty if it has none).
 pub type SiteCounts = BTreeMap<String, BTreeMap<String, u64>>;
 
-/// A failed attempt, for whoever follows a workflow without looking at all of its jobs.
+/// A failed attempt, for processes that follow a workflow without loading all of its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedAttempt {
-    /// Higher than that of all failures of the workflow that were noted before it.
+    /// Sequence number of the failure within the workflow, ascending.
     pub seq: i64,
     pub job_name: String,
     pub run_id: RunId,
     pub attempt_id: Attempt,
     pub class: FailureClass,
-    /// The same for all that failed alike, and what those are called.
+    /// The signature and the message of the failure group.
     pub signature: String,
     pub message: String,
-    /// The end of what it said.
+    /// The end of its output.
     pub last_words: Option<String>,
-    /// Nothing follows it by itself.
+    /// Whether the failure is final.
     pub is_final: bool,
     pub return_code: i32,
     pub peak_memory: Option<Bytes>,
     pub ended_at: Timestamp,
-    /// Where its worker is.
+    /// The site of its worker.
     pub site: Option<String>,
 }
 
-/// Which failures to list. Empty fields match everything.
+/// Selects failures. Empty fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FailureFilter {
-    /// `None`: the current one.
+    /// `None`: the current run.
     pub run: Option<RunId>,
     pub signature: Option<String>,
     pub job: Option<JobId>,
-    /// Only those that nothing came after: their jobs have failed, or wait for a decision.
+    /// Only open ones: their jobs have failed for good, or wait for a decision.
     pub open_only: bool,
-    /// Only of jobs that stand like this.
+    /// Only jobs with this status.
     pub status: Vec<JobStatus>,
     pub offset: u64,
     pub limit: Option<u64>,
 }
 
-/// Failures of the current run that are alike.
+/// A failure group: failures of the current run with the same signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureGroup {
     pub signature: String,
     pub class: FailureClass,
     pub message: String,
-    /// The telling line of one of them.
+    /// Log excerpt of one of them.
     pub line: Option<String>,
     pub attempts: u64,
-    /// How many jobs failed so, whatever became of them,
+    /// Number of jobs with this failure, including those that completed later.
     pub jobs: u64,
-    /// of which so many have failed for good,
+    /// Number of these jobs that failed for good.
     pub failed: u64,
-    /// so many wait for a decision,
+    /// Number of these jobs that wait for a decision.
     pub pending: u64,
-    /// and so many attempts were followed by another because a handler said so.
+    /// Number of attempts that a failure handler retried.
     pub retried: u64,
     pub example: JobId,
 }

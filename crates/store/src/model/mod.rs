@@ -1,7 +1,7 @@
-//! What goes into the store ([`new`]), what comes out of it ([`rows`]), what users change by hand ([`edit`]), a workflow as
-//! a file ([`export`]), what is known of failures ([`failures`]), workers ([`fleet`]), who may do what ([`access`]), and
-//! what else the contract asks for ([`parts`]); and about requests ([`requests`]) and
-//! allocations ([`allocations`]).
+//! The data model of the store: input ([`new_workflow`]), rows and filters ([`rows`]), manual edits
+//! ([`edits`]), export files ([`export`]), failures ([`failures`]), workers ([`workers`]), permissions
+//! ([`access`]), other parts of the contract ([`workflow_parts`]), requests ([`requests`]) and allocations
+//! ([`allocations`]).
 
 pub mod access;
 pub mod allocations;
@@ -27,7 +27,7 @@ pub use rows::*;
 pub use workers::*;
 pub use workflow_parts::*;
 
-/// For fields where saying `null` is something else than saying nothing.
+/// For fields where `null` differs from an absent value.
 pub(crate) fn given<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: serde::Deserialize<'de>,

@@ -1,4 +1,4 @@
-//! What goes into the store: workflows with their jobs, files and data, events, and changes to them.
+//! Input of the store: workflows with their jobs, files and data, events, and changes of them.
 
 use super::{CompletedWork, EventSeverity};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, W
 use windlass_types::worker_messages::{AttemptKey, StdioSettings};
 use windlass_types::{JobGroupId, JobId, JobStatus, Resources, WorkflowId};
 
-/// A workflow to be created, all but what a [`JobSource`] streams.
+/// A workflow to create, except for the parts that a [`JobSource`] streams.
 #[derive(Clone, Debug)]
 pub struct NewWorkflow<'a> {
     pub name: &'a str,
@@ -18,16 +18,16 @@ pub struct NewWorkflow<'a> {
     pub description: Option<&'a str>,
     /// Absolute. Jobs run here.
     pub submission_dir: &'a str,
-    /// Absolute. Logs go here.
+    /// Absolute. Logs are written here.
     pub output_dir: &'a str,
     /// Absolute path of the spec file, if it came from one.
     pub spec_path: Option<&'a str>,
-    /// Digest of what was created; the same text again is the same workflow (`windlass run` then resumes it).
+    /// Digest of the input; the same text again selects the same workflow (`windlass run` then resumes it).
     pub spec_digest: Option<&'a str>,
-    /// Given to every job.
+    /// Environment of every job.
     pub env: &'a [(String, String)],
     pub stdio: StdioSettings,
-    /// `None`: nothing was said.
+    /// `None`: not set.
     pub settings: Option<&'a WorkflowSettings>,
     pub requirements: &'a [NewRequirements<'a>],
     pub failure_handlers: &'a [FailureHandler],
@@ -37,7 +37,7 @@ pub struct NewWorkflow<'a> {
     pub edges: &'a DependencyEdges,
 }
 
-/// A nameless workflow of nobody, for filling in what does not matter.
+/// A workflow without name and owner; a default for struct updates.
 impl Default for NewWorkflow<'_> {
     fn default() -> Self {
         static NONE: DependencyEdges =
@@ -69,14 +69,14 @@ pub struct NewRequirements<'a> {
     pub resources: Resources,
 }
 
-/// What the jobs of one entry of a spec share.
+/// A job group: properties shared by the jobs of one entry of a spec.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewJobGroup<'a> {
-    /// As written: `solve_{nu}`.
+    /// Name pattern as written: `solve_{nu}`.
     pub name: &'a str,
     pub env: &'a [(String, String)],
     pub invocation_script: Option<&'a str>,
-    /// `None`: the workflow's.
+    /// `None`: the one of the workflow.
     pub stdio: Option<StdioSettings>,
     pub supports_termination: Option<bool>,
     /// Index into [`NewWorkflow::failure_handlers`].
@@ -84,11 +84,11 @@ pub struct NewJobGroup<'a> {
     /// Index into [`NewWorkflow::schedulers`].
     pub scheduler: Option<u32>,
     pub labels: &'a [String],
-    /// Where its jobs may run, any of them; empty: anywhere.
+    /// Sites where its jobs may run; empty: any site.
     pub sites: &'a [String],
-    /// The limit of the workflow that its jobs count for.
+    /// The job limit of the workflow that its jobs count towards.
     pub limit: Option<&'a str>,
-    /// Where a job of it completes is where its unit is from then on.
+    /// Whether its jobs are landing jobs: where one completes, its work unit runs from then on.
     pub elects_site: bool,
     /// The names of its parameters, in the order written.
     pub parameters: &'a [String],
@@ -97,11 +97,11 @@ pub struct NewJobGroup<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct NewAction<'a> {
     pub action: &'a WorkflowAction,
-    /// The numbers of the jobs that its trigger waits for.
+    /// Indices of the jobs that its trigger waits for.
     pub jobs: &'a [u32],
 }
 
-/// The ids that the first job, file and piece of user data of a new workflow get; the others follow one by one.
+/// The first ids of the jobs, files and user data of a new workflow; the others follow consecutively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstIds {
     pub job: i64,
@@ -109,12 +109,13 @@ pub struct FirstIds {
     pub user_data: i64,
 }
 
-/// Where the parts of a new workflow come from, one at a time: a million of them need not be in memory at once.
+/// Streams the parts of a new workflow one at a time, so that a million of them need not be in memory.
 ///
-/// Asked in this order: `start`, then every file, then all user data, then every job. What is given may lie in a buffer
-/// of the source that the next call overwrites. The store is locked for writing meanwhile, so do not dawdle.
+/// Call order: `start`, then every file, then all user data, then every job. Returned values may borrow a
+/// buffer of the source that the next call overwrites. The store holds its write lock meanwhile, so sources
+/// must be fast.
 pub trait JobSource {
-    /// Now it is known which ids there will be; commands may contain them.
+    /// Passes the ids that will be assigned; commands may contain them.
     fn set_first_ids(&mut self, first: FirstIds);
 
     fn next_file(&mut self) -> Option<NewFile<'_>> {
@@ -125,11 +126,11 @@ pub trait JobSource {
         None
     }
 
-    /// The next job.
+    /// Returns the next job.
     fn next_job(&mut self) -> Option<NewJob<'_>>;
 }
 
-/// Jobs that are at hand, without files or user data.
+/// A source for jobs in memory, without files or user data.
 #[derive(Debug)]
 pub struct ListedJobs<'j, I> {
     jobs: I,
@@ -156,7 +157,7 @@ pub struct NewFile<'a> {
     /// Relative to the submission directory, or absolute.
     pub path: &'a str,
     pub identifier: Option<&'a str>,
-    /// Nanoseconds since 1970, if it is known already.
+    /// Nanoseconds since 1970, if already known.
     pub mtime_ns: Option<i64>,
 }
 
@@ -171,34 +172,34 @@ pub struct NewUserData<'a> {
 pub struct NewJob<'a> {
     pub name: &'a str,
     pub command: &'a str,
-    /// On top of the kind's.
+    /// Added to the environment of the job group.
     pub env: &'a [(String, String)],
-    /// Instead of the kind's.
+    /// Overrides the one of the job group.
     pub invocation_script: Option<&'a str>,
-    /// What it was made with: the text of a JSON object, in the order of the parameters.
+    /// Its parameters: the text of a JSON object, in the order of the parameters.
     pub params: Option<&'a str>,
-    /// Index into [`NewWorkflow::kinds`].
+    /// Index into [`NewWorkflow::job_groups`].
     pub job_group: Option<u32>,
     /// Index into [`NewWorkflow::requirements`]; `None` is [`Resources::DEFAULT`], which limits nothing.
     pub requirements: Option<u32>,
-    /// The number of the unit that it belongs to. Units whose number is lower are begun earlier.
+    /// Number of its work unit. Units with lower numbers start first.
     pub unit: Option<u32>,
     pub priority: i32,
     pub cancel_on_blocking_job_failure: bool,
     pub status: JobStatus,
-    /// The job of an earlier workflow that did its work; its status is then `completed`.
+    /// The job of an earlier workflow whose work is reused; the status is then `completed`.
     pub reused_from: Option<JobId>,
-    /// What is known of that work, kept as a copy. The files in the order of this job's.
+    /// The record of that work, stored as a copy. Files are in the order of this job's files.
     pub reused_work: Option<&'a CompletedWork>,
-    /// Numbers of files in the order given, from 0; repetitions count once.
+    /// Indices of files in the order given, from 0; duplicates count once.
     pub input_files: &'a [u32],
     pub output_files: &'a [u32],
-    /// Numbers of user data, likewise.
+    /// Indices of user data, likewise.
     pub input_user_data: &'a [u32],
     pub output_user_data: &'a [u32],
 }
 
-/// A ready job that asks for nothing, for filling in what does not matter.
+/// A ready job without requirements; a default for struct updates.
 impl Default for NewJob<'_> {
     fn default() -> Self {
         Self {
@@ -223,33 +224,33 @@ impl Default for NewJob<'_> {
     }
 }
 
-/// The category of events that tell of workers that could not start something.
+/// The category of events about workers that could not start something.
 pub const WORKER_PROBLEM_CATEGORY: &str = "worker_trouble";
 
-/// Something to be noted.
+/// An event to record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewEvent {
     /// `None`: about the whole database.
     pub workflow: Option<WorkflowId>,
-    /// The job that it is about, if it is about one.
+    /// The affected job, if there is one.
     pub job: Option<JobId>,
     pub severity: EventSeverity,
-    /// One word for filtering: `workflow`, `run`, `jobs`, `user` …
+    /// A category for filtering: `workflow`, `run`, `jobs`, `user` …
     pub category: String,
-    /// What happened, for people.
+    /// Text for people.
     pub message: String,
     /// The same for programs.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
     pub data: Option<Value>,
 }
 
-/// What to change about a workflow; `None` leaves it as it is.
+/// Changes of a workflow; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkflowUpdate {
     pub name: Option<String>,
     pub user: Option<String>,
-    /// `Some(None)` removes it; so with `project`.
+    /// `Some(None)` removes it; the same holds for `project`.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
     pub description: Option<Option<String>>,
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
@@ -257,45 +258,45 @@ pub struct WorkflowUpdate {
     pub metadata: Option<BTreeMap<String, Value>>,
 }
 
-/// Gives a set of requirements new values, or makes one, and has jobs use it.
+/// Changes or creates a set of requirements and assigns it to jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequirementsChange {
-    /// Of the set: changed if there is one of that name, else made.
+    /// Name of the set, which is created if it does not exist.
     pub name: String,
     pub resources: Resources,
     pub used_by: RequirementsUsers,
 }
 
-/// Who uses a changed set of requirements from now on.
+/// The jobs that use a changed set of requirements from now on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RequirementsUsers {
-    /// Whoever does already.
+    /// The jobs that already use it.
     AsBefore,
     Kind(JobGroupId),
     Jobs(Vec<JobId>),
 }
 
-/// Jobs that a running job adds to its workflow. That they make sense together was checked before.
+/// Jobs that a running job adds to its workflow, already validated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpawnRequest {
-    /// The attempt that asks.
+    /// The attempt that adds them.
     pub caller: AttemptKey,
-    /// Who counts the iterations. `None`: the lineage that the caller came from, else its own name.
+    /// Name under which iterations are counted. `None`: the lineage of the caller, else the caller's name.
     pub lineage: Option<String>,
-    /// Kept as user data, a piece for each iteration.
+    /// Stored as user data, one for each iteration.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
     pub state: Option<Value>,
     pub jobs: Vec<SpawnJob>,
 }
 
-/// A job to be added. It waits for the caller and for some of the others.
+/// A job to add. It depends on the caller and on some of the other jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpawnJob {
     pub name: String,
     pub command: String,
-    /// Numbers of jobs in the same request.
+    /// Indices of jobs in the same request.
     pub depends_on: Vec<u32>,
-    /// Name of a set of requirements that the workflow has.
+    /// Name of an existing set of requirements of the workflow.
     pub resource_requirements: Option<String>,
     pub priority: i32,
     pub labels: Vec<String>,

@@ -1,4 +1,4 @@
-//! What can be asked of the books of requests.
+//! Filters and summaries of requests.
 
 use super::SortBy;
 use serde::{Deserialize, Serialize};
@@ -8,26 +8,27 @@ use windlass_core::requests::rows::OutputStepState;
 use windlass_types::requests::{ProcessingBlockStatus, RequestRunStatus, RequestStatus};
 use windlass_types::{Timestamp, WorkflowId};
 
-/// Which requests. What is not said does not matter.
+/// Selects requests. Empty fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestFilter {
-    /// In one of these; empty: in any.
+    /// In one of these states; empty: any.
     pub status: Vec<RequestStatus>,
     pub campaign: Option<String>,
     pub requestor: Option<String>,
     pub priority_min: Option<i64>,
     pub priority_max: Option<i64>,
-    /// `*` stands for anything.
+    /// `*` matches anything.
     pub name: Option<String>,
     pub previous_version: Option<String>,
-    /// By `request_name`, `status`, `priority`, `campaign`, `created_at` or `updated_at`; without it by name.
+    /// Sort field: `request_name`, `status`, `priority`, `campaign`, `created_at` or `updated_at`; default:
+    /// name.
     pub sort: Option<SortBy>,
     pub offset: u64,
     pub limit: Option<u64>,
 }
 
-/// Which runs of requests.
+/// Selects runs of requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestRunFilter {
     pub process: Option<String>,
@@ -37,36 +38,36 @@ pub struct RequestRunFilter {
     pub limit: Option<u64>,
 }
 
-/// Which output steps.
+/// Selects output steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OutputStepFilter {
     pub process: Option<String>,
     pub block: Option<String>,
     pub state: Vec<OutputStepState>,
-    /// Due then or before.
+    /// Due at or before this time.
     pub due: Option<Timestamp>,
     pub limit: Option<u64>,
 }
 
-/// Jobs at a site.
+/// Number of jobs at a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteUsage {
     pub running: u64,
-    /// Claimed for a worker there, and not started.
+    /// Claimed for a worker at the site, not started.
     pub pending: u64,
 }
 
-/// Which bans of sites.
+/// Selects bans of sites.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SiteBanFilter {
     pub site: Option<String>,
-    /// Those that hold for this request: its own and those of every request.
+    /// Bans that affect this request: its own and global ones.
     pub applies_to: Option<String>,
-    /// Those of every request alone.
+    /// Only global bans.
     pub only_general: bool,
-    /// Neither removed nor over at that time.
+    /// Neither removed nor expired at this time.
     pub active_at: Option<Timestamp>,
-    /// Over at that time, though nobody removed them, and nobody was told yet.
+    /// Expired at this time, not removed, and not yet announced.
     pub expired_unnotified: Option<Timestamp>,
 }
 
@@ -74,13 +75,13 @@ pub struct SiteBanFilter {
 pub struct AlertFilter {
     pub request: Option<String>,
     pub kind: Option<String>,
-    /// Nobody was told yet.
+    /// Not yet announced.
     pub only_unnotified: bool,
-    /// The newest so many.
+    /// Only the newest of this number.
     pub limit: Option<u64>,
 }
 
-/// Something that was configured while the server ran.
+/// A setting that was changed while the server ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SettingRow {
     pub name: String,
@@ -89,20 +90,20 @@ pub struct SettingRow {
     pub changed_by: String,
 }
 
-/// How many there are of what, in which state. States that nothing is in are left out.
+/// Counts of objects by state. States with a count of zero are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     pub requests: BTreeMap<RequestStatus, u64>,
     pub runs: BTreeMap<RequestRunStatus, u64>,
     pub blocks: BTreeMap<ProcessingBlockStatus, u64>,
-    /// Output steps that are still to be done, and that were given up.
+    /// Output steps that are pending, and that were abandoned.
     pub steps_pending: u64,
     pub steps_failed: u64,
     pub alerts_unnotified: u64,
 }
 
 impl RequestCounts {
-    /// Requests that wait for their turn.
+    /// Queued requests.
     pub fn queue_depth(&self) -> u64 {
         self.requests.get(&RequestStatus::Queued).copied().unwrap_or_default()
     }

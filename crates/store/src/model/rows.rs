@@ -1,4 +1,4 @@
-//! What comes out of the store, and the filters that say which of it.
+//! Rows of the store, and filters to select them.
 
 use super::{ActionRunRow, SortBy};
 use serde::{Deserialize, Serialize, Serializer};
@@ -22,7 +22,7 @@ pub struct WorkflowRow {
     pub user: String,
     pub description: Option<String>,
     pub created_at: Timestamp,
-    /// The current run, from 1.
+    /// Number of the current run, from 1.
     pub run_id: RunId,
     pub is_canceled: bool,
     pub is_archived: bool,
@@ -33,46 +33,46 @@ pub struct WorkflowRow {
     pub env: Vec<(String, String)>,
     pub stdio: StdioSettings,
     pub counts: StatusCounts,
-    /// How many files it names.
+    /// Number of files.
     pub file_count: u64,
     pub settings: WorkflowSettings,
-    /// When the current run was first started and when it ended, if it did.
+    /// When the current run was first started, and when it ended, if it did.
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
 }
 
-/// All that the dispatcher needs to know of a workflow; commands stay in the database until claimed.
+/// Everything that the dispatcher needs of a workflow; commands stay in the database until they are claimed.
 pub use windlass_core::workflow_state::JobTable as LoadedJobs;
 
-/// What is read when a job is claimed.
+/// The columns of a job that are read when it is claimed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobCommand {
     pub id: JobId,
     pub name: String,
     pub command: String,
-    /// What the command is handed to: the job's own, else the kind's.
+    /// Invocation script: of the job, else of the job group.
     pub invocation_script: Option<String>,
-    /// The kind's, and the job's own, which win.
+    /// Environment: of the job group, overridden by the job's own.
     pub env: Vec<(String, String)>,
-    /// What it was made with, in order.
+    /// Its parameters, in order.
     pub params: JobParameters,
-    /// Instead of the workflow's.
+    /// Overrides the one of the workflow.
     pub stdio: Option<StdioSettings>,
-    /// Ascending by id; what is seen of them is kept in this order.
+    /// Ascending by id; their recorded states are in the same order.
     pub input_files: Vec<JobFile>,
     pub output_files: Vec<JobFile>,
-    /// Its files are told apart by what is in them.
+    /// Whether its files are compared by content.
     pub hash_files: bool,
 }
 
-/// A file of a job, as it has to know it.
+/// A file of a job, with the columns that executing the job requires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFile {
     pub id: FileId,
     pub path: String,
 }
 
-/// Parameters of a job by name, in the order they were given.
+/// Parameters of a job by name, in the order given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobParameters(pub Vec<(String, Value)>);
 
@@ -132,21 +132,21 @@ pub struct JobRow {
     pub priority: i32,
     pub cancel_on_blocking_job_failure: bool,
     pub resource_requirements: Option<String>,
-    /// The entry of the spec that made it, where that is more than the job itself.
+    /// Its job group, if it has one with more than this job.
     pub kind: Option<String>,
     pub params: JobParameters,
-    /// `retry` or `spawn`; nothing for jobs that were there from the start.
+    /// `retry` or `spawn`; `None` for jobs of the original workflow.
     pub origin: Option<JobOrigin>,
-    /// The job of an earlier workflow whose work counts as this one's.
+    /// The job of an earlier workflow whose work is reused.
     pub reused_from: Option<JobId>,
     pub pid: Option<u32>,
     pub started_at: Option<Timestamp>,
-    /// Of the newest attempt that ended in the current run.
+    /// From the last ended attempt in the current run.
     pub return_code: Option<i32>,
     pub reason: Option<String>,
 }
 
-/// How a job came into a workflow that was there before it.
+/// How a job was added to an existing workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobOrigin {
@@ -154,33 +154,33 @@ pub enum JobOrigin {
     Spawn,
 }
 
-/// Which jobs to list. Empty fields match everything.
+/// Selects jobs. Empty fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobFilter {
     pub status: Vec<JobStatus>,
     /// Exact name.
     pub name: Option<String>,
-    /// Names that begin with this.
+    /// Name prefix.
     pub name_prefix: Option<String>,
     pub ids: Vec<JobId>,
-    /// Only what comes after this job: the next page of a long list, found without counting through the earlier ones.
+    /// Only jobs after this one: the next page of a long list, without the cost of an offset.
     pub after: Option<JobId>,
     pub kind: Option<JobGroupId>,
-    /// Names and commands that contain this, whatever the case of its letters.
+    /// Names and commands that contain this text, ignoring case.
     pub name_contains: Option<String>,
     pub command_contains: Option<String>,
     /// Held by this worker.
     pub worker: Option<WorkerId>,
     /// Reads this file.
     pub needs_file: Option<FileId>,
-    /// Waits for this job, and not only because another one does.
+    /// Depends directly on this job.
     pub upstream: Option<JobId>,
-    /// Came into a workflow that was there before it, or did not.
+    /// Whether it was added to an existing workflow.
     pub has_origin: Option<bool>,
-    /// What a worker with these labels would take.
+    /// Jobs that a worker with these labels would accept.
     pub for_labels: Option<Vec<String>>,
-    /// Without it, in the order of creation.
+    /// Default: order of creation.
     pub sort: Option<SortBy>,
     pub offset: u64,
     pub limit: Option<u64>,
@@ -205,12 +205,12 @@ pub struct ResultRow {
     pub avg_memory_bytes: Option<Bytes>,
     pub peak_cpu_percent: Option<f64>,
     pub avg_cpu_percent: Option<f64>,
-    /// Its files as it found and left them.
+    /// Recorded states of its files at start and end.
     pub files: Option<AttemptFiles>,
-    /// How the recovery script ended that was owed before it.
+    /// Result of the recovery script that ran before it.
     #[serde(default)]
     pub recovered: Option<RecoveryScriptResult>,
-    /// Of a failure: what sort it was, and what those have in common that failed alike.
+    /// For a failed attempt: its class and its failure group.
     #[serde(default)]
     pub class: Option<FailureClass>,
     #[serde(default)]
@@ -218,7 +218,7 @@ pub struct ResultRow {
 }
 
 impl ResultRow {
-    /// What was measured of it.
+    /// Its measured resource usage.
     pub fn to_observation(&self) -> AttemptObservation {
         AttemptObservation {
             status: self.status,
@@ -246,27 +246,27 @@ impl From<AttemptKeyRow> for AttemptKey {
     }
 }
 
-/// Which results to list. Empty fields match everything.
+/// Selects results. Empty fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResultFilter {
     pub job: Option<JobId>,
-    /// `None`: of each job, the newest run in which it ran.
+    /// `None`: for each job the newest run in which it ran.
     pub run: Option<RunId>,
-    /// Every run, unless one is named.
+    /// All runs, unless one is given.
     pub all_runs: bool,
-    /// Of the attempts of a job in one run only the last.
+    /// Only the last attempt of a job in a run.
     pub last_only: bool,
-    /// Only attempts that did not complete.
+    /// Only attempts with an outcome other than completed.
     pub failed_only: bool,
-    /// Only attempts that ended like this.
+    /// Only attempts with this outcome.
     pub status: Vec<JobStatus>,
     pub return_code: Option<i32>,
-    /// Of attempts that this worker had.
+    /// Attempts on this worker.
     pub worker: Option<WorkerId>,
-    /// Only what comes after this attempt: the next page of a long list.
+    /// Only results after this attempt: the next page of a long list.
     pub after: Option<(JobId, RunId, Attempt)>,
-    /// Without it, in the order of the jobs.
+    /// Default: order of the jobs.
     pub sort: Option<SortBy>,
     pub offset: u64,
     pub limit: Option<u64>,
@@ -280,7 +280,7 @@ pub struct RequirementsRow {
     pub resources: Resources,
 }
 
-/// What the jobs of one entry of a spec share.
+/// A job group: properties shared by the jobs of one entry of a spec.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobGroupRow {
     pub id: JobGroupId,
@@ -293,7 +293,7 @@ pub struct JobGroupRow {
     pub scheduler: Option<String>,
     pub labels: Vec<String>,
     pub parameters: Vec<String>,
-    /// Where its jobs may run; empty: anywhere.
+    /// Sites where its jobs may run; empty: any site.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -302,17 +302,17 @@ pub struct JobGroupRow {
     pub elects: bool,
 }
 
-/// A group of jobs that elects a site once and is over as a whole.
+/// A work unit: jobs that choose a site once and end as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkUnitStatusRow {
     pub number: u32,
     pub site: Option<String>,
     pub status: WorkUnitStatus,
-    /// Since when it is over.
+    /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// In which it last changed.
+    /// The run in which it last changed.
     pub run_id: RunId,
-    /// Higher than that of whatever changed before it in the workflow.
+    /// Sequence number of its last change in the workflow, ascending.
     pub seq: u64,
 }
 
@@ -336,10 +336,10 @@ pub struct ActionRow {
     #[serde(flatten)]
     pub action: WorkflowAction,
     pub jobs: Vec<JobId>,
-    /// How often what it waits for has happened since it was armed.
+    /// Number of trigger events since the action was armed.
     #[serde(default)]
     pub trigger_count: u32,
-    /// Executions up to this one do not count any more.
+    /// Executions up to this number no longer count.
     #[serde(default)]
     pub armed_after: u32,
     #[serde(default)]
@@ -350,12 +350,12 @@ pub struct ActionRow {
 }
 
 impl ActionRow {
-    /// How often what it waits for must happen.
+    /// Returns the number of trigger events required to execute the action.
     pub fn required_triggers(&self) -> u32 {
         required_triggers(self.action.trigger_type, self.jobs.len())
     }
 
-    /// The last execution that counts: none if it has not been carried out since it was armed.
+    /// Returns the last execution that counts; `None` if there was none since the action was armed.
     pub fn last_run(&self) -> Option<&ActionRunRow> {
         self.runs.last().filter(|run| run.attempt.0 > self.armed_after)
     }
@@ -368,7 +368,7 @@ pub struct WorkflowFileRow {
     pub name: String,
     pub path: String,
     pub identifier: Option<String>,
-    /// As last seen: nanoseconds since 1970.
+    /// Last recorded modification time: nanoseconds since 1970.
     pub mtime_ns: Option<i64>,
     pub size: Option<Bytes>,
 }
@@ -381,35 +381,35 @@ pub struct UserDataRow {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
     pub data: Option<Value>,
     pub is_ephemeral: bool,
-    /// When its data were last set.
+    /// When its data was last set.
     pub changed_at: Timestamp,
 }
 
-/// Which files or user data to list. Empty fields match everything.
+/// Selects files or user data. Empty fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DataFilter {
     /// Exact name.
     pub name: Option<String>,
-    /// Only those that this job reads or writes.
+    /// Read or written by this job.
     pub job: Option<JobId>,
-    /// Names and paths that contain this, whatever the case of its letters.
+    /// Names and paths that contain this text, ignoring case.
     pub name_contains: Option<String>,
     pub path_contains: Option<String>,
-    /// Only those that this job writes, or reads.
+    /// Restricts `job`: only outputs, or only inputs.
     pub producer: Option<JobId>,
     pub consumer: Option<JobId>,
-    /// Only those that some job writes, or no job does.
+    /// Whether any job writes it.
     pub is_output: Option<bool>,
-    /// Of user data only.
+    /// User data only.
     pub is_ephemeral: Option<bool>,
-    /// Without it, in the order of creation.
+    /// Default: order of creation.
     pub sort: Option<SortBy>,
     pub offset: u64,
     pub limit: Option<u64>,
 }
 
-/// A job reads or writes a file.
+/// A relation between a job and a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct JobFileRow {
     pub job_id: JobId,
@@ -417,7 +417,7 @@ pub struct JobFileRow {
     pub file_id: FileId,
 }
 
-/// A job reads or writes a piece of user data.
+/// A relation between a job and user data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct JobUserDataRow {
     pub job_id: JobId,
@@ -425,24 +425,24 @@ pub struct JobUserDataRow {
     pub user_data_id: UserDataId,
 }
 
-/// A completed job and what is known of the work behind it.
+/// A completed job and the record of the work behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompletionRecord {
     pub job: JobId,
     pub work: CompletedWork,
-    /// The command that it did, where the job's was changed since.
+    /// The executed command, if the job's command was changed since.
     pub command: Option<String>,
 }
 
 /// The attempt that did the work of a completed job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompletedWork {
-    /// Of the same job, or of the one of an earlier workflow that it was reused from.
+    /// An attempt of the same job, or of the original job if its work was reused.
     pub done_by: AttemptKey,
     pub started_at: Option<Timestamp>,
     pub ended_at: Timestamp,
-    /// Of the files of the job, in their order; `None` where it has none. For reused work, as they were when it was taken
-    /// over.
+    /// States of the job's files, in their order; `None` if there are none. For reused work, as they were when
+    /// it was reused.
     pub files: Option<AttemptFiles>,
 }
 
@@ -474,42 +474,42 @@ pub struct EventRow {
     pub at: Timestamp,
     pub severity: EventSeverity,
     pub category: String,
-    /// Who did it.
+    /// The user who caused it.
     pub actor: String,
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
     pub data: Option<Value>,
 }
 
-/// Which events to list, oldest first. Empty fields match everything.
+/// Selects events, oldest first. Empty fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventFilter {
-    /// Only what came after this one.
+    /// Only events after this one.
     pub after: Option<EventId>,
-    /// This severe or more.
+    /// Minimum severity.
     pub severity: Option<EventSeverity>,
     pub category: Option<String>,
     /// About this job.
     pub job: Option<JobId>,
-    /// Noted later than this.
+    /// Recorded after this time.
     pub since: Option<Timestamp>,
-    /// Only so many of the newest that match.
+    /// Only the newest of this number.
     pub newest: Option<u64>,
-    /// The newest first; of those, offset and limit.
+    /// Newest first; offset and limit apply in this order.
     pub descending: bool,
     pub offset: u64,
     pub limit: Option<u64>,
 }
 
-/// What a spawn did, now or when the same was asked before.
+/// The result of a spawn, also when the same request is repeated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpawnResult {
     pub lineage: String,
-    /// How often the lineage has added jobs, this time included.
+    /// Number of times the lineage has added jobs, including this one.
     pub iteration: u32,
     /// In the order of the request.
     pub spawned_job_ids: Vec<JobId>,
-    /// The same jobs were there already.
+    /// The same jobs existed already.
     pub is_replay: bool,
 }

@@ -1,22 +1,22 @@
-//! Workers as the books know them: processes that claim jobs, here or elsewhere.
+//! Workers as stored in the database: processes that claim jobs, on this machine or elsewhere.
 
 use super::SortBy;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass_types::{Bytes, Capacity, RunId, Timestamp, WorkerId, WorkflowId};
 
-/// Who a worker is to us, and so what is known of its death.
+/// The type of a worker, which decides how its end is detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerKind {
-    /// A child of the process that decides: pid and token say whether it is dead.
+    /// A child of the dispatcher: pid and token tell whether it is dead.
     #[default]
     Local,
-    /// It has a lease: it is dead when it was not heard of for longer.
+    /// Has a lease and is dead when it expires without contact.
     Remote,
-    /// A runner of Torc: somebody says when it is gone.
+    /// A runner of Torc; a client reports its end.
     Torc,
-    /// Stands for all clients that claim jobs of a workflow without saying who they are.
+    /// Represents all clients that claim jobs of a workflow without naming a compute node.
     Claims,
 }
 
@@ -33,40 +33,40 @@ impl WorkerKind {
     }
 }
 
-/// A worker process as it is remembered, so that a later process can make sure that it and its jobs are dead.
+/// The record of a worker process, from which a later process can ensure that the worker and its jobs are dead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewWorker {
     pub kind: WorkerKind,
-    /// `None`: works for whatever its user may run.
+    /// `None`: works for every workflow that its user may run.
     pub workflow: Option<WorkflowId>,
-    /// Of that workflow, when it began.
+    /// Run of that workflow at the start of the worker.
     pub run: Option<RunId>,
     pub user: String,
-    /// Of its software, for people.
+    /// Software version, for display.
     pub version: String,
     pub labels: Vec<String>,
-    /// Where it is; `None`: at no site, so that it gets nothing that has to do with sites.
+    /// Its site; `None`: no site, so that it gets no jobs with sites.
     #[serde(default)]
     pub site: Option<String>,
     pub host: String,
     pub boot_id: String,
     pub pid: u32,
-    /// Start time of that pid in clock ticks since boot, so that a reused pid is not taken for it.
+    /// Start time of the pid in clock ticks since boot, to detect a reused pid.
     pub pid_start_ticks: u64,
-    /// Stands in the environment of every process it starts (`WINDLASS_WORKER=…`).
+    /// Set in the environment of every process that it starts (`WINDLASS_WORKER=…`).
     pub token: String,
-    /// Of what it has to quote.
+    /// Hash of its secret.
     pub secret_hash: Option<String>,
-    /// Where it notes what it starts.
+    /// The file where it records the processes that it starts.
     pub ledger_path: String,
     pub capacity: Capacity,
     /// The scheduled compute node that started it.
     pub allocation: Option<i64>,
-    /// What the contract knows of a compute node and nothing here holds.
+    /// Columns of a compute node in the contract that Windlass does not use.
     pub extra: Option<Value>,
 }
 
-/// A local worker of nobody that can do nothing, for filling in what does not matter.
+/// A local worker without user and resources; a default for struct updates.
 impl Default for NewWorker {
     fn default() -> Self {
         Self {
@@ -107,7 +107,7 @@ impl WorkerRow {
     }
 }
 
-/// What to change about a worker; `None` leaves it as it is.
+/// Changes of a worker; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerUpdate {
     pub host: Option<String>,
@@ -124,21 +124,24 @@ pub struct WorkerUpdate {
     pub extra: Option<Value>,
     pub is_draining: Option<bool>,
     pub started_at: Option<Timestamp>,
-    /// `Some(None)`: it is there again.
+    /// `Some(None)`: it is active again.
     #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Option<Timestamp>>,
 }
 
-/// Which workers to list. Empty fields match everything.
+/// Selects workers. Empty fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerFilter {
     pub ids: Vec<WorkerId>,
-    /// Those that belong to it.
+    /// Workers of this workflow.
     pub workflow: Option<WorkflowId>,
-    /// With a workflow: also those that belong to none.
+    /// With a workflow: also workers without one.
     pub also_shared: bool,
     pub kinds: Vec<WorkerKind>,
     pub host: Option<String>,
+    /// Workers that this user registered.
+    #[serde(default)]
+    pub user: Option<String>,
     pub is_active: Option<bool>,
     pub allocation: Option<i64>,
     pub sort: Option<SortBy>,
@@ -146,18 +149,18 @@ pub struct WorkerFilter {
     pub limit: Option<u64>,
 }
 
-/// A node that fails jobs which others do not, or of which somebody says so.
+/// A quarantined node: it fails jobs that other nodes do not, or was quarantined by a user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeQuarantineRow {
     pub host: String,
-    /// Whose workers get no jobs there; `None`: everyone's.
+    /// The user whose workers on it get no jobs; `None`: all users.
     #[serde(default)]
     pub user: Option<String>,
     pub since: Timestamp,
-    /// Then it is tried with one job.
+    /// Then a probe job is tried.
     pub until: Timestamp,
     pub set_by: String,
     pub reason: String,
-    /// What was counted; `None`: somebody set it aside by hand.
+    /// The counts behind it; `None`: set by a user.
     pub evidence: Option<Value>,
 }

@@ -1,4 +1,5 @@
-//! What the contract asks of the books beyond running jobs: lists with counts, and parts that come and go one by one.
+//! Data of the contract besides running jobs: lists with counts, and parts that are created and deleted one by
+//! one.
 
 use super::{DataFilter, EventFilter, JobFilter, JobRow, ResultFilter, WorkerFilter};
 use serde::{Deserialize, Serialize};
@@ -12,31 +13,31 @@ use windlass_types::{
     Timestamp, UserDataId, WorkerId, WorkflowId,
 };
 
-/// The order of a list: a field of the contract by its name. What equals in it is in the order of the ids.
+/// Sort order of a list: the name of a field of the contract. Ties are sorted by id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SortBy {
     pub field: String,
     pub descending: bool,
 }
 
-/// Which workflows to list. Empty fields match everything.
+/// Selects workflows. Empty fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkflowFilter {
     pub name: Option<String>,
     pub user: Option<String>,
-    /// Contains this.
+    /// Contains this text.
     pub description: Option<String>,
     pub is_archived: Option<bool>,
-    /// Shared by this group.
+    /// Shared with this group.
     pub group: Option<i64>,
-    /// Only what this user owns, or shares through a group.
+    /// Only workflows that this user owns or that are shared with a group of the user.
     pub visible_to: Option<String>,
     pub sort: Option<SortBy>,
     pub offset: u64,
     pub limit: Option<u64>,
 }
 
-/// What is counted: the lines that the list of the same name has without offset and limit.
+/// What to count: the rows of the list of the same name without offset and limit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum CountQuery {
     Workflows(WorkflowFilter),
@@ -49,7 +50,7 @@ pub enum CountQuery {
     Dependencies(WorkflowId),
 }
 
-/// Something that belongs to a workflow, by its id.
+/// A part of a workflow, by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkflowPartId {
     Job(JobId),
@@ -66,7 +67,7 @@ pub enum WorkflowPartId {
     Allocation(AllocationId),
 }
 
-/// A job with all that the contract says of it, but for what hangs on it ([`super::JobRelations`]).
+/// A job with all fields of the contract except its relations ([`super::JobRelations`]).
 #[derive(Clone, Debug, Serialize)]
 pub struct JobDetails {
     #[serde(flatten)]
@@ -74,7 +75,7 @@ pub struct JobDetails {
     pub requirements_id: Option<RequirementsId>,
     pub worker_id: Option<WorkerId>,
     pub invocation_script: Option<String>,
-    /// The kind's, and its own, which win.
+    /// Environment: of the job group, overridden by the job's own.
     pub env: Vec<(String, String)>,
     pub stdio: Option<StdioSettings>,
     pub supports_termination: Option<bool>,
@@ -83,7 +84,7 @@ pub struct JobDetails {
     pub labels: Vec<String>,
 }
 
-/// A job waits for another one.
+/// A dependency between two jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DependencyRow {
     pub job_id: JobId,
@@ -92,23 +93,23 @@ pub struct DependencyRow {
     pub depends_on_job_name: String,
 }
 
-/// Ready jobs that ask for the same.
+/// Ready jobs with the same resource requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadyJobsRow {
     pub resources: Resources,
     pub jobs: u64,
 }
 
-/// How much was worked for a workflow.
+/// Resource usage of a workflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkSummary {
-    /// Of all attempts together.
+    /// Total over all attempts.
     pub wall: Duration,
     pub first_start: Option<Timestamp>,
     pub last_end: Option<Timestamp>,
 }
 
-/// A file to be added.
+/// A file to add.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddFile {
     pub name: String,
@@ -116,18 +117,18 @@ pub struct AddFile {
     pub mtime_ns: Option<i64>,
 }
 
-/// A piece of user data to be added.
+/// User data to add.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddUserData {
     pub name: String,
     pub data: Option<Value>,
     pub is_ephemeral: bool,
-    /// Jobs that read it, and that write it.
+    /// Jobs that read it, and jobs that write it.
     pub consumers: Vec<JobId>,
     pub producers: Vec<JobId>,
 }
 
-/// What to change about a piece of user data; `None` leaves it as it is.
+/// Changes of user data; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserDataUpdate {
     pub name: Option<String>,
@@ -136,7 +137,7 @@ pub struct UserDataUpdate {
     pub is_ephemeral: Option<bool>,
 }
 
-/// How all of a workflow is set, where a client says all of it.
+/// All settings of a workflow, for clients that replace them as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SettingsUpdate {
     pub settings: Option<WorkflowSettings>,
@@ -144,41 +145,41 @@ pub struct SettingsUpdate {
     pub submission_dir: Option<String>,
 }
 
-/// The cause of executions that a client took upon itself.
+/// The cause of executions that clients claimed.
 pub const CLAIM_CAUSE: &str = "claim";
 
 /// One execution of an action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionRunRow {
     pub action_id: i64,
-    /// Counts the executions of the action, over all runs.
+    /// Number of the execution, over all runs.
     pub attempt: Attempt,
     pub run_id: RunId,
     pub worker_id: Option<WorkerId>,
-    /// What set it off.
+    /// Its cause.
     pub cause: String,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
-    /// `None` while it runs, and for ever where nobody knows.
+    /// `None` while it runs, and afterwards if it is unknown.
     pub return_code: Option<i32>,
     pub message: Option<String>,
 }
 
-/// A row that only clients look at: the store keeps it and does not understand it.
+/// A row that only clients use: the store does not interpret it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordRow {
     pub id: i64,
     pub workflow_id: Option<WorkflowId>,
     /// `local_scheduler`, `ro_crate_entity`, `slurm_stats`, `remote_worker` …
     pub kind: String,
-    /// The only one of its kind and workflow that is called so.
+    /// A name that is unique for the type and workflow.
     pub name: Option<String>,
     pub data: Value,
     pub created_at: Timestamp,
     pub changed_at: Timestamp,
 }
 
-/// A result that a client states, of an attempt that nobody here saw.
+/// A result reported by a client for an attempt that Windlass did not observe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClientResult {
     pub job: JobId,

@@ -1,8 +1,8 @@
-//! Statements that are sent together. Rows of one kind become one statement over arrays: PostgreSQL spends more time on
-//! taking a statement than on changing a row.
+//! Pipelined batches. Rows of the same statement are combined into one statement over arrays, because
+//! PostgreSQL spends more time on receiving a statement than on changing a row.
 //!
-//! Only rows that have nothing to do with each other change their order. If anything is not as it should be, all of it is
-//! undone and sent again row by row, so that what is told is about the first row that does not fit.
+//! Only independent rows change their order. If a batch fails, it is rolled back and sent again row by row, so
+//! that the error is about the first row that does not match.
 
 use super::connect::block_on;
 use super::connection::{PgConnection, await_result, poll_once};
@@ -17,14 +17,14 @@ use tokio_postgres::{Client, Statement};
 pub(super) struct BatchPipeline<'l> {
     link: &'l PgConnection,
     groups: Vec<StatementGroup>,
-    /// The groups that rows may still join.
+    /// The groups that still accept rows.
     open_groups: HashMap<&'static str, usize>,
-    /// The last group in which something was done to a row.
+    /// The last group that changes a row.
     last_group_of_row: HashMap<i64, usize>,
     row_count: usize,
 }
 
-/// What one statement is to do.
+/// The rows of one statement.
 struct StatementGroup {
     sql: &'static str,
     rows: Vec<QueuedRow>,
@@ -36,7 +36,7 @@ struct QueuedRow {
     values: Vec<OwnedSqlValue>,
 }
 
-/// A statement with all that belongs to it, ready to be sent.
+/// A statement with its parameters, ready to be sent.
 struct PreparedGroup<'g> {
     statement: Statement,
     rows: &'g [QueuedRow],
@@ -89,11 +89,11 @@ impl<'l> BatchPipeline<'l> {
         self.send_groups(&client, &single)
     }
 
-    /// All of it, or nothing.
+    /// Executes all of it, or nothing.
     fn send_groups(&self, client: &Client, letters: &[PreparedGroup<'_>]) -> Result<(), SqlError> {
         let outcome = block_on(send_prepared(client, letters))?;
         if outcome.is_err() && !self.link.is_connection_lost() {
-            // After this the transaction can be asked what it found instead.
+            // Afterwards the transaction can be queried for the actual state.
             self.link.run_statement(sql::ROLLBACK_PIPELINE)?;
         }
         outcome
@@ -105,7 +105,7 @@ impl StatementPipeline for BatchPipeline<'_> {
         true
     }
 
-    /// Comes after everything that was sent before.
+    /// Executed after everything sent before.
     fn send(&mut self, number: usize, sql: &'static str, values: &[SqlValue<'_>]) -> Result<(), SqlError> {
         self.open_groups.clear();
         let group = self.start_group(sql);
@@ -148,7 +148,7 @@ impl StatementGroup {
 }
 
 impl PreparedGroup<'_> {
-    /// What is sent at once: each value of all rows as an array, or the rows one after the other.
+    /// Parameters to send: each column of all rows as an array, or the rows one after the other.
     fn statement_calls(&self) -> Vec<StatementCall<'_>> {
         if self.is_many {
             let column = |n: usize| self.rows.iter().map(|row| row.values[n].value()).collect();
@@ -165,12 +165,12 @@ impl PreparedGroup<'_> {
 
 struct StatementCall<'r> {
     number: usize,
-    /// So many have to be touched.
+    /// Expected number of affected rows.
     rows: usize,
     parameters: Vec<SqlParameter<'r>>,
 }
 
-/// Sends all, then reads the answers in their order: the first that is not as it should be counts.
+/// Sends everything, then reads the results in order and returns the first error.
 async fn send_prepared(client: &Client, letters: &[PreparedGroup<'_>]) -> Result<(), SqlError> {
     let mut begin = Box::pin(client.batch_execute(sql::BEGIN_PIPELINE));
     let begun = poll_once(begin.as_mut()).await;
@@ -195,7 +195,7 @@ async fn send_prepared(client: &Client, letters: &[PreparedGroup<'_>]) -> Result
     first
 }
 
-/// The statement that does for rows, given as arrays, what this one does for a row. `None` if it is neither a plain
+/// Rewrites a statement for one row to one for many rows, passed as arrays. `None` if it is neither a plain
 /// `UPDATE` with a condition nor an `INSERT` of one row.
 pub(super) fn rewrite_for_many_rows(sql: &str, types: &[Type]) -> Option<String> {
     let arrays: Option<Vec<String>> =
@@ -223,7 +223,7 @@ pub(super) fn rewrite_for_many_rows(sql: &str, types: &[Type]) -> Option<String>
     Some(format!("INSERT {head}SELECT {} {rows}{conflict}", rewrite_placeholders(values)))
 }
 
-/// `$3` becomes `v.c3`.
+/// Rewrites `$3` to `v.c3`.
 fn rewrite_placeholders(sql: &str) -> String {
     sql.replace('$', "v.c")
 }

@@ -1,4 +1,4 @@
-//! Connecting: what a URL says, with or without TLS, and never a password in anything that is shown.
+//! Connecting to PostgreSQL: URLs and TLS. Passwords never appear in anything displayed.
 
 use super::passfile;
 use super::pg_error::{PgError, convert_error};
@@ -20,15 +20,15 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How long to wait for somebody who does not answer the door.
+/// Timeout for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Data that nobody acknowledges for so long went nowhere.
+/// Time after which unacknowledged data counts as lost.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(20);
-/// Where systems keep the certificates they trust.
+/// Common locations of trusted certificates.
 const SYSTEM_CA_FILES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
-/// One for the process. Store methods are called from plain threads, which wait here for what is done there.
+/// Runs a future on the runtime of the process. Store methods are called from plain threads, which block here.
 pub(super) fn block_on<F: Future>(future: F) -> Result<F::Output, SqlError> {
     static RUNTIME: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| {
@@ -40,21 +40,21 @@ pub(super) fn block_on<F: Future>(future: F) -> Result<F::Output, SqlError> {
     });
     match runtime {
         Ok(runtime) => Ok(runtime.block_on(future)),
-        Err(e) => Err(SqlError::damage(format!("no thread for connections: {e}"))),
+        Err(e) => Err(SqlError::damage(format!("cannot start the connection thread: {e}"))),
     }
 }
 
-/// A bitmap reads all rows before it gives one, and a page of a list wants the first hundred: while PostgreSQL has not
-/// counted the rows of a new workflow, it would not know.
+/// Disables bitmap scans: they read all rows before they return one, while a page of a list needs only the
+/// first hundred. PostgreSQL does not know better until it has statistics of a new workflow.
 const PLANNER_OPTIONS: &str = "-c enable_bitmapscan=off";
 
-/// Where a database is and how to get there.
+/// The location of a database and how to connect to it.
 pub(crate) struct PgTarget {
     config: Config,
     tls: TlsVerification,
-    /// To be shown: it holds no password.
+    /// For display, without the password.
     pub(super) url: String,
-    /// The name of all connections of this store, which no other has.
+    /// The unique application name of all connections of this store.
     pub(super) tag: String,
 }
 
@@ -66,13 +66,13 @@ impl fmt::Debug for PgTarget {
 
 enum TlsVerification {
     Never,
-    /// Encrypted, whoever it is: what `prefer` and `require` mean to everybody else, too.
+    /// Encrypted without verification: the usual meaning of `prefer` and `require`.
     Unchecked,
-    /// The certificate must be good; the file with those that are trusted.
+    /// The certificate must be valid; with the file of trusted certificates.
     Checked(Option<PathBuf>),
 }
 
-/// The URL without what only we understand.
+/// Removes parameters from the URL that only Windlass understands.
 pub(super) fn strip_tls_options(url: &str) -> String {
     take_tls_options(url).0
 }
@@ -91,7 +91,7 @@ impl PgTarget {
             Some("verify-ca" | "verify-full") => (SslMode::Require, TlsVerification::Checked(options.roots)),
             Some(other) => {
                 return Err(bad(format!(
-                    "sslmode `{other}` is not one of disable, prefer, require, verify-full"
+                    "unknown sslmode `{other}`; known: disable, prefer, require, verify-full"
                 )));
             }
         };
@@ -131,7 +131,7 @@ impl PgTarget {
             tokio::time::timeout(CONNECT_TIMEOUT, attempt).await
         })?;
         let client = connected.unwrap_or_else(|_| {
-            let what = format!("no answer within {} seconds", CONNECT_TIMEOUT.as_secs());
+            let what = format!("no response within {} seconds", CONNECT_TIMEOUT.as_secs());
             Err(SqlError::Postgres(PgError::unreachable(what)))
         })?;
         block_on(client.batch_execute(sql::DISABLE_TIMEOUTS))??;
@@ -141,7 +141,7 @@ impl PgTarget {
         Ok(client)
     }
 
-    /// Sockets of this machine need no secrecy, and their ends are always noticed.
+    /// Sockets of this machine need no encryption, and their end is always detected.
     fn is_local(&self) -> bool {
         self.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)))
     }
@@ -175,7 +175,7 @@ fn connect_error(error: &tokio_postgres::Error) -> SqlError {
     }
 }
 
-/// Keeps the connection going in the background for as long as its client is there.
+/// Drives the connection in the background until its client is dropped.
 fn spawn_connection_task<S, T>(connected: (Client, tokio_postgres::Connection<S, T>)) -> Client
 where
     tokio_postgres::Connection<S, T>: Future + Send + 'static,
@@ -183,7 +183,7 @@ where
 {
     let (client, connection) = connected;
     tokio::spawn(async move {
-        // What went wrong is told to whoever waits for an answer.
+        // Errors are returned to the callers that wait for a response.
         drop(connection.await);
     });
     client
@@ -194,25 +194,25 @@ fn load_root_certificates(file: Option<&PathBuf>) -> Result<RootCertStore, SqlEr
     let bad = |why: String| SqlError::from(StoreError::BadLocation { why });
     let path = file.cloned().or_else(system);
     let path =
-        path.ok_or_else(|| bad("there are no trusted certificates; name a file with sslrootcert".into()))?;
+        path.ok_or_else(|| bad("no trusted certificates found; name a file with sslrootcert".into()))?;
     let wrong = |e: &dyn fmt::Display| bad(format!("cannot read certificates from {}: {e}", path.display()));
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(&path).map_err(|e| wrong(&e))? {
         let certificate = certificate.map_err(|e| wrong(&e))?;
-        // Systems keep a few that rustls does not read.
+        // System files contain a few certificates that rustls cannot read.
         store.add_parsable_certificates([certificate]);
     }
-    if store.is_empty() { Err(wrong(&"there are none in it")) } else { Ok(store) }
+    if store.is_empty() { Err(wrong(&"the file contains no certificates")) } else { Ok(store) }
 }
 
-/// What a URL says about TLS.
+/// TLS parameters of a URL.
 #[derive(Default)]
 struct TlsOptions {
     mode: Option<String>,
     roots: Option<PathBuf>,
 }
 
-/// The URL without what the library does not understand, and that.
+/// Splits a URL into one that the library understands, and the TLS parameters.
 fn take_tls_options(url: &str) -> (String, TlsOptions) {
     let mut options = TlsOptions::default();
     let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), options) };
@@ -233,7 +233,7 @@ fn take_tls_options(url: &str) -> (String, TlsOptions) {
     (format!("{base}?{}", kept.join("&")).trim_end_matches('?').to_owned(), options)
 }
 
-/// `%2F` is a slash.
+/// Decodes percent escapes: `%2F` is a slash.
 fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -246,7 +246,7 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Everything that helps to tell databases apart, and no secret.
+/// Everything that identifies the database, without secrets.
 fn render_url(config: &Config) -> String {
     let user = config.get_user().map_or_else(String::new, |user| format!("{user}@"));
     let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
@@ -267,7 +267,7 @@ fn render_url(config: &Config) -> String {
     format!("postgres://{user}{}/{database}{socket}", hosts.join(","))
 }
 
-/// Takes any certificate: `require` asks for secrecy from those who only listen.
+/// Accepts any certificate: `require` protects only against passive listeners.
 #[derive(Debug)]
 struct AcceptAnyCertificate(Arc<CryptoProvider>);
 

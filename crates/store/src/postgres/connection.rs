@@ -1,7 +1,7 @@
-//! One connection to PostgreSQL: how it does what the books ask of a database, and its transactions.
+//! One connection to PostgreSQL: implements the database interface of the store, and transactions.
 //!
-//! A connection that was lost is made anew by the next transaction. One that is lost while it commits leaves a doubt,
-//! which is settled by asking what became of the transaction, by its number.
+//! The next transaction reconnects after a lost connection. If it is lost during a commit, the result is
+//! unknown; the status of the transaction is then queried by its id.
 
 use super::batch_pipeline::{BatchPipeline, rewrite_for_many_rows};
 use super::connect::{PgTarget, block_on};
@@ -13,7 +13,7 @@ use crate::db::{BulkTable, JobChunk, SqlConnection, SqlRow, SqlValue, StatementP
 use crate::error::SqlError;
 use crate::sql::common::RowScan;
 use crate::sql::postgres as sql;
-use crate::writer::WriteSession;
+use crate::writer::{MaintenanceNeed, WriteSession};
 use futures_util::StreamExt as _;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -27,21 +27,21 @@ use std::time::{Duration, Instant};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, RowStream, Statement};
 
-/// Rows that are handed on at once.
+/// Rows that are fetched at once.
 const ROWS_PER_FETCH: usize = 1000;
-/// How long a doubt may last before it is told.
+/// Time after which an unknown commit result is reported.
 const IN_DOUBT_TIMEOUT: Duration = Duration::from_secs(20);
 const IN_DOUBT_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// A transaction that is under way for so long after its connection was lost waits for words that went nowhere.
+/// A transaction that is still active this long after its connection was lost has not received the commit.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3);
 
-/// What the connections of one store have in common.
+/// State shared by the connections of one store.
 #[derive(Debug)]
 pub(crate) struct PgStoreState {
     pub(super) target: PgTarget,
-    /// The epoch in which this store may write as the server; 0: it is no server.
+    /// The epoch in which this store may write as the server; 0: not a server.
     pub(super) epoch: AtomicI64,
-    /// Transactions that this store has committed.
+    /// Number of transactions that this store has committed.
     pub(super) commits: AtomicI64,
 }
 
@@ -52,11 +52,11 @@ pub(crate) struct PgConnection {
     prepared: RefCell<HashMap<String, Statement>>,
     prepared_for_many: RefCell<HashMap<&'static str, Option<Statement>>>,
     in_transaction: Cell<bool>,
-    /// A transaction that reads is to begin with its first statement.
+    /// A read transaction begins with its first statement.
     is_begin_pending: Cell<bool>,
-    /// The number of the transaction that writes.
+    /// Id of the write transaction.
     transaction_id: RefCell<String>,
-    /// Who works on it, in PostgreSQL.
+    /// Process id of the PostgreSQL backend.
     backend_pid: Cell<i64>,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Debug for PgConnection {
 }
 
 impl PgConnection {
-    /// Connects when it is first needed.
+    /// Connects on first use.
     pub(super) fn new(store_state: Arc<PgStoreState>) -> Self {
         Self {
             store_state,
@@ -81,7 +81,7 @@ impl PgConnection {
         }
     }
 
-    /// The connection, made anew if it was lost.
+    /// Returns the connection; reconnects if it was lost.
     pub(super) fn connect(&self) -> Result<Arc<Client>, SqlError> {
         if let Some(client) = self.client.borrow().as_ref().filter(|client| !client.is_closed()) {
             return Ok(Arc::clone(client));
@@ -94,7 +94,7 @@ impl PgConnection {
         Ok(client)
     }
 
-    /// The connection as it is: what was begun on it must not go on on another one.
+    /// Returns the current connection: a transaction must not continue on another one.
     pub(super) fn client(&self) -> Result<Arc<Client>, SqlError> {
         let client = self.client.borrow().clone();
         let lost = || SqlError::Postgres(PgError::unreachable("the connection was lost"));
@@ -105,7 +105,7 @@ impl PgConnection {
         self.client.borrow().as_ref().is_none_or(|client| client.is_closed())
     }
 
-    /// Ends the connection and with it all that is under way on it.
+    /// Closes the connection and rolls back what is active on it.
     pub(super) fn close(&self) {
         self.in_transaction.set(false);
         *self.client.borrow_mut() = None;
@@ -116,7 +116,7 @@ impl PgConnection {
         Ok(block_on(client.batch_execute(sql))??)
     }
 
-    /// Sends what can fail only if all that comes after it does as well: nobody waits for the answer.
+    /// Sends a statement without waiting for its result; if it fails, all later ones fail too.
     fn send_without_waiting(&self, sql: &str) -> Result<(), SqlError> {
         let client = self.client()?;
         match block_on(async { poll_once(Box::pin(client.batch_execute(sql)).as_mut()).await })? {
@@ -125,12 +125,12 @@ impl PgConnection {
         }
     }
 
-    /// To be shown: it holds no password.
+    /// For display, without the password.
     pub(crate) fn url(&self) -> &str {
         &self.store_state.target.url
     }
 
-    /// For tables that are known by name only.
+    /// For tables known by name only.
     pub(crate) fn open_copy(&self, table: &str, columns: &[&str]) -> CopyLoader<'_> {
         CopyLoader::new(self, table, columns)
     }
@@ -144,7 +144,7 @@ impl PgConnection {
         Ok(statement)
     }
 
-    /// For many rows at once what `sql` is for one, if there is such a thing.
+    /// Prepares the variant of `sql` for many rows, if there is one.
     pub(super) fn prepare_cached_for_many(
         &self,
         client: &Client,
@@ -159,7 +159,7 @@ impl PgConnection {
         Ok(statement)
     }
 
-    /// What is read from here on is of one moment. Nobody is asked yet: that goes with the first statement.
+    /// Begins a snapshot for reads. Nothing is sent yet: the begin goes with the first statement.
     pub(super) fn begin_reading(&self) -> Result<(), SqlError> {
         self.connect()?;
         self.is_begin_pending.set(true);
@@ -167,16 +167,16 @@ impl PgConnection {
         Ok(())
     }
 
-    /// Ends what was read. Nobody has to wait for that.
+    /// Ends the snapshot without waiting for the result.
     pub(super) fn end_reading(&self) {
         let was_begun = self.in_transaction.replace(false) && !self.is_begin_pending.replace(false);
         if was_begun {
-            // The next one who reads finds out if the connection is lost.
+            // The next read detects a lost connection.
             self.send_without_waiting(sql::ROLLBACK).unwrap_or_default();
         }
     }
 
-    /// Asks, and begins the transaction in the same breath if that is still to be done.
+    /// Executes a query, together with a pending begin.
     fn query_rows(
         &self,
         sql: &str,
@@ -186,7 +186,7 @@ impl PgConnection {
         let is_first = self.is_begin_pending.replace(false);
         let asked = self.try_query_rows(sql, is_kept, values, is_first);
         match asked {
-            // A connection that was idle may have been lost without anybody noticing. Nothing was done on it yet.
+            // An idle connection may have been lost unnoticed. Nothing was done on it yet, so a retry is safe.
             Err(fault) if is_first && fault.is_connection_lost() => {
                 self.close();
                 self.connect()?;
@@ -218,7 +218,7 @@ impl PgConnection {
         Ok(rows)
     }
 
-    /// As one statement, whose keys are of the type `ty`.
+    /// Executes one statement with keys of the type `ty`.
     fn query_each_key(
         &self,
         sql: &str,
@@ -237,7 +237,7 @@ impl PgConnection {
         })
     }
 
-    /// The same for a transaction that writes.
+    /// The same for a write transaction.
     fn reconnect_and_retry(
         &self,
         fault: SqlError,
@@ -251,13 +251,13 @@ impl PgConnection {
         work()
     }
 
-    /// A transaction that did not begin as it should is none, but PostgreSQL may think that there is one and refuse all that
-    /// comes after, or hold the lock for writing: it ends with its connection.
+    /// If the begin fails, PostgreSQL may still be in a transaction and reject everything that follows, or hold
+    /// the write lock: the connection is closed.
     fn begin_writing(&self) -> Result<(), SqlError> {
         self.begin_write_transaction().inspect_err(|_| self.close())
     }
 
-    /// All in one go: begins, waits for other writers, and learns who may write.
+    /// In one round trip: begins, waits for other writers, and reads which server may write.
     fn begin_write_transaction(&self) -> Result<(), SqlError> {
         let client = self.connect()?;
         let lock = self.prepare_cached(&client, sql::WAIT_TO_WRITE)?;
@@ -290,7 +290,7 @@ impl PgConnection {
         }
     }
 
-    /// What became of the transaction that was being committed when the connection was lost.
+    /// Returns the status of the transaction whose commit lost its connection.
     fn resolve_in_doubt_commit(&self, fault: SqlError) -> Result<(), SqlError> {
         let number = self.transaction_id.borrow().clone();
         let since = Instant::now();
@@ -300,7 +300,7 @@ impl PgConnection {
                 Ok(Some(became)) if became == "committed" => return Ok(()),
                 Ok(Some(became)) if became == "aborted" => return Err(fault),
                 Ok(Some(_)) if since.elapsed() > ABANDONED_AFTER => self.terminate_abandoned_backend()?,
-                // Still being committed, or nobody answers yet.
+                // Still committing, or still unreachable.
                 Ok(_) | Err(SqlError::Postgres(_)) => std::thread::sleep(IN_DOUBT_POLL_INTERVAL),
                 Err(other) => return Err(other),
             }
@@ -308,12 +308,12 @@ impl PgConnection {
         Err(StoreError::InDoubt { url: self.store_state.target.url.clone() }.into())
     }
 
-    /// Ends what is left of the connection on the other side, and with it what it has not committed.
+    /// Terminates the backend of the lost connection, which rolls back what is not committed.
     fn terminate_abandoned_backend(&self) -> Result<(), SqlError> {
         let (tag, backend) =
             (SqlValue::Text(&self.store_state.target.tag), SqlValue::Int(self.backend_pid.get()));
         match self.execute_values(sql::END_SESSION, &[tag, backend]) {
-            // Whether it is so is asked anyway.
+            // The result is verified anyway.
             Ok(_) | Err(SqlError::Postgres(_)) => std::thread::sleep(IN_DOUBT_POLL_INTERVAL),
             Err(other) => return Err(other),
         }
@@ -328,7 +328,8 @@ impl PgConnection {
 
 type PgResult<T> = Result<T, tokio_postgres::Error>;
 
-/// Sends the statement: a future of the library does so when it is first polled. Its answer, should it be there already.
+/// Sends the statement, because futures of the library do so on the first poll. Returns the result if it is
+/// already there.
 pub(super) async fn poll_once<T>(
     mut future: Pin<&mut (impl Future<Output = PgResult<T>> + ?Sized)>,
 ) -> Option<PgResult<T>> {
@@ -416,8 +417,8 @@ impl SqlConnection for PgConnection {
     }
 }
 
-/// A question about one, whose number is `$1`, becomes one about each in a list. Each is looked up by its key, whatever
-/// PostgreSQL thinks of the size of the table.
+/// Rewrites a query for one id (`$1`) to one for a list of ids. The form makes PostgreSQL look up each by its
+/// key, regardless of the assumed size of the table.
 fn rewrite_for_each_key(sql: &str, ty: &str) -> String {
     let question = sql.replace("$1", "asked.id");
     format!(
@@ -489,9 +490,9 @@ impl WriteSession for PgConnection {
         fault.into_store_error_at(&self.store_state.target.url)
     }
 
-    /// PostgreSQL sees to its log itself.
-    fn needs_maintenance(&self) -> bool {
-        false
+    /// PostgreSQL manages its log itself.
+    fn maintenance_need(&self) -> MaintenanceNeed {
+        MaintenanceNeed::NotNeeded
     }
 
     fn run_maintenance(&self) {}

@@ -1,4 +1,4 @@
-//! Many rows at once, by `COPY` in its text form.
+//! Bulk loading of rows with `COPY` in text format.
 
 use super::connect::block_on;
 use super::connection::PgConnection;
@@ -9,10 +9,10 @@ use futures_util::SinkExt as _;
 use std::fmt::Write as _;
 use std::io::Cursor;
 
-/// Text that is worth sending.
+/// Buffer size from which text is sent.
 const FLUSH_BYTES: usize = 256 * 1024;
 
-/// Rows on their way into a table.
+/// Loads rows into a table.
 pub(crate) struct CopyLoader<'d> {
     connection: &'d PgConnection,
     statement: String,
@@ -70,7 +70,7 @@ fn write_value(text: &mut String, value: SqlValue<'_>) {
     };
 }
 
-/// What would end a value, a row or the data is escaped.
+/// Escapes characters that would end a value, a row or the data.
 fn write_text(text: &mut String, mut value: &str) {
     while let Some(at) = value.find(['\\', '\t', '\n', '\r']) {
         text.push_str(&value[..at]);

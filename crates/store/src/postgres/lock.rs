@@ -1,13 +1,13 @@
-//! Who may run what in a PostgreSQL database: advisory locks, each on a connection of its own, so that the server releases
-//! them when their process dies.
+//! Locks in a PostgreSQL database: advisory locks, each on a connection of its own, so that PostgreSQL releases
+//! them when their process ends.
 //!
-//! A process that was frozen or cut off does not die. Therefore the one that is *the server* also shows signs of life, and
-//! has an epoch: whoever takes the lock raises it, and every transaction of a server looks whether it is still its own.
-//! A server from which nothing is heard has its connections ended by the one that stands by; when it wakes up, it finds
-//! that it is no longer the one and can write nothing.
+//! A process that is frozen or disconnected does not end. Therefore the *server* also sends heartbeats and has
+//! an epoch, which is incremented with each acquisition of its lock and checked by every transaction of a
+//! server. A standby terminates the connections of a server without heartbeats; when that server resumes, it
+//! finds its epoch superseded and cannot write.
 //!
-//! Locks are lost with their connections, which says nothing about their holders. So the signs of life keep others out too,
-//! for as long as they are recent.
+//! Locks are lost with their connections even if their holders live. So recent heartbeats exclude other servers
+//! too.
 
 use super::connection::{PgConnection, PgStoreState};
 use crate::StoreError;
@@ -24,11 +24,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use windlass_types::{Timestamp, WorkflowId};
 
-/// The numbers of our locks: "Wdls" and what it is, or the next one and the workflow.
+/// Keys of the locks: "Wdls" and a number, or its successor and the workflow.
 const LOCK_KEY_BASE: i64 = 0x5764_6c73 << 32;
 const WORKFLOW_LOCK_KEY_BASE: i64 = LOCK_KEY_BASE + (1 << 32);
 const SERVER_LOCK_KEY: i64 = LOCK_KEY_BASE;
-/// Taken by every transaction that writes.
+/// Held by every write transaction.
 pub(super) const WRITE_LOCK_KEY: i64 = LOCK_KEY_BASE + 1;
 const CREATE_LOCK_KEY: i64 = LOCK_KEY_BASE + 2;
 pub(super) const MIGRATE_LOCK_KEY: i64 = LOCK_KEY_BASE + 3;
@@ -37,18 +37,18 @@ const fn workflow_lock_key(WorkflowId(id): WorkflowId) -> i64 {
     WORKFLOW_LOCK_KEY_BASE + (id & 0xffff_ffff)
 }
 
-/// How often the server shows that it lives.
+/// Heartbeat interval of the server.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
-/// Until connections that were ended are gone.
+/// Timeout for terminated connections to disappear.
 const SESSION_END_TIMEOUT: Duration = Duration::from_secs(3);
 const SESSION_END_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What is noted of the server.
+/// The record of a server.
 #[derive(Serialize, Deserialize)]
 struct ServerNote {
     #[serde(flatten)]
     holder: LockHolder,
-    /// The name of its connections.
+    /// Application name of its connections.
     tag: String,
 }
 
@@ -87,13 +87,13 @@ pub(super) fn forget_holder(link: &PgConnection, workflow: WorkflowId) -> Result
     Ok(())
 }
 
-/// Who holds a lock of a range alone.
+/// Returns the exclusive holder of a lock in a range.
 fn find_holder_in_range(link: &PgConnection, first: i64, end: i64) -> Result<Option<LockHolder>, SqlError> {
     let noted: Option<Option<String>> =
         link.query_optional(sql::LOCK_HOLDERS, [first, end], |row| row.get(1))?;
     let Some(noted) = noted else { return Ok(None) };
     let known = noted.and_then(|text| serde_json::from_str(&text).ok());
-    // Somebody who cannot be named is never taken for nobody.
+    // A holder that cannot be identified still counts as a holder.
     let id = WorkflowId(first - WORKFLOW_LOCK_KEY_BASE);
     known.map(Some).ok_or_else(|| StoreError::Busy { what: LockedObject::Workflow(id), holder: None }.into())
 }
@@ -107,7 +107,7 @@ fn find_server_holder(link: &PgConnection) -> Result<Option<LockHolder>, SqlErro
     named.map(Some).ok_or_else(|| StoreError::Busy { what: LockedObject::Database, holder: None }.into())
 }
 
-/// The epoch, who has it, and how long nothing was heard of him, though he could have been.
+/// Returns the epoch, its holder, and the time without heartbeats during which the database was reachable.
 fn load_server_row(link: &PgConnection) -> Result<(i64, Option<ServerNote>, Duration), SqlError> {
     link.query_one(sql::SERVER_STATE, [] as [i64; 0], |row| {
         let note = row.get_text(1)?.and_then(|text| serde_json::from_str(text).ok());
@@ -134,7 +134,7 @@ fn lock_workflow(link: &PgConnection, id: WorkflowId, now: Timestamp) -> Result<
     Ok(())
 }
 
-/// No server may begin while a workflow is run here, and none that has merely lost its connection may go on.
+/// Excludes servers while a workflow runs here, including one that has only lost its connection.
 fn block_servers(link: &PgConnection) -> Result<(), SqlError> {
     loop {
         if !try_lock(link, sql::TRY_LOCK_SHARED, SERVER_LOCK_KEY)? {
@@ -145,13 +145,14 @@ fn block_servers(link: &PgConnection) -> Result<(), SqlError> {
         if silence > LEASE_DURATION {
             return supersede_server(link, epoch);
         }
-        // A server was heard a moment ago. If it lives it takes its lock again, given the chance; else it falls silent.
+        // The last heartbeat is recent. If the server lives, it reacquires its lock now; otherwise its
+        // heartbeats expire.
         unlock_all(link);
         std::thread::sleep(SESSION_END_POLL_INTERVAL * 4);
     }
 }
 
-/// A server that did not say goodbye finds, should it come back, that its epoch is over.
+/// A server that did not shut down cleanly finds its epoch superseded if it resumes.
 fn supersede_server(link: &PgConnection, epoch: i64) -> Result<(), SqlError> {
     if !link.exists(sql::SERVER_WITH_HEARTBEAT, [epoch])? {
         return Ok(());
@@ -166,10 +167,10 @@ fn wait_for_create_lock(link: &PgConnection) -> Result<(), SqlError> {
     link.query_one(sql::WAIT_FOR_LOCK, [CREATE_LOCK_KEY], |_| Ok(()))
 }
 
-/// A workflow that is held.
+/// The lock of a workflow.
 struct PgWorkflowLock {
     connection: Mutex<PgConnection>,
-    /// Whether the connection has it, as long as it lasts.
+    /// Whether the connection holds the lock, for as long as it lasts.
     is_held: AtomicBool,
     id: WorkflowId,
     since: Timestamp,
@@ -182,7 +183,7 @@ impl PgWorkflowLock {
 }
 
 impl HeldLock for PgWorkflowLock {
-    /// A lock is lost with its connection; then it is taken again, unless somebody else was quicker.
+    /// A lock is lost with its connection; it is then acquired again, unless another process was faster.
     fn check(&self) -> Result<(), StoreError> {
         let link = lock_mutex(&self.connection);
         if self.is_held.load(Ordering::Acquire) && !link.is_connection_lost() {
@@ -191,7 +192,7 @@ impl HeldLock for PgWorkflowLock {
         let again = lock_workflow(&link, self.id, self.since);
         self.is_held.store(again.is_ok(), Ordering::Release);
         again.map_err(|fault| {
-            // Half of it is of no use, and in the way of others.
+            // A partial lock is useless and blocks others.
             unlock_all(&link);
             link.into_store_error(fault)
         })
@@ -214,13 +215,14 @@ impl Drop for PgCreateLock {
     }
 }
 
-/// Releases what the connection holds, so that it is free when this returns; merely hung up, it would be a little later.
+/// Releases the locks of the connection synchronously; after a mere disconnect they would be released a little
+/// later.
 fn unlock_all(link: &PgConnection) {
-    // Whatever goes wrong, it is released with the connection.
+    // On any error they are released with the connection.
     drop(link.run_statement(sql::UNLOCK_ALL));
 }
 
-/// Becomes the server, in the place of one that is no more if need be.
+/// Becomes the server, if necessary in place of one that has stopped.
 fn acquire_server_lock(link: PgConnection, now: Timestamp) -> Result<LockGuard, SqlError> {
     link.connect()?;
     if !try_lock(&link, sql::TRY_LOCK, SERVER_LOCK_KEY)? {
@@ -229,7 +231,7 @@ fn acquire_server_lock(link: PgConnection, now: Timestamp) -> Result<LockGuard, 
     let (_, before, _) = load_server_row(&link)?;
     let tag = link.store_state.target.tag.clone();
     if let Some(before) = before.filter(|note| note.tag != tag) {
-        // It has lost the lock. What it may still be about to write is not waited for.
+        // It has lost the lock. Writes that it may still send are not waited for.
         link.query_all(sql::END_SESSIONS, [before.tag], |_| Ok(()))?;
     }
     let note = ServerNote { holder: current_process(now), tag };
@@ -241,7 +243,7 @@ fn acquire_server_lock(link: PgConnection, now: Timestamp) -> Result<LockGuard, 
     Ok(LockGuard::new(PgServerLock::start(link, epoch, LeaderLease::held_since(sent))?))
 }
 
-/// Ends the connections of a server that shows no sign of life, and takes its lock.
+/// Terminates the connections of a server without heartbeats and takes its lock.
 fn replace_silent_server(link: &PgConnection) -> Result<(), SqlError> {
     let (_, note, silence) = load_server_row(link)?;
     let busy = |holder| SqlError::from(StoreError::Busy { what: LockedObject::Database, holder });
@@ -266,7 +268,7 @@ fn replace_silent_server(link: &PgConnection) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// The lock of the server, and the thread that shows that it lives.
+/// The server's lock with its heartbeat thread.
 struct PgServerLock {
     shared: Arc<PgServerLockShared>,
     thread: Option<JoinHandle<()>>,
@@ -298,7 +300,7 @@ impl PgServerLock {
         let thread = std::thread::Builder::new()
             .name("windlass-heartbeat".into())
             .spawn(move || beaten.run_heartbeat(&link, epoch))
-            .map_err(|e| SqlError::damage(format!("no thread for the heartbeat: {e}")))?;
+            .map_err(|e| SqlError::damage(format!("cannot start the heartbeat thread: {e}")))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 }
@@ -322,15 +324,16 @@ impl PgServerLockShared {
                     lock_mutex(&self.state).is_superseded = true;
                     return;
                 }
-                // A database that is away may come back. Whether somebody else has become the server, that one can tell.
+                // The database may become reachable again and then tell whether another process has become the
+                // server.
                 Err(_) => {}
             }
         }
     }
 }
 
-/// Whether this is still the epoch. A lock that was lost is taken again as soon as it can be had: what counts is the epoch,
-/// and whoever looks at the lock for a moment may be in the way.
+/// Whether this is still the current epoch. A lost lock is acquired again when possible: only the epoch is
+/// decisive, because processes that query the lock may hold it briefly.
 fn send_heartbeat(link: &PgConnection, epoch: i64, has_lock: &mut bool) -> Result<bool, SqlError> {
     link.connect()?;
     if !*has_lock {
@@ -339,9 +342,9 @@ fn send_heartbeat(link: &PgConnection, epoch: i64, has_lock: &mut bool) -> Resul
     Ok(link.execute(sql::HEARTBEAT, [epoch])? > 0)
 }
 
-/// Nobody need wait for a sign of life of one that has ended.
+/// Removes the heartbeat of a server that ends, so that others need not wait.
 fn clear_heartbeat(link: &PgConnection, epoch: i64) {
-    // If it cannot be said, others wait a little longer.
+    // If this fails, others wait a little longer.
     drop(link.execute(sql::CLEAR_HEARTBEAT, [epoch]));
     unlock_all(link);
 }
@@ -364,7 +367,7 @@ impl Drop for PgServerLock {
         lock_mutex(&self.shared.state).is_over = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to tell.
+            // Its result is irrelevant.
             drop(thread.join());
         }
         if !lock_mutex(&self.shared.state).is_superseded {

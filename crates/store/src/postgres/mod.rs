@@ -1,9 +1,10 @@
-//! The store in a PostgreSQL database: one connection writes ([`Writer`]), a few read, locks have their own.
+//! The store in a PostgreSQL database: one connection writes ([`StoreWriter`]), a few read, and locks have
+//! their own.
 //!
-//! As with SQLite there is one writer at a time, also among processes ([`lock::WRITE`]): decisions rest on what is there,
-//! ids are handed out in order, and who follows the events by their ids misses none.
+//! As with SQLite there is one writer at a time, also across processes ([`lock::WRITE_LOCK_KEY`]): decisions
+//! depend on the stored state, ids are assigned in order, and clients that follow events by id miss none.
 //!
-//! What is called here waits for the network: not from inside an asynchronous task.
+//! Calls block on the network: do not call them from asynchronous tasks.
 
 mod batch_pipeline;
 mod connect;
@@ -38,7 +39,7 @@ use windlass_types::{Timestamp, WorkflowId};
 /// A store in a PostgreSQL database.
 pub type PgStore = SqlStore<PgBackend>;
 
-/// Connections that are kept for the next reader.
+/// Idle connections that are kept for reads.
 const MAX_IDLE_READERS: usize = 4;
 
 /// An open database.
@@ -46,12 +47,13 @@ const MAX_IDLE_READERS: usize = 4;
 pub struct PgBackend {
     state: Arc<PgStoreState>,
     readers: Mutex<Vec<PgConnection>>,
-    /// `None` when opened for reading only.
+    /// `None` if opened read-only.
     writer: Option<GroupCommitWriter<PgConnection>>,
 }
 
 impl PgStore {
-    /// Opens the database at a `postgres://` URL. One that is empty gets its tables, unless it is opened for reading only.
+    /// Opens the database at a `postgres://` URL. Tables are created in an empty one, unless it is opened
+    /// read-only.
     pub fn open(url: &str, mode: OpenMode) -> Result<Self, StoreError> {
         let place = PgTarget::parse(url)?;
         let common = Arc::new(PgStoreState { target: place, epoch: 0.into(), commits: 0.into() });
@@ -74,7 +76,7 @@ impl PgStore {
 }
 
 impl PgStore {
-    /// Brings the database to the newest format.
+    /// Upgrades the database to the newest format.
     pub(crate) fn migrate(url: &str) -> Result<MigrationResult, StoreError> {
         let place = PgTarget::parse(url)?;
         let common = Arc::new(PgStoreState { target: place, epoch: 0.into(), commits: 0.into() });
@@ -108,12 +110,12 @@ impl PgBackend {
         fault.into_store_error_at(&self.state.target.url)
     }
 
-    /// After much has changed: what the planner knows of the tables is brought up to date.
+    /// Updates the planner's statistics after large changes.
     pub(crate) fn analyze(&self) -> Result<(), StoreError> {
         self.with_reader(|link| link.run_statement("ANALYZE"))
     }
 
-    /// Work that is no transaction of the books.
+    /// Administrative work outside the store's transactions.
     fn with_reader<T>(
         &self,
         work: impl FnOnce(&PgConnection) -> Result<T, SqlError>,
@@ -205,7 +207,7 @@ impl StoreBackend for PgBackend {
 
     fn forget_lock(&self, lock: LockGuard, workflow: WorkflowId) {
         drop(lock);
-        // Left behind it is in nobody's way.
+        // A remaining entry does no harm.
         drop(self.with_reader(|link| lock::forget_holder(link, workflow)));
     }
 

@@ -1,5 +1,4 @@
-//! Files with passwords of databases, as every client of PostgreSQL reads them: `host:port:database:user:password`, one on
-//! each line, `*` for any.
+//! PostgreSQL password files: lines of `host:port:database:user:password`, `*` for any.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
@@ -7,15 +6,15 @@ use std::path::{Path, PathBuf};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-/// Names a file that a run writes for its jobs: they are told of the database without its password.
+/// Environment variable with a file that a run writes for its jobs, which get the URL without the password.
 pub const PASS_FILE_VARIABLE: &str = "WINDLASS_PGPASSFILE";
 
-/// The password for this connection, from the first file that has one.
+/// Returns the password for this connection, from the first file that has one.
 pub(super) fn find_password(config: &Config) -> Option<String> {
     passfile_paths().iter().find_map(|path| find_matching_password(&read_private(path)?, config))
 }
 
-/// A line for such a file, if the URL has a password.
+/// Returns a line for such a file, if the URL has a password.
 pub fn render_passfile_line(url: &str) -> Option<String> {
     let config: Config = super::connect::strip_tls_options(url).parse().ok()?;
     let password = String::from_utf8(config.get_password()?.to_vec()).ok()?;
@@ -33,7 +32,7 @@ fn passfile_paths() -> Vec<PathBuf> {
     all.into_iter().flatten().map(PathBuf::from).collect()
 }
 
-/// One that others can read is not used, as everywhere else.
+/// A file that others can read is ignored, as in other clients.
 fn read_private(path: &Path) -> Option<String> {
     let meta = std::fs::metadata(path).ok()?;
     let for_others = meta.mode() & 0o077;
@@ -57,7 +56,7 @@ fn find_matching_password(text: &str, config: &Config) -> Option<String> {
     })
 }
 
-/// What stands between colons; a backslash takes the meaning from what follows it.
+/// Splits a line at colons; a backslash escapes the next character.
 fn split_fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut letters = line.chars();

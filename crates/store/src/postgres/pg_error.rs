@@ -1,4 +1,4 @@
-//! What PostgreSQL says when something goes wrong, in our words.
+//! Classification of PostgreSQL errors.
 
 use crate::StoreError;
 use crate::error::SqlError;
@@ -7,27 +7,27 @@ use std::fmt;
 use std::sync::Arc;
 use tokio_postgres::error::{DbError, SqlState};
 
-/// What went wrong, as far as it matters what to do about it.
+/// An error of PostgreSQL with its class.
 #[derive(Clone, Debug)]
 pub(crate) struct PgError {
     kind: PgErrorKind,
     text: String,
-    /// The name of which there may be only one.
+    /// The value that violates a unique constraint.
     duplicate_name: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PgErrorKind {
-    /// Nobody is there, or nobody any more.
+    /// No connection, or no longer one.
     Unreachable,
-    /// Somebody is there and does not let us in.
+    /// The server denies access.
     AccessDenied,
-    /// Somebody is there and does not prove who it is.
+    /// The identity of the server cannot be verified.
     Untrusted,
-    /// It will pass: no space, no memory, too slow, in each other's way.
+    /// Temporary: out of space or memory, timeout, conflict.
     Transient,
     Duplicate,
-    /// A value that it does not take.
+    /// A value that PostgreSQL rejects.
     Refused,
     Internal,
 }
@@ -45,12 +45,12 @@ impl PgError {
         Self { kind: PgErrorKind::Unreachable, text: text.into(), duplicate_name: None }
     }
 
-    /// The connection was lost while something was being committed that may be tried again.
+    /// The connection was lost during a commit that can be retried.
     pub(crate) fn retryable_connection_loss() -> Self {
         Self::unreachable("the connection was lost during a commit")
     }
 
-    /// The connection is gone; what was under way on it is undone, unless it was being committed.
+    /// Whether the connection is lost; its transaction is rolled back unless it was committing.
     pub(crate) fn is_connection_lost(&self) -> bool {
         self.kind == PgErrorKind::Unreachable
     }
@@ -63,7 +63,8 @@ impl PgError {
         self.duplicate_name.clone()
     }
 
-    /// What is refused at the door will be refused again, except that somebody is still starting up or shutting down.
+    /// Connection attempts that are denied will be denied again, unless the server is starting up or shutting
+    /// down.
     pub(super) fn while_connecting(self) -> Self {
         let kind = match self.kind {
             PgErrorKind::Internal | PgErrorKind::Refused => PgErrorKind::AccessDenied,
@@ -110,14 +111,14 @@ pub(super) fn convert_error(error: &tokio_postgres::Error) -> SqlError {
     SqlError::Postgres(failure)
 }
 
-/// The handshake failed because of what the other side shows, and will fail again.
+/// Whether the TLS handshake failed because of the certificate and will fail again.
 fn is_bad_certificate(error: &tokio_postgres::Error) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
     let tls = source.and_then(std::io::Error::get_ref).and_then(|inner| inner.downcast_ref());
     matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
 }
 
-/// The error and what lies behind it.
+/// The error and its causes.
 fn render_error_chain(error: &tokio_postgres::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -132,20 +133,20 @@ fn classify_state(state: &SqlState) -> PgErrorKind {
     let code = state.code();
     match (code.get(..2).unwrap_or_default(), code) {
         (_, "23505") => PgErrorKind::Duplicate,
-        // Ended by an administrator, by a restart, or not ready yet.
+        // Terminated by an administrator or a restart, or not ready yet.
         (_, "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04") | ("08", _) => {
             PgErrorKind::Unreachable
         }
-        // 25: not in this state of the transaction, or not while it is a standby; the next one may find another.
+        // 25: invalid transaction state, for example on a standby; a retry may find another.
         (_, "57014" | "55P03") | ("25" | "40" | "53" | "58", _) => PgErrorKind::Transient,
         ("22" | "23", _) => PgErrorKind::Refused,
-        // Not let in, no such database, or not allowed to do this in it: whoever set it up can help.
+        // Access denied, no such database, or missing privilege: the administrator of the database can help.
         ("28" | "3D", _) | (_, "42501") => PgErrorKind::AccessDenied,
         _ => PgErrorKind::Internal,
     }
 }
 
-/// `… (workflow_id, name)=(5, solve) …`, in whatever language.
+/// `… (workflow_id, name)=(5, solve) …`, in any language.
 fn parse_duplicate_name(said: &DbError) -> Option<String> {
     parse_name_in_detail(said.detail()?)
 }
@@ -156,7 +157,7 @@ fn parse_name_in_detail(detail: &str) -> Option<String> {
     if columns.ends_with(", name") { value.split_once(", ").map(|(_, name)| name.to_owned()) } else { None }
 }
 
-/// A value and a column that do not fit each other: a mistake of ours.
+/// A value that does not match its column: an internal error.
 #[derive(Debug)]
 pub(super) struct ColumnTypeMismatch(pub(super) String);
 

@@ -1,4 +1,4 @@
-//! Values on their way to PostgreSQL and back.
+//! Conversion of values to and from PostgreSQL.
 
 use super::pg_error::ColumnTypeMismatch;
 use crate::db::{SqlValue, replace_nul};
@@ -9,10 +9,10 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 impl ToSql for SqlValue<'_> {
-    /// As whatever the statement asks for there.
+    /// Converts to the type that the statement expects.
     fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         let wrong = || -> Box<dyn Error + Sync + Send> {
-            Box::new(ColumnTypeMismatch(format!("{self:?} does not fit a column of type {ty}")))
+            Box::new(ColumnTypeMismatch(format!("{self:?} does not match a column of type {ty}")))
         };
         match *self {
             Self::Null => Ok(IsNull::Yes),
@@ -32,7 +32,7 @@ impl ToSql for SqlValue<'_> {
     to_sql_checked!();
 }
 
-/// What stands for a `$n`: a value, or one of each row where a statement is for many rows.
+/// The value of a parameter `$n`: one value, or one of each row for a statement over many rows.
 #[derive(Debug)]
 pub(super) enum SqlParameter<'v> {
     One(SqlValue<'v>),
@@ -54,7 +54,7 @@ impl ToSql for SqlParameter<'_> {
     to_sql_checked!();
 }
 
-/// A value that waits to be sent.
+/// An owned value that waits to be sent.
 #[derive(Debug)]
 pub(super) enum OwnedSqlValue {
     Null,

@@ -1,4 +1,4 @@
-//! What a request needs: to read or to change, and whose.
+//! Access required by a call: read or write, and its objects.
 
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{
@@ -11,14 +11,14 @@ pub enum AccessLevel {
     Change,
 }
 
-/// What a request is about. Whoever keeps the books finds out which workflows that is, and whether they may be used.
+/// The objects of a call. The server finds their workflows and checks whether the caller may use them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallSubject {
-    /// Everything there is. What may not be seen is left out of the answer.
+    /// Everything. Objects that the caller may not see are omitted from the response.
     All,
-    /// The database as a whole, not one of its workflows.
+    /// The database as a whole instead of a workflow.
     Database,
-    /// A workflow that is not there yet: it will be the caller's.
+    /// A workflow that is about to be created: the caller will be its owner.
     New,
     Workflows(Vec<WorkflowId>),
     Jobs(Vec<JobId>),
@@ -32,7 +32,7 @@ pub enum CallSubject {
     Allocations(Vec<AllocationId>),
 }
 
-/// The most objects that one request may name.
+/// Maximum number of objects in one call.
 pub const MOST_IDS: usize = 10_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct CallAccess {
 }
 
 impl CallSubject {
-    /// How many objects it names.
+    /// Returns the number of objects that it names.
     pub const fn count(&self) -> usize {
         match self {
             Self::All | Self::Database | Self::New => 0,

@@ -1,4 +1,4 @@
-//! The table, and the requests that are made from it.
+//! The table of methods, and the calls generated from it.
 
 use super::redaction::{Redacted as _, Viewer};
 use super::{AccessLevel, CallAccess, CallSubject, FilterVisible as _, OwnedUserData, StoreReply};
@@ -19,21 +19,23 @@ use windlass_types::{
     WorkflowId,
 };
 
-/// The methods of [`Store`] that may be used from outside, by the trait that has them; hands them to the macro that is named.
+/// The remotely callable methods of [`Store`], by trait; passes them to the given macro.
 ///
 /// `SORT Variant = method(argument: HOW Type, …) [at Timestamp] -> Answer, of SUBJECT;`
-/// - SORT: `read` and `change` say what access it needs; `sifted` is a read over all workflows, from whose answer what
-///   may not be seen is left out.
-/// - HOW an argument is given: `val` as it is, `by` reference, a `list`, a `text`, `maybe` a reference, a `piece` of new
-///   user data.
-/// - `at`: the method is told the time, which is that of whoever keeps the books.
+/// - SORT: `read` and `change` are the required access; `filtered` is a read over all workflows, from whose
+///   reply objects
+///   that the caller may not see are removed.
+/// - HOW an argument is passed: `val` by value, `by` reference, a `list`, a `text`, `maybe` an optional
+///   reference, a `piece`
+///   of new user data.
+/// - `at`: the method is passed the time of the server.
 macro_rules! table {
     ($then:ident) => {
         $then! {
             Store {
-                sifted Workflows = workflows() -> Vec<WorkflowRow>, of CallSubject::All;
+                filtered Workflows = workflows() -> Vec<WorkflowRow>, of CallSubject::All;
                 read Workflow = workflow(id: val WorkflowId) -> Option<WorkflowRow>, of CallSubject::workflow(*id);
-                sifted FindByDigest = find_by_digest(digest: text str, submission_dir: text str)
+                filtered FindByDigest = find_by_digest(digest: text str, submission_dir: text str)
                     -> Option<WorkflowRow>, of CallSubject::All;
                 read LoadJobs = load_jobs(workflow: val WorkflowId) -> LoadedJobs, of CallSubject::workflow(*workflow);
                 read Commands = load_job_commands(jobs: list JobId) -> Vec<JobCommand>, of CallSubject::Jobs(jobs.clone());
@@ -76,7 +78,7 @@ macro_rules! table {
                     -> Option<UserDataRow>, of CallSubject::UserData(*id);
                 read JobUserData = job_user_data(workflow: val WorkflowId)
                     -> Vec<JobUserDataRow>, of CallSubject::workflow(*workflow);
-                sifted Events = events(workflow: val Option<WorkflowId>, filter: by EventFilter)
+                filtered Events = events(workflow: val Option<WorkflowId>, filter: by EventFilter)
                     -> Vec<EventRow>, of CallSubject::workflow_or(*workflow, CallSubject::All);
                 read Spawners = spawning_jobs(workflow: val WorkflowId) -> Vec<JobId>, of CallSubject::workflow(*workflow);
                 read LeftBehind = jobs_not_respawned(callers: list AttemptKey)
@@ -85,7 +87,7 @@ macro_rules! table {
                     -> Vec<CompletionRecord>, of CallSubject::workflow(*workflow);
                 read CancelRequested = cancel_requested(workflow: val WorkflowId)
                     -> bool, of CallSubject::workflow(*workflow);
-                sifted ActiveWorkers = active_workers(workflow: val Option<WorkflowId>)
+                filtered ActiveWorkers = active_workers(workflow: val Option<WorkflowId>)
                     -> Vec<WorkerRow>, of CallSubject::workflow_or(*workflow, CallSubject::All);
                 read Export = export_workflow(id: val WorkflowId, options: val ExportOptions) at Timestamp
                     -> WorkflowExport, of CallSubject::workflow(*id);
@@ -150,13 +152,13 @@ macro_rules! table {
                 change DeleteScheduler = delete_scheduler(id: val i64) at Timestamp -> (), of CallSubject::Scheduler(*id);
             }
             Allocations {
-                sifted Allocations = allocations(filter: by AllocationFilter)
+                filtered Allocations = allocations(filter: by AllocationFilter)
                     -> Vec<Allocation>, of CallSubject::workflow_or(filter.workflow, CallSubject::All);
                 read Allocation = allocation(id: val AllocationId)
                     -> Option<Allocation>, of CallSubject::Allocations(vec![*id]);
                 read ScheduleSeen = schedule_fingerprint(workflow: val WorkflowId)
                     -> String, of CallSubject::workflow(*workflow);
-                sifted SlurmCalls = slurm_calls(since: val Timestamp) -> Vec<SlurmCallCount>, of CallSubject::All;
+                filtered SlurmCalls = slurm_calls(since: val Timestamp) -> Vec<SlurmCallCount>, of CallSubject::All;
                 change AddAllocations = add_allocations(new: list NewAllocation) at Timestamp
                     -> Vec<AllocationId>, of CallSubject::Workflows(new.iter().map(|new| new.workflow).collect());
                 change DiscardAllocations = discard_allocations(ids: list AllocationId, why: text str) at Timestamp
@@ -169,16 +171,16 @@ macro_rules! table {
 }
 pub(super) use table;
 
-/// The type that a request keeps an argument in.
-macro_rules! kept {
+/// The type of an argument in a call.
+macro_rules! stored_type {
     (text $type:ty) => { String };
     (list $type:ty) => { Vec<$type> };
     (maybe $type:ty) => { Option<$type> };
     ($how:ident $type:ty) => { $type };
 }
 
-/// An argument as the method wants it, from what a request keeps.
-macro_rules! lent {
+/// Converts an argument of a call to the type of the method's parameter.
+macro_rules! pass_argument {
     (val $name:ident) => {
         *$name
     };
@@ -193,7 +195,7 @@ macro_rules! lent {
     };
 }
 
-macro_rules! level {
+macro_rules! access_level {
     (change) => {
         AccessLevel::Change
     };
@@ -202,8 +204,8 @@ macro_rules! level {
     };
 }
 
-macro_rules! sifted {
-    (sifted $answer:expr, $eyes:expr) => {
+macro_rules! filter_reply {
+    (filtered $answer:expr, $eyes:expr) => {
         $answer.map(|rows| rows.filter_visible($eyes.is_visible))
     };
     ($sort:ident $answer:expr, $eyes:expr) => {
@@ -211,24 +213,24 @@ macro_rules! sifted {
     };
 }
 
-/// The time, where a method is told it.
-macro_rules! told {
+/// The time, for methods that take it.
+macro_rules! current_time {
     (Timestamp $now:expr) => {
         $now
     };
 }
 
-macro_rules! requests {
+macro_rules! define_calls {
     ($($trait:ident { $(
         $sort:ident $variant:ident = $method:ident($($arg:ident: $how:ident $type:ty),*) $(at $time:ident)?
             -> $answer:ty, of $subject:expr;
     )* })*) => {
-        /// A method of [`Store`] and what it is called with.
+        /// A method of [`Store`] with its arguments.
         #[derive(Clone, Debug, Serialize, Deserialize)]
         #[serde(tag = "method", content = "args", rename_all = "snake_case", deny_unknown_fields)]
-        #[expect(clippy::large_enum_variant, reason = "one at a time, and gone when it is answered")]
+        #[expect(clippy::large_enum_variant, reason = "one at a time, and short-lived")]
         pub enum StoreCall {
-            $($($variant { $($arg: kept!($how $type)),* },)*)*
+            $($($variant { $($arg: stored_type!($how $type)),* },)*)*
         }
 
         impl StoreCall {
@@ -241,23 +243,23 @@ macro_rules! requests {
                 }
             }
 
-            /// What somebody must be allowed to do for it.
+            /// The access that the call requires.
             pub fn access(&self) -> CallAccess {
                 match self {
                     $($(Self::$variant { $($arg),* } => {
-                        // Not every argument says what a request is about.
+                        // Not every argument is part of the subject.
                         let _ = ($($arg,)*);
-                        CallAccess { level: level!($sort), subject: $subject }
+                        CallAccess { level: access_level!($sort), subject: $subject }
                     })*)*
                 }
             }
 
-            /// Does it, and says how it went, to the eyes of whoever asked. That it may be done was settled before.
+            /// Executes the call and redacts the reply for the viewer. Permissions have been checked before.
             pub fn execute(&self, store: &dyn Store, now: Timestamp, eyes: Viewer<'_>) -> StoreReply {
                 match self {
                     $($(Self::$variant { $($arg),* } => {
-                        let answer = store.$method($(lent!($how $arg),)* $(told!($time now))?);
-                        let mut answer = sifted!($sort answer, eyes);
+                        let answer = store.$method($(pass_argument!($how $arg),)* $(current_time!($time now))?);
+                        let mut answer = filter_reply!($sort answer, eyes);
                         if let Ok(answer) = &mut answer {
                             answer.redact(eyes);
                         }
@@ -269,4 +271,4 @@ macro_rules! requests {
     };
 }
 
-table!(requests);
+table!(define_calls);

@@ -1,8 +1,8 @@
-//! What nobody asks for over a wire: workers, who may do what, parts one by one. Where the books are in this process they
-//! are asked themselves; else a server offers these things in other ways.
+//! Methods that are not callable remotely: workers, permissions, parts of workflows. Available if the store is
+//! in this process; servers offer them in other ways.
 
 use super::call_table::table;
-use super::rpc_store::{RpcStore, RpcTransport, given_type, kept, methods};
+use super::rpc_store::{RpcStore, RpcTransport, borrowed_type, methods, stored_argument};
 use super::{StoreCall, parse_reply};
 use crate::model::{
     AccessGroupRow, ActionRunRow, AddFile, AddUserData, AllocationFilter, ClientResult, CountQuery,
@@ -30,7 +30,7 @@ macro_rules! methods_of_allocations {
     (Store { $($_store:tt)* } Parts { $($_parts:tt)* } Allocations { $($lines:tt)* }) => { methods! { $($lines)* } };
 }
 
-const WORKERS_LABEL: &str = "the books of workers";
+const WORKERS_LABEL: &str = "records of workers";
 
 impl<T: RpcTransport + 'static> WorkerStore for RpcStore<T> {
     fn add_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<WorkerId, StoreError> {
@@ -89,7 +89,7 @@ impl<T: RpcTransport + 'static> WorkerStore for RpcStore<T> {
     }
 }
 
-const ACCESS_LABEL: &str = "the books of who may do what";
+const ACCESS_LABEL: &str = "access groups and tokens";
 
 impl<T: RpcTransport + 'static> AccessStore for RpcStore<T> {
     fn add_group(&self, name: &str, description: Option<&str>, now: Timestamp) -> Result<i64, StoreError> {
@@ -172,7 +172,7 @@ impl<T: RpcTransport + 'static> AccessStore for RpcStore<T> {
     }
 }
 
-const WORKFLOW_PARTS_LABEL: &str = "parts of workflows in this way";
+const WORKFLOW_PARTS_LABEL: &str = "parts of workflows";
 
 impl<T: RpcTransport + 'static> WorkflowPartStore for RpcStore<T> {
     fn count_rows(&self, what: &CountQuery) -> Result<u64, StoreError> {
@@ -385,7 +385,7 @@ impl<T: RpcTransport + 'static> WorkflowPartStore for RpcStore<T> {
     }
 }
 
-const ALLOCATIONS_LABEL: &str = "what is said of allocations by whoever looks after them";
+const ALLOCATIONS_LABEL: &str = "allocations managed by clients";
 
 impl<T: RpcTransport + 'static> AllocationStore for RpcStore<T> {
     table!(methods_of_allocations);

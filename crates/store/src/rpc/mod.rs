@@ -1,11 +1,12 @@
-//! The books over a wire: the part of [`Store`] that may be used from outside, as requests and answers.
+//! The store over RPC: the remotely callable part of [`Store`], as calls and replies.
 //!
-//! [`table`] lists the methods, one line each: which of the two sorts of access it needs, to what, and what goes in and
-//! out. From it come the [`Request`], what a server does with one ([`Request::answer`]), and [`Remote`], a store whose
-//! books are elsewhere. What only an engine does (claims, runs, workers) is not in the table: it cannot be asked for.
+//! [`call_table`] lists the methods, one line each, with required access, arguments and result. The
+//! [`StoreCall`], its execution on a server ([`StoreCall::execute`]), and [`RpcStore`], a store on a server,
+//! are generated from it. Methods that only an engine uses (claims, runs, workers) are not in the table and
+//! cannot be called.
 //!
-//! A request is one JSON object, and so is its answer: `{"ok": …}` or `{"error": …}` ([`error`]). Workflows are created
-//! by a stream of lines instead ([`create`]). Times are those of whoever keeps the books.
+//! A call is one JSON object, and so is its reply: `{"ok": …}` or `{"error": …}` ([`rpc_error`]). Workflows are
+//! created by a stream of lines instead ([`workflow_upload`]). Timestamps are those of the server.
 
 mod call_access;
 mod call_table;
@@ -30,13 +31,13 @@ use windlass_core::slurm::allocation_rows::SlurmCallCount;
 use windlass_types::WorkflowId;
 use windlass_types::slurm::Allocation;
 
-/// Whose workflows may be seen; `None` stands for what belongs to no workflow.
+/// Whether a workflow is visible; `None` stands for objects without a workflow.
 pub type VisibilityCheck<'a> = &'a dyn Fn(Option<WorkflowId>) -> bool;
 
-/// What is sent back.
+/// The reply to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreReply {
-    /// For HTTP.
+    /// HTTP status.
     pub status: u16,
     pub body: Vec<u8>,
 }
@@ -59,7 +60,7 @@ impl StoreReply {
         };
         match body {
             Ok(body) => Self { status, body },
-            // No row has keys that are not text or numbers that are not finite where that matters.
+            // Rows never have non-text keys or non-finite numbers, so this cannot fail.
             Err(error) => {
                 let body = format!(r#"{{"error":{{"code":"internal","message":{:?}}}}}"#, error.to_string());
                 Self { status: 500, body: body.into_bytes() }
@@ -68,7 +69,7 @@ impl StoreReply {
     }
 }
 
-/// What stands in the body of an answer.
+/// The body of a reply.
 pub fn parse_reply<T: DeserializeOwned>(body: &[u8]) -> Result<T, StoreError> {
     match serde_json::from_slice::<ReplyBody<T, WireError>>(body) {
         Ok(ReplyBody::Ok(value)) => Ok(value),
@@ -77,7 +78,7 @@ pub fn parse_reply<T: DeserializeOwned>(body: &[u8]) -> Result<T, StoreError> {
     }
 }
 
-/// [`NewUserData`] that owns what it says.
+/// An owned [`NewUserData`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OwnedUserData {
     pub name: String,
@@ -96,7 +97,7 @@ impl OwnedUserData {
     }
 }
 
-/// Lists that span workflows: what may not be seen is left out.
+/// Lists over several workflows: rows that the viewer may not see are removed.
 trait FilterVisible {
     fn filter_visible(self, may_see: VisibilityCheck<'_>) -> Self;
 }
@@ -121,7 +122,7 @@ impl FilterVisible for Vec<Allocation> {
     }
 }
 
-/// How often Slurm was asked says nothing about anybody.
+/// Slurm call counters contain no private data.
 impl FilterVisible for Vec<SlurmCallCount> {
     fn filter_visible(self, _: VisibilityCheck<'_>) -> Self {
         self
@@ -135,7 +136,7 @@ impl FilterVisible for Vec<EventRow> {
     }
 }
 
-/// The hash of what it quotes to prove who it is is nobody else's business.
+/// The hash of a worker's secret is never disclosed.
 impl FilterVisible for Vec<WorkerRow> {
     fn filter_visible(mut self, may_see: VisibilityCheck<'_>) -> Self {
         self.retain(|row| may_see(row.worker.workflow));

@@ -1,4 +1,4 @@
-//! Whose eyes an answer is for: rows that they may not see are left out, and values that they may not see are masked.
+//! Redaction of replies: removes rows that the viewer may not see and masks values.
 
 use super::VisibilityCheck;
 use crate::model::{
@@ -15,11 +15,11 @@ use windlass_types::{
     AllocationId, EventId, FileId, JobId, RequirementsId, RunId, UserDataId, WorkUnitStatusCounts, WorkflowId,
 };
 
-/// Which names mean secrets, for somebody who may not see those of a workflow; `None`: he may. The workflow is `None`
-/// where a row does not say whose it is: then it is one of those that the request is about.
+/// Returns the names that are secrets for the viewer in a workflow; `None`: the viewer may see them. The
+/// workflow is `None` where a row does not name it: then it is one of those that the call is about.
 pub type MaskingLookup<'a> = &'a dyn Fn(Option<WorkflowId>) -> Option<&'a SecretNames>;
 
-/// What somebody may see.
+/// What a viewer may see.
 #[derive(Clone, Copy)]
 pub struct Viewer<'a> {
     pub is_visible: VisibilityCheck<'a>,
@@ -27,7 +27,7 @@ pub struct Viewer<'a> {
 }
 
 impl Viewer<'static> {
-    /// Of one who may see everything.
+    /// A viewer that may see everything.
     pub const ALL: Self = Self { is_visible: &|_| true, masking: &|_| None };
 }
 
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Viewer<'_> {
 
 type EnvironmentVariables = Vec<(String, String)>;
 
-/// Everything that is ever answered: each says what in it is secret, so that nothing is answered that nobody thought of.
+/// Redaction of a reply. Every reply type has to implement it, so that none is returned unchecked.
 pub(super) trait Redacted {
     fn redact(&mut self, eyes: Viewer<'_>);
 }
@@ -103,7 +103,7 @@ impl Redacted for WorkflowExport {
     }
 }
 
-macro_rules! nothing_secret {
+macro_rules! impl_without_secrets {
     ($($answer:ty),* $(,)?) => {
         $(impl Redacted for $answer {
             fn redact(&mut self, _: Viewer<'_>) {}
@@ -111,7 +111,7 @@ macro_rules! nothing_secret {
     };
 }
 
-nothing_secret!(
+impl_without_secrets!(
     (),
     bool,
     i64,

@@ -1,4 +1,5 @@
-//! Errors over a wire: a code and words for everybody, and for our own client enough to have the same error again.
+//! Errors over RPC: a code and a message for all clients, and details from which Windlass clients restore the
+//! same error.
 
 use crate::lock::LockHolder;
 use crate::{JobState, LockedObject, StoreError};
@@ -10,29 +11,29 @@ use windlass_types::{
     EventId, FileId, JobId, RequirementsId, ResultId, RunId, UserDataId, WorkerId, WorkflowId,
 };
 
-/// What somebody else's books said, or what kept them from saying anything.
+/// An error of a remote store, or of the connection to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteError {
     pub category: ErrorCategory,
-    /// One word, stable.
+    /// Stable identifier.
     pub code: String,
     pub message: String,
     pub hint: Option<String>,
 }
 
-/// What sort of trouble it is.
+/// The category of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCategory {
-    /// There is no such thing.
+    /// The object does not exist.
     Missing,
-    /// The request makes no sense.
+    /// The request is invalid.
     Wrong,
-    /// It cannot be done as things stand.
+    /// Not possible in the current state.
     Refused,
-    /// Who asks is not known, or may not.
+    /// Unauthenticated, or not permitted.
     Forbidden,
-    /// The disk, the network, the database: worth trying again.
+    /// Disk, network or database: a retry may succeed.
     Surroundings,
     /// A bug.
     Internal,
@@ -57,12 +58,12 @@ pub struct WireError {
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What it is about, for a client that knows the same errors.
+    /// Details for clients that know the error.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "as_far_as_known")]
     told: Option<ErrorDetail>,
 }
 
-/// A newer server may tell what we have never heard of; its words remain.
+/// A newer server may send unknown details; then only the message is used.
 fn as_far_as_known<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ErrorDetail>, D::Error> {
@@ -75,7 +76,7 @@ impl WireError {
         Self {
             code: "not_offered".to_owned(),
             sort: ErrorCategory::Refused,
-            message: format!("a server gives nobody {what}: it runs the workflows itself"),
+            message: format!("not available from a server, which runs the workflows itself: {what}"),
             hint: None,
             told: None,
         }
@@ -85,13 +86,13 @@ impl WireError {
         Self {
             code: "not_understood".to_owned(),
             sort: ErrorCategory::Internal,
-            message: format!("the answer of the server is not what this windlass expects: {error}"),
-            hint: Some("server and command line should be of the same version".to_owned()),
+            message: format!("unexpected response of the server: {error}"),
+            hint: Some("use the same version of server and command line".to_owned()),
             told: None,
         }
     }
 
-    /// For HTTP.
+    /// HTTP status.
     pub(super) const fn http_status(&self) -> u16 {
         match self.sort {
             ErrorCategory::Missing => 404,
@@ -124,14 +125,15 @@ impl From<WireError> for StoreError {
     }
 }
 
-/// The error and what caused it, on one line.
+/// Renders the error and its causes on one line.
 fn render_with_sources(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Lists the errors whose fields travel, each once: from it come [`ErrorDetail`] and the ways from and to [`Error`].
-macro_rules! told {
+/// Lists the errors whose fields are transferred; generates [`ErrorDetail`] and the conversions from and to
+/// [`StoreError`].
+macro_rules! transferred_errors {
     ($($code:literal $sort:ident $variant:ident $({ $($field:ident: $type:ty),* })? $(($inner:ident: $inner_type:ty))?;)*) => {
         #[derive(Clone, Debug, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
@@ -159,7 +161,7 @@ macro_rules! told {
         }
 
         impl StoreError {
-            /// One word for what it is, stable: for programs.
+            /// Returns a stable identifier of the error, for programs.
             pub fn code(&self) -> &str {
                 match self {
                     $(Self::$variant { .. } => $code,)*
@@ -175,7 +177,7 @@ macro_rules! told {
                 }
             }
 
-            /// What sort of trouble it is.
+            /// Returns the category of the error.
             pub fn category(&self) -> ErrorCategory {
                 match self {
                     $(Self::$variant { .. } => ErrorCategory::$sort,)*
@@ -188,7 +190,7 @@ macro_rules! told {
     };
 }
 
-told! {
+transferred_errors! {
     "busy" Refused Busy { what: LockedObject, holder: Option<LockHolder> };
     "no_such_workflow" Missing NoSuchWorkflow(id: WorkflowId);
     "no_such_job" Missing NoSuchJob(id: JobId);

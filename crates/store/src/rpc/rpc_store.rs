@@ -1,4 +1,4 @@
-//! A store whose books are elsewhere.
+//! A store on a server.
 
 use super::call_access::MOST_IDS;
 use super::call_table::table;
@@ -26,24 +26,24 @@ use windlass_types::{
     WorkUnitStatusCounts, WorkflowId,
 };
 
-/// The way to the books.
+/// A connection to a remote store.
 pub trait RpcTransport: Send + Sync {
-    /// Where it leads, for people.
+    /// Its location, for display.
     fn location(&self) -> StoreLocation;
 
-    /// Brings a request there and the body of its answer back. `now` is for books that have no clock of their own.
+    /// Sends a call and returns the body of the reply. `now` is for stores without a clock of their own.
     fn call(&self, request: &StoreCall, now: Timestamp) -> Result<Vec<u8>, StoreError>;
 
-    /// Brings the lines of a new workflow there, and the body of the answer back.
+    /// Sends the lines of a new workflow and returns the body of the reply.
     fn send_new_workflow(&self, lines: Box<dyn Read + Send>, now: Timestamp) -> Result<Vec<u8>, StoreError>;
 
-    /// The books themselves, where they are in this process: then an engine can work on them too.
+    /// The store itself, if it is in this process: then an engine can use it too.
     fn direct_store(&self) -> Option<&dyn Store> {
         None
     }
 }
 
-/// The books at the other end of a [`Transport`].
+/// The store behind an [`RpcTransport`].
 #[derive(Debug)]
 pub struct RpcStore<T>(Arc<T>);
 
@@ -63,7 +63,7 @@ impl<T: RpcTransport> RpcStore<T> {
     }
 }
 
-macro_rules! given_type {
+macro_rules! borrowed_type {
     (val $type:ty) => { $type };
     (list $type:ty) => { &[$type] };
     (maybe $type:ty) => { Option<&$type> };
@@ -71,7 +71,7 @@ macro_rules! given_type {
     ($how:ident $type:ty) => { &$type };
 }
 
-macro_rules! kept {
+macro_rules! stored_argument {
     (val $name:ident) => {
         $name
     };
@@ -92,7 +92,7 @@ macro_rules! kept {
     };
 }
 
-/// Makes the methods of lines of the table.
+/// Generates methods from lines of the table.
 macro_rules! methods {
     ($(
         $sort:ident $variant:ident = $method:ident($($arg:ident: $how:ident $type:ty),*) $(at $time:ident)?
@@ -101,11 +101,11 @@ macro_rules! methods {
         methods! { one $variant = $method($($arg: $how $type),*) $(at $time)? -> $answer }
     )*};
     (one $variant:ident = $method:ident($($arg:ident: $how:ident $type:ty),*) at $time:ident -> $answer:ty) => {
-        fn $method(&self, $($arg: given_type!($how $type),)* now: $time) -> Result<$answer, StoreError> {
-            parse_reply(&self.transport().call(&StoreCall::$variant { $($arg: kept!($how $arg)),* }, now)?)
+        fn $method(&self, $($arg: borrowed_type!($how $type),)* now: $time) -> Result<$answer, StoreError> {
+            parse_reply(&self.transport().call(&StoreCall::$variant { $($arg: stored_argument!($how $arg)),* }, now)?)
         }
     };
-    // A long list goes in several requests, each with as many ids as a server takes.
+    // A long list is split into several calls with the maximum number of ids each.
     (one $variant:ident = $method:ident($arg:ident: list $type:ty) -> $answer:ty) => {
         fn $method(&self, $arg: &[$type]) -> Result<$answer, StoreError> {
             let mut all: $answer = Vec::new();
@@ -118,21 +118,21 @@ macro_rules! methods {
         }
     };
     (one $variant:ident = $method:ident($($arg:ident: $how:ident $type:ty),*) -> $answer:ty) => {
-        fn $method(&self, $($arg: given_type!($how $type),)*) -> Result<$answer, StoreError> {
-            parse_reply(&self.transport().call(&StoreCall::$variant { $($arg: kept!($how $arg)),* }, Timestamp(0))?)
+        fn $method(&self, $($arg: borrowed_type!($how $type),)*) -> Result<$answer, StoreError> {
+            parse_reply(&self.transport().call(&StoreCall::$variant { $($arg: stored_argument!($how $arg)),* }, Timestamp(0))?)
         }
     };
 }
 
-pub(super) use {given_type, kept, methods};
+pub(super) use {borrowed_type, methods, stored_argument};
 
-/// Those of one trait.
+/// Generates the methods of one trait.
 macro_rules! methods_of_store {
     (Store { $($lines:tt)* } $($others:tt)*) => { methods! { $($lines)* } };
 }
 
-/// A server carries out at once what is wanted.
-const PENDING_COMMANDS_LABEL: &str = "a wish for whoever runs a workflow";
+/// A server applies commands at once.
+const PENDING_COMMANDS_LABEL: &str = "pending commands";
 
 impl<T: RpcTransport + 'static> Store for RpcStore<T> {
     table!(methods_of_store);
@@ -141,7 +141,7 @@ impl<T: RpcTransport + 'static> Store for RpcStore<T> {
         self.0.location()
     }
 
-    /// Whoever keeps the books sees to it that changes do not meet. Running a workflow is not for those outside.
+    /// The server prevents conflicting changes. Clients of a server cannot run workflows themselves.
     fn lock(&self, what: LockScope, now: Timestamp) -> Result<LockGuard, StoreError> {
         match (self.0.direct_store(), what) {
             (Some(store), what) => store.lock(what, now),
@@ -152,13 +152,13 @@ impl<T: RpcTransport + 'static> Store for RpcStore<T> {
         }
     }
 
-    /// Who did it is said by whoever keeps the books: they know who asks.
+    /// The server records the actor: it knows the caller.
     fn acting_as(&self, _actor: &str) -> Arc<dyn Store> {
         Arc::new(Self(Arc::clone(&self.0)))
     }
 
     fn lock_holder(&self, workflow: WorkflowId) -> Result<Option<LockHolder>, StoreError> {
-        self.require_direct("the holder of a lock")?.lock_holder(workflow)
+        self.require_direct("holders of locks")?.lock_holder(workflow)
     }
 
     fn create_workflow(
@@ -172,18 +172,18 @@ impl<T: RpcTransport + 'static> Store for RpcStore<T> {
     }
 
     fn submit(&self, batch: ChangeBatch, done: BatchCallback) {
-        match self.require_direct("a change of states") {
+        match self.require_direct("changes of job states") {
             Ok(store) => store.submit(batch, done),
             Err(error) => done(Err(error)),
         }
     }
 
     fn begin_run(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), StoreError> {
-        self.require_direct("the begin of a run")?.begin_run(workflow, now)
+        self.require_direct("starting a run")?.begin_run(workflow, now)
     }
 
     fn end_run(&self, workflow: WorkflowId, canceled: bool, now: Timestamp) -> Result<(), StoreError> {
-        self.require_direct("the end of a run")?.end_run(workflow, canceled, now)
+        self.require_direct("ending a run")?.end_run(workflow, canceled, now)
     }
 
     fn add_pending_command(
@@ -221,6 +221,6 @@ impl<T: RpcTransport + 'static> Store for RpcStore<T> {
     }
 
     fn foreign_commit_count(&self, wait: bool) -> Result<Option<i64>, StoreError> {
-        self.require_direct("a number of commits")?.foreign_commit_count(wait)
+        self.require_direct("commit counts")?.foreign_commit_count(wait)
     }
 }

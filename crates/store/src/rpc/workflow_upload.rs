@@ -1,7 +1,7 @@
-//! A new workflow as a stream of lines: the workflow first, then its files, its user data, its jobs, and a last line that
-//! says how many there were. Neither side has to hold all of it.
+//! Upload of a new workflow as a stream of lines: the workflow first, then its files, user data and jobs, and a
+//! last line with their numbers. Neither side has to hold all of it in memory.
 //!
-//! Commands may contain ids that only whoever keeps the books can give. They travel as places to be filled in.
+//! Commands may contain ids that only the server can assign. They are transferred as placeholders.
 
 use super::rpc_error::{ErrorCategory, RemoteError};
 use crate::model::{
@@ -26,7 +26,7 @@ enum UploadLine {
     File(FileLine),
     UserData(super::OwnedUserData),
     Job(Box<JobLine>),
-    /// The last one; without it something was lost on the way.
+    /// The last line; without it the upload is incomplete.
     End {
         files: u64,
         user_data: u64,
@@ -119,7 +119,7 @@ struct JobLine {
     output_user_data: Vec<u32>,
 }
 
-/// A command, or its pieces where ids are to be filled in.
+/// A command, or its pieces where ids have to be inserted.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum UploadedCommand {
@@ -131,13 +131,13 @@ enum UploadedCommand {
 #[serde(rename_all = "snake_case")]
 enum CommandPiece {
     Text(String),
-    /// The id of the job, file or piece of user data of this number.
+    /// The id of the job, file or user data with this index.
     Job(i64),
     File(i64),
     UserData(i64),
 }
 
-// ---- the sender ----
+// ---- sender ----
 
 /// Sends a workflow.
 pub(super) struct WorkflowUpload {
@@ -145,11 +145,11 @@ pub(super) struct WorkflowUpload {
     chunk: Vec<u8>,
 }
 
-/// So much is sent at a time.
+/// Chunk size.
 const CHUNK_BYTES: usize = 64 << 10;
 
 impl WorkflowUpload {
-    /// Has `bring` read all lines of a workflow while they are made.
+    /// Passes the lines to `bring` while they are produced.
     pub(super) fn send_workflow(
         workflow: &NewWorkflow<'_>,
         source: &mut dyn JobSource,
@@ -160,16 +160,17 @@ impl WorkflowUpload {
             let arriving = scope
                 .spawn(move || bring(Box::new(ChunkReader { receiver, chunk: Vec::new(), position: 0 })));
             let mut upload = Self { lines: sender, chunk: Vec::with_capacity(CHUNK_BYTES) };
-            // Where nobody reads any more, the reader says why.
+            // If the reader stopped, its own error tells why.
             let sent = upload.send_lines(workflow, source);
             drop(upload);
-            let answer = arriving.join().unwrap_or_else(|_| Err(broken_upload_error("the upload broke off")));
+            let answer =
+                arriving.join().unwrap_or_else(|_| Err(broken_upload_error("the upload was interrupted")));
             sent.unwrap_or(Ok(()))?;
             answer
         })
     }
 
-    /// `None`: the other side does not want any more.
+    /// `None`: the other side stopped reading.
     fn send_lines(
         &mut self,
         workflow: &NewWorkflow<'_>,
@@ -197,7 +198,7 @@ impl WorkflowUpload {
     }
 
     fn send_line(&mut self, line: &UploadLine) -> Option<()> {
-        // A line is made of text, numbers and lists of them, which cannot fail to be written to memory.
+        // A line consists of texts, numbers and lists of them, so serializing it to memory cannot fail.
         serde_json::to_writer(&mut self.chunk, line).ok()?;
         self.chunk.push(b'\n');
         if self.chunk.len() < CHUNK_BYTES { Some(()) } else { self.flush() }
@@ -209,7 +210,7 @@ impl WorkflowUpload {
     }
 }
 
-/// What the sender made, as something that can be read.
+/// A reader of the sender's output.
 struct ChunkReader {
     receiver: Receiver<Vec<u8>>,
     chunk: Vec<u8>,
@@ -230,18 +231,18 @@ impl Read for ChunkReader {
     }
 }
 
-/// Ids that nothing has: where one turns up in a command, the real one belongs.
+/// Placeholder ids: where one occurs in a command, the assigned id is inserted.
 #[derive(Clone, Copy)]
 struct IdPlaceholders {
     first: FirstIds,
 }
 
-/// So many ids may follow a mark.
+/// Number of ids after a placeholder base.
 const IDS_PER_PLACEHOLDER: i64 = 1 << 32;
 const DIGITS: usize = 19;
 
 impl IdPlaceholders {
-    /// Numbers of 19 digits that nobody can guess, and so nobody has in a command by accident.
+    /// Random numbers of 19 digits, so that they do not occur in commands by accident.
     fn new() -> Self {
         let random = |at: i64| at + i64::from((uuid::Uuid::new_v4().as_u128() >> 96) as u32) * (1 << 27);
         let first = FirstIds {
@@ -278,7 +279,7 @@ impl IdPlaceholders {
     }
 }
 
-/// The parts of a text that may hold a mark: windows of 19 digits. Digits that belong to the text may stand beside it.
+/// Finds possible placeholders in a text: windows of 19 digits. Other digits may be adjacent.
 fn digit_windows(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let bytes = text.as_bytes();
     let starts = 0..(bytes.len() + 1).saturating_sub(DIGITS);
@@ -379,12 +380,12 @@ impl JobLine {
     }
 }
 
-// ---- the receiver ----
+// ---- receiver ----
 
-/// Makes a workflow from its lines, which are all there and can be read again. `user`: whose it will be, whatever the
-/// lines say.
+/// Creates a workflow from its lines, which have been received completely and can be read again. `user` is its
+/// owner, regardless of the lines.
 ///
-/// They are all looked at before anything is made: the books are locked meanwhile, and half a workflow is none.
+/// All lines are validated before anything is created, because creating holds the write lock.
 pub fn create_from_lines(
     store: &dyn Store,
     lines: impl Read + Seek,
@@ -395,7 +396,7 @@ pub fn create_from_lines(
     check_lines(&mut lines)?;
     lines.rewind().map_err(|e| broken_upload_error(&e.to_string()))?;
     let Some(UploadLine::Workflow(mut header)) = next_line(&mut lines, &mut String::new())? else {
-        return Err(broken_upload_error("it does not begin with a workflow"));
+        return Err(broken_upload_error("the first line is not a workflow"));
     };
     if let Some(user) = user {
         user.clone_into(&mut header.user);
@@ -435,7 +436,7 @@ pub fn create_from_lines(
     Ok(id)
 }
 
-/// The groups that a spec shares its workflow with. One that is not there is found before anything is made.
+/// Finds the access groups that a spec shares its workflow with, before anything is created.
 fn find_access_groups(
     store: &dyn Store,
     settings: Option<&WorkflowSettings>,
@@ -454,7 +455,8 @@ fn find_access_groups(
 
 fn missing_group_error(name: &str) -> StoreError {
     let message = format!("there is no access group `{name}`");
-    let hint = Some("`windlass access-groups list` lists them; an admin makes one".to_owned());
+    let hint =
+        Some("`windlass auth access-groups list` lists access groups; an admin can create one".to_owned());
     RemoteError { category: ErrorCategory::Wrong, code: "no_such_group".to_owned(), message, hint }.into()
 }
 
@@ -462,7 +464,7 @@ fn new_requirements((name, resources): &(String, Resources)) -> NewRequirements<
     NewRequirements { name, resources: *resources }
 }
 
-/// That every line can be read, that they come in order, and that none is missing.
+/// Validates that every line can be parsed, that they are in order, and that none is missing.
 fn check_lines(lines: &mut impl BufRead) -> Result<(), StoreError> {
     let mut text = String::new();
     let (mut stage, mut counts) = (None, (0, 0, 0));
@@ -474,9 +476,9 @@ fn check_lines(lines: &mut impl BufRead) -> Result<(), StoreError> {
             UploadLine::Job(_) => 3,
             UploadLine::End { .. } => 4,
         };
-        // The workflow comes once; of the others as many as there are.
+        // One workflow line; any number of the others.
         if stage.map_or(its_stage != 0, |stage: i32| its_stage < stage.max(1)) {
-            return Err(broken_upload_error("its lines are not in order"));
+            return Err(broken_upload_error("the lines are not in order"));
         }
         stage = Some(its_stage);
         match line {
@@ -485,10 +487,10 @@ fn check_lines(lines: &mut impl BufRead) -> Result<(), StoreError> {
             UploadLine::UserData(_) => counts.1 += 1,
             UploadLine::Job(_) => counts.2 += 1,
             UploadLine::End { files, user_data, jobs } if counts == (files, user_data, jobs) => return Ok(()),
-            UploadLine::End { .. } => return Err(broken_upload_error("lines of it are missing")),
+            UploadLine::End { .. } => return Err(broken_upload_error("lines are missing")),
         }
     }
-    Err(broken_upload_error("its end is missing"))
+    Err(broken_upload_error("the end is missing"))
 }
 
 fn next_line(lines: &mut impl BufRead, text: &mut String) -> Result<Option<UploadLine>, StoreError> {
@@ -501,15 +503,15 @@ fn next_line(lines: &mut impl BufRead, text: &mut String) -> Result<Option<Uploa
 }
 
 fn broken_upload_error(what: &str) -> StoreError {
-    let message = format!("the workflow did not arrive whole: {what}");
+    let message = format!("the workflow upload is incomplete or invalid: {what}");
     RemoteError { category: ErrorCategory::Wrong, code: "bad_upload".to_owned(), message, hint: None }.into()
 }
 
-/// The lines after the first one. That they can be read was seen before.
+/// The lines after the first one, already validated.
 struct UploadReader<R> {
     from: R,
     text: String,
-    /// The one read last; perhaps of a later sort than was asked for.
+    /// The last line read; possibly of a later type than requested.
     line: Option<UploadLine>,
     is_consumed: bool,
     first: Option<FirstIds>,
@@ -518,7 +520,7 @@ struct UploadReader<R> {
 
 impl<R: BufRead> UploadReader<R> {
     fn next_matching(&mut self, wanted: impl Fn(&UploadLine) -> bool) -> Option<&UploadLine> {
-        // What was only looked at is still wanted.
+        // A line that was only peeked at is kept.
         if self.is_consumed {
             self.line = next_line(&mut self.from, &mut self.text).ok().flatten();
         }
@@ -628,7 +630,7 @@ mod tests {
             (vec![&header, data, file, &end(1, 1)], "order"),
             (vec![&header, &header, &end(0, 0)], "order"),
             (vec![file, &end(1, 0)], "order"),
-            (vec![&header, "{", &end(0, 0)], "whole"),
+            (vec![&header, "{", &end(0, 0)], "invalid"),
             (vec![], "end is missing"),
         ] {
             let said = told(&lines).unwrap_err();

@@ -1,4 +1,4 @@
-//! Statements about allocations. SQLite and PostgreSQL run them alike.
+//! Statements for allocations, for both SQLite and PostgreSQL.
 
 super::statements! {
     INSERT_ALLOCATION = "
@@ -19,14 +19,14 @@ super::statements! {
                 a.created_at, a.submitted_at,
             a.submissions, a.started_at, a.ends_at, a.ended_at, a.end_state, a.exit_code, a.seen_at, a.missed_polls
         FROM allocation a WHERE ";
-    /// The state is asked for once more, so that nothing is ever written over what nobody has looked at.
+    /// Compares the state once more, so that a concurrent change is never overwritten.
     CHANGE_ALLOCATION = "
         UPDATE allocation SET state = $1, is_ended = $2, job_id = $3, restarts = $4, reason = $5, nodes =
             $6, cancel_reason = $7,
             submitted_at = $8, submissions = $9, started_at = $10, ends_at = $11, ended_at = $12, end_state = $13,
             exit_code = $14, seen_at = $15, missed_polls = $16
         WHERE id = $17 AND state = $18";
-    /// There are few that did not complete (5), and an index of them.
+    /// Few results are not completed (5), and there is an index for them.
     SET_INTERRUPTION_REASON = "
         UPDATE result SET reason = $1
         WHERE status <> 5 AND job_id >= $2 AND job_id < $3 AND reason = $4
@@ -43,7 +43,7 @@ super::statements! {
         WHERE id = $9 AND workflow_id = $10 AND is_ours = 0";
     DELETE_ALLOCATION = "DELETE FROM allocation WHERE id = $1";
     DELETE_ALLOCATIONS = "DELETE FROM allocation WHERE workflow_id = $1";
-    /// Numbers of actions and schedulers may be given again.
+    /// Ids of actions and schedulers may be reused.
     CLEAR_ACTION = "
         UPDATE allocation SET action_id = NULL, action_attempt = NULL, ordinal = NULL WHERE action_id = $1";
     CLEAR_SCHEDULER = "

@@ -1,4 +1,4 @@
-//! Statements that SQLite and PostgreSQL run alike. Job states stand as the numbers of the contract.
+//! Statements for both SQLite and PostgreSQL. Job states are the numbers of the contract.
 
 super::statements! {
     // ---- creating a workflow ----
@@ -31,7 +31,7 @@ super::statements! {
         INSERT INTO resource_requirements (workflow_id, name, cpus, memory_bytes, gpus, nodes, runtime_us)
         VALUES ($1, $2, $3, $4, $5, $6, $7)
         RETURNING id";
-    /// Where the block of ids begins.
+    /// The first id of the block.
     INSERT_FIRST_JOB = "
         INSERT INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id,
             name, command,
@@ -44,7 +44,7 @@ super::statements! {
         ON CONFLICT (workflow_id, job_id, depends_on) DO NOTHING";
     INSERT_COUNT = "INSERT INTO status_count (workflow_id, status, n) VALUES ($1, $2, $3)";
 
-    // ---- changes, one job each; a row that is not as expected is not touched ----
+    // ---- changes, one job each; a row in an unexpected state is not affected ----
 
     IS_CURRENT_RUN = "SELECT 1 FROM workflow WHERE id = $1 AND run_id = $2";
     CURRENT_RUN = "SELECT run_id FROM workflow WHERE id = $1";
@@ -68,7 +68,7 @@ super::statements! {
     RELEASE_CLAIM = "
         UPDATE job SET status = 2, worker_id = NULL
         WHERE id = $1 AND workflow_id = $2 AND status = 3 AND worker_id = $3";
-    /// To begin anew in the same run.
+    /// Restarts within the same run.
     RESET_JOB_IN_RUN = "
         UPDATE job SET status = 0, attempt_id = $1, reused_from = NULL, reused_work = NULL, done_with = NULL
         WHERE id = $2 AND workflow_id = $3 AND status = $4";
@@ -84,14 +84,14 @@ super::statements! {
             retry_decision, decision_reason, seq)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
             (SELECT COALESCE(MAX(f.seq), 0) + 1 FROM failure f WHERE f.workflow_id = $4 AND f.seq IS NOT NULL))";
-    /// All that the next attempt of a job inherits.
+    /// Everything that the next attempt of a job inherits.
     SAVE_NEXT_ATTEMPT = "
         INSERT INTO next_attempt (job_id, workflow_id, run_id, not_before, recovery, uncounted_retries, delay_us)
         VALUES ($1, $2, $3, $4, $5, $6, $7)
         ON CONFLICT (job_id) DO UPDATE SET run_id = excluded.run_id, not_before = excluded.not_before,
             delay_us = excluded.delay_us, recovery = excluded.recovery, uncounted_retries =
                 excluded.uncounted_retries";
-    /// A set of the same name has the same values: they are in the name.
+    /// A set with the same name has the same values, because the name contains them.
     ADD_REQUIREMENTS_IF_MISSING = "
         INSERT INTO resource_requirements (workflow_id, name, cpus, memory_bytes, gpus, nodes, runtime_us)
         VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -113,7 +113,7 @@ super::statements! {
     SETTLE_DECISION = "
         UPDATE decision SET state = $1, reviewed_by = $2, reviewed_at = $3
         WHERE id = $4 AND workflow_id = $5 AND state = 'proposed' AND superseded_at IS NULL";
-    /// Proposals about failures that do not wait any more. $3: `pending_failed`.
+    /// Proposals about failures that are no longer open. $3: `pending_failed`.
     CLOSE_OVERTAKEN_PROPOSALS = "
         UPDATE decision SET superseded_at = $1
         WHERE workflow_id = $2 AND state = 'proposed' AND superseded_at IS NULL AND NOT EXISTS (
@@ -124,7 +124,7 @@ super::statements! {
         SELECT confidence FROM decision
         WHERE job_id = $1 AND run_id = $2 AND attempt_id = $3 AND made_by = $4 AND command = $5 AND changes = $6
             AND state = 'proposed' AND superseded_at IS NULL";
-    /// Proposals of somebody who proposes something else by now.
+    /// Earlier proposals of an author who makes another one.
     CLOSE_EARLIER_PROPOSALS = "
         UPDATE decision SET superseded_at = $1
         WHERE job_id = $2 AND made_by = $3 AND state = 'proposed' AND superseded_at IS NULL";
@@ -137,10 +137,10 @@ super::statements! {
     FILES_OF_JOB = "SELECT file_id, is_output FROM job_file WHERE job_id = $1 ORDER BY is_output, file_id";
     RECORD_FILE_STATE = "UPDATE file SET mtime_ns = $1, size_bytes = $2 WHERE id = $3";
     ADD_COUNT = "UPDATE status_count SET n = n + $1 WHERE workflow_id = $2 AND status = $3";
-    /// For telling what was found where something else was expected.
+    /// For reporting the actual state in a conflict.
     JOB_STATE = "SELECT status, attempt_id FROM job WHERE id = $1 AND workflow_id = $2";
 
-    // ---- units ----
+    // ---- work units ----
 
     INSERT_UNIT_COUNT = "INSERT INTO unit_count (workflow_id, status, n) VALUES ($1, $2, $3)";
     ADD_UNIT_COUNT = "UPDATE unit_count SET n = n + $1 WHERE workflow_id = $2 AND status = $3";
@@ -158,7 +158,7 @@ super::statements! {
         SELECT number, site, status, ended_at, run_id, seq FROM unit
         WHERE workflow_id = $1 AND seq > $2 ORDER BY seq, number";
     UNIT_COUNTS = "SELECT status, n FROM unit_count WHERE workflow_id = $1";
-    /// So many more attempts have ended at a site.
+    /// Adds to the number of ended attempts at a site.
     ADD_SITE_COUNT = "
         INSERT INTO site_count (workflow_id, site, handler, n) VALUES ($1, $2, $3, $4)
         ON CONFLICT (workflow_id, site, handler) DO UPDATE SET n = site_count.n + excluded.n";
@@ -182,7 +182,7 @@ super::statements! {
         UPDATE job SET status = 0, attempt_id = 1, orphaned_attempts = 0, reused_from = NULL, reused_work = NULL,
             done_with = NULL
         WHERE id = $1 AND workflow_id = $2 AND status = $3";
-    /// Jobs that were interrupted and wait for another attempt also start counting anew.
+    /// Also resets the counters of interrupted jobs that wait for another attempt.
     RESET_ATTEMPTS = "
         UPDATE job SET attempt_id = 1, orphaned_attempts = 0
         WHERE id >= $1 AND id < $2 AND status < 3 AND attempt_id > 1";
@@ -246,7 +246,7 @@ super::statements! {
     JOB_GROUP = "
         SELECT env, invocation_script, stdio_mode, stdio_delete_on_success FROM job_group WHERE id = $1";
     JOB_NAME = "SELECT name FROM job WHERE id = $1";
-    /// The conditions of the partial index stand here word for word: only then may it be used.
+    /// The conditions are literally those of the partial index: only then can it be used.
     HELD_JOBS = "
         SELECT id, status, attempt_id, worker_id, pid, started_at
         FROM job
@@ -257,7 +257,7 @@ super::statements! {
         FROM job
         WHERE workflow_id = $1 AND id = $2 AND status >= 3 AND status <= 4";
 
-    // ---- reading what belongs to jobs ----
+    // ---- reading parts of jobs ----
 
     REQUIREMENTS = "
         SELECT id, cpus, memory_bytes, gpus, nodes, runtime_us, name
@@ -285,7 +285,7 @@ super::statements! {
         FROM job_block b CROSS JOIN job_user_data r
         WHERE b.workflow_id = $1 AND r.job_id >= b.first_job_id AND r.job_id < b.first_job_id + b.job_count
         ORDER BY b.first_job_id, r.job_id, r.is_output, r.user_data_id";
-    /// Who reads and writes one file: a job that is added needs to know that much, however many jobs there are.
+    /// Jobs that read and write one file: adding a job requires only these, however many jobs there are.
     JOBS_OF_FILE = "SELECT job_id, is_output FROM job_file WHERE file_id = $1";
     JOBS_OF_USER_DATA = "SELECT job_id, is_output FROM job_user_data WHERE user_data_id = $1";
     /// Conditions, order, limit and offset are appended.
@@ -295,7 +295,7 @@ super::statements! {
     SELECT_USER_DATA = "
         SELECT u.id, u.workflow_id, u.name, u.data, u.is_ephemeral, u.changed_at FROM user_data u WHERE ";
 
-    /// Of a reused job the copy it was made with: what the other one did later is not what was taken over.
+    /// For a reused job, the copy made at reuse: later changes of the original are not part of it.
     COMPLETION_RECORDS = "
         SELECT j.id, r.run_id, r.attempt_id, r.started_at, r.ended_at, r.files, j.reused_work, j.done_with
         FROM job_block b CROSS JOIN job j
@@ -306,7 +306,7 @@ super::statements! {
             AND (r.id IS NOT NULL OR j.reused_work IS NOT NULL)
         ORDER BY b.first_job_id, j.id";
 
-    // ---- jobs that jobs add ----
+    // ---- spawned jobs ----
 
     INSERT_SPAWNED_BLOCK = "
         INSERT INTO job_block (workflow_id, first_job_id, job_count, spawned_by, lineage, iteration,
@@ -369,7 +369,7 @@ super::statements! {
     SET_ATTEMPT = "UPDATE job SET attempt_id = $1 WHERE id = $2";
     SET_BLOCK_LENGTH = "UPDATE job_block SET job_count = $1 WHERE workflow_id = $2 AND first_job_id = $3";
 
-    // ---- what users do to a workflow ----
+    // ---- changes of workflows by users ----
 
     UPDATE_WORKFLOW = "
         UPDATE workflow SET name = $1, user_name = $2, description = $3, settings = $4 WHERE id = $5";
@@ -386,9 +386,9 @@ super::statements! {
         DELETE FROM job_user_data WHERE job_id >= $1 AND job_id < $2 AND user_data_id = $3";
     DELETE_USER_DATA = "DELETE FROM user_data WHERE id = $1";
 
-    // ---- what users change by hand ----
+    // ---- manual edits ----
 
-    /// The block that the next id of all would belong to.
+    /// The block that the next job id would belong to.
     LAST_BLOCK = "
         SELECT first_job_id, job_count, spawned_by FROM job_block
         WHERE workflow_id = $1 ORDER BY first_job_id DESC LIMIT 1";
@@ -406,7 +406,7 @@ super::statements! {
         WHERE id = $7";
     SHARED_BY_GROUP = "
         SELECT labels, supports_termination, failure_handler_id, scheduler_id FROM job_group WHERE id = $1";
-    /// A kind that is like another but for what jobs are told one by one.
+    /// A job group equal to another one except for values that differ by job.
     FIND_SIMILAR_GROUP = "
         SELECT n.id FROM job_group o JOIN job_group n ON n.workflow_id = o.workflow_id
         WHERE o.id = $1 AND n.labels = $2
@@ -430,7 +430,7 @@ super::statements! {
             sites, limit_name, elects_site
         FROM job_group WHERE id = $5
         RETURNING id";
-    /// The kind of jobs that were added one by one and share this. It has no name.
+    /// The unnamed job group of jobs that were added individually with these values.
     FIND_UNNAMED_GROUP = "
         SELECT id FROM job_group
         WHERE workflow_id = $1 AND name = '' AND labels = $2
@@ -441,7 +441,7 @@ super::statements! {
             AND stdio_delete_on_success IS NOT DISTINCT FROM $7
             AND sites IS NULL AND limit_name IS NULL AND elects_site = 0
         ORDER BY id LIMIT 1";
-    /// One that asks for the same; the block says where to look.
+    /// Requirements with the same values; the block limits the search.
     USER_OF_REQUIREMENTS = "
         SELECT id, name FROM job WHERE id >= $1 AND id < $2 AND requirements_id = $3 AND id <> $4
         ORDER BY id LIMIT 1";
@@ -478,7 +478,7 @@ super::statements! {
         DELETE FROM job_dependency_group WHERE workflow_id = $1 AND job_id >= $2 AND job_id < $3";
     DELETE_DEPENDENCY_GROUP_MEMBER = "
         DELETE FROM dependency_group_member WHERE workflow_id = $1 AND group_number = $2 AND job_id = $3";
-    /// A further piece of a block that was cut.
+    /// Another part of a block that was split.
     SPLIT_BLOCK = "
         INSERT INTO job_block (workflow_id, first_job_id, job_count, spawned_by, lineage, iteration, requested_in_run,
             requested_in_attempt, is_replaced)
@@ -498,7 +498,7 @@ super::statements! {
         JOIN result r ON r.job_id = f.job_id AND r.run_id = f.run_id AND r.attempt_id = f.attempt_id
         JOIN worker w ON w.id = r.worker_id
         WHERE ";
-    /// In the order in which they were noted.
+    /// By sequence number.
     FAILURES_AFTER = "
         SELECT f.seq, j.name, f.run_id, f.attempt_id, f.class, f.signature, f.message, f.log_excerpt,
             f.retry_decision,
@@ -507,7 +507,7 @@ super::statements! {
         JOIN result r ON r.job_id = f.job_id AND r.run_id = f.run_id AND r.attempt_id = f.attempt_id
         JOIN worker w ON w.id = r.worker_id
         WHERE f.workflow_id = $1 AND f.seq > $2 ORDER BY f.seq LIMIT $3";
-    /// A failure is open while its job stands where it left it: nothing came after it.
+    /// A failure is open while its job is still in the state that it left.
     FAILURE_GROUPS = "
         SELECT f.signature, MIN(f.class), MIN(f.message), MIN(f.line), COUNT(*), COUNT(DISTINCT f.job_id),
             SUM(CASE WHEN f.attempt_id = j.attempt_id AND j.status IN (6, 8) THEN 1 ELSE 0 END),
@@ -518,14 +518,14 @@ super::statements! {
         GROUP BY f.signature
         ORDER BY 7 DESC, 5 DESC, f.signature";
 
-    // ---- orders ----
+    // ---- failure commands ----
 
-    /// Failures that are to count for nothing, while their jobs stand where they left them.
+    /// Failures to ignore, while their jobs are still in the state that they left.
     LOAD_IGNORED = "
         SELECT i.job_id FROM ignored_failure i JOIN job j ON j.id = i.job_id
         WHERE i.workflow_id = $1 AND i.run_id = $2 AND i.attempt_id = j.attempt_id AND j.status IN (6, 8)
         ORDER BY i.job_id";
-    /// What became of the next attempt says whether it was right to try again. Conditions and order are appended.
+    /// The outcome of the next attempt tells whether the retry was right. Conditions and order are appended.
     SELECT_DECISIONS = "
         SELECT d.id, d.job_id, j.name, d.run_id, d.attempt_id, d.made_at, d.made_by, d.is_agent, d.command,
             d.confidence,
@@ -571,7 +571,7 @@ super::statements! {
     AGENT_RETRIES = "
         SELECT COUNT(*) FROM decision
         WHERE job_id = $1 AND run_id = $2 AND is_agent = 1 AND command = 'retry' AND state = 'done'";
-    /// The newest attempt of each job that left a result in a run.
+    /// The last attempt of each job with a result in a run.
     ATTEMPTS_DONE = "
         SELECT r.job_id, MAX(r.attempt_id) FROM job_block b CROSS JOIN result r
         WHERE b.workflow_id = $1 AND r.job_id >= b.first_job_id AND r.job_id < b.first_job_id + b.job_count
@@ -591,14 +591,15 @@ super::statements! {
         FROM event e LEFT JOIN job j ON j.id = e.job_id WHERE ";
 }
 
-/// Where the jobs of a workflow are found when no index leads to them: block by block, in the order of
-/// `b.first_job_id`, then of the jobs. To be given: the workflow and, twice, the least id that is wanted, which is where
-/// the search begins (a later page of a long list does not read the earlier ones).
+/// Finds the jobs of a workflow if no other index applies: block by block, in the order of `b.first_job_id`,
+/// then by job. Parameters: the workflow and, twice, the smallest id, where the search begins (so that later
+/// pages of a long list do not read the earlier ones).
 pub(crate) const JOBS_IN_BLOCKS: &str = "
     b.workflow_id = ? AND j.id < b.first_job_id + b.job_count
     AND j.id >= CASE WHEN b.first_job_id > ? THEN b.first_job_id ELSE ? END";
-/// The same without blocks: from where the first begins to where the last ends, those of others left out. The sum keeps
-/// the index on names out of it, which knows no order. To be given: the workflow, again, the least id, and the workflow.
+/// The same without blocks: from the start of the first to the end of the last, without jobs of other
+/// workflows. The sum prevents the use of the index on names, which is not in this order. Parameters: the
+/// workflow, again, the smallest id, and the workflow.
 pub(crate) const JOBS_IN_SPAN: &str = "
     j.workflow_id + 0 = ?
     AND j.id >= GREATEST((SELECT MIN(first_job_id) FROM job_block WHERE workflow_id = ?), ?)
@@ -612,11 +613,12 @@ pub(crate) const RESULTS_IN_BLOCKS: &str = "
     b.workflow_id = ? AND r.job_id < b.first_job_id + b.job_count
     AND r.job_id >= CASE WHEN b.first_job_id > ? THEN b.first_job_id ELSE ? END";
 
-/// Nobody tried the job again after it, in its run.
+/// The last attempt of its job in its run.
 pub(crate) const LAST_ATTEMPT: &str = " AND NOT EXISTS (
     SELECT 1 FROM result l WHERE l.job_id = r.job_id AND l.run_id = r.run_id AND l.attempt_id > r.attempt_id)";
 
-/// Jobs `j`, perhaps of blocks `b`. Conditions, order, limit and offset are appended; `$1` is the current run.
+/// Jobs `j`, optionally with blocks `b`. Conditions, order, limit and offset are appended; `$1` is the current
+/// run.
 pub(crate) fn select_jobs(from: RowScan, detail: JobColumns) -> String {
     let from = from.render_from_clause("job j");
     let more = match detail {
@@ -642,7 +644,8 @@ pub(crate) fn select_jobs(from: RowScan, detail: JobColumns) -> String {
     )
 }
 
-/// Results `r` and their jobs `j`, perhaps of blocks `b`. Conditions, order, limit and offset are appended.
+/// Results `r` and their jobs `j`, optionally with blocks `b`. Conditions, order, limit and offset are
+/// appended.
 pub(crate) fn select_results(from: RowScan) -> String {
     let from = from.render_from_clause("result r");
     format!(
@@ -659,12 +662,12 @@ pub(crate) fn select_results(from: RowScan) -> String {
     )
 }
 
-/// The same jobs, to be counted.
+/// The same jobs, for counting.
 pub(crate) fn count_jobs(from: RowScan) -> String {
     format!("SELECT COUNT(*) FROM {} WHERE ", from.render_from_clause("job j"))
 }
 
-/// The same results, to be counted.
+/// The same results, for counting.
 pub(crate) fn count_results(from: RowScan) -> String {
     format!(
         "SELECT COUNT(*) FROM {} JOIN job j ON j.id = r.job_id WHERE ",
@@ -672,7 +675,7 @@ pub(crate) fn count_results(from: RowScan) -> String {
     )
 }
 
-/// How much of a job is read.
+/// Which columns of a job are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobColumns {
     Row,
@@ -684,9 +687,10 @@ pub(crate) enum JobColumns {
 pub(crate) enum RowScan {
     /// By an index.
     Anywhere,
-    /// By their ids. A `CROSS JOIN`, so that the blocks are the outer loop and nothing has to be sorted.
+    /// By id, block by block. A `CROSS JOIN` makes the blocks the outer loop, so that nothing has to be sorted.
     Blocks,
-    /// By their ids, from the first of the workflow to the last: for a database that would sort what comes block by block.
+    /// By id, from the first to the last of the workflow: for a database that would sort the rows found block
+    /// by block.
     Span,
 }
 
@@ -699,7 +703,7 @@ impl RowScan {
     }
 }
 
-/// What hangs on jobs, and they themselves: from the first id to before the second.
+/// Deletes jobs and everything that refers to them, from the first id up to (not including) the second.
 pub(crate) const DELETE_JOBS: &[&str] = &[
     "DELETE FROM result WHERE job_id >= $1 AND job_id < $2",
     "DELETE FROM failure WHERE job_id >= $1 AND job_id < $2",
@@ -712,7 +716,7 @@ pub(crate) const DELETE_JOBS: &[&str] = &[
     "DELETE FROM job WHERE id >= $1 AND id < $2",
 ];
 
-/// What else belongs to a workflow, and it itself.
+/// Deletes the other parts of a workflow, and the workflow.
 pub(crate) const DELETE_OF_WORKFLOW: &[&str] = &[
     "DELETE FROM job_edge WHERE workflow_id = $1",
     "DELETE FROM dependency_group_member WHERE workflow_id = $1",

@@ -1,4 +1,4 @@
-//! Statements about the catalog of datasets. SQLite and PostgreSQL run them alike.
+//! Statements for the catalog of datasets, for both SQLite and PostgreSQL.
 
 use crate::db::BulkTable;
 
@@ -25,7 +25,7 @@ super::statements! {
     DATASET = "SELECT id FROM dataset WHERE name = $1";
     INSERT_DATASET = "INSERT INTO dataset (name, created_at, owner) VALUES ($1, $2, $3) RETURNING id";
     DATASET_AND_OWNER = "SELECT id, owner FROM dataset WHERE name = $1";
-    /// Whose a dataset will be that a request writes: the latest that says so.
+    /// The owner of a dataset that a request writes: from the latest such request.
     OWNER_OF_OUTPUT = "
         SELECT r.requestor FROM request_output o CROSS JOIN request r
         WHERE o.dataset = $1 AND r.name = o.request ORDER BY r.created_at DESC, r.name DESC LIMIT 1";
@@ -67,7 +67,7 @@ super::statements! {
         WHERE dataset_id = $1 ORDER BY id";
     REPLICAS_OF_DATASET = "
         SELECT file_id, site, path FROM replica WHERE dataset_id = $1 ORDER BY file_id, site";
-    /// The valid ones, or with 0 all of them.
+    /// Valid files, or with 0 all files.
     COUNT_OF_FILES = "SELECT COUNT(*) FROM dataset_file WHERE dataset_id = $1 AND is_valid >= $2";
     PAGE_OF_FILES = "
         SELECT id, lfn, size, events, checksums, parents, lumis, is_valid, lumi_count FROM dataset_file
@@ -94,7 +94,7 @@ super::statements! {
 
 pub(crate) const GROUP_DATASETS: &str = " GROUP BY d.id, d.name, d.owner ORDER BY d.name";
 
-/// What goes with a dataset, in an order that leaves no reference behind.
+/// Deletes a dataset with its parts, in an order without dangling references.
 pub(crate) const DELETE_DATASET: &[&str] = &[
     "DELETE FROM replica WHERE dataset_id = $1",
     "DELETE FROM dataset_file WHERE dataset_id = $1",

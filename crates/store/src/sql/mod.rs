@@ -1,8 +1,8 @@
-//! The SQL of the store, as text. `common` holds what PostgreSQL will run unchanged
-//! (`server`, `requests`, `datasets` and `allocations` too), `sqlite` what only SQLite says.
+//! The SQL of the store, as text. `common` has statements for both databases (`server`, `requests`, `datasets`
+//! and `allocations` too), `sqlite` and `postgres` those for one.
 //!
-//! Rules for `common`: times are parameters, never `now()`; `$1..$n` appear for the first time in ascending order,
-//! because SQLite takes `$n` for a name and numbers the names as they come (a test checks every statement).
+//! Rules for `common`: times are parameters, never `now()`; `$1..$n` first appear in ascending order, because
+//! SQLite takes `$n` for a name and numbers names in order of appearance (a test checks every statement).
 
 pub(crate) mod allocations;
 pub(crate) mod checks;
@@ -14,7 +14,7 @@ pub(crate) mod server;
 pub(crate) mod sqlite;
 pub(crate) mod tables;
 
-/// Defines statements as constants, and the list of all of them for the tests.
+/// Defines statements as constants, and lists all of them for the tests.
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
         $($(#[$doc])* pub(crate) const $name: &str = $text;)*

@@ -1,11 +1,12 @@
-//! What only PostgreSQL says.
+//! Statements for PostgreSQL only.
 
 super::statements! {
-    /// Writers come one after the other, as in SQLite: ids of events become visible in their order, and nobody decides on
-    /// what another one is about to change. Its number is the one of [`crate::postgres`]'s lock for writing.
+    /// Serializes writers, as in SQLite: event ids become visible in order, and no decision depends on rows
+    /// that another writer is changing. The number is the key of [`crate::postgres`]'s write lock.
     WAIT_TO_WRITE = "SELECT pg_advisory_xact_lock($1)";
     COUNT_COMMIT = "UPDATE counter SET next_value = next_value + 1 WHERE name = 'commits'";
-    /// The transaction's number, by which it can be asked for later; which server may write; and who is at work on it.
+    /// The transaction id, for a later status query; the server that may write; and the process id of the
+    /// backend.
     TRANSACTION_INFO = "
         SELECT pg_current_xact_id()::text, (SELECT epoch FROM server_epoch), pg_backend_pid()::bigint";
     COMMITS = "SELECT next_value FROM counter WHERE name = 'commits'";
@@ -17,7 +18,7 @@ super::statements! {
     RECORD_LOCK_HOLDER = "
         INSERT INTO lock_holder (lock_key, holder) VALUES ($1, $2)
         ON CONFLICT (lock_key) DO UPDATE SET holder = EXCLUDED.holder";
-    /// Of those of ours that somebody holds alone, from the first number to before the second.
+    /// Exclusive holders of Windlass's locks, from the first key up to (not including) the second.
     LOCK_HOLDERS = "
         SELECT l.k, h.holder FROM (
             SELECT (classid::bigint << 32) | objid::bigint AS k FROM pg_locks
@@ -27,8 +28,8 @@ super::statements! {
         WHERE l.k >= $1 AND l.k < $2 ORDER BY l.k";
     DELETE_LOCK_HOLDER = "DELETE FROM lock_holder WHERE lock_key = $1";
 
-    /// Who is the server, and for how many microseconds nothing was heard of it while it could have been; `NULL` if it said
-    /// goodbye.
+    /// The server, and the microseconds without a heartbeat while the database was reachable; `NULL` after a
+    /// clean shutdown.
     SERVER_STATE = "
         SELECT epoch, holder, CASE WHEN heartbeat_at > 0 THEN (extract(epoch FROM clock_timestamp()) *
             1000000)::bigint
@@ -42,16 +43,16 @@ super::statements! {
         UPDATE server_epoch SET heartbeat_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
         WHERE epoch = $1";
     CLEAR_HEARTBEAT = "UPDATE server_epoch SET heartbeat_at = 0 WHERE epoch = $1";
-    /// One that did not say goodbye.
+    /// A server without a clean shutdown.
     SERVER_WITH_HEARTBEAT = "SELECT 1 FROM server_epoch WHERE epoch = $1 AND heartbeat_at > 0";
     SUPERSEDE_SERVER = "
         UPDATE server_epoch SET epoch = epoch + 1, heartbeat_at = 0 WHERE epoch = $1 AND heartbeat_at > 0";
-    /// All connections of a process, by the name it gave them.
+    /// All connections of a process, by application name.
     END_SESSIONS = "
         SELECT pg_terminate_backend(pid)::int FROM pg_stat_activity
         WHERE datname = current_database() AND application_name = $1 AND pid <> pg_backend_pid()";
 
-    /// One of them.
+    /// A single connection.
     END_SESSION = "
         SELECT pg_terminate_backend(pid)::int FROM pg_stat_activity
         WHERE datname = current_database() AND application_name = $1 AND pid = $2::bigint";
@@ -65,12 +66,12 @@ pub(crate) const UNLOCK_ALL: &str = "SELECT pg_advisory_unlock_all()";
 
 pub(crate) const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 pub(crate) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-/// Writers wait for each other for as long as it takes, and a lock is held for as long as its process lives: whatever the
-/// role or the database says about patience is for others. Not every version knows all of them.
+/// Disables timeouts: writers wait for each other for as long as necessary, and a lock is held for the life of
+/// its process, regardless of the settings of role and database. Not every version has all of these settings.
 pub(crate) const DISABLE_TIMEOUTS: &str = "
     SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout', 'lock_timeout',
         'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')";
-/// Whoever is cut off without a farewell is noticed, and holds up nobody for hours: in seconds and milliseconds.
+/// Detects disconnected clients within minutes, so that they do not block others: in seconds and milliseconds.
 pub(crate) const SET_TCP_KEEPALIVE: &str = "
     SET tcp_keepalives_idle = 20; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
     SET tcp_user_timeout = 20000";
@@ -82,8 +83,8 @@ pub(crate) const BEGIN_SAVEPOINT: &str = "SAVEPOINT request";
 pub(crate) const RELEASE_SAVEPOINT: &str = "RELEASE SAVEPOINT request";
 pub(crate) const ROLLBACK_SAVEPOINT: &str = "ROLLBACK TO SAVEPOINT request";
 
-/// Ends with what is around it. Statements over arrays find each row by its key, also while PostgreSQL has not counted the
-/// rows of a new workflow and would rather read them all.
+/// Ends with the enclosing transaction. Makes statements over arrays look up rows by key, even before
+/// PostgreSQL has statistics of a new workflow, when it would rather scan the table.
 pub(crate) const BEGIN_PIPELINE: &str = "
     SAVEPOINT pipeline; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
 pub(crate) const ROLLBACK_PIPELINE: &str = "ROLLBACK TO SAVEPOINT pipeline";

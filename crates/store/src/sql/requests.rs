@@ -1,4 +1,4 @@
-//! Statements about requests, sites, settings and alerts. SQLite and PostgreSQL run them alike.
+//! Statements for requests, sites, settings and alerts, for both SQLite and PostgreSQL.
 
 super::statements! {
     // ---- requests ----
@@ -8,7 +8,7 @@ super::statements! {
             previous_version,
             superseded_by, created_at, updated_at, since, document, payload_config)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12)";
-    /// The same for a new version of another one: touches nothing if there is one of that name.
+    /// The same for a new version of a request: affects no row if the name is taken.
     INSERT_VERSION = "
         INSERT INTO request (name, status, priority, is_urgent, campaign, requestor, production_steps,
             previous_version,
@@ -16,11 +16,11 @@ super::statements! {
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12)
         ON CONFLICT (name) DO NOTHING";
     REQUEST_EXISTS = "SELECT 1 FROM request WHERE name = $1";
-    /// Touches the one that is there, so that whoever counts what was touched is content.
+    /// Updates the existing row too, so that the number of affected rows is as expected.
     CLAIM_OUTPUT = "
         INSERT INTO request_output (dataset, request) VALUES ($1, $2)
         ON CONFLICT (dataset, request) DO UPDATE SET request = excluded.request";
-    /// The request that writes a dataset, other than this one. One that ended before it made anything of it does not count.
+    /// The other request that writes a dataset. Requests that ended without writing to it do not count.
     WRITER_OF_OUTPUT = "
         SELECT o.request FROM request_output o CROSS JOIN request r
         WHERE o.dataset = $1 AND o.request <> $2 AND r.name = o.request AND (r.status NOT IN ('failed', 'aborted')
@@ -36,11 +36,11 @@ super::statements! {
             r.overrides
         FROM request r WHERE ";
     SELECT_COUNT_OF_REQUESTS = "SELECT COUNT(*) FROM request r WHERE ";
-    /// Word for word the condition of the index.
+    /// Literally the condition of the index.
     OPEN_REQUESTS = "
         SELECT r.name, r.version FROM request r WHERE r.status NOT IN ('completed', 'failed', 'aborted')
             ORDER BY r.name";
-    /// That are over, with something left to do about their outputs.
+    /// Ended requests with pending output steps.
     REQUESTS_WITH_PENDING_STEPS = "
         SELECT DISTINCT r.name
         FROM output_step s CROSS JOIN request_process p CROSS JOIN request r
@@ -107,7 +107,7 @@ super::statements! {
     ADD_RUN_EVENT = "
         INSERT INTO request_run_event (run, event_type, from_status, to_status, counts, detail, at)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
-    /// Touches the one that is there, so that whoever counts what was touched is content.
+    /// Updates the existing row too, so that the number of affected rows is as expected.
     ADD_BLOCK = "
         INSERT INTO request_block (uuid, process, round, dataset, n, first_unit, last_unit, units_completed, name,
             is_closed, tape_rule, status, created_at, updated_at, units_expected)
@@ -178,7 +178,7 @@ super::statements! {
         SELECT u.uuid, f.counts FROM request_run u CROSS JOIN request_failure f
         WHERE u.process = $1 AND f.run = u.uuid ORDER BY u.n";
 
-    // ---- what decisions are made of: the names of requests, and the end of the order, are appended ----
+    // ---- data for decisions: names of requests and the rest of the order are appended ----
 
     VIEWED_REQUESTS = "
         SELECT r.name, r.status, r.version, r.priority, r.is_urgent, r.production_steps, r.superseded_by,
@@ -187,7 +187,7 @@ super::statements! {
             r.overrides
         FROM request r WHERE r.name ";
     VIEWED_PROCESSES = "SELECT p.document, p.request FROM request_process p WHERE p.request ";
-    /// The newest of each, with what is known of its failures.
+    /// The newest run of each, with the summary of its failures.
     VIEWED_RUNS = "
         SELECT u.uuid, u.process, u.round, u.parent, u.status, u.backend, u.workflow_id, u.run_id,
             u.schedd, u.cluster,
@@ -203,7 +203,7 @@ super::statements! {
             b.is_closed, b.tape_rule, b.status, b.created_at, b.updated_at, b.units_expected,
             p.request
         FROM request_process p CROSS JOIN request_block b WHERE b.process = p.uuid AND p.request ";
-    /// Those that are not done and not dropped; word for word the condition of the index.
+    /// Pending output steps; literally the condition of the index.
     VIEWED_STEPS = "
         SELECT s.block, s.unit, s.kind, s.state, s.attempts, s.due_at, s.first_failed_at, s.last_error,
             s.result, s.detail,
@@ -226,7 +226,7 @@ super::statements! {
         SELECT s.name, s.status, s.drain_until, s.total_slots, s.running_slots, s.pending_slots, s.thresholds,
             s.schedd_name, s.collector_host, s.storage_element, s.storage_path, s.updated_at
         FROM site s WHERE ";
-    /// Jobs that wait at workers, and jobs that run there, by site. The terms about statuses are those of an index.
+    /// Claimed and running jobs by site. The conditions on the status are those of an index.
     SITE_USAGE = "
         SELECT w.site, j.status, COUNT(*)
         FROM job j JOIN worker w ON w.id = j.worker_id
@@ -243,7 +243,7 @@ super::statements! {
                 excluded.schedd_name,
             collector_host = excluded.collector_host, storage_element = excluded.storage_element,
             storage_path = excluded.storage_path, updated_at = excluded.updated_at";
-    /// Of a site that is new, or of one that is there, of which nothing else changes.
+    /// Inserts a new site, or updates only this column of an existing one.
     RECORD_SITE_SLOTS = "
         INSERT INTO site (name, status, total_slots, running_slots, pending_slots, thresholds, updated_at)
         VALUES ($1, 'enabled', $2, 0, 0, '{}', $3)
@@ -257,7 +257,7 @@ super::statements! {
         SELECT b.id, b.site, b.request, b.reason, b.failure_data, b.made_by, b.created_at, b.expires_at, b.removed_at,
             b.removed_by, b.expiry_notified_at
         FROM site_ban b WHERE ";
-    /// The same as one of many changes: touches nothing if the site is not known.
+    /// The same within a batch: affects no row if the site is unknown.
     ADD_BAN_IN_COMMIT = "
         INSERT INTO site_ban (site, request, reason, failure_data, made_by, created_at, expires_at)
         SELECT s.name, CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS BIGINT),
@@ -265,7 +265,7 @@ super::statements! {
         FROM site s WHERE s.name = $7";
     MARK_EXPIRY_NOTIFIED = "
         UPDATE site_ban SET expiry_notified_at = COALESCE(expiry_notified_at, $1) WHERE id = $2";
-    /// The first who does it is remembered.
+    /// The first user who removes it is recorded.
     REMOVE_BAN = "
         UPDATE site_ban SET removed_at = COALESCE(removed_at, $1), removed_by = COALESCE(removed_by, $2)
             WHERE id = $3";
@@ -281,7 +281,7 @@ super::statements! {
     DELETE_SETTING = "DELETE FROM setting WHERE name = $1";
     ADD_ALERT = "
         INSERT INTO alert (kind, request, message, detail, at) VALUES ($1, $2, $3, $4, $5) RETURNING id";
-    /// The same as one of many changes.
+    /// The same within a batch.
     ADD_ALERT_IN_COMMIT = "
         INSERT INTO alert (kind, request, message, detail, at) VALUES ($1, $2, $3, $4, $5)";
     SELECT_ALERTS = "
@@ -289,7 +289,7 @@ super::statements! {
     MARK_ALERT_NOTIFIED = "UPDATE alert SET notified_at = COALESCE(notified_at, $1) WHERE id = $2";
 }
 
-/// What goes with a request, in an order that leaves no reference behind.
+/// Deletes a request with its parts, in an order without dangling references.
 pub(crate) const DELETE_REQUEST: &[&str] = &[
     "DELETE FROM output_step WHERE block IN (SELECT b.uuid FROM request_block b WHERE b.process IN
         (SELECT p.uuid FROM request_process p WHERE p.request = $1))",

@@ -1,4 +1,4 @@
-//! Statements about workers, who may do what, and the parts of workflows one by one. SQLite and PostgreSQL run them alike.
+//! Statements for workers, permissions, and single parts of workflows, for both SQLite and PostgreSQL.
 
 super::statements! {
     // ---- workers ----
@@ -34,8 +34,8 @@ super::statements! {
                 w.nodes, w.max_jobs,
             w.allocation_id, w.extra, w.started_at, w.ended_at, w.is_draining, w.site
         FROM worker w WHERE w.workflow_id = $1 AND w.ended_at IS NULL ORDER BY w.id";
-    /// One that a worker holds, of whatever workflow. Word for word the condition of the index, so that only the few that
-    /// are held or in trouble are looked at.
+    /// A job held by a worker, of any workflow. Literally the condition of the index, so that only the few
+    /// active or failed jobs are read.
     JOB_HELD_BY = "
         SELECT id, name FROM job
         WHERE status >= 3 AND status <> 5 AND status <> 9 AND status <= 4 AND worker_id = $1
@@ -45,7 +45,7 @@ super::statements! {
         WHERE r.ended_at IS NULL AND w.id = r.workflow_id AND w.run_id = r.run_id AND w.is_archived = 0
         ORDER BY r.workflow_id";
 
-    // ---- nodes that are set aside ----
+    // ---- node quarantine ----
 
     QUARANTINED_NODES = "
         SELECT host, since, until, set_by, reason, evidence, user_name FROM quarantined_node ORDER BY host,
@@ -59,7 +59,7 @@ super::statements! {
     RELEASE_QUARANTINED_NODE = "
         DELETE FROM quarantined_node WHERE host = $1 AND (CAST($2 AS TEXT) IS NULL OR user_name = $2)";
 
-    // ---- who may do what ----
+    // ---- permissions ----
 
     INSERT_GROUP = "
         INSERT INTO access_group (name, description, created_at) VALUES ($1, $2, $3) RETURNING id";
@@ -98,7 +98,7 @@ super::statements! {
         UPDATE api_token SET revoked_at = COALESCE(revoked_at, $1) WHERE id = $2 RETURNING name, user_name";
     RECORD_TOKEN_USE = "UPDATE api_token SET last_used_at = $1 WHERE id = $2";
 
-    // ---- which workflow something belongs to ----
+    // ---- the workflow of a part ----
 
     OWNER_OF_JOB = "SELECT workflow_id FROM job WHERE id = $1";
     OWNER_OF_FILE = "SELECT workflow_id FROM file WHERE id = $1";
@@ -125,7 +125,7 @@ super::statements! {
     SELECT_COUNT_OF_FILES = "SELECT COUNT(*) FROM file f WHERE ";
     SELECT_COUNT_OF_USER_DATA = "SELECT COUNT(*) FROM user_data u WHERE ";
     SELECT_COUNT_OF_EVENTS = "SELECT COUNT(*) FROM event e WHERE ";
-    /// Edges and gates; who waits for another in both ways stands once.
+    /// Direct dependencies and those through dependency groups, without duplicates.
     DEPENDENCIES = "
         SELECT d.job_id, j.name, d.depends_on, o.name
         FROM (
@@ -164,7 +164,7 @@ super::statements! {
         ORDER BY b.first_job_id, j.id";
     MISSING_DATA = "SELECT id FROM user_data WHERE workflow_id = $1 AND data IS NULL ORDER BY id";
 
-    // ---- parts one by one ----
+    // ---- single parts ----
 
     CLEAR_EPHEMERAL = "
         UPDATE user_data SET data = NULL, changed_at = $1
@@ -209,7 +209,7 @@ super::statements! {
         UPDATE action_run SET ended_at = $1, return_code = $2, message = $3
         WHERE action_id = $4 AND attempt = $5 AND ended_at IS NULL";
     RESET_ACTION = "UPDATE action SET trigger_count = 0 WHERE id = $1";
-    /// What was carried out until now does not count any more.
+    /// Earlier executions no longer count.
     REARM_ACTION = "
         UPDATE action SET armed_after = (SELECT COALESCE(MAX(attempt), 0) FROM action_run WHERE action_id = $1)
         WHERE id = $1";
@@ -247,7 +247,8 @@ super::statements! {
     DELETE_RECORDS = "DELETE FROM record WHERE workflow_id = $1 AND kind = $2";
 }
 
-/// Inserts `rows` events of jobs: `$1` is the workflow, `$2` the time, `$3` who did it, then come the values of each.
+/// Inserts `rows` events of jobs: `$1` is the workflow, `$2` the time, `$3` the actor, followed by the values
+/// of each.
 pub(crate) fn insert_job_events(rows: usize) -> String {
     const WIDTH: usize = 7;
     let row = |n: usize| {

@@ -1,9 +1,9 @@
-//! What only SQLite says.
+//! Statements for SQLite only.
 
 use crate::db::JobValues;
 
 super::statements! {
-    /// Takes the write lock at once: a transaction that begins as a reader may be refused when it wants to write.
+    /// Takes the write lock immediately: a transaction that begins with a read may be rejected when it writes.
     BEGIN_WRITE = "BEGIN IMMEDIATE";
     BEGIN_READ = "BEGIN DEFERRED";
     COMMIT = "COMMIT";
@@ -13,19 +13,21 @@ super::statements! {
     RELEASE_SAVEPOINT = "RELEASE request";
     ROLLBACK_SAVEPOINT = "ROLLBACK TO request";
 
-    /// A number that changes when another connection has committed, and not when this one has.
+    /// A number that changes with commits of other connections, but not of this one.
     FOREIGN_COMMITS = "PRAGMA data_version";
 
-    /// How many frames the log holds and how many of them are already in the database file.
+    /// The number of frames in the log, and how many of them have been copied to the database file.
     LOG_FRAMES = "PRAGMA wal_checkpoint(NOOP)";
     CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)";
     CHECKPOINT_AND_TRUNCATE = "PRAGMA wal_checkpoint(TRUNCATE)";
 }
 
-/// Inserts `rows` jobs: `$1` is the workflow, then come the values of each job. SQLite gives each the id after the largest.
+/// Inserts `rows` jobs: `$1` is the workflow, followed by the values of each job. SQLite assigns consecutive
+/// ids.
 ///
-/// Not giving the ids and `OR FAIL` belong together: with ids, or with the usual `OR ABORT`, SQLite keeps a copy of every
-/// page that the statement touches until it is through. Nobody goes on after a failure here, so there is no need to.
+/// Both the omitted ids and `OR FAIL` are needed for speed: with ids, or with the default `OR ABORT`, SQLite
+/// keeps a copy of every page that the statement changes. Nothing continues after a failure here, so the copies
+/// are not needed.
 pub(crate) fn insert_jobs(rows: usize, are_plain: bool) -> String {
     let more: &[&str] = if are_plain { &[] } else { &JobValues::EXTRA_COLUMNS };
     let columns = [&JobValues::PLAIN_COLUMNS, more].concat();

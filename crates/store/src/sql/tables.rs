@@ -1,4 +1,4 @@
-//! Tables that are filled with many rows at once, and the columns that are then given.
+//! Tables for bulk loading, and the columns that are loaded.
 
 use crate::db::BulkTable;
 

@@ -111,7 +111,7 @@ impl<B: StoreBackend> AccessStore for SqlStore<B> {
 
 const ACCESS_CATEGORY: &str = "access";
 
-/// About the whole database, or about a workflow that is shared.
+/// Records an event about the whole database, or about a workflow that is shared.
 fn record_access_event(
     db: &impl SqlConnection,
     workflow: Option<WorkflowId>,
@@ -179,7 +179,7 @@ fn add_member(
     let values = values![group, user, role, by.now.0];
     let member = db.query_one(sql::INSERT_MEMBER, values, |row| read_member_row(row, 0))?;
     let told = json!({ "group_id": group, "user_name": user, "role": role });
-    record_access_event(db, None, format!("`{user}` belongs to access group `{name}` as {role}"), told, by)?;
+    record_access_event(db, None, format!("added `{user}` to access group `{name}` as {role}"), told, by)?;
     Ok(member)
 }
 
@@ -194,7 +194,7 @@ fn remove_member(
         return Err(StoreError::NoSuchMember { user: user.to_owned(), group: name }.into());
     }
     let told = json!({ "group_id": group, "user_name": user });
-    record_access_event(db, None, format!("`{user}` belongs to access group `{name}` no more"), told, by)
+    record_access_event(db, None, format!("removed `{user}` from access group `{name}`"), told, by)
 }
 
 fn share_workflow(
@@ -244,7 +244,7 @@ fn add_token(db: &impl SqlConnection, token: &NewTokenRow, by: AuditContext<'_>)
         token.expires_at.map(|at| at.0),
     ];
     let id = db.query_one(sql::INSERT_TOKEN, values, |row| row.get(0))?;
-    let message = format!("made token {id} (`{}`) of `{}`", token.name, token.user);
+    let message = format!("created token {id} (`{}`) of `{}`", token.name, token.user);
     let told = json!({
         "token_id": id, "name": token.name, "user": token.user, "role": token.role, "scopes": token.scopes,
         "expires_at": token.expires_at,

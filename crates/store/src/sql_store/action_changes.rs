@@ -1,5 +1,4 @@
-//! What happens to actions: that they were set off, that somebody carries them out, how that ended, and when they begin
-//! anew.
+//! Changes of actions: triggered, started, claimed, ended, rearmed.
 
 use super::apply_changes::find_job_state;
 use super::workflow_updates::AuditContext;
@@ -45,26 +44,24 @@ pub(crate) fn send_action_change(
     }
 }
 
-/// What the change found otherwise than it expected.
+/// Returns the error for a change that did not find the expected state.
 pub(crate) fn conflict_error(change: &WorkflowChange) -> SqlError {
     let WorkflowChange::Action(change) = change else {
         return StoreError::OutOfRange { what: format!("{change:?}") }.into();
     };
     let (id, what) = match *change {
-        ActionChange::Triggered { action, from, .. } => {
-            (action, format!("what it waits for has not happened {from} times"))
-        }
+        ActionChange::Triggered { action, from, .. } => (action, format!("its trigger count is not {from}")),
         ActionChange::Started { action, attempt, .. } | ActionChange::Claimed { action, attempt, .. } => {
-            (action, format!("its execution {attempt} has begun before"))
+            (action, format!("its execution {attempt} has already started"))
         }
         ActionChange::Ended { action, attempt, .. } | ActionChange::Withdrawn { action, attempt } => {
-            (action, format!("its execution {attempt} is not under way"))
+            (action, format!("its execution {attempt} is not running"))
         }
     };
     StoreError::Action { id, what }.into()
 }
 
-/// Notes all that is told of actions.
+/// Records events for all changes of actions.
 pub(crate) fn record_action_events(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -89,7 +86,7 @@ fn action_event(workflow: WorkflowId, change: &ActionChange) -> Option<NewEvent>
     match change {
         ActionChange::Triggered { is_due: false, .. } => None,
         ActionChange::Triggered { action, .. } => {
-            let message = format!("action {action}: what it waits for has happened");
+            let message = format!("action {action} was triggered");
             event(EventSeverity::Info, "action_triggered", message, json!({ "action_id": action }))
         }
         ActionChange::Started { action, attempt, worker, trigger, .. } => {
@@ -97,17 +94,17 @@ fn action_event(workflow: WorkflowId, change: &ActionChange) -> Option<NewEvent>
                 "action_id": action, "attempt_id": attempt, "compute_node_id": worker,
                 "trigger_type": trigger.name(),
             });
-            let message = format!("action {action} begins ({})", trigger.name());
+            let message = format!("action {action} started ({})", trigger.name());
             event(EventSeverity::Info, "action_started", message, data)
         }
         ActionChange::Claimed { action, attempt, worker, .. } => {
             let data = json!({ "action_id": action, "attempt_id": attempt, "compute_node_id": worker });
-            let message = format!("action {action} was taken by a client that carries it out itself");
+            let message = format!("action {action} was claimed by a client, which executes it");
             event(EventSeverity::Info, "action_claimed", message, data)
         }
         ActionChange::Withdrawn { action, attempt } => {
             let data = json!({ "action_id": action, "attempt_id": attempt });
-            let message = format!("action {action} has not begun: its worker left before it heard of it");
+            let message = format!("action {action} did not start: its worker left before it received it");
             event(EventSeverity::Info, "action_withdrawn", message, data)
         }
         ActionChange::Ended { action, attempt, return_code, message, .. } => {
@@ -118,17 +115,18 @@ fn action_event(workflow: WorkflowId, change: &ActionChange) -> Option<NewEvent>
                 return event(
                     EventSeverity::Info,
                     "action_completed",
-                    format!("action {action} is done"),
+                    format!("action {action} completed"),
                     data,
                 );
             }
-            let why = message.as_deref().unwrap_or("nobody knows why");
+            let why = message.as_deref().unwrap_or("unknown cause");
             event(EventSeverity::Error, "action_failed", format!("action {action} failed: {why}"), data)
         }
     }
 }
 
-/// A new run begins, and its jobs are as they are to be: which actions begin anew? Those of a recovery have had their day.
+/// Rearms actions when a new run begins, depending on the job states of the run. Recovery actions are not
+/// rearmed.
 pub(crate) fn rearm_actions_for_run(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -139,7 +137,7 @@ pub(crate) fn rearm_actions_for_run(
     rearm_actions(db, workflow, counts.get(JobStatus::Uninitialized) == to_do, by)
 }
 
-/// `everything`: no job keeps what it did.
+/// `everything`: all jobs run again.
 pub(crate) fn rearm_actions(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -175,7 +173,7 @@ fn are_trigger_jobs_settled(
     Ok(true)
 }
 
-/// One that was carried out is to be so once more.
+/// Makes an executed action run once more.
 pub(crate) fn retry_action(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -185,17 +183,17 @@ pub(crate) fn retry_action(
     let found = workflow_parts::list_actions(db, workflow)?.into_iter().find(|action| action.id == id);
     let action = found.ok_or(StoreError::NoSuch { what: "action".into(), id })?;
     if !action.runs.iter().any(|run| run.attempt.0 > action.armed_after) {
-        return Err(StoreError::Action { id, what: "it was not carried out yet".into() }.into());
+        return Err(StoreError::Action { id, what: "it has not been executed yet".into() }.into());
     }
     if action.runs.iter().any(|run| run.ended_at.is_none()) {
-        return Err(StoreError::Action { id, what: "an execution of it is under way".into() }.into());
+        return Err(StoreError::Action { id, what: "an execution of it is running".into() }.into());
     }
     db.execute(sql::REARM_ACTION, [id])?;
     by.record_event(
         db,
         workflow,
         "action",
-        format!("action {id} is to be carried out again"),
+        format!("action {id} will be executed again"),
         json!({ "action_id": id }),
     )
 }

@@ -1,4 +1,4 @@
-//! Puts decided changes on disk. Every change names what it expects to find; what does not fit is refused by name.
+//! Applies decided changes. Every change names the state it expects; a mismatch is rejected with details.
 
 use super::job_events::{self, JobEvent};
 use super::workflow_updates::AuditContext;
@@ -13,10 +13,10 @@ use windlass_core::change::{AttemptResult, WorkflowChange};
 use windlass_types::worker_messages::{AttemptFiles, AttemptKey, ProcessExit};
 use windlass_types::{Attempt, Bytes, JobId, JobStatus, RunId, SystemClock, Timestamp, WorkflowId};
 
-/// All of the batch or, with the savepoint or transaction around it undone, nothing.
+/// Applies all of the batch or, after a rollback by the caller, nothing.
 pub(crate) fn apply_batch(db: &impl SqlConnection, batch: &ChangeBatch, actor: &str) -> Result<(), SqlError> {
     let now = SystemClock.now();
-    // In one go, because each time that somebody far away is waited for costs more than a change.
+    // Pipelined, because a round trip to a remote database costs more than a change.
     let sent = db.pipeline(|pipe| {
         pipe.require(RUN_STATEMENT, sql::IS_CURRENT_RUN, &values![batch.workflow.0, batch.run.0])?;
         let mut moved = StatusCountDeltas::default();
@@ -50,7 +50,7 @@ pub(crate) fn apply_batch(db: &impl SqlConnection, batch: &ChangeBatch, actor: &
     record_retry_alarms(db, batch, AuditContext { actor, now })
 }
 
-/// The job was tried again all the same; whoever wrote the script wants to know that it did not do its work.
+/// The job was retried anyway; the event tells the author of the script that it failed.
 fn record_recovery_failures(
     db: &impl SqlConnection,
     batch: &ChangeBatch,
@@ -94,10 +94,10 @@ fn record_retry_alarms(
     Ok(())
 }
 
-/// What is called so belongs to the run; the changes are called by their numbers, and the counts come after them.
+/// Number of the statement about the run; changes have their index as number, and the counts follow them.
 const RUN_STATEMENT: usize = usize::MAX;
 
-/// Why the batch cannot be: what is called `number` was not there.
+/// Returns the error for the statement `number`, which affected no row.
 fn explain_untouched(
     db: &impl SqlConnection,
     batch: &ChangeBatch,
@@ -105,7 +105,7 @@ fn explain_untouched(
 ) -> Result<SqlError, SqlError> {
     let workflow = batch.workflow;
     if number == RUN_STATEMENT {
-        // A batch that was decided in an earlier run changes nothing.
+        // A batch decided in an earlier run is rejected as a whole.
         let found = current_run(db, workflow)?;
         return Ok(StoreError::StaleRun { workflow, expected: batch.run, found }.into());
     }
@@ -116,7 +116,7 @@ fn explain_untouched(
 }
 
 fn missing_count(workflow: WorkflowId, status: usize) -> SqlError {
-    SqlError::damage(format!("workflow {workflow} has no count of state {status}"))
+    SqlError::damage(format!("workflow {workflow} has no job count for state {status}"))
 }
 
 pub(crate) fn current_run(db: &impl SqlConnection, workflow: WorkflowId) -> Result<RunId, SqlError> {
@@ -124,7 +124,7 @@ pub(crate) fn current_run(db: &impl SqlConnection, workflow: WorkflowId) -> Resu
     run.map(RunId).ok_or_else(|| StoreError::NoSuchWorkflow(workflow).into())
 }
 
-/// From which state to which it brings its job, if it is about one.
+/// Sends a change; returns the old and the new state of its job, if it changes one.
 fn send_change(
     pipe: &mut dyn StatementPipeline,
     number: usize,
@@ -134,9 +134,9 @@ fn send_change(
 ) -> Result<Option<(JobStatus, JobStatus)>, SqlError> {
     let workflow = batch.workflow.0;
     match *change {
-        // Being held by a worker leaves traces that a plain change of state would not make or clear.
+        // Claims have columns that a plain change of state would not set or clear.
         WorkflowChange::Status { job, from, to } if from.is_active() || to.is_active() => {
-            let what = format!("a plain change of job {job} from `{from}` to `{to}`");
+            let what = format!("plain change of job {job} from `{from}` to `{to}`");
             return Err(StoreError::OutOfRange { what }.into());
         }
         WorkflowChange::Status { job, from, to } => {
@@ -185,7 +185,7 @@ fn send_change(
         WorkflowChange::Retry { job, from, .. } | WorkflowChange::Reset { job, from, .. }
             if from.is_active() =>
         {
-            let what = format!("another attempt of job {job}, which is `{from}`");
+            let what = format!("new attempt of job {job}, which is `{from}`");
             return Err(StoreError::OutOfRange { what }.into());
         }
         WorkflowChange::Retry { job, from, attempt } => {
@@ -210,13 +210,13 @@ fn send_change(
         WorkflowChange::CountSiteAttempts { ref site, ref handler, attempts } => {
             work_units::send_site_count(pipe, number, batch.workflow, (site, handler), attempts)?;
         }
-        // Noted when all else has been.
+        // Recorded after everything else.
         WorkflowChange::RaiseAlarm(_) => {}
     }
     Ok(expected_state(change).map(|(_, found)| found.status).zip(target_status(change)))
 }
 
-/// The job of a change and how it must be for the change to be made.
+/// The job of a change and its required state.
 fn expected_state(change: &WorkflowChange) -> Option<(JobId, JobState)> {
     let (job, status, attempt) = match *change {
         WorkflowChange::Status { job, from, .. } | WorkflowChange::Reset { job, from, .. } => {
@@ -238,7 +238,7 @@ fn expected_state(change: &WorkflowChange) -> Option<(JobId, JobState)> {
     Some((job, JobState { status, attempt }))
 }
 
-/// The state a change leads to.
+/// Returns the new state.
 const fn target_status(change: &WorkflowChange) -> Option<JobStatus> {
     Some(match *change {
         WorkflowChange::Status { to, .. } | WorkflowChange::End { to, .. } => to,
@@ -254,7 +254,7 @@ const fn target_status(change: &WorkflowChange) -> Option<JobStatus> {
     })
 }
 
-/// Something else was found than what the change was decided on.
+/// Returns the error for a change whose required state was not found.
 fn conflict_error(
     db: &impl SqlConnection,
     batch: &ChangeBatch,
@@ -284,10 +284,10 @@ fn send_end(
 ) -> Result<(), SqlError> {
     let key = result.key;
     if key.workflow != batch.workflow || key.run != batch.run {
-        return Err(StoreError::OutOfRange { what: format!("the result of {key} in this batch") }.into());
+        return Err(StoreError::OutOfRange { what: format!("result of {key} in this batch") }.into());
     }
     if !from.is_active() {
-        return Err(StoreError::OutOfRange { what: format!("the end of {key} from `{from}`") }.into());
+        return Err(StoreError::OutOfRange { what: format!("end of {key} from `{from}`") }.into());
     }
     let values = values![
         to.code(),
@@ -341,11 +341,11 @@ fn send_result(
         files,
         recovered,
     ];
-    // Nobody else writes a result of this attempt.
+    // No other change writes a result of this attempt.
     pipe.send_row(number, None, sql::INSERT_RESULT, &values)
 }
 
-/// Keeps with each file how it was last seen. What was seen is in the order of the job's files.
+/// Saves the last state of each file, in the order of the job's files.
 fn record_files(db: &impl SqlConnection, batch: &ChangeBatch) -> Result<(), SqlError> {
     let seen: Vec<(JobId, &AttemptFiles)> = batch.changes.iter().filter_map(files_of_change).collect();
     for (job, seen) in seen {
@@ -374,7 +374,7 @@ fn files_of_change(change: &WorkflowChange) -> Option<(JobId, &AttemptFiles)> {
     }
 }
 
-/// How a job stands, if there is one of that number in the workflow.
+/// Returns the state of a job, if it exists in the workflow.
 pub(crate) fn find_job_state(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -393,8 +393,8 @@ pub(crate) fn to_sql_bytes(bytes: Bytes) -> i64 {
     i64::try_from(bytes.0).unwrap_or(i64::MAX)
 }
 
-/// How many jobs a batch moved into and out of each state, so that a batch costs a few updates of the counts and not
-/// one per job.
+/// Number of jobs that a batch moves into and out of each state, so that it needs a few updates of the counts
+/// instead of one per job.
 #[derive(Default)]
 pub(crate) struct StatusCountDeltas([i64; JobStatus::ALL.len()]);
 
@@ -404,12 +404,12 @@ impl StatusCountDeltas {
         self.0[usize::from(to.code())] += 1;
     }
 
-    /// A job that was not there before.
+    /// Counts a new job.
     pub(crate) fn add(&mut self, to: JobStatus) {
         self.0[usize::from(to.code())] += 1;
     }
 
-    /// A job that is no more.
+    /// Counts a deleted job.
     pub(crate) fn remove(&mut self, from: JobStatus) {
         self.0[usize::from(from.code())] -= 1;
     }
@@ -421,7 +421,7 @@ impl StatusCountDeltas {
         }
     }
 
-    /// Each is called by its state, counted from `first`.
+    /// Statement numbers are the states, counted from `first`.
     fn send_counts(
         &self,
         pipe: &mut dyn StatementPipeline,

@@ -1,5 +1,5 @@
-//! What is read of jobs when they are claimed. Most of them have neither a kind nor files; those cost one lookup by
-//! primary key each and nothing more.
+//! Reads jobs when they are claimed. Most of them have neither a job group nor files and cost only one lookup
+//! by primary key.
 
 use super::column_decoding;
 use crate::StoreError;
@@ -35,7 +35,7 @@ pub(crate) fn load_commands(db: &impl SqlConnection, jobs: &[JobId]) -> Result<V
     found.into_iter().map(complete).collect()
 }
 
-/// All up to `place` have to be there.
+/// Requires that all rows up to `place` were found.
 fn require_all_found(jobs: &[JobId], found: usize, place: usize) -> Result<(), SqlError> {
     match jobs.get(found) {
         Some(&job) if found < place => Err(StoreError::NoSuchJob(job).into()),
@@ -43,7 +43,7 @@ fn require_all_found(jobs: &[JobId], found: usize, place: usize) -> Result<(), S
     }
 }
 
-/// The job's own.
+/// The job's own values.
 fn read_command(row: &SqlRow<'_>, id: JobId) -> Result<JobCommand, SqlError> {
     Ok(JobCommand {
         id,
@@ -59,7 +59,7 @@ fn read_command(row: &SqlRow<'_>, id: JobId) -> Result<JobCommand, SqlError> {
     })
 }
 
-/// What else has to be looked up.
+/// What else has to be loaded.
 struct JobReferences {
     kind: Option<i64>,
     has_files: bool,
@@ -72,7 +72,7 @@ impl JobReferences {
     }
 }
 
-/// What jobs of one request share, looked up once.
+/// Values shared by jobs of one call, loaded once.
 #[derive(Default)]
 struct SharedLookupCache {
     job_groups: HashMap<i64, JobGroupDefaults>,
@@ -103,7 +103,7 @@ impl SharedLookupCache {
     }
 }
 
-/// What jobs get from their kind.
+/// Values from the job group.
 struct JobGroupDefaults {
     env: Vec<(String, String)>,
     invocation_script: Option<String>,
@@ -119,7 +119,7 @@ impl JobGroupDefaults {
         })
     }
 
-    /// What the job says itself wins.
+    /// The job's own values take precedence.
     fn apply_defaults(&self, command: &mut JobCommand) {
         command.stdio = self.stdio;
         if command.invocation_script.is_none() {
@@ -129,7 +129,7 @@ impl JobGroupDefaults {
     }
 }
 
-/// What is inherited comes first, but not what the job says itself.
+/// Inherited variables come first, except those that the job overrides.
 pub(crate) fn merge_env(inherited: &[(String, String)], own: Vec<(String, String)>) -> Vec<(String, String)> {
     let unsaid = inherited.iter().filter(|(name, _)| own.iter().all(|(mine, _)| mine != name));
     let mut env: Vec<_> = unsaid.cloned().collect();

@@ -1,5 +1,5 @@
-//! From columns to our types. A value that no version of windlass writes is a conversion error, which the store reports
-//! as damage.
+//! Decoding of columns. A value that no version of Windlass writes is a conversion error, which the store
+//! reports as damage.
 
 use crate::StoreError;
 use crate::db::SqlRow;
@@ -12,8 +12,7 @@ use windlass_types::{Bytes, JobStatus, Timestamp};
 
 pub(crate) fn read_status(row: &SqlRow<'_>, index: usize) -> Result<JobStatus, SqlError> {
     let code: u8 = row.get(index)?;
-    JobStatus::from_code(code)
-        .ok_or_else(|| row.conversion_error(index, format!("{code}, which is no state")))
+    JobStatus::from_code(code).ok_or_else(|| row.conversion_error(index, format!("unknown job state {code}")))
 }
 
 pub(crate) fn read_flag(row: &SqlRow<'_>, index: usize) -> Result<bool, SqlError> {
@@ -32,7 +31,7 @@ pub(crate) fn read_duration(row: &SqlRow<'_>, index: usize) -> Result<Option<Dur
     Ok(row.get::<Option<i64>>(index)?.map(|n| Duration::from_micros(n.unsigned_abs())))
 }
 
-/// NULL is no variables at all.
+/// NULL is an empty list.
 pub(crate) fn read_env(row: &SqlRow<'_>, index: usize) -> Result<Vec<(String, String)>, SqlError> {
     match row.get_text(index)? {
         None => Ok(Vec::new()),
@@ -46,12 +45,12 @@ pub(crate) fn read_json<T: DeserializeOwned>(row: &SqlRow<'_>, index: usize) -> 
     text.map(|text| serde_json::from_str(text)).transpose().map_err(|e| row.conversion_error(index, e))
 }
 
-/// JSON that every version of windlass writes.
+/// Required JSON.
 pub(crate) fn read_required_json<T: DeserializeOwned>(row: &SqlRow<'_>, index: usize) -> Result<T, SqlError> {
     serde_json::from_str(row.get_text(index)?.unwrap_or_default()).map_err(|e| row.conversion_error(index, e))
 }
 
-/// The way in. Fails for what JSON cannot say, such as a map whose keys are no strings.
+/// Encodes a value. Fails for values without a JSON form, such as maps with keys that are not strings.
 pub(crate) fn render_json<T: Serialize + ?Sized>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|e| StoreError::OutOfRange { what: format!("a value ({e})") })
 }
@@ -70,7 +69,7 @@ pub(crate) fn read_stdio(row: &SqlRow<'_>, index: usize) -> Result<Option<StdioS
 pub(crate) fn read_stdio_mode(row: &SqlRow<'_>, index: usize) -> Result<StdioMode, SqlError> {
     let name = row.get_text(index)?.unwrap_or_default();
     let known = STDIO_MODES.into_iter().find(|mode| stdio_name(*mode) == name);
-    known.ok_or_else(|| row.conversion_error(index, format!("`{name}`, which is no stdio mode")))
+    known.ok_or_else(|| row.conversion_error(index, format!("unknown stdio mode `{name}`")))
 }
 
 pub(crate) fn stdio_name(mode: StdioMode) -> &'static str {
@@ -83,7 +82,7 @@ pub(crate) fn stdio_name(mode: StdioMode) -> &'static str {
     }
 }
 
-/// NULL for no variables at all.
+/// NULL for an empty list.
 pub(crate) fn render_env(env: &[(String, String)]) -> Option<String> {
     // Pairs of strings always have a JSON form.
     (!env.is_empty()).then(|| serde_json::to_string(env).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What is known of the work behind completed jobs: the results of their own attempts, or copies of what was reused.
+//! Records of the work behind completed jobs: results of their own attempts, or copies of reused ones.
 
 use super::apply_changes::current_run;
 use super::column_decoding;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use windlass_types::worker_messages::{AttemptFiles, AttemptKey};
 use windlass_types::{Attempt, JobId, RunId, Timestamp, WorkflowId};
 
-/// Reused work as a job keeps it. Times in microseconds, as everywhere in the books.
+/// Reused work as stored with a job. Times in microseconds, as everywhere in the database.
 #[derive(Serialize, Deserialize)]
 struct StoredReusedWork {
     #[serde(flatten)]
@@ -21,7 +21,7 @@ struct StoredReusedWork {
     files: Option<AttemptFiles>,
 }
 
-/// Reused work as text for its column.
+/// Encodes reused work for its column.
 pub(crate) fn render_reused_work(work: Option<&CompletedWork>) -> Result<Option<String>, SqlError> {
     let kept = work.map(|work| StoredReusedWork {
         done_by: work.done_by,

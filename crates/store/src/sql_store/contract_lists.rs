@@ -1,4 +1,4 @@
-//! What the contract lists and counts.
+//! Lists and counts of the contract.
 
 use super::apply_changes::current_run;
 use super::claimed_commands::merge_env;
@@ -40,7 +40,7 @@ pub(crate) fn count_rows(db: &impl SqlConnection, what: &CountQuery) -> Result<u
     }
 }
 
-/// Where only states are asked for the answer is kept already.
+/// If only states are selected, the stored counts have the answer.
 fn count_jobs(db: &impl SqlConnection, workflow: WorkflowId, filter: &JobFilter) -> Result<u64, SqlError> {
     let only_states = JobFilter { status: filter.status.clone(), ..JobFilter::default() };
     let asked = JobFilter { sort: None, offset: 0, limit: None, ..filter.clone() };
@@ -154,7 +154,7 @@ pub(crate) fn list_job_details<D: SqlConnection>(
         .read_rows(db, read_job_details)
 }
 
-/// What follows the columns of a plain row.
+/// The columns after those of a plain row.
 fn read_job_details(row: &SqlRow<'_>) -> Result<JobDetails, SqlError> {
     let inherited = column_decoding::read_env(row, 20)?;
     Ok(JobDetails {
@@ -231,14 +231,14 @@ pub(crate) fn list_ready_requirements(
     Ok(rows)
 }
 
-/// The same question for files and user data: who reads and writes what.
+/// The same query for files and user data: which job reads and writes what.
 struct DataUse<T> {
     job: JobId,
     is_output: bool,
     object: T,
 }
 
-/// What must be there: read by some and written by none, or written by a job that has completed.
+/// Required files: read by a job and written by none, or written by a completed job.
 fn find_required<T: Ord + Copy + std::hash::Hash>(
     db: &impl SqlConnection,
     workflow: WorkflowId,

@@ -1,5 +1,5 @@
-//! Parts of workflows that come, change and go one by one: user data, failure handlers, schedulers, actions, results,
-//! events, records.
+//! Creates, changes and deletes single parts of workflows: user data, failure handlers, schedulers, actions,
+//! results, events, records.
 
 use super::apply_changes::{current_run, find_job_state, to_micros};
 use super::create::{IdCounter, duplicate_in_workflow, next_id, set_next_id};
@@ -33,7 +33,7 @@ pub(crate) fn update_settings(
     let env = column_decoding::render_env(update.env.as_ref().unwrap_or(&row.env));
     let directory = update.submission_dir.as_ref().unwrap_or(&row.submission_dir);
     db.execute(sql::UPDATE_SETTINGS, values![settings, env, directory, id.0])?;
-    by.record_event(db, id, "workflow", "changed its settings".to_owned(), json!({}))
+    by.record_event(db, id, "workflow", "changed the settings".to_owned(), json!({}))
 }
 
 pub(crate) fn add_files(
@@ -70,7 +70,7 @@ pub(crate) fn add_user_data(
         let text = new.data.as_ref().map(column_decoding::render_json).transpose()?;
         let values = values![id.0, workflow.0, new.name, text, i64::from(new.is_ephemeral), by.now.0];
         let inserted = db.execute(common::INSERT_USER_DATA, values);
-        inserted.map_err(|error| duplicate_in_workflow(error, "pieces of user data", &new.name))?;
+        inserted.map_err(|error| duplicate_in_workflow(error, "user data entries", &new.name))?;
         for (jobs, is_output) in [(&new.consumers, 0), (&new.producers, 1)] {
             for &job in jobs {
                 find_job_state(db, workflow, job)?.ok_or(StoreError::NoSuchJob(job))?;
@@ -85,14 +85,14 @@ pub(crate) fn add_user_data(
     add_data_edges(db, workflow, pairs)?;
     let message = match list {
         [one] => format!("added user data `{}`", one.name),
-        several => format!("added {} pieces of user data", several.len()),
+        several => format!("added {} user data entries", several.len()),
     };
     let told = json!({ "first_user_data_id": first, "pieces": list.len() });
     by.record_event(db, workflow, "user_data", message, told)?;
     Ok(ids)
 }
 
-/// The note keeps what was there before.
+/// The event records the old value.
 pub(crate) fn update_user_data(
     db: &impl SqlConnection,
     id: UserDataId,
@@ -113,7 +113,7 @@ pub(crate) fn update_user_data(
     let text = new.data.as_ref().map(column_decoding::render_json).transpose()?;
     let values = values![new.name, text, i64::from(new.is_ephemeral), changed_at.0, id.0];
     let written = db.execute(sql::UPDATE_USER_DATA, values);
-    written.map_err(|error| duplicate_in_workflow(error, "pieces of user data", &new.name))?;
+    written.map_err(|error| duplicate_in_workflow(error, "user data entries", &new.name))?;
     let told = json!({ "user_data_id": id, "name": new.name, "old": old.data, "new": new.data });
     by.record_event(db, old.workflow_id, "user_data", format!("set user data `{}`", new.name), told)
 }
@@ -126,7 +126,7 @@ pub(crate) fn clear_ephemeral_data(
     current_run(db, workflow)?;
     let cleared = db.execute(sql::CLEAR_EPHEMERAL, [by.now.0, workflow.0])? as u64;
     if cleared > 0 {
-        let message = format!("forgot the data of {cleared} ephemeral pieces of user data");
+        let message = format!("cleared {cleared} ephemeral user data entries");
         by.record_event(db, workflow, "user_data", message, json!({ "pieces": cleared }))?;
     }
     Ok(cleared)
@@ -275,7 +275,7 @@ fn insert_action_jobs(
     Ok(())
 }
 
-/// The workflow that has it, which is where it is noted.
+/// Returns the workflow that has it, for the event.
 fn find_owner(
     db: &impl SqlConnection,
     part: WorkflowPartId,
@@ -296,7 +296,7 @@ fn refuse_while_used(
     match db.query_optional(user, [workflow.0, id], row)? {
         None => Ok(()),
         Some((job, name)) => {
-            Err(StoreError::InUse { what: what.to_owned(), by: format!("job {job} (`{name}`) names it") }
+            Err(StoreError::InUse { what: what.to_owned(), by: format!("job {job} (`{name}`) refers to it") }
                 .into())
         }
     }
@@ -445,7 +445,7 @@ pub(crate) fn update_event(
     record_events_event(db, old.workflow_id, format!("changed event {id} ({})", old.category), told, by)
 }
 
-/// Only what clients added: the record of what Windlass did stays.
+/// Only events added by clients: those recorded by Windlass are kept.
 pub(crate) fn delete_events(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -453,7 +453,7 @@ pub(crate) fn delete_events(
 ) -> Result<u64, SqlError> {
     current_run(db, workflow)?;
     let deleted = db.execute(sql::DELETE_EVENTS, [workflow.0])? as u64;
-    let message = format!("deleted the {deleted} events that clients had added");
+    let message = format!("deleted the {deleted} events added by clients");
     record_events_event(db, Some(workflow), message, json!({ "events": deleted }), by)?;
     Ok(deleted)
 }
@@ -544,7 +544,7 @@ pub(crate) fn delete_records(
         db,
         workflow,
         &category,
-        format!("deleted all {deleted} of them"),
+        format!("deleted all {deleted} records"),
         json!({ "rows": deleted }),
     )?;
     Ok(deleted)

@@ -1,4 +1,4 @@
-//! What was noted about workflows: who did what, when and why.
+//! Events of workflows: who did what, when and why.
 
 use super::column_decoding;
 use super::job_events::JobEventNumbers;
@@ -10,7 +10,7 @@ use crate::sql::common as sql;
 use crate::sql::server::SELECT_COUNT_OF_EVENTS;
 use windlass_types::{EventId, JobId, Timestamp, WorkflowId};
 
-/// Notes it in the transaction that is open, so that it is on disk if and only if what it tells of is.
+/// Records an event in the open transaction, so that it is committed together with the change it is about.
 pub(crate) fn insert_event(
     db: &impl SqlConnection,
     actor: &str,
@@ -95,7 +95,7 @@ pub(crate) fn find_event(db: &impl SqlConnection, id: EventId) -> Result<Option<
 const SEVERITIES: [EventSeverity; 4] =
     [EventSeverity::Debug, EventSeverity::Info, EventSeverity::Warning, EventSeverity::Error];
 
-/// Its place in the list.
+/// Its sequence number.
 const fn severity_code(severity: EventSeverity) -> u8 {
     severity as u8
 }

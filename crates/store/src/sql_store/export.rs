@@ -1,4 +1,4 @@
-//! Reads a whole workflow into the shape of an export file.
+//! Reads a whole workflow for an export file.
 
 use super::job_loading::for_each_pair;
 use super::{column_decoding, events, queries, workflow_parts};
@@ -84,7 +84,7 @@ fn exported_workflow(row: WorkflowRow) -> ExportedWorkflow {
     }
 }
 
-/// From names to the ids that stand for them in the file.
+/// Ids in the file by name.
 struct ExportedNameIds {
     handlers: HashMap<String, i64>,
     schedulers: HashMap<String, i64>,
@@ -171,7 +171,7 @@ fn read_exported_job(row: &SqlRow<'_>) -> Result<ExportedJob, SqlError> {
     })
 }
 
-/// Gives jobs what they wait for, read and write. The gates.
+/// Adds dependencies, inputs and outputs to jobs. Returns the dependency groups.
 fn attach_relations(
     db: &impl SqlConnection,
     id: WorkflowId,
@@ -256,7 +256,7 @@ fn export_requirements(
     Ok(exported.collect())
 }
 
-/// The largest unit that says it exactly; bare numbers are bytes.
+/// Uses the largest unit without a fraction; plain numbers are bytes.
 fn render_size(Bytes(bytes): Bytes) -> String {
     let unit = [("t", 40), ("g", 30), ("m", 20), ("k", 10)];
     let exact = unit.into_iter().find(|(_, shift)| bytes > 0 && bytes.trailing_zeros() >= *shift);

@@ -1,5 +1,5 @@
-//! What people and agents decide about failures and change about jobs. All of it is decided by [`windlass_core::orders`] on
-//! what the rows say, and written in the same transaction.
+//! Decisions of people and agents about failures, and revisions of jobs. Decided by
+//! [`windlass_core::failure_commands`] from the stored rows, and written in the same transaction.
 
 use super::apply_changes::apply_batch;
 use super::failures::set_job_resources;
@@ -45,7 +45,7 @@ pub(crate) fn apply_triage_command(
     let row = queries::find_workflow(db, workflow)?.ok_or(StoreError::NoSuchWorkflow(workflow))?;
     let places = SchedulerTargets::load(db, workflow)?;
     let held = OnceCell::new();
-    let desk = FailureCommandExecutor {
+    let active = FailureCommandExecutor {
         db,
         row: &row,
         table: load_jobs(db, workflow)?,
@@ -54,24 +54,24 @@ pub(crate) fn apply_triage_command(
         by,
     };
     match wanted {
-        TriageCommand::Orders(orders) => desk.execute_batch(orders),
-        TriageCommand::Settle { decision, agreed } => desk.settle_decision(*decision, *agreed),
-        TriageCommand::Undo { batch, agent } => desk.undo_batch(*batch, agent.as_deref()),
+        TriageCommand::Orders(orders) => active.execute_batch(orders),
+        TriageCommand::Settle { decision, agreed } => active.settle_decision(*decision, *agreed),
+        TriageCommand::Undo { batch, agent } => active.undo_batch(*batch, agent.as_deref()),
     }
 }
 
-/// Where orders about one workflow are carried out.
+/// Applies commands to one workflow.
 struct FailureCommandExecutor<'a, D> {
     db: &'a D,
     row: &'a WorkflowRow,
     table: LoadedJobs,
     scheduler_targets: SchedulerTargets,
-    /// Asked for when somebody is at work.
+    /// Loaded only if jobs are held.
     held: OnceCell<HeldDependents>,
     by: AuditContext<'a>,
 }
 
-/// A job that somebody named, as it stands.
+/// A job named in a command, in its current state.
 struct NamedJob {
     index: u32,
     status: JobStatus,
@@ -84,18 +84,18 @@ struct NamedJob {
     log_excerpt: String,
 }
 
-/// Who gives an order.
+/// The author of commands.
 #[derive(Clone, Copy, Default)]
 struct CommandSource {
     is_agent: bool,
-    /// In all that the job said, for what is quoted of it.
+    /// The evidence was checked against the full log.
     has_full_log: bool,
 }
 
-/// What is written when all has been judged.
+/// Rows to write after all commands were decided.
 #[derive(Default)]
 struct AcceptedCommands<'o> {
-    /// Jobs by number, and what becomes of them.
+    /// Job indices and their commands.
     job_commands: Vec<(u32, FailureCommandKind)>,
     revisions: Vec<PlannedRevision>,
     decisions: Vec<DecidedCommand<'o>>,
@@ -109,7 +109,7 @@ struct PlannedRevision {
     after: JobPatch,
 }
 
-/// What is said of all that is changed together.
+/// Properties of a revision.
 #[derive(Clone, Copy)]
 struct RevisionBatch<'a> {
     batch: i64,
@@ -138,7 +138,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         Ok(outcomes)
     }
 
-    /// What comes of one order, and for what is to be written.
+    /// Returns the result of one command and adds its rows to `accepted`.
     fn decide_command<'o>(
         &self,
         order: &'o FailureCommand,
@@ -164,7 +164,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
             ..outcome
         };
         if !is_first {
-            return Ok(stands(outcome(FailureCommandStatus::Refused, "it is named twice".to_owned())));
+            return Ok(stands(outcome(FailureCommandStatus::Refused, "the job is named twice".to_owned())));
         }
         let decided = |state| DecidedCommand { command: order, attempt: named.attempt, state };
         let schedulers = self.scheduler_targets.schedulers();
@@ -201,7 +201,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         }))
     }
 
-    /// Why it cannot be carried out as long as somebody works on what was built on the job.
+    /// Returns why the command cannot be applied while a dependent of the job is held by a worker.
     fn find_blocking_worker(
         &self,
         job: u32,
@@ -220,7 +220,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         let (id, status) = (self.table.ids[holder as usize], self.table.status[holder as usize]);
         let name: String = self.db.query_one(sql::JOB_NAME, [id.0], |row| row.get(0))?;
         Ok(Some(format!(
-            "`{name}`, which was built on it and would begin anew, is `{status}`: order it again when that has ended"
+            "`{name}`, a dependent that would restart, is `{status}`: repeat the command when it has ended"
         )))
     }
 
@@ -265,7 +265,8 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         Ok(Some(named))
     }
 
-    /// Writes what was accepted; `agent` is who decided, unless it is our actor. `notes_decisions`: else they are there.
+    /// Writes what was accepted; `agent` is the author, unless it is the actor. Without `notes_decisions` the
+    /// decisions exist.
     fn write_accepted(
         &self,
         accepted: &AcceptedCommands<'_>,
@@ -299,7 +300,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         })
     }
 
-    /// What is ready in a run that is over would never be looked at.
+    /// Otherwise ready jobs in a run that has ended would never be scheduled.
     fn reopen_run(&self) -> Result<(), SqlError> {
         let row = self.row;
         let is_over = row.ended_at.is_some() || row.is_canceled;
@@ -336,7 +337,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         match sent {
             Err(SqlError::NoRowAffected(number)) => {
                 let job = revisions[number].job;
-                Err(SqlError::damage(format!("job {job} is not where it was a moment ago")))
+                Err(SqlError::damage(format!("job {job} was changed concurrently")))
             }
             other => other,
         }
@@ -408,7 +409,8 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         })
     }
 
-    /// Whoever proposes twice means the last; and what is proposed already, is. Whether it is to be noted.
+    /// Only the last proposal of an author counts; a repeated one is not recorded again. Returns whether to
+    /// record it.
     fn replace_earlier_proposal(&self, decided: &DecidedCommand<'_>, by: &str) -> Result<bool, SqlError> {
         let DecidedCommand { command: order, attempt, .. } = decided;
         let changes = column_decoding::render_json(&order.changes)?;
@@ -422,7 +424,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         Ok(true)
     }
 
-    /// One note for all that was ordered together.
+    /// Records one event for all commands of a batch.
     fn record_event(&self, accepted: &AcceptedCommands<'_>, agent: Option<&str>) -> Result<(), SqlError> {
         let mut parts = Vec::new();
         for verdict in FailureCommandKind::ALL {
@@ -433,7 +435,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         }
         let proposed = accepted.decisions.iter().filter(|d| d.state == DecisionState::Proposed).count();
         if proposed > 0 {
-            parts.push(format!("{proposed} to be decided by a person"));
+            parts.push(format!("{proposed} proposed for approval"));
         }
         if parts.is_empty() {
             return Ok(());
@@ -443,7 +445,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         let reason = reason.filter(|reason| !reason.is_empty());
         let who = agent.map(|agent| format!(" by agent `{agent}`")).unwrap_or_default();
         let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-        let message = format!("jobs were decided on{who}: {}{why}", parts.join(", "));
+        let message = format!("failure commands{who}: {}{why}", parts.join(", "));
         let told = json!({ "agent": agent, "jobs": accepted.job_commands.len(), "reason": reason });
         self.by.record_event(self.db, self.row.id, "orders", message, told)
     }
@@ -452,7 +454,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         let state = Some(DecisionState::Proposed);
         let filter = DecisionFilter { id: Some(decision), state, ..DecisionFilter::default() };
         let Some(row) = list_decisions(self.db, self.row.id, &filter)?.pop() else {
-            let what = format!("decision {decision}: none of that number waits for a person");
+            let what = format!("decision {decision}: no open proposal with this number");
             return Err(StoreError::OutOfRange { what }.into());
         };
         if let Some(named) = self.find_named_job(row.job_id)?
@@ -468,7 +470,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
             self.decide_command(&order, CommandSource::default(), true, &mut accepted)?
         } else {
             let answer = FailureCommandStatus::Done;
-            let words = "declined; the job waits on".to_owned();
+            let words = "declined; the job keeps waiting".to_owned();
             FailureCommandOutcome {
                 job: order.job,
                 verdict: order.verdict,
@@ -488,14 +490,14 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         Ok(vec![outcome])
     }
 
-    /// Puts back what was changed together, job by job: where that still stands, and the job has not run with it.
+    /// Reverts a revision job by job, except where a value was changed again or the job has run with it.
     fn undo_batch(&self, batch: i64, agent: Option<&str>) -> Result<Vec<FailureCommandOutcome>, SqlError> {
         let mut rows =
             list_revisions(self.db, self.row.id, RevisionFilter { batch: Some(batch), job: None })?;
         let there_were = !rows.is_empty();
         rows.retain(|row| row.undone_at.is_none());
         if rows.is_empty() {
-            let why = if there_were { "it is undone already" } else { "there is none of that number" };
+            let why = if there_were { "it is already undone" } else { "it does not exist" };
             return Err(StoreError::OutOfRange { what: format!("revision {batch}: {why}") }.into());
         }
         let by = agent.unwrap_or(self.by.actor);
@@ -530,7 +532,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
     fn plan_undo(&self, row: &JobRevisionRow) -> Result<PlannedRevision, SqlError> {
         let mut after = row.before.clone();
         if let Some(asked) = &mut after.asked {
-            // What it shared with others may be something else by now, or nothing.
+            // The shared requirements may have been changed or deleted since.
             let shared = match asked.by {
                 ResourceSource::Row(id) => {
                     workflow_parts::find_requirements(self.db, id)?.map(|(_, row)| row.resources)
@@ -544,7 +546,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         Ok(PlannedRevision {
             job: row.job_id,
             from: row.job_status,
-            reason: format!("revision {} is undone", row.batch),
+            reason: format!("undid revision {}", row.batch),
             before: row.after.clone(),
             after,
         })
@@ -565,7 +567,7 @@ impl NamedJob {
     }
 }
 
-/// Proposals about failures that wait no more need no answer.
+/// Closes proposals about failures that are no longer open.
 pub(crate) fn close_overtaken_proposals(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -582,7 +584,7 @@ fn overtaken_result(row: &DecisionRow, named: &NamedJob) -> FailureCommandOutcom
         verdict: row.verdict,
         answer: FailureCommandStatus::Refused,
         words: format!(
-            "it was proposed about attempt {} of run {}, and the job went on without it: it is `{}`, in attempt {}",
+            "the proposal is about attempt {} of run {}, and the job has continued since: it is `{}`, in attempt {}",
             row.attempt_id, row.run_id, named.status, named.attempt
         ),
         status: Some(named.status),
@@ -601,7 +603,7 @@ fn command_of_decision(row: &DecisionRow) -> FailureCommand {
     }
 }
 
-/// Of each job that left a result in a run, its newest attempt there.
+/// Returns for each job with a result in a run its last attempt.
 fn load_attempts_done(
     db: &impl SqlConnection,
     workflow: WorkflowId,

@@ -1,4 +1,4 @@
-//! What is made of failures, and what the attempts that follow them inherit.
+//! Stores failures, and the values that later attempts inherit.
 
 use super::apply_changes::{current_run, to_micros, to_sql_bytes};
 use super::column_decoding;
@@ -18,10 +18,10 @@ use windlass_types::{
     Attempt, Bytes, FailureClass, JobId, JobStatus, Resources, RunId, Timestamp, WorkerId, WorkflowId,
 };
 
-/// So much of what an attempt said is kept, from the end.
+/// Maximum number of bytes kept from the end of the output.
 const MAX_LOG_EXCERPT: usize = 4096;
 
-/// What was made of the failure of an attempt.
+/// Stores the classification of a failure.
 pub(super) fn insert_failure(
     pipe: &mut dyn StatementPipeline,
     number: usize,
@@ -43,16 +43,16 @@ pub(super) fn insert_failure(
         next.as_str(),
         why
     ];
-    // One by one: each takes the number after the one before it.
+    // One by one: each takes the next sequence number.
     pipe.send(number, sql::INSERT_FAILURE, &values)
 }
 
-/// At most so many bytes from the end.
+/// Truncates to this number of bytes from the end.
 fn last_bytes(text: &str, most: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(most))..]
 }
 
-/// The job is ready once more, and this is all that its next attempt inherits.
+/// Stores everything that the next attempt of a ready job inherits.
 pub(super) fn save_next_attempt(
     pipe: &mut dyn StatementPipeline,
     number: usize,
@@ -79,7 +79,8 @@ pub(super) fn save_next_attempt(
         .map_or(Ok(()), |resources| set_job_resources(pipe, number, batch.workflow, job, resources))
 }
 
-/// Somebody wants the job to run again, from attempt `next` on: those before it count for no rule, and nothing is owed.
+/// Resets retry counters for a requested retry from attempt `next` on: earlier attempts count for no rule, and
+/// no recovery script is pending.
 pub(super) fn reset_retry_counts(
     pipe: &mut dyn StatementPipeline,
     number: usize,
@@ -94,7 +95,7 @@ pub(super) fn reset_retry_counts(
     save_next_attempt(pipe, number, batch, job, Some(&carried))
 }
 
-/// The job alone asks for something else from now on. Sets with the same values are shared by name.
+/// Changes the requirements of a single job. Sets with the same values are shared by name.
 pub(super) fn set_job_resources(
     pipe: &mut dyn StatementPipeline,
     number: usize,
@@ -116,7 +117,7 @@ pub(super) fn set_job_resources(
     pipe.send(number, sql::SET_JOB_REQUIREMENTS_BY_NAME, &values![workflow.0, name, job.0])
 }
 
-/// `adjusted:4cpus:12884901888B:3600s`: all that is in the set, to the byte, so that one name is one set.
+/// `adjusted:4cpus:12884901888B:3600s`: all values of the set, exactly, so that equal names mean equal sets.
 fn requirements_name(resources: &Resources) -> String {
     let Resources { cpus, memory, gpus, nodes, runtime } = *resources;
     let mut name = format!("adjusted:{cpus}cpus:{}B", memory.0);
@@ -129,7 +130,7 @@ fn requirements_name(resources: &Resources) -> String {
     name
 }
 
-/// Adds what earlier attempts left to jobs, and how often handlers have spoken.
+/// Loads values inherited from earlier attempts, and the retry counters of handlers.
 pub(super) fn load_next_attempts(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -160,7 +161,8 @@ pub(super) fn load_next_attempts(
     Ok(())
 }
 
-/// The handlers of a workflow, and from the kind's id to its handler: its index, plus one.
+/// Loads the failure handlers of a workflow, and a map from the job group's id to its handler: its index plus
+/// one.
 pub(super) fn load_handlers(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -254,7 +256,7 @@ pub(super) fn list_failures(
     })
 }
 
-/// Those that were noted after number `after`, the first `most` of them.
+/// Returns the first `most` failures with sequence numbers above `after`.
 pub(super) fn list_failures_after(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -283,5 +285,5 @@ pub(super) fn list_failures_after(
 }
 
 pub(super) fn parse_class(word: &str) -> Result<FailureClass, SqlError> {
-    word.parse().map_err(|_| SqlError::damage(format!("`{word}` is no class of failures")))
+    word.parse().map_err(|_| SqlError::damage(format!("unknown failure class `{word}`")))
 }

@@ -1,4 +1,4 @@
-//! What happens to single jobs, as events: numbers in a row, many rows in a statement, words only when somebody reads.
+//! Events of single jobs: stored as numbers, many rows per statement; the text is rendered when they are read.
 
 use crate::db::{SqlValue, StatementPipeline, values};
 use crate::error::SqlError;
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use windlass_core::change::WorkflowChange;
 use windlass_types::{Attempt, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
-/// One of them, before it is written.
+/// An event of a job to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobEvent {
     pub(crate) severity: EventSeverity,
@@ -21,7 +21,8 @@ pub(crate) struct JobEvent {
     pub(crate) return_code: Option<i32>,
 }
 
-/// What is told of a change. Being ready, blocked or claimed is not: that follows from what others did.
+/// Returns the event of a change. There is none for ready, blocked and claimed jobs: these states follow from
+/// other events.
 pub(crate) fn job_event(change: &WorkflowChange, run: RunId) -> Option<JobEvent> {
     let plain = |job, (category, severity)| JobEvent {
         severity,
@@ -73,7 +74,7 @@ pub(crate) fn job_event(change: &WorkflowChange, run: RunId) -> Option<JobEvent>
     }
 }
 
-/// A change of state without an attempt behind it.
+/// A change of state without an attempt.
 const fn status_change_category(from: JobStatus, to: JobStatus) -> Option<(&'static str, EventSeverity)> {
     match to {
         JobStatus::Ready | JobStatus::Blocked => {
@@ -98,7 +99,7 @@ const fn end_category(to: JobStatus) -> (&'static str, EventSeverity) {
     }
 }
 
-/// Rows of a statement: most batches are small, some are large.
+/// Rows per statement: most batches are small, some are large.
 const ROWS_PER_STATEMENT: [usize; 3] = [32, 4, 1];
 static STATEMENTS: LazyLock<[String; 3]> = LazyLock::new(|| ROWS_PER_STATEMENT.map(insert_job_events));
 
@@ -128,7 +129,7 @@ pub(crate) fn send_job_events(
     Ok(())
 }
 
-/// How many values all rows of a statement share, and how many each has.
+/// Number of parameters shared by all rows of a statement, and number per row.
 const SHARED_VALUES: usize = 3;
 const VALUES_PER_EVENT: usize = 7;
 
@@ -147,7 +148,7 @@ impl JobEvent {
     }
 }
 
-/// The numbers of such an event, as they are read.
+/// The numbers of a job event, as read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct JobEventNumbers {
     pub(crate) run: Option<i64>,
@@ -157,7 +158,7 @@ pub(crate) struct JobEventNumbers {
 }
 
 impl JobEventNumbers {
-    /// In words, for people.
+    /// Renders the text for people.
     pub(crate) fn render_message(self, category: &str, job: JobId, name: Option<&str>) -> String {
         let job = name.map_or_else(|| format!("job {job}"), |name| format!("job `{name}`"));
         let what = category.strip_prefix("job_").unwrap_or(category).replace('_', " ");
@@ -172,7 +173,7 @@ impl JobEventNumbers {
         format!("{job}{attempt}: {what}{code}")
     }
 
-    /// For programs.
+    /// Renders the data for programs.
     pub(crate) fn render_data(self, job: JobId, name: Option<&str>) -> serde_json::Value {
         let mut data = Map::new();
         data.insert("job_id".to_owned(), json!(job));

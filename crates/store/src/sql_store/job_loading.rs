@@ -1,4 +1,4 @@
-//! Reads a whole workflow into the arrays that the dispatcher works on.
+//! Reads a whole workflow into the arrays that the dispatcher uses.
 
 use super::apply_changes::current_run;
 use super::column_decoding;
@@ -13,14 +13,14 @@ use windlass_core::edges::DependencyEdges;
 use windlass_types::settings::FailureHandler;
 use windlass_types::{Attempt, Bytes, JobId, Resources, WorkflowId};
 
-/// Where the jobs of a workflow lie, ascending.
+/// The id ranges of the jobs of a workflow, ascending.
 pub(crate) struct JobBlocks(Vec<JobBlock>);
 
 #[derive(Clone, Copy)]
 pub(crate) struct JobBlock {
     pub(crate) first: i64,
     pub(crate) count: i64,
-    /// How many jobs lie in the blocks before.
+    /// Number of jobs in earlier blocks.
     jobs_before: i64,
 }
 
@@ -55,13 +55,13 @@ impl JobBlocks {
         self.iter().flat_map(|block| (block.first..block.end()).map(JobId))
     }
 
-    /// Whether they hold every id from `first` to before `end`, and no other.
+    /// Whether the blocks contain exactly the ids from `first` up to (not including) `end`.
     pub(crate) fn covers_exactly(&self, first: i64, end: i64) -> bool {
         let mut next = first;
         self.iter().all(|block| std::mem::replace(&mut next, block.end()) == block.first) && next == end
     }
 
-    /// The number of a job of the workflow, from 0 in the order of the ids.
+    /// Returns the index of a job in the workflow, from 0 in the order of the ids.
     pub(crate) fn job_index(&self, id: i64) -> u32 {
         let block = self.0.partition_point(|block| block.first <= id).checked_sub(1);
         block.map_or(0, |block| (self.0[block].jobs_before + id - self.0[block].first) as u32)
@@ -83,7 +83,7 @@ pub(crate) fn load_jobs(db: &impl SqlConnection, workflow: WorkflowId) -> Result
     Ok(loaded)
 }
 
-/// The same for the jobs of the blocks that begin after `after`. Edges count all jobs of the workflow.
+/// The same for the jobs of blocks that begin after `after`. Edges use indices over all jobs of the workflow.
 pub(crate) fn load_jobs_after(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -109,21 +109,21 @@ pub(crate) fn load_jobs_after(
     Ok(loaded)
 }
 
-/// What jobs ask for, each set of values once.
+/// Distinct resource requests of jobs.
 struct SharedJobAttributes {
     requirements: Vec<Resources>,
-    /// From the row's id to its class.
+    /// Class of each requirements row by id.
     requirements_index: HashMap<i64, u32>,
-    /// Where jobs belong, and from the kind's id to that. Empty where no kind says so.
+    /// Placements of jobs, and the placement of each job group by id. Empty if no job group has one.
     locations: Vec<LocationConstraint>,
     location_index: HashMap<i64, u32>,
-    /// Who handles failures, and from the kind's id to that, plus one. Empty where nobody does.
+    /// Failure handlers, and the handler of each job group by id, plus one. Empty if there are none.
     handlers: Vec<FailureHandler>,
     handler_index: HashMap<i64, u32>,
 }
 
 impl SharedJobAttributes {
-    /// Jobs that belong nowhere need not say so each.
+    /// Returns an empty list if no job has a placement.
     fn move_into(self, loaded: &mut LoadedJobs) {
         loaded.requirements = self.requirements;
         loaded.places = self.locations;
@@ -131,8 +131,8 @@ impl SharedJobAttributes {
     }
 }
 
-/// Class 0 is for jobs that name no requirement. One that names a requirement with the same values is in another class,
-/// because what a user wrote is a limit and the default is none.
+/// Class 0 is for jobs without requirements. Requirements with the same values are another class, because
+/// values set by a user are enforced and defaults are not.
 fn load_shared_attributes(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -161,7 +161,7 @@ fn load_shared_attributes(
     })
 }
 
-/// Labels, schedulers, sites and limits of kinds, each such place once. Nothing at all where no kind has any.
+/// Distinct labels, schedulers, sites and limits of job groups. Empty if no job group has any.
 fn load_locations(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -208,7 +208,7 @@ fn new_job_table(n: usize) -> LoadedJobs {
     }
 }
 
-/// Appends what the rows of a block say.
+/// Appends the rows of a block.
 fn load_block(
     db: &impl SqlConnection,
     block: JobBlock,
@@ -216,7 +216,7 @@ fn load_block(
     loaded: &mut LoadedJobs,
 ) -> Result<(), SqlError> {
     let expected = loaded.status.len() + block.count as usize;
-    // Thousands of jobs in a row usually ask for the same.
+    // Thousands of consecutive jobs usually have the same requirements.
     let mut last = (None, 0);
     db.query_each(sql::LOAD_JOBS, [block.first, block.end()], |row| {
         loaded.status.push(column_decoding::read_status(row, 0)?);

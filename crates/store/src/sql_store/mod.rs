@@ -1,5 +1,5 @@
-//! The use cases, written once over [`Db`](crate::db::Db): what is read, what is changed, and what has to hold before it
-//! is. Here is the store itself; where its transactions come from is the matter of a [`Backend`].
+//! The use cases of the store, written once over [`SqlConnection`](crate::db::SqlConnection): queries, changes
+//! and their preconditions. The store itself is here; a [`StoreBackend`] provides its transactions.
 
 mod access;
 mod action_changes;

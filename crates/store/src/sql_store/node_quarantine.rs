@@ -1,4 +1,4 @@
-//! Nodes that get no jobs for a while. Each change leaves an event that says who made it and why.
+//! Quarantine of nodes. Each change records an event with author and reason.
 
 use super::workflow_updates::AuditContext;
 use super::{column_decoding, events};
@@ -20,11 +20,11 @@ pub(super) fn quarantine_node(
     db.execute(sql::QUARANTINE_NODE, values)?;
     let NodeQuarantineRow { host, until, reason, .. } = node;
     let whose = node.user.as_ref().map(|user| format!(" (workers of {user})")).unwrap_or_default();
-    let message = format!("node {host} gets no jobs until {until}{whose}: {reason}");
+    let message = format!("node {host} is quarantined until {until}{whose}: {reason}");
     record_node_event(db, "node_set_aside", EventSeverity::Warning, message, json!(node), by)
 }
 
-/// `false`: it was trusted already.
+/// `false`: it was not quarantined.
 pub(super) fn release_node(
     db: &impl SqlConnection,
     host: &str,
@@ -34,7 +34,7 @@ pub(super) fn release_node(
 ) -> Result<bool, SqlError> {
     let was_aside = db.execute(sql::RELEASE_QUARANTINED_NODE, values![host, user])? > 0;
     if was_aside {
-        let message = format!("node {host} is trusted again: {why}");
+        let message = format!("node {host} is released from quarantine: {why}");
         record_node_event(
             db,
             "node_released",

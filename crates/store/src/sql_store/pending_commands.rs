@@ -1,4 +1,4 @@
-//! What somebody wants of whoever runs a workflow at the moment, who alone may change where its jobs stand.
+//! Pending commands for the process that runs a workflow, which alone may change the states of its jobs.
 
 use super::workflow_updates::AuditContext;
 use super::{apply_changes, column_decoding, failure_commands};
@@ -28,7 +28,7 @@ pub(crate) fn open_pending_commands(
     db.query_all(sql::OPEN_PENDING_COMMANDS, [workflow.0], |row| row.get(0))
 }
 
-/// Does what is wanted, in the name of who wants it, and answers. What cannot be done is an answer too.
+/// Applies a pending command on behalf of its author and stores the result. A rejection is a result too.
 pub(crate) fn apply_pending_command(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -38,7 +38,7 @@ pub(crate) fn apply_pending_command(
     let found = db.query_optional(sql::OPEN_PENDING_COMMAND, [wish, workflow.0], |row| {
         Ok((row.get::<String>(0)?, column_decoding::read_required_json::<TriageCommand>(row, 1)?))
     })?;
-    // Withdrawn or answered meanwhile.
+    // Withdrawn or answered concurrently.
     let Some((actor, wanted)) = found else { return Ok(()) };
     let answer: PendingCommandResult = match failure_commands::apply_triage_command(
         db,
@@ -55,17 +55,17 @@ pub(crate) fn apply_pending_command(
     Ok(())
 }
 
-/// What came of it, if anybody has answered.
+/// Returns the result, if there is one.
 pub(crate) fn pending_command_result(
     db: &impl SqlConnection,
     wish: i64,
 ) -> Result<Option<PendingCommandResult>, SqlError> {
     let found =
         db.query_optional(sql::PENDING_COMMAND_RESULT, [wish], |row| column_decoding::read_json(row, 0))?;
-    found.ok_or_else(|| StoreError::OutOfRange { what: format!("wish {wish}") }.into())
+    found.ok_or_else(|| StoreError::OutOfRange { what: format!("pending command {wish}") }.into())
 }
 
-/// Nobody is to answer it any more. `false`: somebody has.
+/// Withdraws a pending command. `false`: it already has a result.
 pub(crate) fn withdraw_pending_command(db: &impl SqlConnection, wish: i64) -> Result<bool, SqlError> {
     Ok(db.execute(sql::WITHDRAW_PENDING_COMMAND, [wish])? > 0)
 }

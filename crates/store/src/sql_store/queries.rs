@@ -1,4 +1,4 @@
-//! Queries. Every one of them runs in one read transaction and sees one state of the books.
+//! Queries. Each of them runs in one read transaction and sees one snapshot.
 
 use super::apply_changes::current_run;
 use super::query_builder::{SqlQuery, render_id_list};
@@ -80,7 +80,7 @@ pub(crate) fn list_jobs<D: SqlConnection>(
     jobs_query::<D>(workflow, run, filter, JobColumns::Row, labels.as_deref())?.read_rows(db, read_job_row)
 }
 
-/// Which kinds of jobs a worker with the labels of the filter takes, as a condition.
+/// Returns a condition for the job groups that a worker with the labels of the filter accepts.
 pub(crate) fn label_condition(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -92,7 +92,7 @@ pub(crate) fn label_condition(
     };
     let kinds = workflow_parts::list_job_groups(db, workflow)?;
     let taken = kinds.iter().filter(|kind| takes(&kind.labels)).map(|kind| kind.id.0);
-    // No kind has the number 0, but PostgreSQL takes no empty list.
+    // No job group has the id 0, but PostgreSQL rejects an empty list.
     let taken = render_id_list(std::iter::once(0).chain(taken));
     let nameless = if takes(&[]) { "j.job_group_id IS NULL OR " } else { "" };
     Ok(Some(format!(" AND ({nameless}j.job_group_id IN ({taken}))")))
@@ -118,10 +118,10 @@ const fn is_watched(status: JobStatus) -> bool {
     status.is_active() || status.is_unsuccessful() || matches!(status, JobStatus::PendingFailed)
 }
 
-/// How the jobs of a filter are found.
+/// The states in the partial index `job_watched`.
 struct JobScan {
     from: RowScan,
-    /// By the index of the few that are held or in trouble.
+    /// Through the index of active and failed jobs.
     uses_watched_index: bool,
 }
 
@@ -136,7 +136,7 @@ impl JobScan {
     }
 }
 
-/// `labels` is what [`label_condition`] says.
+/// `labels` is the result of [`label_condition`].
 pub(crate) fn jobs_query<D: SqlConnection>(
     workflow: WorkflowId,
     run: RunId,
@@ -207,7 +207,7 @@ fn push_job_conditions(
         query.push(" AND j.name = ?", vec![Box::new(name.clone())]);
     }
     if let Some(prefix) = &filter.name_prefix {
-        // A range, so that the index on names serves; no name goes on with the last character that there is.
+        // A range, so that the index on names is used; no name continues with the last Unicode character.
         let end = format!("{prefix}{}", char::MAX);
         query.push(" AND j.name >= ? AND j.name < ?", vec![Box::new(prefix.clone()), Box::new(end)]);
     }
@@ -219,7 +219,7 @@ fn push_job_conditions(
         query.push(&format!(" AND j.id IN ({list})"), vec![]);
     }
     if way.uses_watched_index {
-        // Word for word the condition of the index: only then may it be used.
+        // Literally the condition of the index: only then can it be used.
         query.push(" AND j.status >= 3 AND j.status <> 5 AND j.status <> 9", vec![]);
     }
     if !filter.status.is_empty() {
@@ -232,7 +232,7 @@ fn push_job_conditions(
     push_more_conditions(query, filter);
 }
 
-/// What no index leads to.
+/// Conditions without an index.
 fn push_more_conditions(query: &mut SqlQuery, filter: &JobFilter) {
     if let Some(worker) = filter.worker {
         query.push(" AND j.worker_id = ?", vec![Box::new(worker.0)]);
@@ -263,7 +263,7 @@ fn push_more_conditions(query: &mut SqlQuery, filter: &JobFilter) {
     }
 }
 
-/// What [`sql::JOBS_IN_BLOCKS`] and its like are to be given.
+/// Parameters of [`sql::JOBS_IN_BLOCKS`] and similar statements.
 fn push_block(query: &mut SqlQuery, condition: &str, workflow: WorkflowId, least: i64) {
     query.push(condition, vec![Box::new(workflow.0), Box::new(least), Box::new(least)]);
 }

@@ -1,4 +1,4 @@
-//! Statements that are put together from conditions.
+//! Builds statements from conditions.
 
 use crate::StoreError;
 use crate::db::{SqlConnection, SqlRow, SqlValue, ToSqlValue};
@@ -6,7 +6,7 @@ use crate::error::SqlError;
 use crate::model::SortBy;
 use std::fmt::Write as _;
 
-/// A statement that grows condition by condition, with its values in the order of their placeholders.
+/// A statement to which conditions are added, with its values in the order of their placeholders.
 pub(crate) struct SqlQuery {
     pub(crate) sql: String,
     values: Vec<Box<dyn ToSqlValue>>,
@@ -36,12 +36,12 @@ impl SqlQuery {
         self.push(" LIMIT ? OFFSET ?", vec![Box::new(limit), Box::new(at_most(offset))]);
     }
 
-    /// Contains `part`, whatever the case of the letters. `and` comes before the condition.
+    /// Matches values that contain `part`, ignoring case. `and` is put before the condition.
     pub(crate) fn push_contains(&mut self, and: &str, column: &str, part: &str) {
         self.push_like(and, column, format!("%{}%", escape_like_pattern(part)));
     }
 
-    /// Is like `pattern`, in which `*` stands for anything, whatever the case of the letters.
+    /// Matches values against `pattern`, where `*` matches anything, ignoring case.
     pub(crate) fn push_pattern(&mut self, and: &str, column: &str, pattern: &str) {
         self.push_like(and, column, escape_like_pattern(pattern).replace('*', "%"));
     }
@@ -50,8 +50,8 @@ impl SqlQuery {
         self.push(&format!("{and}LOWER({column}) LIKE ? ESCAPE '\\'"), vec![Box::new(pattern)]);
     }
 
-    /// In the order asked for, which must be one of `known` (name, expression); what equals in it, and without a word, in
-    /// the order of `id`.
+    /// Appends the requested order, one of `known` (name, expression); ties, and the default, are in the order
+    /// of `id`.
     pub(crate) fn push_order(
         &mut self,
         sort: Option<&SortBy>,
@@ -65,14 +65,14 @@ impl SqlQuery {
         let found = known.iter().find(|(name, _)| name == field);
         let missing = || {
             let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-            StoreError::OutOfRange { what: format!("the order by `{field}` (known: {})", names.join(", ")) }
+            StoreError::OutOfRange { what: format!("order by `{field}` (known: {})", names.join(", ")) }
         };
         let (_, expression) = found.ok_or_else(missing)?;
         let direction = if *descending { "DESC" } else { "ASC" };
         let by = match (*expression == id, descending) {
-            // Never null, and found in order.
+            // Never null, and found in this order.
             (true, _) => String::new(),
-            // What is null counts as the least, which not all databases think.
+            // Null sorts first, which is not the default of all databases.
             (false, false) => format!("{expression} ASC NULLS FIRST, "),
             (false, true) => format!("{expression} DESC NULLS LAST, "),
         };
@@ -80,7 +80,7 @@ impl SqlQuery {
         Ok(())
     }
 
-    /// The number in the only row.
+    /// Returns the number in the only row.
     pub(crate) fn read_count(&self, db: &impl SqlConnection) -> Result<u64, SqlError> {
         let counted = self.read_rows(db, |row| row.get::<i64>(0))?;
         Ok(counted.first().copied().unwrap_or_default().unsigned_abs())
@@ -101,7 +101,7 @@ impl SqlQuery {
     }
 }
 
-/// In small letters, and with nothing that means something in a pattern.
+/// Converts to lowercase and escapes the special characters of patterns.
 fn escape_like_pattern(text: &str) -> String {
     let mut literal = String::with_capacity(text.len());
     for c in text.to_lowercase().chars() {
@@ -113,7 +113,7 @@ fn escape_like_pattern(text: &str) -> String {
     literal
 }
 
-/// Numbers are written out: there may be more of them than placeholders are allowed.
+/// Numbers are written literally: there may be more than the maximum number of placeholders.
 pub(crate) fn render_id_list(numbers: impl Iterator<Item = i64>) -> String {
     numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(", ")
 }

@@ -21,7 +21,7 @@ pub(crate) fn begin_run(
     require_touched(touched, workflow)?;
     failure_commands::close_overtaken_proposals(db, workflow, by)?;
     let run = current_run(db, workflow)?;
-    by.record_event(db, workflow, "run", format!("run {run} is under way"), json!({ "run_id": run }))
+    by.record_event(db, workflow, "run", format!("run {run} is active"), json!({ "run_id": run }))
 }
 
 pub(crate) fn end_run(
@@ -38,7 +38,7 @@ pub(crate) fn end_run(
     if canceled {
         work_units::cancel_open_units(db, workflow, run, by)?;
     }
-    let message = format!("run {run} {}", if canceled { "was canceled" } else { "is over" });
+    let message = format!("run {run} {}", if canceled { "was canceled" } else { "ended" });
     let counts = load_status_counts(db, workflow)?;
     let told = json!({
         "run_id": run, "is_canceled": canceled, "jobs": counts.total(),
@@ -66,7 +66,7 @@ pub(crate) fn begin_next_run(
     }
     db.execute(sql::BEGIN_RUN, [by.now.0, workflow.0])?;
     failure_commands::close_overtaken_proposals(db, workflow, by)?;
-    let message = format!("run {run} begins; {} jobs are to run again", again.len());
+    let message = format!("run {run} started; {} jobs will run again", again.len());
     by.record_event(db, workflow, "run", message, json!({ "run_id": run, "again": again.len() }))?;
     Ok(RunId(run))
 }
@@ -88,7 +88,7 @@ pub(crate) fn request_cancel(
 ) -> Result<(), SqlError> {
     let touched = db.execute(sql::REQUEST_CANCEL, [by.now.0, workflow.0])?;
     require_touched(touched, workflow)?;
-    by.record_event(db, workflow, "run", "asked to cancel".to_owned(), json!({}))
+    by.record_event(db, workflow, "run", "cancellation requested".to_owned(), json!({}))
 }
 
 pub(crate) fn is_cancel_requested(db: &impl SqlConnection, workflow: WorkflowId) -> Result<bool, SqlError> {
@@ -97,7 +97,7 @@ pub(crate) fn is_cancel_requested(db: &impl SqlConnection, workflow: WorkflowId)
     found.ok_or_else(|| StoreError::NoSuchWorkflow(workflow).into())
 }
 
-/// From the counts that every transaction keeps, not by counting.
+/// From the stored counts, without counting.
 pub(crate) fn load_status_counts(
     db: &impl SqlConnection,
     workflow: WorkflowId,

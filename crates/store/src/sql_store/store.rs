@@ -1,4 +1,5 @@
-//! The [`Store`] over any [`Backend`]: which use case reads, which writes, which needs the workflow for itself.
+//! The [`Store`] over any [`StoreBackend`]: decides which call reads, which writes, and which needs the lock of
+//! the workflow.
 
 use super::workflow_updates::AuditContext;
 use super::{
@@ -28,14 +29,14 @@ use windlass_types::{
     WorkUnitStatusCounts, WorkflowId,
 };
 
-/// Where transactions come from.
+/// The source of transactions.
 pub(crate) trait StoreBackend: Send + Sync + 'static {
     type Db: SqlConnection;
 
-    /// Runs `query` in one read transaction, so that all of it sees the same state.
+    /// Runs `query` in one read transaction, so that all of it sees the same snapshot.
     fn run_read<T>(&self, query: impl FnOnce(&Self::Db) -> Result<T, SqlError>) -> Result<T, StoreError>;
 
-    /// Refuses if it was opened for reading only.
+    /// Fails if the store was opened read-only.
     fn require_writable(&self) -> Result<(), StoreError>;
 
     /// Runs `work` in the next group commit and waits for it.
@@ -44,16 +45,16 @@ pub(crate) trait StoreBackend: Send + Sync + 'static {
         work: impl FnOnce(&Self::Db) -> Result<T, SqlError> + Send + 'static,
     ) -> Result<T, StoreError>;
 
-    /// The same for several: each is done or not by itself, as far as possible in one commit.
+    /// The same for several: each succeeds or fails separately, if possible in one commit.
     fn run_each_write<T: Send + 'static>(
         &self,
         works: impl ExactSizeIterator<Item = impl FnOnce(&Self::Db) -> Result<T, SqlError> + Send + 'static>,
     ) -> Vec<Result<T, StoreError>>;
 
-    /// Commits changes, perhaps together with those of others, as done by `actor`.
+    /// Commits changes by `actor`, possibly together with other batches.
     fn submit(&self, batch: ChangeBatch, actor: Arc<str>, done: BatchCallback);
 
-    /// Something that takes long, in a transaction of its own.
+    /// Runs a long operation in a transaction of its own.
     fn run_large_transaction<T>(
         &self,
         work: impl FnOnce(&Self::Db) -> Result<T, SqlError>,
@@ -63,22 +64,22 @@ pub(crate) trait StoreBackend: Send + Sync + 'static {
 
     fn lock(&self, what: LockScope, now: Timestamp) -> Result<LockGuard, StoreError>;
     fn lock_holder(&self, workflow: WorkflowId) -> Result<Option<LockHolder>, StoreError>;
-    /// Nobody will ask for the lock of this workflow again.
+    /// Removes the lock of a deleted workflow.
     fn forget_lock(&self, lock: LockGuard, workflow: WorkflowId);
     fn location(&self) -> StoreLocation;
-    /// Why it takes no changes, if the last ones failed because of that.
+    /// Why it accepts no changes, if the last ones failed because of it.
     fn write_failure(&self) -> Option<StoreError>;
 }
 
-/// An open database. When the last one of it is dropped, everything that was submitted is on disk.
+/// An open database. When its last reference is dropped, everything submitted is on disk.
 #[derive(Debug)]
 pub struct SqlStore<B> {
     pub(crate) backend: Arc<B>,
-    /// Who is noted as the one who did it.
+    /// Recorded as the author of changes.
     actor: Arc<str>,
 }
 
-/// For whom nobody was named.
+/// The actor if none is given.
 const DEFAULT_ACTOR: &str = "windlass";
 
 impl<B> SqlStore<B> {
@@ -86,7 +87,7 @@ impl<B> SqlStore<B> {
         Self { backend: Arc::new(backend), actor: DEFAULT_ACTOR.into() }
     }
 
-    /// Everything that is done from now on is noted as done by `actor`.
+    /// Returns a store that records all changes as made by `actor`.
     #[must_use]
     pub fn acting_as(mut self, actor: &str) -> Self {
         self.actor = actor.into();
@@ -94,9 +95,9 @@ impl<B> SqlStore<B> {
     }
 }
 
-#[expect(private_bounds, reason = "what a backend is, is our own affair")]
+#[expect(private_bounds, reason = "backends are private")]
 impl<B: StoreBackend> SqlStore<B> {
-    /// As [`Self::act`], while nobody runs the workflow.
+    /// As [`Self::act`], while no process runs the workflow.
     pub(super) fn edit_workflow<T: Send + 'static>(
         &self,
         workflow: WorkflowId,
@@ -108,7 +109,7 @@ impl<B: StoreBackend> SqlStore<B> {
         self.write_as_actor(now, work)
     }
 
-    /// The workflow of something that a user named by its id.
+    /// Returns the workflow of an object by its id.
     fn find_owner<T>(
         &self,
         find: impl Fn(&B::Db) -> Result<Option<T>, SqlError>,
@@ -121,7 +122,7 @@ impl<B: StoreBackend> SqlStore<B> {
         self.backend.run_read(query)
     }
 
-    /// Writes something that is noted as done by our actor.
+    /// Writes a change recorded with the actor.
     pub(super) fn write_as_actor<T: Send + 'static>(
         &self,
         now: Timestamp,

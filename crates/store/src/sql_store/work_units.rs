@@ -1,4 +1,5 @@
-//! Units of jobs: made with their workflow, changed with what decides it, read by whoever follows them.
+//! Work units: created with their workflow, changed together with their jobs, and read by clients that follow
+//! them.
 
 use super::apply_changes::current_run;
 use super::workflow_updates::AuditContext;
@@ -12,17 +13,17 @@ use windlass_core::change::WorkUnitChange;
 use windlass_core::workflow_state::{WorkUnitCounts, WorkUnitRow};
 use windlass_types::{JobId, JobStatus, RunId, Timestamp, WorkUnitStatus, WorkUnitStatusCounts, WorkflowId};
 
-/// The units of a workflow that is being made, gathered while its jobs come.
+/// The work units of a new workflow, collected while its jobs are read.
 #[derive(Default)]
 pub(crate) struct NewWorkUnits {
-    /// `(first job, how many, unit)`.
+    /// `(first job, number of jobs, unit)`.
     rows: Vec<(i64, i64, u32)>,
-    /// How the jobs of each stand, and whether one of them elects.
+    /// Job states of each unit, and whether it has a landing job.
     units: BTreeMap<u32, (WorkUnitCounts, bool)>,
 }
 
 impl NewWorkUnits {
-    /// The next job, or one of none.
+    /// Adds the next job, which may have no unit.
     pub(crate) fn add_job(
         &mut self,
         id: i64,
@@ -32,14 +33,14 @@ impl NewWorkUnits {
         name: &str,
     ) -> Result<(), SqlError> {
         let Some(number) = unit else {
-            let what = || format!("job `{name}`, which elects a site and belongs to no unit");
+            let what = || format!("landing job `{name}` without a work unit");
             return if elects { Err(StoreError::OutOfRange { what: what() }.into()) } else { Ok(()) };
         };
         let (tally, has_elector) = self.units.entry(number).or_default();
         tally.count_job(status, true);
         if elects && std::mem::replace(has_elector, true) {
             return Err(StoreError::OutOfRange {
-                what: format!("job `{name}`, the second of unit {number} to elect"),
+                what: format!("job `{name}`, the second landing job of work unit {number}"),
             }
             .into());
         }
@@ -50,7 +51,7 @@ impl NewWorkUnits {
         Ok(())
     }
 
-    /// Nothing at all where there are none.
+    /// Does nothing if there are none.
     pub(crate) fn insert_units(
         &self,
         db: &impl SqlConnection,
@@ -82,7 +83,7 @@ impl NewWorkUnits {
     }
 }
 
-/// In the same commit as what decides it.
+/// In the same commit as the changes of its jobs.
 pub(crate) fn send_unit_change(
     pipe: &mut dyn StatementPipeline,
     number: usize,
@@ -103,7 +104,7 @@ pub(crate) fn send_unit_change(
     Ok(())
 }
 
-/// So many attempts have ended there.
+/// Adds to the number of ended attempts at a site.
 pub(crate) fn send_site_count(
     pipe: &mut dyn StatementPipeline,
     number: usize,
@@ -114,7 +115,7 @@ pub(crate) fn send_site_count(
     pipe.send(number, sql::ADD_SITE_COUNT, &values![workflow.0, site, handler, i64::from(attempts)])
 }
 
-/// How many attempts have ended at each site, by who sees to the failures of their jobs.
+/// Counts ended attempts by site and failure role.
 pub(crate) fn load_site_counts(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -127,14 +128,13 @@ pub(crate) fn load_site_counts(
     Ok(counts)
 }
 
-/// Something else was found than what the change was decided on.
+/// The error for a change whose expected status was not found.
 pub(crate) fn conflict_error(workflow: WorkflowId, change: &WorkUnitChange) -> SqlError {
     let WorkUnitChange { number, from, .. } = change;
-    StoreError::OutOfRange { what: format!("unit {number} of workflow {workflow}, which is not {from}") }
-        .into()
+    StoreError::OutOfRange { what: format!("work unit {number} of workflow {workflow} is not {from}") }.into()
 }
 
-/// The run was canceled: what was not over will not go on by itself.
+/// The run was canceled: open units end, too.
 pub(crate) fn cancel_open_units(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -151,8 +151,7 @@ pub(crate) fn cancel_open_units(
     Ok(())
 }
 
-/// As a board wants them. Jobs that were deleted are in none.
-/// `ids`: of all jobs, ascending.
+/// In the form that the workflow state needs; deleted jobs are omitted. `ids`: of all jobs, ascending.
 pub(crate) fn load_units(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -198,7 +197,7 @@ pub(crate) fn list_units(
     })
 }
 
-/// From the counts that every change keeps, not by counting.
+/// From the stored counts, without counting.
 pub(crate) fn load_unit_counts(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -215,5 +214,5 @@ pub(crate) fn load_unit_counts(
 fn read_unit_status(row: &SqlRow<'_>, index: usize) -> Result<WorkUnitStatus, SqlError> {
     let name: String = row.get(index)?;
     WorkUnitStatus::from_name(&name)
-        .ok_or_else(|| row.conversion_error(index, format!("`{name}`, which is no status of a unit")))
+        .ok_or_else(|| row.conversion_error(index, format!("unknown work unit status `{name}`")))
 }

@@ -1,4 +1,4 @@
-//! Workers: who they are, when they came and went.
+//! Workers: registration and end.
 
 use super::apply_changes::{current_run, to_sql_bytes};
 use super::query_builder::{SqlQuery, render_id_list};
@@ -94,7 +94,7 @@ fn add_worker(
     Ok(id)
 }
 
-/// Only the row: what came from a file happened long ago.
+/// Only the row, without an event: the imported worker ended long ago.
 pub(crate) fn insert_worker(
     db: &impl SqlConnection,
     worker: &NewWorker,
@@ -144,7 +144,7 @@ pub(crate) fn active_workers(
 fn retire_worker(db: &impl SqlConnection, id: WorkerId, by: AuditContext<'_>) -> Result<(), SqlError> {
     let row = require_worker(db, id)?;
     if db.execute(sql::RETIRE_WORKER, [by.now.0, id.0])? > 0 && row.worker.kind != WorkerKind::Claims {
-        record_worker_event(db, id, &row.worker, "compute_node_stopped", "is gone", by)?;
+        record_worker_event(db, id, &row.worker, "compute_node_stopped", "has ended", by)?;
     }
     Ok(())
 }
@@ -183,19 +183,19 @@ fn update_worker(
     ];
     db.execute(sql::UPDATE_WORKER, values)?;
     match (old.ended_at, ended_at) {
-        (None, Some(_)) => record_worker_event(db, id, &worker, "compute_node_stopped", "is gone", by)?,
+        (None, Some(_)) => record_worker_event(db, id, &worker, "compute_node_stopped", "has ended", by)?,
         (Some(_), None) => {
-            record_worker_event(db, id, &worker, "compute_node_started", "is there again", by)?;
+            record_worker_event(db, id, &worker, "compute_node_started", "is active again", by)?;
         }
         _ => {}
     }
     if is_draining && !old.is_draining {
-        record_worker_event(db, id, &worker, "compute_node_draining", "takes no more jobs", by)?;
+        record_worker_event(db, id, &worker, "compute_node_draining", "is draining", by)?;
     }
     Ok(())
 }
 
-/// The row as it is to be.
+/// Returns the row with the update applied.
 fn updated_worker(row: WorkerRow, update: &WorkerUpdate) -> WorkerRow {
     let WorkerRow { id, worker, started_at, ended_at, is_draining } = row;
     let update = update.clone();
@@ -232,7 +232,7 @@ fn delete_workers(db: &impl SqlConnection, ids: &[WorkerId], by: AuditContext<'_
         }
         db.execute(sql::DELETE_WORKER, [by.now.0, id.0])?;
         if row.ended_at.is_none() {
-            record_worker_event(db, id, &row.worker, "compute_node_stopped", "is gone", by)?;
+            record_worker_event(db, id, &row.worker, "compute_node_stopped", "has ended", by)?;
         }
     }
     Ok(())
@@ -291,6 +291,9 @@ fn push_conditions(query: &mut SqlQuery, filter: &WorkerFilter) {
     if let Some(host) = &filter.host {
         query.push_contains(" AND ", "w.host", host);
     }
+    if let Some(user) = &filter.user {
+        query.push(" AND w.user_name = ?", vec![Box::new(user.clone())]);
+    }
     match filter.is_active {
         Some(true) => query.push(" AND w.ended_at IS NULL", vec![]),
         Some(false) => query.push(" AND w.ended_at IS NOT NULL", vec![]),
@@ -333,8 +336,7 @@ fn read_worker_row(row: &SqlRow<'_>) -> Result<WorkerRow, SqlError> {
     Ok(WorkerRow {
         id: WorkerId(row.get(0)?),
         worker: NewWorker {
-            kind: known
-                .ok_or_else(|| row.conversion_error(1, format!("`{kind}`, which is no kind of worker")))?,
+            kind: known.ok_or_else(|| row.conversion_error(1, format!("unknown worker kind `{kind}`")))?,
             workflow: row.get::<Option<i64>>(2)?.map(WorkflowId),
             run: row.get::<Option<i64>>(3)?.map(RunId),
             user: row.get(4)?,

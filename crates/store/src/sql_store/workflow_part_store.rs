@@ -1,4 +1,4 @@
-//! [`Parts`] on a database: which connection does what.
+//! [`WorkflowPartStore`] on a database: selects the connection of each call.
 
 use super::{SqlStore, StoreBackend, action_changes, contract_lists, crud, events, queries};
 use crate::model::{

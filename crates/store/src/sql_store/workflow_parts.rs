@@ -1,4 +1,5 @@
-//! Reads what jobs refer to: requirements, kinds, failure handlers, schedulers, files, user data; and actions.
+//! Reads shared parts of workflows: requirements, job groups, failure handlers, schedulers, files, user data;
+//! and actions.
 
 use super::apply_changes::current_run;
 use super::contract_lists::read_action_run_row;
@@ -29,7 +30,7 @@ pub(crate) fn list_requirements(
     })
 }
 
-/// One of them, and the workflow that has it.
+/// Returns one of them, and its workflow.
 pub(crate) fn find_requirements(
     db: &impl SqlConnection,
     id: RequirementsId,
@@ -285,7 +286,7 @@ pub(crate) fn list_job_user_data(
     })
 }
 
-/// All rows of a statement whose one parameter is the workflow, which must be there.
+/// Returns all rows of a statement whose only parameter is the workflow, which must exist.
 fn list_of_workflow<T>(
     db: &impl SqlConnection,
     sql: &str,

@@ -1,4 +1,4 @@
-//! What users do to a workflow that is there: rename, archive, change its data and requirements, delete it.
+//! Changes of workflows by users: rename, archive, change data and requirements, delete.
 
 use super::apply_changes::{current_run, to_micros, to_sql_bytes};
 use super::create::{IdCounter, duplicate_in_workflow, insert_requirements, next_id, set_next_id};
@@ -16,7 +16,7 @@ use crate::sql::common as sql;
 use serde_json::{Value, json};
 use windlass_types::{JobId, RequirementsId, Resources, Timestamp, UserDataId, WorkflowId};
 
-/// Who does it and when, for the note that is made of it.
+/// Author and time of a change, for its event.
 #[derive(Clone, Copy)]
 pub(crate) struct AuditContext<'a> {
     pub(crate) actor: &'a str,
@@ -88,13 +88,13 @@ pub(crate) fn set_archived(
         if touched == 0 {
             return Err(StoreError::NoSuchWorkflow(id).into());
         }
-        let message = if is_archived { "archived" } else { "taken out of the archive" };
+        let message = if is_archived { "archived" } else { "removed from the archive" };
         by.record_event(db, id, "workflow", message.to_owned(), json!({ "is_archived": is_archived }))?;
     }
     Ok(())
 }
 
-/// The ids of the changed sets, in the order asked for.
+/// Returns the ids of the changed sets, in the order given.
 pub(crate) fn change_requirements(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -120,7 +120,7 @@ pub(crate) fn change_requirements(
     Ok(ids)
 }
 
-/// How many jobs had one and have another now.
+/// Returns how many jobs were changed.
 pub(crate) fn change_priorities(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -173,7 +173,7 @@ pub(crate) fn write_requirements(
     Ok(())
 }
 
-/// How many jobs were pointed at it.
+/// Returns how many jobs were assigned to it.
 fn use_requirements(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -214,7 +214,7 @@ pub(crate) fn add_user_data(
     let text = data.map(column_decoding::render_json).transpose()?;
     let values = values![id, workflow.0, name, text, i64::from(is_ephemeral), by.now.0];
     let inserted = db.execute(sql::INSERT_USER_DATA, values);
-    inserted.map_err(|error| duplicate_in_workflow(error, "pieces of user data", name))?;
+    inserted.map_err(|error| duplicate_in_workflow(error, "user data entries", name))?;
     set_next_id(db, IdCounter::UserData, id + 1)?;
     by.record_event(
         db,
@@ -226,7 +226,7 @@ pub(crate) fn add_user_data(
     Ok(UserDataId(id))
 }
 
-/// The note keeps what was there before.
+/// The event records the old value.
 pub(crate) fn set_user_data(
     db: &impl SqlConnection,
     id: UserDataId,
@@ -258,11 +258,11 @@ pub(crate) fn delete_user_data(
     by.record_event(db, row.workflow_id, "user_data", format!("deleted user data `{}`", row.name), told)
 }
 
-/// Jobs that one statement deletes with all that hangs on them.
+/// Number of jobs deleted with their relations by one statement.
 pub(crate) const JOBS_PER_DELETE: usize = 10_000;
 
-/// One transaction, on a connection of its own that does not look for references: everything that refers to a row
-/// goes with it.
+/// One transaction, on a connection without foreign key checks: everything that refers to a deleted row is
+/// deleted too.
 pub(crate) fn delete_workflow(
     db: &impl SqlConnection,
     id: WorkflowId,
@@ -270,7 +270,7 @@ pub(crate) fn delete_workflow(
 ) -> Result<(), SqlError> {
     let row = queries::find_workflow(db, id)?.ok_or(StoreError::NoSuchWorkflow(id))?;
     refuse_held_jobs(db, id)?;
-    // Only of those that run here is it known whether they are dead; what others hold was looked at above.
+    // Only local workers can be verified to be dead; jobs held by others were checked above.
     let workers = workers::active_workers(db, Some(id))?;
     let workers = workers.iter().filter(|row| row.worker.kind == WorkerKind::Local).count();
     if workers > 0 {

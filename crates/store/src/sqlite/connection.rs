@@ -1,4 +1,4 @@
-//! How SQLite does what the books ask of a database.
+//! Implements the database interface of the store for SQLite.
 
 use crate::StoreError;
 use crate::db::{
@@ -13,7 +13,7 @@ use rusqlite::{Connection, Statement, ToSql};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// Jobs that one statement inserts: many at once are faster, because the cursors stay where they are.
+/// Number of jobs inserted by one statement: many at once are faster, because the cursors keep their position.
 const ROWS_PER_STATEMENT: usize = 64;
 
 static INSERT_ONE: LazyLock<String> = LazyLock::new(|| insert_jobs(1, false));
@@ -66,7 +66,7 @@ impl SqlConnection for Connection {
         for_each_separately(self, sql, keys, each)
     }
 
-    /// Nobody is far away: each statement is run as it comes.
+    /// There are no round trips: each statement is executed immediately.
     fn pipeline(
         &self,
         fill: impl FnOnce(&mut dyn StatementPipeline) -> Result<(), SqlError>,
@@ -117,7 +117,7 @@ impl StatementPipeline for ImmediatePipeline<'_> {
     }
 }
 
-/// Rows that go into a table one by one.
+/// Inserts rows one by one.
 pub(crate) struct StatementLoader<'d>(Statement<'d>);
 
 impl BulkLoader for StatementLoader<'_> {
@@ -155,7 +155,7 @@ fn bind(statement: &mut Statement<'_>, values: &[SqlValue<'_>]) -> Result<(), Sq
     Ok(())
 }
 
-/// Also of a statement that returns rows, which are then not looked at.
+/// Also for statements that return rows, which are ignored.
 fn execute(statement: &mut Statement<'_>, values: &[SqlValue<'_>]) -> Result<usize, SqlError> {
     bind(statement, values)?;
     Ok(statement.raw_execute()?)
@@ -193,11 +193,11 @@ pub(crate) fn column_value<'r>(row: &'r rusqlite::Row<'_>, index: usize) -> Resu
         ValueRef::Integer(n) => SqlValue::Int(n),
         ValueRef::Real(x) => SqlValue::Real(x),
         text @ ValueRef::Text(_) => SqlValue::Text(text.as_str().map_err(rusqlite::Error::from)?),
-        ValueRef::Blob(_) => return Err(SqlError::damage("a column holds bytes")),
+        ValueRef::Blob(_) => return Err(SqlError::damage("the column contains a blob")),
     })
 }
 
-/// Gives the first job its id; SQLite then counts on, because nobody else can write meanwhile.
+/// Sets the id of the first job; SQLite assigns the following ones, because no other writer is active.
 fn insert_job_chunk(conn: &Connection, chunk: &JobChunk<'_>) -> Result<(), SqlError> {
     let (first, others) = match chunk.jobs {
         [first, others @ ..] if chunk.is_first => (Some(first), others),
@@ -251,8 +251,8 @@ fn insert_rows(
     Ok(())
 }
 
-/// Finds the name that was refused because another job of the workflow has it. SQLite does not say which one it was,
-/// but it went no further: it is the first row that is not there under its own id.
+/// Finds the duplicate job name. SQLite does not report it, but inserted all earlier rows: it is the first row
+/// that does not exist under its own id.
 fn find_duplicate_name(
     conn: &Connection,
     chunk: &JobChunk<'_>,

@@ -1,11 +1,11 @@
-//! Where a database lies: on a disk of this machine, or on a network filesystem, whose locks cannot be relied on.
+//! Detects network file systems, whose locks are unreliable.
 
 use std::path::Path;
 
-/// The name of the network filesystem that holds `path`, if it is one.
+/// Returns the type of the network file system that contains `path`, if it is one.
 pub(crate) fn network_filesystem(path: &Path) -> Option<&'static str> {
     let kind = rustix::fs::statfs(path).ok()?.f_type;
-    // The kernel's magic numbers have 32 bits, whatever the width of the field.
+    // The kernel's magic numbers have 32 bits, regardless of the width of the field.
     network_filesystem_name(kind as u32)
 }
 

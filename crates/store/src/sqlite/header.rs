@@ -1,7 +1,7 @@
-//! What the first bytes of a file say, read without SQLite: of a file that is too short for it, or that it has refused.
+//! Reads the file header without SQLite, for files that are too short or that SQLite has rejected.
 //!
-//! Not to be called while this process has a whole database of that name open: closing any descriptor of a file drops
-//! the locks that SQLite holds on it.
+//! Must not be called while this process has the same intact database open: closing any descriptor of a file
+//! drops the locks that SQLite holds on it.
 
 use crate::StoreError;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::path::Path;
 const HEADER_LENGTH: usize = 100;
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// Refuses a file without room for a header. SQLite would take some of them for empty databases.
+/// Rejects a file that is too short for a header. SQLite would treat some of them as empty databases.
 pub(crate) fn refuse_short_file(path: &Path, length: u64) -> Result<(), StoreError> {
     if length >= HEADER_LENGTH as u64 {
         return Ok(());
@@ -25,7 +25,7 @@ pub(crate) fn refuse_short_file(path: &Path, length: u64) -> Result<(), StoreErr
     }
 }
 
-/// If the file is shorter than its header says, or too short to have one: the error that says so.
+/// Returns an error if the file is shorter than its header states, or too short for a header.
 pub(crate) fn find_truncation(path: &Path) -> Option<StoreError> {
     let found = path.metadata().ok()?.len();
     let mut start = Vec::with_capacity(HEADER_LENGTH);

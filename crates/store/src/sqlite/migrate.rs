@@ -1,4 +1,4 @@
-//! The steps that bring a database to the format this windlass knows: numbered, forward only, each in one transaction.
+//! Migrations of a database to the current format: numbered, forward only, each in one transaction.
 
 use crate::StoreError;
 use crate::error::SqlError;
@@ -85,13 +85,13 @@ pub(crate) const MIGRATIONS: &[SchemaMigration] = &[
     },
 ];
 
-/// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.
+/// Applies pending migrations. Two processes may do so concurrently: the second has nothing left to do.
 pub(crate) fn migrate(conn: &Connection, db: &Path, migrations: &[SchemaMigration]) -> Result<(), SqlError> {
     if is_current(conn, db, migrations)? {
         return Ok(());
     }
-    // A step may put a new table in the place of one that others refer to. References are checked at the end of each step
-    // instead; the setting cannot be changed in a transaction.
+    // A migration may replace a table that others refer to. References are checked at its end instead; the
+    // setting cannot be changed within a transaction.
     let kept: bool = conn.pragma_query_value(None, "foreign_keys", |row| row.get(0))?;
     conn.pragma_update(None, "foreign_keys", false)?;
     let outcome = migrations.iter().try_for_each(|migration| apply_in_transaction(conn, db, *migration));
@@ -109,7 +109,7 @@ fn apply_in_transaction(conn: &Connection, db: &Path, migration: SchemaMigration
     outcome
 }
 
-/// Whether every step was applied, and those of this windlass. Refuses a database of a newer one.
+/// Whether all migrations are applied and match this version. Rejects a database of a newer version.
 pub(crate) fn is_current(
     conn: &Connection,
     db: &Path,
@@ -151,13 +151,13 @@ fn apply_step(conn: &Connection, db: &Path, migration: SchemaMigration) -> Resul
     Ok(())
 }
 
-/// Nothing may refer to what is not there, once a step is through.
+/// Checks that there are no dangling references after a migration.
 fn check_references(conn: &Connection, db: &Path) -> Result<(), SqlError> {
     let mut statement = conn.prepare("PRAGMA foreign_key_check")?;
     let mut rows = statement.query([])?;
     let Some(row) = rows.next()? else { return Ok(()) };
     let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
-    let detail = format!("a row of `{table}` refers to a row of `{parent}` that is not there");
+    let detail = format!("a row of `{table}` refers to a missing row of `{parent}`");
     Err(StoreError::Damaged { path: db.to_owned(), detail }.into())
 }
 
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// What a database of the first format holds, in short.
+    /// A dump of a database of the first format.
     const OLD_BOOKS: &str = "
         INSERT INTO workflow (id, uuid, name, user_name, created_at, submission_dir, output_dir, stdio_mode,
             stdio_delete_on_success, settings, file_count)
@@ -262,8 +262,8 @@ mod tests {
         );
         assert_eq!(number("SELECT trigger_count FROM action"), 0);
         assert_eq!(number("SELECT COUNT(*) FROM event WHERE job_id IS NULL"), 1);
-        assert_eq!(number("PRAGMA foreign_keys"), 1, "references are watched again");
-        // A number that was given once is not given again, and a reference to nobody is refused.
+        assert_eq!(number("PRAGMA foreign_keys"), 1, "foreign keys are enforced again");
+        // Ids are never reused, and dangling references are rejected.
         let add = "INSERT INTO worker (kind, user_name, version, labels, host, boot_id, pid, pid_start_ticks, token,
             ledger_path, cpus, memory_bytes, gpus, nodes, started_at)
             VALUES ('remote', 'u', '', '[]', 'h', 'b', 1, 1, 't', '', 1, 1, 0, 1, 1)";
@@ -272,7 +272,7 @@ mod tests {
         assert!(conn.execute("UPDATE result SET worker_id = 99", []).is_err());
     }
 
-    /// What the first format with requests holds of one that was stopped and went on.
+    /// A dump of the first format with requests, with a request that was stopped and continued.
     const OLD_REQUEST: &str = "
         INSERT INTO request (name, status, priority, is_urgent, requestor, production_steps, created_at, updated_at, since,
             document, payload_config)

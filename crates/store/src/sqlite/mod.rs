@@ -1,5 +1,5 @@
-//! The store in a SQLite file: one thread writes ([`Writer`]), any number of connections read ([`pool`]), and what is
-//! large is done on a connection of its own.
+//! The store in a SQLite file: one connection writes ([`GroupCommitWriter`]), any number of connections read
+//! ([`read_pool`]), and large operations use a connection of their own.
 //!
 //! Other processes may read the file and create workflows in it at the same time.
 
@@ -21,7 +21,7 @@ use crate::error::SqlError;
 use crate::lock::{self, LockGuard, LockHolder, LockScope};
 use crate::sql::sqlite::FOREIGN_COMMITS;
 use crate::sql_store::{SqlStore, StoreBackend};
-use crate::writer::{GroupCommitWriter, WriteSession as _};
+use crate::writer::{GroupCommitWriter, MaintenanceNeed, WriteSession as _};
 use crate::{BatchCallback, ChangeBatch, StoreError, StoreLocation};
 use read_pool::ReadPool;
 use rusqlite::Connection;
@@ -38,12 +38,12 @@ pub type SqliteStore = SqlStore<SqliteBackend>;
 pub struct SqliteBackend {
     path: Arc<Path>,
     readers: ReadPool,
-    /// `None` when opened for reading only.
+    /// `None` if opened read-only.
     writer: Option<GroupCommitWriter<SqliteWriteConnection>>,
     locks: lock::LockFiles,
 }
 
-/// A store, and what its user should know about it.
+/// An opened store, and warnings for the user.
 #[derive(Debug)]
 pub struct OpenedStore {
     pub store: SqliteStore,
@@ -51,7 +51,7 @@ pub struct OpenedStore {
 }
 
 impl SqliteStore {
-    /// Opens a database that is there.
+    /// Opens an existing database.
     pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<OpenedStore, StoreError> {
         let checked = open::check_database(path.as_ref())?;
         let path = checked.path;
@@ -68,18 +68,18 @@ impl SqliteStore {
         Ok(OpenedStore { store, warnings: checked.warnings })
     }
 
-    /// Makes an empty database and opens it. Its directory must be there, and nothing of that name in it.
+    /// Creates an empty database and opens it. The directory must exist, and the file must not.
     pub fn create(path: impl AsRef<Path>) -> Result<OpenedStore, StoreError> {
         open::create_database(path.as_ref())?;
         Self::open(path, OpenMode::ReadWrite)
     }
 
-    /// Opens the database for writing, and makes it first if there is none.
+    /// Opens the database for writing; creates it if it does not exist.
     pub fn open_or_create(path: impl AsRef<Path>) -> Result<OpenedStore, StoreError> {
         let path = path.as_ref();
         match Self::open(path, OpenMode::ReadWrite) {
             Err(StoreError::Missing { .. }) => match open::create_database(path) {
-                // Somebody else was quicker.
+                // Another process was faster.
                 Ok(()) | Err(StoreError::AlreadyExists { .. }) => Self::open(path, OpenMode::ReadWrite),
                 Err(error) => Err(error),
             },
@@ -87,7 +87,7 @@ impl SqliteStore {
         }
     }
 
-    /// The real and absolute path of the file.
+    /// Returns the absolute path of the file, with symbolic links resolved.
     pub fn path(&self) -> &Path {
         &self.backend.path
     }
@@ -139,8 +139,8 @@ impl StoreBackend for SqliteBackend {
         }
     }
 
-    /// On a connection of its own: what is inserted is borrowed from the caller and may take long to come. Memory stays
-    /// that of the page cache, however much it is. Dropping the connection undoes what was not committed.
+    /// On a connection of its own: inserted data is borrowed from the caller and may take long to arrive.
+    /// Memory is limited to the page cache. Dropping the connection rolls back what was not committed.
     fn run_large_transaction<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, SqlError>,
@@ -154,8 +154,16 @@ impl StoreBackend for SqliteBackend {
             link.commit()?;
             Ok(value)
         };
-        let value = done().map_err(|fault| link.into_store_error(fault))?;
-        if link.needs_maintenance() {
+        link.make_room_for_large_transaction();
+        let value = done().map_err(|fault| {
+            link.rollback();
+            let error = link.into_store_error(fault);
+            if matches!(error, StoreError::DiskFull { .. }) {
+                link.free_disk_space();
+            }
+            error
+        })?;
+        if link.maintenance_need() != MaintenanceNeed::NotNeeded {
             link.run_maintenance();
         }
         Ok(value)
@@ -190,18 +198,18 @@ impl StoreBackend for SqliteBackend {
 
 impl Drop for SqliteBackend {
     fn drop(&mut self) {
-        // Readers first: the writer is then the last one out and tidies up.
+        // Readers first: the writer then closes last and cleans up.
         self.readers.close_idle();
     }
 }
 
-/// The format a file has now.
+/// Returns the current format of a file.
 pub(crate) fn read_format(path: &Path) -> Result<u32, StoreError> {
     let checked = open::check_database(path)?;
     migrate::version(&checked.reader).map_err(|e| SqlError::from(e).into_store_error(&checked.path))
 }
 
-/// Copies the file as it is at one moment, into a new one. Readers and writers go on meanwhile.
+/// Writes a snapshot of the file to a new one. Readers and writers continue meanwhile.
 pub(crate) fn backup_file(from: &Path, to: &Path) -> Result<u64, StoreError> {
     let checked = open::check_database(from)?;
     open::create_file(to, |unfinished| {
@@ -213,5 +221,5 @@ pub(crate) fn backup_file(from: &Path, to: &Path) -> Result<u64, StoreError> {
         };
         copy().map_err(|fault| fault.into_store_error(&checked.path))
     })?;
-    to.metadata().map(|metadata| metadata.len()).map_err(|e| StoreError::file("look at", to, e))
+    to.metadata().map(|metadata| metadata.len()).map_err(|e| StoreError::file("inspect", to, e))
 }

@@ -1,4 +1,4 @@
-//! Opening and making a database file, and refusing, by name, what is not one.
+//! Opens and creates database files, and rejects other files with a specific error.
 
 use super::header;
 use super::migrate::{self, MIGRATIONS};
@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// In the header of every database that windlass makes: "Wdls".
+/// In the header of every database created by Windlass: "Wdls".
 const APPLICATION_ID: u32 = 0x5764_6c73;
 
 /// 3.51.3 fixed a race between a writer and a checkpoint that could damage the file.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
-/// Another process may be creating a workflow of millions of jobs meanwhile.
+/// Long, because another process may be creating a workflow with millions of jobs.
 const BUSY_TIMEOUT: Duration = Duration::from_mins(2);
 
 const CACHED_STATEMENTS: usize = 64;
@@ -31,14 +31,14 @@ pub enum OpenMode {
     ReadOnly,
 }
 
-/// Something to tell the user; the database was opened all the same.
+/// A warning for the user; the database was opened anyway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenWarning {
     NetworkFilesystem {
         path: PathBuf,
         kind: &'static str,
     },
-    /// Read as it lies there, without locks: neither the file nor its directory may be written.
+    /// Opened as an immutable file without locks: neither the file nor its directory is writable.
     Frozen {
         path: PathBuf,
     },
@@ -55,37 +55,37 @@ impl fmt::Display for OpenWarning {
             ),
             Self::Frozen { path } => write!(
                 f,
-                "the database {} is read as it lies there, because its directory may not be written; \
-                 changes that are made meanwhile may not be seen",
+                "the database {} is read without locks, because its directory is not writable; \
+                 concurrent changes may not be visible",
                 path.display()
             ),
         }
     }
 }
 
-/// How readers open the file.
+/// How reading connections open the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadAccess {
     Shared,
-    /// No locks and no shared memory: for a file that nobody may write.
+    /// Without locks and shared memory: for a file that cannot be written.
     Frozen,
 }
 
-/// A database that was found to be ours and whole as far as can be seen.
+/// A validated database of Windlass.
 pub(crate) struct CheckedDatabase {
-    /// Real and absolute.
+    /// Absolute, with symbolic links resolved.
     pub(crate) path: Arc<Path>,
     pub(crate) reader: Connection,
     pub(crate) access: ReadAccess,
     pub(crate) warnings: Vec<OpenWarning>,
 }
 
-/// Opens an existing file for reading and makes sure that it is one of ours. Changes nothing.
+/// Opens an existing file for reading and verifies that it is a Windlass database. Changes nothing.
 pub(crate) fn check_database(path: &Path) -> Result<CheckedDatabase, StoreError> {
     require_sqlite_version(rusqlite::version_number(), rusqlite::version())?;
     let missing = |e: std::io::Error| match e.kind() {
         std::io::ErrorKind::NotFound => StoreError::Missing { path: path.to_owned() },
-        _ => StoreError::file("look at", path, e),
+        _ => StoreError::file("inspect", path, e),
     };
     let path: Arc<Path> = path.canonicalize().map_err(missing)?.into();
     let metadata = path.metadata().map_err(missing)?;
@@ -104,7 +104,7 @@ pub(crate) fn check_database(path: &Path) -> Result<CheckedDatabase, StoreError>
     Ok(CheckedDatabase { path, reader, access, warnings })
 }
 
-/// Makes an empty database with its schema. Never replaces anything.
+/// Creates an empty database with its schema. Never replaces a file.
 pub(crate) fn create_database(path: &Path) -> Result<(), StoreError> {
     require_sqlite_version(rusqlite::version_number(), rusqlite::version())?;
     if path.symlink_metadata().is_err() {
@@ -113,7 +113,7 @@ pub(crate) fn create_database(path: &Path) -> Result<(), StoreError> {
     create_file(path, |unfinished| build_database(unfinished, path))
 }
 
-/// Has a file made under a name that nobody else looks at, and gives it its own when it is whole and on disk.
+/// Creates a file under a temporary name and renames it when it is complete and on disk.
 pub(crate) fn create_file(
     path: &Path,
     make: impl FnOnce(&Path) -> Result<(), StoreError>,
@@ -143,21 +143,21 @@ pub(crate) fn create_file(
             sibling_path(&new, "-wal"),
             sibling_path(&new, "-shm"),
         ] {
-            // Most of them are not there, and there is nobody to tell.
+            // Most of them do not exist, and errors cannot be reported.
             drop(std::fs::remove_file(leftover));
         }
     }
     made
 }
 
-/// What jobs are told may be secret, so the file is its owner's alone, and the files that SQLite makes beside it are too.
-/// What goes wrong is told of the name that it will have.
+/// Jobs may contain secrets, so only the owner can access the file and the files that SQLite creates next to
+/// it. Errors name the final path.
 fn make_private(new: &Path, path: &Path) -> Result<(), StoreError> {
     let made = File::options().write(true).create_new(true).mode(0o600).open(new);
     made.map(drop).map_err(|e| StoreError::file_write("make", path, e))
 }
 
-/// A connection that may write, brought to the newest format.
+/// A writable connection, upgraded to the newest format.
 pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     let conn =
         connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|fault| explain_open_error(fault, path))?;
@@ -166,10 +166,10 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
             return Err(StoreError::ReadOnly { path: path.to_owned() }.into());
         }
         conn.pragma_update(None, "journal_mode", "WAL")?;
-        // An acknowledged commit survives a power cut.
+        // An acknowledged commit survives a power failure.
         conn.pragma_update(None, "synchronous", "FULL")?;
         conn.pragma_update(None, "foreign_keys", true)?;
-        // We decide when, after the answers were given.
+        // Checkpoints are run by the writer, after it has answered.
         conn.pragma_update(None, "wal_autocheckpoint", 0)?;
         conn.pragma_update(None, "cache_size", -16 * 1024)?;
         migrate::migrate(&conn, path, MIGRATIONS)
@@ -178,7 +178,7 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     Ok(conn)
 }
 
-/// Somebody who may not write cannot bring a database to the newest format.
+/// A user without write permission cannot upgrade a database.
 pub(crate) fn require_current(conn: &Connection, path: &Path) -> Result<(), StoreError> {
     let check = || -> Result<(), SqlError> {
         if migrate::is_current(conn, path, MIGRATIONS)? {
@@ -190,7 +190,7 @@ pub(crate) fn require_current(conn: &Connection, path: &Path) -> Result<(), Stor
     check().map_err(|fault| fault.into_store_error(path))
 }
 
-/// A connection that only reads.
+/// A read-only connection.
 pub(crate) fn open_reader(path: &Path, access: ReadAccess) -> Result<Connection, SqlError> {
     let conn = match access {
         ReadAccess::Shared => connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?,
@@ -204,7 +204,7 @@ pub(crate) fn open_reader(path: &Path, access: ReadAccess) -> Result<Connection,
     Ok(conn)
 }
 
-/// The file beside the database whose name ends with `suffix`.
+/// Returns the path of the database with `suffix` appended.
 pub(crate) fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -212,11 +212,11 @@ pub(crate) fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, SqlError> {
-    // Each connection belongs to one thread at a time, so SQLite need not lock it.
+    // Each connection is used by one thread at a time, so SQLite need not lock it.
     let conn = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
-    // What a savepoint may have to undo is small; it need not touch the disk.
+    // A rollback to a savepoint is small, so its journal need not be on disk.
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(conn)
 }
@@ -229,7 +229,7 @@ fn identify_database(path: &Path) -> Result<(Connection, ReadAccess), StoreError
     };
     let first = attempt(ReadAccess::Shared);
     let second = match first {
-        // Without a log nobody can be writing, and without permission nobody of us will.
+        // Without a log there is no writer, and without permission this process will not be one.
         Err(fault)
             if is_write_refused(&fault)
                 && !can_write_beside(path)
@@ -256,13 +256,13 @@ fn identify_connection(conn: &Connection, path: &Path) -> Result<(), SqlError> {
     refuse_torn_page(conn, path)
 }
 
-/// SQLite does not miss a part of the last page before it reads it.
+/// SQLite detects a truncated last page only when it reads it.
 fn refuse_torn_page(conn: &Connection, path: &Path) -> Result<(), SqlError> {
     let pages: u32 = conn.query_row("PRAGMA page_count", [], |row| row.get(0))?;
     let page_size: u32 = conn.query_row("PRAGMA page_size", [], |row| row.get(0))?;
-    // Looked at after counting: pages that are still in a log may be missing from the file.
+    // Measured after the page count: pages that are still in a log may be missing in the file.
     let log = sibling_path(path, "-wal").metadata().map_or(0, |metadata| metadata.len());
-    let found = path.metadata().map_err(|e| StoreError::file("look at", path, e))?.len();
+    let found = path.metadata().map_err(|e| StoreError::file("inspect", path, e))?.len();
     let expected = u64::from(pages) * u64::from(page_size);
     if log == 0 && found < expected {
         return Err(StoreError::Truncated { path: path.to_owned(), found, expected: Some(expected) }.into());
@@ -270,7 +270,7 @@ fn refuse_torn_page(conn: &Connection, path: &Path) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// What SQLite says of a file that it cannot open, in our words.
+/// Converts SQLite's errors for files that it cannot open.
 fn explain_open_error(fault: SqlError, path: &Path) -> StoreError {
     let not_a_database = matches!(
         &fault,
@@ -288,19 +288,19 @@ fn explain_open_error(fault: SqlError, path: &Path) -> StoreError {
     }
 }
 
-/// SQLite wanted to make its log or its shared memory and could not.
+/// SQLite could not create its log or its shared memory.
 fn is_write_refused(fault: &SqlError) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
     matches!(fault, SqlError::Sqlite(e) if matches!(e.sqlite_error_code(), Some(CannotOpen | ReadOnly)))
 }
 
-/// SQLite keeps its log and its shared memory beside the file.
+/// SQLite keeps its log and shared memory next to the file.
 fn can_write_beside(path: &Path) -> bool {
     let directory = path.parent().unwrap_or(Path::new("/"));
     rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// A file that is about to be made is no obstacle.
+/// A file that does not exist yet is not an error.
 fn can_read(path: &Path) -> bool {
     use rustix::io::Errno;
     !matches!(rustix::fs::access(path, rustix::fs::Access::READ_OK), Err(Errno::ACCESS))
@@ -315,7 +315,7 @@ fn frozen_uri(path: &Path) -> String {
     format!("file:{name}?immutable=1")
 }
 
-/// SQLite would apply the log of a database that was deleted to the new one.
+/// SQLite would apply the log of a deleted database to a new one.
 fn refuse_leftover_log(path: &Path) -> Result<(), StoreError> {
     let log = sibling_path(path, "-wal");
     match log.metadata() {
@@ -324,12 +324,12 @@ fn refuse_leftover_log(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Writes a whole database under a name that nobody else looks at; trouble is told in the name it will have.
+/// Writes a whole database under a temporary name; errors name the final path.
 fn build_database(path: &Path, final_path: &Path) -> Result<(), StoreError> {
     let make = || -> Result<(), SqlError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let conn = connect(path, flags)?;
-        // Synced once, as a whole, before it gets its name.
+        // Synced once, as a whole, before it is renamed.
         conn.pragma_update(None, "synchronous", "OFF")?;
         conn.pragma_update(None, "journal_mode", "MEMORY")?;
         conn.pragma_update(None, "application_id", APPLICATION_ID.cast_signed())?;
@@ -346,7 +346,8 @@ fn put_in_place(new: &Path, path: &Path, directory: &Path) -> Result<(), StoreEr
     match renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
         Ok(()) => {}
         Err(Errno::EXIST) => return Err(StoreError::AlreadyExists { path: path.to_owned() }),
-        // Filesystems that cannot: a second name that must be new, then without the first.
+        // Fallback for file systems without this operation: a hard link that must be new, then removal of the
+        // first name.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_in_place(new, path)?,
         Err(e) => return Err(StoreError::file_write("make", path, e.into())),
     }

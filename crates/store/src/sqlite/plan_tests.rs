@@ -1,5 +1,5 @@
-//! How SQLite goes about our statements: what is done per job must not look at other jobs, and lists of the few must not
-//! read the many.
+//! Checks SQLite's query plans: statements for one job must not read other jobs, and lists of few rows must not
+//! scan large tables.
 
 use super::SqliteStore;
 use crate::model::{JobFilter, ResultFilter};
@@ -14,7 +14,7 @@ fn database() -> (tempfile::TempDir, Connection) {
     let path = directory.path().join("windlass.db");
     SqliteStore::create(&path).unwrap();
     let conn = Connection::open(path).unwrap();
-    // Otherwise every plan also shows how references would be looked up if somebody deleted something.
+    // Otherwise every plan also contains the foreign key lookups of deletions.
     conn.pragma_update(None, "foreign_keys", false).unwrap();
     (directory, conn)
 }
@@ -91,7 +91,7 @@ fn what_is_done_per_job_finds_it_by_its_number() {
 fn nothing_reads_a_whole_table_of_jobs_or_results() {
     let (_directory, conn) = database();
     let all_of_them = |name: &str| name == "WORKFLOWS" || name.starts_with("SELECT_");
-    // Through a partial index that holds only the few; a list that was put together; a table of one row, or of a few.
+    // Allowed scans: a small partial index; a literal list; a table of one or a few rows.
     let few = [
         "SCAN job USING INDEX job_watched",
         "SCAN r USING INDEX run_open",
@@ -156,7 +156,7 @@ fn lists_of_jobs_stay_within_their_workflow() {
         let by_block = "SEARCH b USING PRIMARY KEY (workflow_id=?)\n\
                         SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)";
         assert!(plan.starts_with(by_block), "{plan}");
-        assert!(!plan.contains("TEMP B-TREE"), "a page would have to read everything: {plan}");
+        assert!(!plan.contains("TEMP B-TREE"), "a page would read the whole list: {plan}");
     }
 }
 
@@ -172,12 +172,12 @@ fn lists_of_results_stay_within_their_workflow() {
     let of_job = plan(&conn, &results_query::<Connection>(WORKFLOW, &of_job).unwrap().sql);
     assert!(of_job.contains("(job_id=?"), "{of_job}");
     for plan in [all, failed, of_job] {
-        // Sorting the attempts of one job is fine, sorting everything is not.
+        // Sorting the attempts of one job is acceptable, sorting everything is not.
         assert!(!plan.contains("TEMP B-TREE FOR ORDER BY"), "{plan}");
     }
 }
 
-/// What a statement about a few requests looks at.
+/// Returns the plan of a statement for a few requests.
 fn plan_of_views(conn: &Connection, base: &str, order: &str) -> String {
     let names = ["a", "b", "c"].map(str::to_owned);
     plan(conn, &build_query(base, &names, order).sql)
@@ -187,7 +187,7 @@ fn plan_of_views(conn: &Connection, base: &str, order: &str) -> String {
 fn a_pass_finds_what_is_open_by_itself() {
     let (_directory, conn) = database();
     let open = plan(&conn, requests::OPEN_REQUESTS);
-    assert_eq!(open, "SCAN r USING INDEX request_open\n", "those that are over are many");
+    assert_eq!(open, "SCAN r USING INDEX request_open\n", "there are many ended requests");
     let unsettled = plan(&conn, requests::REQUESTS_WITH_PENDING_STEPS);
     assert!(unsettled.starts_with("SCAN s USING INDEX output_step_due"), "{unsettled}");
     for base in [
@@ -212,7 +212,7 @@ fn a_pass_finds_what_is_open_by_itself() {
 fn what_recovery_keeps_is_found_by_its_process() {
     let (_directory, conn) = database();
     let files = plan(&conn, requests::FILE_ROWS);
-    assert_eq!(files, "SEARCH request_file USING PRIMARY KEY (process=?)\n", "in the order of their names");
+    assert_eq!(files, "SEARCH request_file USING PRIMARY KEY (process=?)\n", "sorted by name");
     let page = format!(
         "{} f.process = ? AND f.state = 'excluded' ORDER BY f.lfn LIMIT 9",
         requests::SELECT_FILE_ROWS
@@ -228,12 +228,12 @@ fn what_recovery_keeps_is_found_by_its_process() {
 #[test]
 fn nothing_about_requests_reads_a_whole_table() {
     let (_directory, conn) = database();
-    // Lists that are asked for whole, tables of a few rows, and indexes of the few that are open.
+    // Complete lists, tables of a few rows, and indexes of the few open rows.
     let few = [
         "SCAN r USING INDEX request_open",
         "SCAN s USING INDEX output_step_due",
         "SCAN setting",
-        // Jobs that are pending, run or have failed.
+        // Jobs that are pending, running or failed.
         "SCAN j USING INDEX job_watched",
     ];
     let is_whole = |name: &str| !name.starts_with("SELECT_") && !name.starts_with("VIEWED_");

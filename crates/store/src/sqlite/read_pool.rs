@@ -1,5 +1,5 @@
-//! Connections for reading. Readers never wait for the writer, and not for each other either: when none is free, another
-//! one is opened.
+//! Connections for reading. Readers never wait for the writer or for each other: if no connection is idle,
+//! another one is opened.
 
 use super::open::{self, ReadAccess};
 use crate::StoreError;
@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Kept open for the next reader.
+/// Idle connections.
 const MAX_IDLE_READERS: usize = 2;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl ReadPool {
         Self { db, access, idle: Mutex::new(vec![first]) }
     }
 
-    /// Runs `query` in one read transaction, so that all of it sees the same state.
+    /// Runs `query` in one read transaction, so that all of it sees the same snapshot.
     pub(crate) fn read<T>(
         &self,
         query: impl FnOnce(&Connection) -> Result<T, SqlError>,
@@ -32,7 +32,7 @@ impl ReadPool {
         self.read_raw(query).map_err(|fault| fault.into_store_error(&self.db))
     }
 
-    /// Closes what is open; the last connection to a database tidies up behind itself.
+    /// Closes idle connections; the last connection to a database cleans up.
     pub(crate) fn close_idle(&self) {
         self.idle_connections().clear();
     }
@@ -54,7 +54,7 @@ impl ReadPool {
         Ok(value)
     }
 
-    /// A list of idle connections is whole whatever happened to the thread that used it last.
+    /// A list of idle connections stays valid even if a thread panicked while it held the lock.
     fn idle_connections(&self) -> MutexGuard<'_, Vec<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }

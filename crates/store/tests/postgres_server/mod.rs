@@ -1,7 +1,8 @@
-//! A PostgreSQL for tests: one server, shared by all tests that run at the same time, and a database for each of them.
+//! A PostgreSQL server for tests: one server, shared by all concurrent tests, with a database for each of them.
 //!
-//! The first test starts it, in a directory of its own and on a socket there; nothing else of the machine is touched. A
-//! watcher ends it when no test has used it for a while. Other crates use this file by `#[path]`.
+//! The first test starts it, in a directory of its own and with a socket there, without touching anything else
+//! on the machine. A watcher stops it when no test has used it for a while. Other crates use this file by
+//! `#[path]`.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -9,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A database of one's own; it goes when this is dropped.
+/// A separate database, deleted when this is dropped.
 pub(crate) struct Database {
     server: Server,
     name: String,
@@ -21,7 +22,7 @@ impl Database {
         format!("postgres://{user}@/{}?host={}", self.name, directory.display())
     }
 
-    /// Runs statements as whoever owns the server.
+    /// Executes statements as the owner of the server.
     pub(crate) fn sql(&self, text: &str) -> String {
         self.server.sql(&self.name, text)
     }
@@ -33,7 +34,7 @@ impl Drop for Database {
     }
 }
 
-/// An empty database.
+/// Creates an empty database.
 pub(crate) fn database() -> Database {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let server = Server::shared();
@@ -48,7 +49,7 @@ pub(crate) struct Server {
     pub(crate) directory: PathBuf,
     pub(crate) user: String,
     programs: PathBuf,
-    /// Locked for as long as somebody uses the server; the watcher looks at it.
+    /// Locked while a test uses the server; the watcher checks it.
     _used: File,
 }
 
@@ -65,7 +66,7 @@ impl Server {
         server
     }
 
-    /// One that is to be there, or is already.
+    /// Starts a server, unless it already runs.
     pub(crate) fn at(directory: &Path) -> Self {
         let used = open(&directory.join("used.lock"));
         used.lock_shared().unwrap();
@@ -77,7 +78,7 @@ impl Server {
         ready.is_ok_and(|status| status.success())
     }
 
-    /// With these settings beside those that all have.
+    /// With additional settings.
     pub(crate) fn start(&self, settings: &str) {
         let data = self.directory.join("data");
         if data.exists() {
@@ -93,7 +94,7 @@ impl Server {
             self.as_owner("initdb").args(["-A", "trust", "-E", "UTF8", "--locale=C", "-N", "-D"]).arg(&data),
         );
         let mut file = OpenOptions::new().append(true).open(data.join("postgresql.conf")).unwrap();
-        // Nothing here outlives the machine.
+        // No data has to survive a crash of the machine.
         let quick = "fsync = off\nfull_page_writes = off\nsynchronous_commit = off\nautovacuum = off\n";
         let place =
             format!("unix_socket_directories = '{}'\nmax_connections = 300\n", self.directory.display());
@@ -103,15 +104,15 @@ impl Server {
         self.watch(&data);
     }
 
-    /// As after a crash: whoever is connected is not told, and what was committed is there again.
+    /// Restarts the server as after a crash: clients are not notified, and committed data is recovered.
     pub(crate) fn restart(&self) {
         let (data, log) = (self.directory.join("data"), self.directory.join("log"));
         let mut restart = self.as_owner("pg_ctl");
         done(restart.args(["-w", "-m", "immediate", "-D"]).arg(&data).arg("-l").arg(&log).arg("restart"));
     }
 
-    /// Ends the server when nobody has used it for some rounds, and not while somebody starts it.
-    #[expect(clippy::zombie_processes, reason = "it is there for the tests that come later")]
+    /// Stops the server when no test has used it for some rounds, and no test is starting it.
+    #[expect(clippy::zombie_processes, reason = "keeps running for later tests")]
     fn watch(&self, data: &Path) {
         let script = "
             idle=0
@@ -173,7 +174,7 @@ fn user() -> String {
     if is_root() { "postgres".to_owned() } else { std::env::var("USER").unwrap_or("nobody".into()) }
 }
 
-/// The newest of what Debian installs, or what is in the path.
+/// The newest version installed by Debian, or the one in the path.
 fn programs() -> PathBuf {
     let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest =
@@ -187,7 +188,7 @@ fn programs() -> PathBuf {
 
 fn open(path: &Path) -> File {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap();
-    // The watcher runs as somebody else. Where it is another one's file already, that one has seen to it.
+    // The watcher runs as another user. If the file belongs to that user already, it has been done.
     drop(file.set_permissions(std::fs::Permissions::from_mode(0o666)));
     file
 }

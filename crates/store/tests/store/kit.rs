@@ -1,4 +1,4 @@
-//! Workflows and changes for tests, with everything that does not matter filled in.
+//! Workflows and changes for tests, with defaults for everything irrelevant.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use windlass_types::{
 pub(crate) const RUN: RunId = RunId(1);
 pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 
-/// An empty store, and whatever has to live as long as it does.
+/// An empty store, with everything that has to live as long.
 pub(crate) struct Fixture<S: ?Sized = dyn Store> {
     pub(crate) store: Box<S>,
     pub(crate) _keep: Box<dyn std::any::Any>,
@@ -41,7 +41,7 @@ pub(crate) fn job(name: &str) -> NewJob<'_> {
     NewJob { name, command: "true", ..NewJob::default() }
 }
 
-/// `n` ready jobs called `job_0000`, `job_0001`, …
+/// Creates `n` ready jobs called `job_0000`, `job_0001`, …
 pub(crate) fn create(store: &dyn Store, n: usize) -> (WorkflowId, Vec<JobId>) {
     let names: Vec<String> = (0..n).map(|i| format!("job_{i:04}")).collect();
     create_jobs(store, names.iter().map(|name| job(name)))
@@ -84,7 +84,7 @@ pub(crate) fn start(job: JobId, attempt: u32, worker: WorkerId) -> WorkflowChang
     WorkflowChange::Start { job, attempt: Attempt(attempt), worker, at: NOW, pid: 99 }
 }
 
-/// The end of the attempt of a pending job; what becomes of the job is what became of the attempt.
+/// The end of the attempt of a pending job; the job gets the state of the attempt.
 pub(crate) fn end(key: AttemptKey, worker: WorkerId, status: JobStatus) -> WorkflowChange {
     let code = i32::from(status != JobStatus::Completed);
     WorkflowChange::End {
@@ -116,7 +116,7 @@ pub(crate) fn key(workflow: WorkflowId, job: JobId, attempt: u32) -> AttemptKey 
     AttemptKey { workflow, job, run: RUN, attempt: Attempt(attempt) }
 }
 
-/// Submits and waits for the answer.
+/// Submits and waits for the result.
 pub(crate) fn commit(
     store: &dyn Store,
     workflow: WorkflowId,
@@ -137,27 +137,27 @@ pub(crate) fn status_of(store: &dyn Store, workflow: WorkflowId, job: JobId) -> 
     table.status[index]
 }
 
-/// The kept counts, after making sure that they are what counting the jobs gives.
+/// Returns the stored counts, after comparing them with the jobs.
 pub(crate) fn counts(store: &dyn Store, workflow: WorkflowId) -> StatusCounts {
     let mut counted = StatusCounts::default();
     for status in store.load_jobs(workflow).unwrap().status {
         counted.add(status, 1);
     }
     let kept = store.workflow(workflow).unwrap().unwrap().counts;
-    assert_eq!(kept, counted, "the kept counts of workflow {workflow}");
+    assert_eq!(kept, counted, "the stored counts of workflow {workflow}");
     kept
 }
 
-/// A command that a [`Source`] makes from the ids that it is told.
+/// A command that a source makes from the ids passed to it.
 pub(crate) const IDS: &str = "true IDS";
 
-/// Everything that a source can stream, from lists.
+/// A source that streams from lists.
 #[derive(Default)]
 pub(crate) struct Source<'a> {
     pub(crate) files: Vec<NewFile<'a>>,
     pub(crate) user_data: Vec<NewUserData<'a>>,
     pub(crate) jobs: Vec<NewJob<'a>>,
-    /// What became of [`IDS`].
+    /// The commands made for [`IDS`].
     pub(crate) command: String,
 }
 

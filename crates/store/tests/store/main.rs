@@ -1,8 +1,8 @@
-//! Tests of the store through its public face.
+//! Tests of the store through its public interface.
 //!
-//! `conformance` holds what every store must do and knows no backend; a further backend adds a line at the bottom and
-//! runs the same. `sqlite` and `postgres` hold what only one of them can do or suffer.
-#![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
+//! `conformance` has the requirements for every store and knows no backend; another backend adds a line at the
+//! bottom and runs the same cases. `sqlite` and `postgres` have tests for one of them.
+#![expect(clippy::unwrap_used, reason = "the lint does not recognize that all of this is test code")]
 
 mod conformance;
 mod kit;
@@ -14,7 +14,7 @@ mod sqlite;
 mod upkeep;
 mod wire;
 
-/// Makes every case a test for one backend: `suite!(name, how to make an empty store)`.
+/// Makes a test of every case for one backend: `suite!(name, constructor of an empty store)`.
 macro_rules! suite {
     ($backend:ident, $make:path; $($module:ident: $($case:ident),* $(,)?;)*) => {
         mod $backend {
@@ -192,7 +192,7 @@ conformance!(on_sqlite, crate::sqlite::empty_store);
 conformance!(over_a_wire, crate::wire::empty_store);
 conformance!(on_postgres, crate::postgres::empty_store);
 
-/// The same for what only databases keep.
+/// The same for parts that only databases store.
 macro_rules! conformance_of_databases {
     ($backend:ident, $make:path) => {
         suite! { $backend, $make;
@@ -227,6 +227,7 @@ macro_rules! conformance_of_databases {
             datasets:
                 files_come_back_as_they_went_in,
                 a_file_that_is_added_again_is_what_is_said_now,
+                only_files_that_differ_count_as_changed,
                 replicas_come_and_go,
                 invalid_files_are_left_out,
                 files_come_page_by_page,

@@ -1,4 +1,4 @@
-//! The two databases have the same tables with the same columns, however their migrations came to them.
+//! Both databases have the same tables with the same columns, although their migrations differ.
 
 use crate::kit::{NOW, create};
 use crate::postgres_server::database;
@@ -25,7 +25,7 @@ fn of_sqlite() -> BTreeSet<String> {
     statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// Without the table of who holds a lock: for SQLite that stands in the lock's file.
+/// Without the table of lock holders: SQLite stores them in the lock files.
 fn of_postgres() -> BTreeSet<String> {
     let database = database();
     PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap();
@@ -46,7 +46,7 @@ fn both_databases_have_the_same_tables_and_columns() {
     assert_eq!(only(&postgres, &sqlite), Vec::<String>::new(), "only PostgreSQL has these");
 }
 
-/// What a client spoke of before there were allocations, as `(number, status, number of Slurm's job)`.
+/// Records of clients before the table of allocations, as `(id, status, Slurm job id)`.
 const SPOKEN_OF: [(i64, &str, i64); 4] =
     [(1, "pending", 41), (2, "active", 42), (4, "complete", 43), (5, "canceled", -1)];
 
@@ -65,7 +65,7 @@ fn records(workflow: i64) -> String {
     others + &rows.concat()
 }
 
-/// They are allocations under the same numbers, which workers refer to, and no new one gets one of those.
+/// They become allocations with the same ids, which workers refer to, and no new one gets one of those.
 fn assert_taken_over(store: &dyn Store, workflow: WorkflowId) {
     let filter = AllocationFilter { workflow: Some(workflow), ..AllocationFilter::default() };
     let rows = store.allocations(&filter).unwrap();
@@ -119,7 +119,8 @@ fn sqlite_takes_over_what_clients_spoke_of() {
     let path = directory.path().join("windlass.db");
     let workflow = create(&SqliteStore::create(&path).unwrap().store, 1).0;
     let conn = Connection::open(&path).unwrap();
-    conn.execute_batch(&revert_plain_names(include_str!("../../migrations/sqlite/0015_plain_names.sql"))).unwrap();
+    conn.execute_batch(&revert_plain_names(include_str!("../../migrations/sqlite/0015_plain_names.sql")))
+        .unwrap();
     conn.execute_batch(SQLITE_INDEXES_BEFORE_PLAIN_NAMES).unwrap();
     conn.execute_batch(&format!(
         "DROP TABLE allocation; DROP TABLE slurm_calls; {};

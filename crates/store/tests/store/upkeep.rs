@@ -1,4 +1,4 @@
-//! Whole databases: backed up, looked at, copied.
+//! Whole databases: backup, check, copy.
 
 use crate::kit::{NOW, claim, commit, create, end, key, worker};
 use crate::postgres_server::database;
@@ -11,8 +11,8 @@ use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_store::{Store, StoreError, WorkerStore as _, maintenance};
 use windlass_types::{JobStatus, WorkflowId};
 
-/// A file with a bit of everything, and what a copy of it must say.
-fn books() -> (tempfile::TempDir, PathBuf, SqliteStore, Vec<WorkflowId>) {
+/// A file with rows in all tables, and the expected contents of a copy.
+fn job_store() -> (tempfile::TempDir, PathBuf, SqliteStore, Vec<WorkflowId>) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("windlass.db");
     let store = SqliteStore::create(&path).unwrap().store.acting_as("ada");
@@ -33,13 +33,13 @@ fn books() -> (tempfile::TempDir, PathBuf, SqliteStore, Vec<WorkflowId>) {
         store.retire_worker(first, NOW).unwrap();
         ids.push(workflow);
     }
-    // Its number is never given again.
+    // Its id is never reused.
     let (last, _) = create(&store, 1);
     store.delete_workflow(last, NOW).unwrap();
     (directory, path, store, ids)
 }
 
-/// All of a workflow, and all that happened.
+/// All of a workflow, with its events.
 fn told(store: &dyn Store, workflow: WorkflowId) -> String {
     let options = ExportOptions { results: true, events: true };
     let export = serde_json::to_string(&store.export_workflow(workflow, options, NOW).unwrap()).unwrap();
@@ -58,7 +58,7 @@ fn text(path: &Path) -> &str {
 
 #[test]
 fn a_backup_is_made_while_somebody_writes_and_never_over_anything() {
-    let (directory, path, store, ids) = books();
+    let (directory, path, store, ids) = job_store();
     let to = directory.path().join("backup.db");
     let bytes = maintenance::backup_database(&path, &to).unwrap();
     assert_eq!(bytes, to.metadata().unwrap().len());
@@ -67,7 +67,7 @@ fn a_backup_is_made_while_somebody_writes_and_never_over_anything() {
         assert_eq!(told(&copy, id), told(&store, id));
     }
     assert_eq!(problems(text(&to)), [""; 0]);
-    // The original goes on.
+    // The original continues to work.
     create(&store, 1);
     assert!(matches!(maintenance::backup_database(&path, &to), Err(StoreError::AlreadyExists { .. })));
     assert!(matches!(maintenance::backup_database(&to, &path), Err(StoreError::AlreadyExists { .. })));
@@ -77,7 +77,7 @@ fn a_backup_is_made_while_somebody_writes_and_never_over_anything() {
 
 #[test]
 fn what_does_not_hold_is_found() {
-    let (_directory, path, store, _) = books();
+    let (_directory, path, store, _) = job_store();
     assert_eq!(problems(text(&path)), [""; 0]);
     drop(store);
     let conn = Connection::open(&path).unwrap();
@@ -91,15 +91,21 @@ fn what_does_not_hold_is_found() {
     )
     .unwrap();
     let found = problems(text(&path)).join("\n");
-    for word in ["counts of states", "dependencies", "blocks are not", "say so", "a second time", "refer to"]
-    {
+    for word in [
+        "job counts by state",
+        "dependencies",
+        "blocks do not match",
+        "`has_files`",
+        "already used",
+        "refer to",
+    ] {
         assert!(found.contains(word), "{word} in {found}");
     }
 }
 
 #[test]
 fn a_whole_database_moves_to_postgres() {
-    let (_directory, path, store, ids) = books();
+    let (_directory, path, store, ids) = job_store();
     let before: Vec<String> = ids.iter().map(|id| told(&store, *id)).collect();
     let (next, _) = create(&store, 1);
     store.delete_workflow(next, NOW).unwrap();
@@ -120,12 +126,12 @@ fn a_whole_database_moves_to_postgres() {
 
     let moved = PgStore::open(&target.url(), OpenMode::ReadWrite).unwrap();
     for (id, before) in ids.iter().zip(&before) {
-        // The events of the one more that came and went are there too.
+        // The events of the deleted workflow are there, too.
         let after = told(&moved, *id);
         assert_eq!(after.split(" [EventRow").next(), before.split(" [EventRow").next());
     }
     assert_eq!(moved.events(None, &EventFilter::default()).unwrap().pop().unwrap(), last_event);
-    // Numbers go on where they were, also those of what was deleted.
+    // Ids continue, also after deleted rows.
     let (new, jobs) = create(&moved, 2);
     assert!(new.0 > next.0, "{new} after {next}");
     assert!(jobs[0].0 > 205, "{}", jobs[0]);
@@ -137,7 +143,7 @@ fn a_whole_database_moves_to_postgres() {
 
 #[test]
 fn migrating_says_from_where_to_where() {
-    let (_directory, path, store, _) = books();
+    let (_directory, path, store, _) = job_store();
     drop(store);
     let migrated = maintenance::migrate_database(text(&path)).unwrap();
     assert_eq!(migrated.before, migrated.after);

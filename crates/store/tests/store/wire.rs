@@ -1,5 +1,4 @@
-//! The books over a wire that does not leave the process: what goes in and comes out passes through JSON, and everything
-//! must be as if it did not.
+//! RPC within the process: arguments and results pass through JSON, and everything must be as without it.
 
 use crate::kit::Fixture;
 use std::io::{Cursor, Read};

@@ -1,4 +1,4 @@
-//! The manifest of a work unit: everything its jobs need to know, in one file.
+//! The manifest of a work unit: everything its jobs need, in one file.
 
 use super::{PathNameError, check_lfn, check_name};
 use crate::LumiMask;
@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[serde(deny_unknown_fields)]
 pub struct WorkUnitManifest {
     pub request: String,
-    /// Makes the names of this run's files unlike those of every other run of the request: goes into all of them.
+    /// Part of all file names of this run; distinguishes them from the files of every other run of the request.
     pub tag: String,
-    /// `mg_000012`
+    /// Name of the unit: `mg_000012`.
     pub unit: String,
     pub number: u32,
     pub steps: Vec<ManifestStep>,
@@ -20,7 +20,7 @@ pub struct WorkUnitManifest {
     #[serde(default)]
     pub merge: MergeSettings,
     pub sites: BTreeMap<String, ManifestSite>,
-    /// What random numbers begin with; each node and step derives its own.
+    /// Base random seed; each node and step derives its own seed from it.
     #[serde(default)]
     pub seed: u64,
 }
@@ -28,7 +28,7 @@ pub struct WorkUnitManifest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestSite {
-    /// LFN → path: this, then the LFN.
+    /// Prefix of storage paths: an LFN is stored at this path followed by the LFN.
     pub storage_path: String,
 }
 
@@ -37,25 +37,26 @@ pub struct ManifestSite {
 #[serde(deny_unknown_fields)]
 pub struct ManifestStep {
     pub name: String,
-    /// Any shell command. Absent: the built-in simulation.
+    /// Shell command. Absent: the built-in simulation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     #[serde(default = "one")]
     pub threads: u32,
-    /// The step whose output it reads. Absent: the one before it; for the first, the inputs of the node.
+    /// Step whose output this step reads. Absent: the previous step; for the first step, the inputs of the
+    /// node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<String>,
-    /// Any shell command that makes one output of several. With it, instances of the step can run side by side, each with
-    /// some of the events; without it only those of the simulation can.
+    /// Shell command that merges several outputs into one. With it, several instances of the step can run in
+    /// parallel, each on a share of the events; without it, only instances of the simulation can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub join: Option<String>,
-    /// How the simulation behaves, if there is no command.
+    /// Options of the built-in simulation, used if there is no command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulation: Option<StepSimulation>,
 }
 
 impl ManifestStep {
-    /// What several instances of it write can be made one.
+    /// Whether the outputs of several instances can be merged into one.
     pub const fn can_split(&self) -> bool {
         self.command.is_none() || self.join.is_some()
     }
@@ -65,24 +66,24 @@ const fn one() -> u32 {
     1
 }
 
-/// How the stand-in for a real program behaves.
+/// Options of the simulation that stands in for a real program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StepSimulation {
-    /// GEN, DIGI, RECO, MINI or NANO. Absent: the one that the step's name begins with, else DIGI.
+    /// GEN, DIGI, RECO, MINI or NANO. Absent: the tier that the name of the step begins with, else DIGI.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// How many times faster and smaller than the profile says. Absent: 1.
+    /// Factor by which the step is faster and its output smaller than in its profile. Absent: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
-    /// The share of events that is kept. Absent: all.
+    /// Fraction of the events that is kept. Absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter_efficiency: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<SimulatedFailure>,
 }
 
-/// A failure on demand. It happens where all its conditions hold; an absent condition always does.
+/// An injected failure. It occurs where all of its conditions hold; an absent condition always holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SimulatedFailure {
@@ -91,7 +92,7 @@ pub struct SimulatedFailure {
     pub node: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// Only up to this attempt, counted from 1: later ones succeed.
+    /// Last attempt, counted from 1, that fails; later attempts succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_attempt: Option<u32>,
 }
@@ -99,48 +100,48 @@ pub struct SimulatedFailure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SimulatedFailureKind {
-    /// Ends with this code. Above 255 it is in the job report, as that of a real program is.
+    /// Exits with this code. A code above 255 is written to the job report, as real programs do.
     Exit(i32),
-    /// Ends itself with this signal.
+    /// Kills itself with this signal.
     Signal(i32),
-    /// Takes memory until somebody ends it, but never more than this many MiB; then it says that it has none left.
+    /// Allocates memory until it is killed, at most this many MiB, and then reports that it is out of memory.
     Memory(u64),
-    /// Does nothing for ever.
+    /// Hangs forever.
     Hang,
-    /// Cannot read its first input (8021).
+    /// Fails to read its first input (8021).
     BadInput,
-    /// Ends with 0 and leaves no output.
+    /// Exits with 0 and leaves no output.
     NoOutput,
-    /// Ends with 0 and leaves an output without events.
+    /// Exits with 0 and leaves an output without events.
     NoEvents,
 }
 
-/// What one processing job does.
+/// The work of one processing job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessingNode {
-    /// Within the unit, from 0; its report is `proc_<index>.json`.
+    /// Index within the unit, from 0; the report is `proc_<index>.json`.
     pub index: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<ManifestInput>,
-    /// Which events it makes, if it has no inputs.
+    /// The events to generate, if there are no inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generate: Option<EventGeneration>,
     #[serde(default)]
     pub expected_events: u64,
     #[serde(default)]
     pub estimates: NodeEstimates,
-    /// It tries out how its steps do side by side. Stands over the manifest and over what was measured.
+    /// Trial of parallel instances of steps. Overrides the manifest and the measured profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<StepParallelism>,
 }
 
-/// How a step is run in several instances.
+/// How a step is run in several parallel instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepParallelism {
     pub instances: u32,
-    /// Of each.
+    /// Threads of each instance.
     pub threads: u32,
 }
 
@@ -148,24 +149,24 @@ pub struct StepParallelism {
 #[serde(deny_unknown_fields)]
 pub struct ManifestInput {
     pub lfn: String,
-    /// In bytes, as the catalog has it. Absent: it is not known, and not compared.
+    /// Size in bytes according to the catalog. Absent: unknown, not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// As the catalog has it, in hexadecimal digits. Absent: it is not known, and not compared.
+    /// Checksum according to the catalog, in hexadecimal digits. Absent: unknown, not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adler32: Option<String>,
-    /// Site → path there. A site that is not named has it at its storage path, if it has it.
+    /// Site → path at that site. At sites that are not listed, the file is looked for at its storage path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub replicas: BTreeMap<String, String>,
-    /// Absent: all events of the file.
+    /// Range of events to read. Absent: all events of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<EventWindow>,
-    /// Absent: all its luminosity sections.
+    /// Luminosity sections to read. Absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lumis: Option<LumiMask>,
 }
 
-/// Events of one file by their position in it, from 1, both ends included.
+/// A range of events of one file by position, from 1, both ends inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventWindow {
@@ -173,7 +174,7 @@ pub struct EventWindow {
     pub last: u64,
 }
 
-/// Events that are made from nothing. Numbers are unique in the whole request.
+/// A range of events to generate. Event numbers are unique in the whole request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventGeneration {
@@ -183,7 +184,7 @@ pub struct EventGeneration {
     pub run: u64,
     #[serde(default = "one_u64")]
     pub first_lumi: u64,
-    /// Absent: all events of the node are in one section.
+    /// Events per luminosity section. Absent: all events of the node are in one section.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events_per_lumi: Option<u64>,
 }
@@ -200,21 +201,22 @@ pub struct NodeEstimates {
     pub disk_kb: u64,
 }
 
-/// What is kept of a step. A step without one is intermediate: its file goes with the scratch directory.
+/// A kept output of a step. The file of a step without one is intermediate and is deleted with the scratch
+/// directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkUnitOutput {
     pub dataset: String,
     pub tier: String,
     pub step: String,
-    /// `/store/unmerged/…`: below it the unit makes a directory of its own.
+    /// `/store/unmerged/…`: base path under which the unit creates its own directory.
     pub unmerged_base: String,
-    /// `/store/…`: here the merged files go.
+    /// `/store/…`: base path of the merged files.
     pub merged_base: String,
-    /// Of the files, without a dot. Absent: `txt`.
+    /// File name extension without the dot. Absent: `txt`.
     #[serde(default = "txt")]
     pub extension: String,
-    /// A file without events is no failure: there is a filter, or a mask that may leave nothing.
+    /// Whether a file without events is acceptable, because a filter or a mask may leave none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_be_empty: bool,
 }
@@ -226,10 +228,10 @@ fn txt() -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MergeSettings {
-    /// Any shell command. Absent: the files are put one after another, in the order of their nodes.
+    /// Shell command that merges. Absent: the files are concatenated in the order of their nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// A merged file is closed before it gets larger. Absent: one file for each dataset.
+    /// Maximum size of a merged file; it is closed before it gets larger. Absent: one file for each dataset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<u64>,
 }
@@ -243,7 +245,7 @@ impl WorkUnitManifest {
         self.outputs.iter().filter(move |output| output.step == step)
     }
 
-    /// The directory that holds the unmerged files of this unit, and of no other.
+    /// Returns the directory that holds the unmerged files of this unit only.
     pub fn unmerged_directory(&self, output: &WorkUnitOutput) -> String {
         format!("{}/{}-{}", output.unmerged_base, self.tag, self.unit)
     }
@@ -253,13 +255,13 @@ impl WorkUnitManifest {
         format!("{directory}/{}_{node}.{}", output.tier, output.extension)
     }
 
-    /// Parts are numbered from 0.
+    /// Returns the LFN of a merged file; parts are numbered from 0.
     pub fn merged_lfn(&self, output: &WorkUnitOutput, part: usize) -> String {
         let WorkUnitOutput { merged_base, extension, .. } = output;
         format!("{merged_base}/{}-{}-{part}.{extension}", self.tag, self.unit)
     }
 
-    /// Everything that is wrong with it.
+    /// Returns all errors of the manifest.
     pub fn find_problems(&self) -> Vec<String> {
         let mut faults = ManifestProblems::default();
         self.check_names(&mut faults);
@@ -282,24 +284,24 @@ impl WorkUnitManifest {
     }
 
     fn check_steps(&self, faults: &mut ManifestProblems) {
-        faults.require(!self.steps.is_empty(), || "steps: there are none".to_owned());
+        faults.require(!self.steps.is_empty(), || "steps: the list is empty".to_owned());
         let mut before = BTreeSet::new();
         for step in &self.steps {
             faults.check_name("steps", check_name(&step.name));
             faults.require(step.threads > 0, || format!("steps.{}: threads must be at least 1", step.name));
             if let Some(reads) = &step.reads {
                 faults.require(before.contains(reads.as_str()), || {
-                    format!("steps.{}: reads `{reads}`, which is no step before it", step.name)
+                    format!("steps.{}: reads `{reads}`, which is not an earlier step", step.name)
                 });
             }
             faults.require(before.insert(step.name.as_str()), || {
-                format!("steps: `{}` is there twice", step.name)
+                format!("steps: `{}` occurs twice", step.name)
             });
         }
     }
 
     fn check_outputs(&self, faults: &mut ManifestProblems) {
-        faults.require(!self.outputs.is_empty(), || "outputs: there are none".to_owned());
+        faults.require(!self.outputs.is_empty(), || "outputs: the list is empty".to_owned());
         let mut places = BTreeSet::new();
         for output in &self.outputs {
             let of = |what: &str| format!("outputs.{}.{what}", output.tier);
@@ -309,15 +311,14 @@ impl WorkUnitManifest {
             faults.check_name(&of("unmerged_base"), check_lfn(&output.unmerged_base));
             faults.check_name(&of("merged_base"), check_lfn(&output.merged_base));
             faults.require(self.steps.iter().any(|step| step.name == output.step), || {
-                format!("{}: there is no step `{}`", of("step"), output.step)
+                format!("{}: unknown step `{}`", of("step"), output.step)
             });
             let unmerged = (&output.unmerged_base, &output.tier);
-            faults
-                .require(places.insert(unmerged), || format!("{}: has that place too", of("unmerged_base")));
+            faults.require(places.insert(unmerged), || format!("{}: has the same path", of("unmerged_base")));
         }
         let merged: BTreeSet<_> = self.outputs.iter().map(|output| &output.merged_base).collect();
         faults.require(merged.len() == self.outputs.len(), || {
-            "outputs: two have the same merged_base, and would write the same files".to_owned()
+            "outputs: two outputs have the same merged_base and would write the same files".to_owned()
         });
     }
 
@@ -325,20 +326,22 @@ impl WorkUnitManifest {
         let mut seen = BTreeSet::new();
         for node in &self.nodes {
             let of = format!("nodes.{}", node.index);
-            faults.require(seen.insert(node.index), || format!("{of}: is there twice"));
+            faults.require(seen.insert(node.index), || format!("{of}: occurs twice"));
             faults.require(node.inputs.is_empty() != node.generate.is_none(), || {
-                format!("{of}: it needs either inputs or events to generate")
+                format!("{of}: requires either inputs or events to generate")
             });
             if let Some(made) = node.generate {
                 faults.require(made.first_event <= made.last_event, || {
                     format!("{of}: first_event {} is after last_event {}", made.first_event, made.last_event)
                 });
-                faults.require(made.events_per_lumi != Some(0), || format!("{of}: events_per_lumi is 0"));
+                faults.require(made.events_per_lumi != Some(0), || {
+                    format!("{of}: events_per_lumi must be at least 1")
+                });
             }
             for input in &node.inputs {
                 faults.check_name(&format!("{of}.inputs"), check_lfn(&input.lfn));
                 faults.require(input.events.is_none_or(|e| 1 <= e.first && e.first <= e.last), || {
-                    format!("{of}.inputs: the window of events of {} is empty or begins at 0", input.lfn)
+                    format!("{of}.inputs: the event range of {} is empty or begins at 0", input.lfn)
                 });
                 faults.require(input.replicas.values().all(|path| is_site_path(path)), || {
                     format!("{of}.inputs: a replica of {} is not an absolute path", input.lfn)

@@ -1,6 +1,7 @@
-//! Names that end up in paths: what may be in them.
+//! Validation of names that become parts of paths.
 
-/// A request, step, unit, site, dataset tier: one part of a path, safe in a shell and on every file system.
+/// Checks the name of a request, step, unit, site or dataset tier: one path component, safe in a shell and on
+/// every file system.
 pub fn check_name(name: &str) -> Result<(), PathNameError> {
     if name.is_empty() {
         return Err(PathNameError::Empty);
@@ -14,7 +15,7 @@ pub fn check_name(name: &str) -> Result<(), PathNameError> {
     check_characters(name, is_allowed_char)
 }
 
-/// A logical file name: absolute, made of names, never leading out of where it is put.
+/// Checks a logical file name: absolute, made of valid names, without `..`.
 pub fn check_lfn(lfn: &str) -> Result<(), PathNameError> {
     if lfn.len() > MAX_LFN {
         return Err(PathNameError::TooLong(MAX_LFN));
@@ -30,9 +31,9 @@ pub fn check_lfn(lfn: &str) -> Result<(), PathNameError> {
     check_characters(relative, |c| is_allowed_char(c) || "/+=:@%#,~".contains(c))
 }
 
-/// As long as a name may be on the file systems that there are.
+/// Longest file name that common file systems accept.
 const MAX_NAME: usize = 255;
-/// As long as the dataset bookkeeping takes one.
+/// Longest name that the dataset bookkeeping accepts.
 const MAX_LFN: usize = 700;
 
 fn is_allowed_char(c: char) -> bool {
@@ -45,9 +46,9 @@ fn check_characters(text: &str, allowed: impl Fn(char) -> bool) -> Result<(), Pa
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PathNameError {
-    #[error("it is empty")]
+    #[error("the name is empty")]
     Empty,
-    #[error("it is longer than {0} bytes")]
+    #[error("the name is longer than {0} bytes")]
     TooLong(usize),
     #[error("`{0}` begins with `.` or `-`")]
     Begins(String),
@@ -55,7 +56,7 @@ pub enum PathNameError {
     NotAbsolute(String),
     #[error("`{0}` has an empty part, `.` or `..`")]
     LeadsOutside(String),
-    #[error("{0:?} may not be in it: {1:?}")]
+    #[error("character {0:?} is not allowed in {1:?}")]
     Character(char, String),
 }
 

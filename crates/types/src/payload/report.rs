@@ -1,35 +1,35 @@
-//! What the jobs of a work unit leave: reports, metrics, merged files.
+//! The files that jobs of a work unit write: reports, metrics, merged files.
 
 use crate::LumiMask;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// `proc_<node>.json`: how a node went. Written last: a node whose report says nothing of a failure is done.
+/// `proc_<node>.json`: the report of a node. Written last: a node is completed if its report has no failure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeReport {
     pub unit: String,
     pub node: u32,
     pub site: String,
     pub attempt: u32,
-    /// LFNs of what it was to read.
+    /// LFNs of its inputs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<String>,
-    /// Those that ran, the failed one included.
+    /// The steps that ran, including the failed one.
     pub steps: Vec<StepMetrics>,
     pub outputs: Vec<ProducedFile>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<NodeFailure>,
-    /// LFNs of inputs that could not be read.
+    /// LFNs of unreadable inputs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad_inputs: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFailure {
-    /// Absent if it failed outside of a step: inputs, storage.
+    /// Absent if the failure was outside of a step: inputs, storage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// That of the job report if there is one, else that of the process. Codes above 255 are those of CMS.
+    /// Exit code of the job report if there is one, else of the process. Codes above 255 are those of CMS.
     pub exit_code: i32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
@@ -44,7 +44,7 @@ pub struct ProducedFile {
     pub tier: String,
     pub step: String,
     pub size: u64,
-    /// Eight hexadecimal digits.
+    /// Adler-32 checksum, eight hexadecimal digits.
     pub adler32: String,
     pub events: u64,
     pub events_from: EventCountSource,
@@ -52,41 +52,42 @@ pub struct ProducedFile {
     pub lumis: LumiMask,
 }
 
-/// Who counted the events of a file.
+/// Source of the number of events of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventCountSource {
     /// The job report of the step.
     Report,
-    /// We did: it is an event file.
+    /// Counted by Windlass, because it is an event file.
     File,
-    /// Nothing did: what was expected of the node. Only of files that another step reads and that are not registered.
+    /// Not counted: the number expected of the node. Used only for files that another step reads and that are
+    /// not registered.
     Expected,
 }
 
-/// What a step of one node used and did.
+/// The resource usage and the results of a step on one node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepMetrics {
     pub step: String,
-    /// Of each instance.
+    /// Threads of each instance.
     pub threads: u32,
-    /// How many of it ran side by side; 0 and 1 are the same.
+    /// Number of parallel instances; 0 and 1 mean the same.
     #[serde(default, skip_serializing_if = "is_alone")]
     pub instances: u32,
-    /// It could be run so.
+    /// Whether it could run in several instances.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub can_split: bool,
-    /// Until the last instance was over.
+    /// Wall time until the last instance ended.
     pub wall_sec: f64,
-    /// Of the step and everything it started.
+    /// CPU time of the step and all its descendants.
     pub cpu_sec: f64,
-    /// CPU time over wall time and all threads.
+    /// CPU time divided by wall time and threads.
     pub cpu_efficiency: f64,
-    /// Of the largest instance.
+    /// Peak memory of the largest instance.
     pub peak_rss_mb: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_vsize_mb: Option<f64>,
-    /// Of all instances together.
+    /// Total of all instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup_memory_mb: Option<f64>,
     pub events_read: u64,
@@ -99,7 +100,7 @@ pub struct StepMetrics {
     pub signal: Option<i32>,
 }
 
-/// `merge_output.json`: what a unit gives. Its presence means that all of it is there.
+/// `merge_output.json`: the outputs of a unit. If the file exists, all outputs exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeOutput {
     pub request: String,
@@ -118,7 +119,7 @@ pub struct MergedFile {
     pub events: u64,
     #[serde(default, skip_serializing_if = "LumiMask::is_empty")]
     pub lumis: LumiMask,
-    /// LFNs of the inputs of the nodes that are in it.
+    /// LFNs of the inputs of the nodes whose outputs it contains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parents: Vec<String>,
 }
@@ -128,11 +129,11 @@ pub struct MergeCounts {
     pub nodes: u64,
     pub files: u64,
     pub bytes: u64,
-    /// Of all datasets together.
+    /// Total over all datasets.
     pub events: u64,
 }
 
-/// `metrics.json`: what the nodes of a unit used, step by step. Steps are named, never numbered.
+/// `metrics.json`: the resource usage of the nodes of a unit by step. Steps are named, not numbered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkUnitMetrics {
     pub request: String,
@@ -140,17 +141,17 @@ pub struct WorkUnitMetrics {
     pub site: String,
     pub jobs_sampled: u64,
     pub steps: BTreeMap<String, StepSummary>,
-    /// Of steps that some jobs ran with other threads than most of them, as probes do.
+    /// Steps that some jobs ran with a different number of threads than most, as probes do.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub others: BTreeMap<String, Vec<StepSummary>>,
-    /// That went into its jobs, and what came out of them in all outputs together.
+    /// Events read by its jobs; `output_bytes` is the total of all outputs.
     #[serde(default)]
     pub events_in: u64,
     #[serde(default)]
     pub output_bytes: u64,
 }
 
-/// Of jobs that ran a step with the same threads.
+/// Metrics of the jobs that ran a step with the same number of threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepSummary {
     pub threads: u32,
@@ -192,7 +193,7 @@ pub struct SampleStatistics {
 }
 
 impl SampleStatistics {
-    /// Of finite values; nothing if there are none.
+    /// Computes the statistics of the finite values; `None` if there are none.
     pub fn from_values(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
@@ -207,7 +208,8 @@ impl SampleStatistics {
     }
 }
 
-/// `step_profile.json`: what earlier rounds measured, and what follows from it for the steps of this one.
+/// `step_profile.json`: measurements of earlier rounds and the settings derived from them for the steps of this
+/// one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepProfile {
     pub round: u32,
@@ -215,27 +217,27 @@ pub struct StepProfile {
     pub steps: BTreeMap<String, StepTuning>,
 }
 
-/// Medians over the jobs sampled, and how the step is to be run.
+/// Medians over the sampled jobs, and how to run the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StepTuning {
     pub cpu_efficiency: f64,
     pub rss_mb: f64,
     pub wall_sec_per_event: f64,
-    /// With which it was measured.
+    /// Number of threads during the measurement.
     pub threads: u32,
-    /// With which it is to run from now on. Absent: as the manifest says.
+    /// Number of threads to use from now on. Absent: as in the manifest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_threads: Option<u32>,
-    /// How many side by side, each with a share of the events. Absent: one.
+    /// Number of parallel instances, each with a share of the events. Absent: one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<u32>,
-    /// What one of them is thought to need with its threads. No more of them run than fit.
+    /// Estimated memory of one instance with its threads. No more instances run than fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance_mb: Option<f64>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
 const fn is_alone(instances: &u32) -> bool {
     *instances <= 1
 }
@@ -245,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::float_cmp, reason = "the numbers are exact")]
+    #[expect(clippy::float_cmp, reason = "the values are exactly representable")]
     fn the_spread_of_values() {
         let spread = SampleStatistics::from_values([4.0, 1.0, f64::NAN, 2.0, 9.0]).unwrap();
         assert_eq!((spread.min, spread.max, spread.mean, spread.median), (1.0, 9.0, 4.0, 3.0));

@@ -1,7 +1,7 @@
-//! Requests: what somebody wants produced, and the states of everything that is kept about producing it.
+//! Requests to produce data, and the states of everything recorded about them.
 //!
-//! Plain data. What is a valid request, and what follows which state, is decided in `windlass-core` (`requests`); how a
-//! request becomes work units, there too (`plan`).
+//! Plain data. Validation and state transitions are in `windlass-core` (`requests`), as is the split of a
+//! request into work units (`plan`).
 
 mod recovery;
 mod request;
@@ -16,7 +16,7 @@ pub use status::{
 
 use std::fmt;
 
-/// How the first, second, … work unit of a run is called: `mg_000000`.
+/// Returns the name of the n-th work unit of a run, from 0: `mg_000000`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkUnitName(pub u32);
 

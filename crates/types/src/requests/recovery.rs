@@ -1,52 +1,52 @@
-//! What recovery keeps: which parts of the input are done, and what a person has changed about how a request is carried out.
+//! Data kept for recovery: the completed parts of the input, and an operator's overrides of a request.
 
 use crate::LumiMask;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a person said about a request while it was carried out; it stands over what was wished for and over the settings of
-/// the deployment. Sites that get nothing of it are bans, and kept with those.
+/// Overrides of a request by operators while it runs. They take precedence over the request and the settings of
+/// the deployment. Excluded sites are stored as bans instead.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestOverrides {
-    /// How often a processing job is tried again.
+    /// Number of retries of a processing job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_count: Option<u32>,
-    /// From this share of failed work units on the request is held.
+    /// Fraction of failed work units from which the request is held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_hold_threshold: Option<f64>,
-    /// So often a round is rescued after failures.
+    /// Number of rescues of a round after failures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_rescue_attempts: Option<u32>,
-    /// Of a whole job, all its cores together.
+    /// Memory of a whole job, for all its cores together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u64>,
-    /// How long an event takes.
+    /// Time per event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_per_event_sec: Option<f64>,
-    /// Input files that are not to be read any more.
+    /// Input files to exclude.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub excluded_files: BTreeSet<String>,
-    /// Who said so, by file.
+    /// The user who excluded the file, by file.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub excluded_by: BTreeMap<String, String>,
 }
 
 impl RequestOverrides {
-    /// Nobody said anything.
+    /// Whether there are no overrides.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Notes who does not want these files to be read.
+    /// Records the user who excludes these files.
     #[must_use]
     pub fn record_excluded_by(mut self, who: &str) -> Self {
         self.excluded_by = self.excluded_files.iter().map(|lfn| (lfn.clone(), who.to_owned())).collect();
         self
     }
 
-    /// With what is said now: it stands over what was said before, and files that are excluded stay so, by whoever was
-    /// the first to say it.
+    /// Merges newer overrides, which take precedence. Excluded files stay excluded, with the user who excluded
+    /// them first.
     #[must_use]
     pub fn merged_with(mut self, mut now: Self) -> Self {
         now.excluded_by.retain(|lfn, _| !self.excluded_files.contains(lfn));
@@ -64,14 +64,14 @@ impl RequestOverrides {
     }
 }
 
-/// An input file that rounds have touched. Fresh ones have no row.
+/// An input file that a round has used. Fresh files have no row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestFileRow {
     pub lfn: String,
     pub state: super::RequestFileState,
-    /// In which it came to this state.
+    /// The round in which it reached this state.
     pub round: u32,
-    /// Of one that was attempted: what is still to be done of it. `None`: all of it.
+    /// For an attempted file: the part that is still to be processed. `None`: all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<FileRemainder>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,12 +82,12 @@ pub struct RequestFileRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileRemainder {
-    /// First and last by position in the file, ascending.
+    /// Inclusive ranges of positions in the file, ascending.
     Events(Vec<(u64, u64)>),
     Lumis(LumiMask),
 }
 
-/// How many input files are in which state; the others are fresh.
+/// Number of input files by state; all other files are fresh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestFileCounts {
@@ -123,7 +123,7 @@ mod tests {
             .merged_with(again.record_excluded_by("eve"));
         let by =
             [("/a", "ada"), ("/b", "ada"), ("/c", "eve")].map(|(lfn, who)| (lfn.to_owned(), who.to_owned()));
-        assert_eq!(all.excluded_by, by.into(), "whoever said it first");
+        assert_eq!(all.excluded_by, by.into(), "the first user is kept");
         let both = all;
         assert!(!both.is_empty() && RequestOverrides::default().is_empty());
         assert_eq!(serde_json::to_string(&RequestOverrides::default()).unwrap(), "{}");

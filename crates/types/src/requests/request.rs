@@ -1,11 +1,11 @@
-//! A request as it was wished for.
+//! A request as submitted.
 
 use super::{CleanupPolicy, SplittingAlgo};
 use crate::LumiMask;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What somebody wants produced. Made and checked by `windlass-core`; kept whole, as JSON.
+/// A request for data. Created and validated by `windlass-core`; stored whole, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     pub request_name: String,
@@ -16,13 +16,13 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
 
-    /// `None` for generation.
+    /// `None` for generation requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_dataset: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secondary_input_dataset: Option<String>,
     pub output_datasets: Vec<String>,
-    /// Events that are made rather than read. Then there is no input dataset.
+    /// Events to generate. Set only if there is no input dataset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<GenerationParams>,
 
@@ -33,7 +33,7 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global_tag: Option<String>,
 
-    /// Of a whole job, all its cores together.
+    /// Memory of a whole job, for all its cores together.
     pub memory_mb: u64,
     pub time_per_event_sec: f64,
     pub size_per_event_kb: f64,
@@ -43,14 +43,15 @@ pub struct Request {
     pub site_whitelist: Vec<String>,
     #[serde(default)]
     pub site_blacklist: Vec<String>,
-    /// Jobs may run at any site that is allowed, wherever their inputs are kept (ReqMgr2: `TrustSitelists`).
+    /// Jobs may run at any allowed site, wherever their inputs are stored (ReqMgr2: `TrustSitelists`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trust_sitelists: bool,
 
     pub splitting_algo: SplittingAlgo,
     #[serde(default)]
     pub splitting_params: SplittingParams,
-    /// Rounds learn from those before them. Without it the hints above stand, and all is one round.
+    /// Later rounds use the measurements of earlier ones. Without it the hints above apply, and there is one
+    /// round.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub adaptive: bool,
 
@@ -61,15 +62,16 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acquisition_era: Option<String>,
     pub processing_version: u32,
-    /// Higher goes first.
+    /// Higher values go first.
     pub priority: i64,
-    /// Goes before all that are not.
+    /// Goes before all requests that are not urgent.
     #[serde(default)]
     pub urgent: bool,
     #[serde(default)]
     pub production_steps: Vec<ProductionStep>,
 
-    /// Handed on to what runs on the worker, and never branched on. `RequestType` and the steps are in here.
+    /// Passed on to the payload on the worker; the scheduler never interprets it. Contains
+    /// `RequestType` and the steps.
     #[serde(default)]
     pub payload_config: Map<String, Value>,
 
@@ -80,17 +82,18 @@ pub struct Request {
     pub cleanup_policy: CleanupPolicy,
 }
 
-/// Events without input. 64 bits throughout: generation with a small filter efficiency exceeds 32.
+/// Generation of events without input. 64 bits throughout: with a small filter efficiency the numbers exceed 32
+/// bits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GenerationParams {
-    /// That are wanted in the end, after the filter.
+    /// Number of events wanted after the filter.
     pub events: u64,
     #[serde(default = "one")]
     pub first_event: u64,
     #[serde(default = "one_u32")]
     pub first_lumi: u32,
     pub events_per_lumi: u64,
-    /// Of the events that are made, this share is kept: 0 < e ≤ 1.
+    /// Fraction of the generated events that passes the filter: 0 < e ≤ 1.
     #[serde(default = "all")]
     pub filter_efficiency: f64,
 }
@@ -108,18 +111,18 @@ const fn all() -> f64 {
     1.0
 }
 
-/// The priority of a request that names none.
+/// The priority of a request that does not set one.
 pub const DEFAULT_PRIORITY: i64 = 100_000;
 
-/// When so much is done, the rest goes on with this priority.
+/// Once this fraction is completed, the rest continues with the new priority.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProductionStep {
-    /// Of the work units, counted from the beginning: 0 < fraction < 1.
+    /// Fraction of the work units, counted from the beginning: 0 < fraction < 1.
     pub fraction: f64,
     pub priority: i64,
 }
 
-/// How the work is cut. What is not said has a default in the planner.
+/// How the input is split into jobs. Missing values have defaults in the planner.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SplittingParams {
@@ -129,26 +132,27 @@ pub struct SplittingParams {
     pub events_per_job: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lumis_per_job: Option<u64>,
-    /// A single lumi with more events than this is refused (EventAwareLumiBased).
+    /// Maximum number of events in a single lumi; a request with a larger one is rejected
+    /// (EventAwareLumiBased).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_events_per_lumi: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_per_job: Option<u64>,
-    /// Only these; empty: all.
+    /// Runs to include; empty: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub run_whitelist: Vec<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub run_blacklist: Vec<u32>,
-    /// Only these lumis; `None`: all.
+    /// Lumis to include; `None`: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lumi_mask: Option<LumiMask>,
-    /// A job reads no more than one file (LumiBased, EventAwareLumiBased).
+    /// A job reads at most one file (LumiBased, EventAwareLumiBased).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub halt_job_on_file_boundaries: bool,
-    /// Merged files are to be about so large.
+    /// Target size of merged files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_merged_size_kb: Option<u64>,
-    /// Blocks are to be about so large.
+    /// Target size of blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_block_size_kb: Option<u64>,
 }

@@ -1,11 +1,11 @@
-//! The states and other closed lists of words, with the names that the specification gives them.
+//! Status values and other enumerations, with the names of the specification.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A word that is not in a list.
+/// A value that is not part of an enumeration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{found}` is no {what}; it is one of {known}")]
+#[error("unknown {what} `{found}`; known: {known}")]
 pub struct ParseNameError {
     pub what: &'static str,
     pub found: String,
@@ -50,72 +50,73 @@ macro_rules! named {
 }
 
 named! {
-    /// Where a request stands. Only the reconciler changes it.
-    RequestStatus("status of a request") {
-        /// The requestor still works on it; nothing happens.
+    /// The status of a request. Only the reconciler changes it.
+    RequestStatus("request status") {
+        /// A draft that the requestor still edits; nothing runs.
         New = "new",
         Submitted = "submitted",
-        /// Waits for its turn.
+        /// Queued.
         Queued = "queued",
         Planning = "planning",
-        /// A run of it is under way, or its outputs are being seen to.
+        /// A run is active, or its outputs are being processed.
         Active = "active",
         /// Its run is being stopped cleanly.
         Stopping = "stopping",
-        /// Stopped; what is left is being prepared to go on.
+        /// Stopped; a run for the remaining work is being prepared.
         Resubmitting = "resubmitting",
-        /// Its run ended with failures; about to be rescued or held.
+        /// Its run ended with failures; it will be rescued or held.
         Partial = "partial",
-        /// A person is to decide. Keeps what is done and takes no place among the active ones.
+        /// Waits for an operator. Finished work is kept, and it does not count as active.
         Held = "held",
         Completed = "completed",
-        /// Given up, by a person only.
+        /// Failed for good; only a person can decide this.
         Failed = "failed",
         Aborted = "aborted",
     }
 
-    /// Where a run of a request stands (R-013; the API calls it a DAG).
-    RequestRunStatus("status of a run") {
+    /// The status of a run of a request (R-013; the API calls it a DAG).
+    RequestRunStatus("run status") {
         Planning = "planning",
-        /// Planned and prepared; not given to its backend.
+        /// Planned and prepared, not yet submitted to its backend.
         Ready = "ready",
         Submitted = "submitted",
         Running = "running",
         Completed = "completed",
-        /// Over; some work units failed.
+        /// Ended; some work units failed.
         Partial = "partial",
-        /// Over; nothing was completed.
+        /// Ended; no work unit completed.
         Failed = "failed",
         Removed = "removed",
         Halted = "halted",
-        /// Stopped on purpose; goes on in a later run.
+        /// Stopped on purpose; a later run continues it.
         Stopped = "stopped",
     }
 
-    /// Why there is a run (E 7.2): only those after failures count against what a round may have of them.
-    RequestRunCause("cause of a run") {
-        /// The first of its round.
+    /// The reason why a run was created (E 7.2): only rescues after failures count against the limit of a
+    /// round.
+    RequestRunCause("run cause") {
+        /// The first run of its round.
         First = "first",
-        /// Goes on with one that was stopped.
+        /// Continues a run that was stopped.
         Stop = "stop",
-        /// Goes on with one that ended with failures.
+        /// Continues a run that ended with failures.
         Failure = "failure",
-        /// The same, because a person said so.
+        /// Continues a run that ended with failures, by order of a person.
         Person = "person",
     }
 
-    /// What became of an input file (E 5.2). One that no round has touched is fresh.
-    RequestFileState("state of an input file") {
-        /// Was in a work unit that failed, and is not known to be the cause.
+    /// The state of an input file (E 5.2). A file that no round has used is fresh.
+    RequestFileState("input file state") {
+        /// Part of a work unit that failed; not known to be the cause.
         Attempted = "attempted",
-        /// All of it is in work units that are completed.
+        /// Entirely processed by completed work units.
         Processed = "processed",
-        /// Cannot be read, or is not to be: it is left out for good.
+        /// Unreadable or excluded; skipped for good.
         Excluded = "excluded",
     }
 
-    /// Where a work unit stands.
-    RequestUnitStatus("status of a work unit") {
+    /// The status of a work unit.
+    RequestUnitStatus("work unit status") {
         Waiting = "waiting",
         Active = "active",
         Completed = "completed",
@@ -123,34 +124,34 @@ named! {
         Canceled = "canceled",
     }
 
-    /// Where a processing block stands.
-    ProcessingBlockStatus("status of a block") {
-        /// Work units of it are still to come.
+    /// The status of a processing block.
+    ProcessingBlockStatus("block status") {
+        /// More work units will be added.
         Open = "open",
-        /// All its work units are in it and it is closed.
+        /// Has all its work units and is closed.
         Complete = "complete",
         /// Its tape rule exists.
         Archived = "archived",
-        /// A service kept refusing for too long; a person has to look.
+        /// A service rejected requests for too long; needs an operator.
         Failed = "failed",
         Invalidated = "invalidated",
     }
 
-    SiteStatus("status of a site") {
+    SiteStatus("site status") {
         Enabled = "enabled",
         Disabled = "disabled",
-        /// Finishes what it has and gets nothing new.
+        /// Finishes its work and gets nothing new.
         Draining = "draining",
         Maintenance = "maintenance",
     }
 
-    /// What becomes of the outputs of a request once a later version of it has completed.
+    /// What to do with the outputs of a request once a later version of it has completed.
     CleanupPolicy("cleanup policy") {
         KeepUntilReplaced = "keep_until_replaced",
         ImmediateCleanup = "immediate_cleanup",
     }
 
-    NodeRole("role of a node") {
+    NodeRole("node role") {
         Landing = "Landing",
         Processing = "Processing",
         Merge = "Merge",
@@ -166,19 +167,20 @@ named! {
 }
 
 impl RequestStatus {
-    /// Nothing more will happen to it.
+    /// Whether the status is final.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Aborted)
     }
 }
 
 impl RequestRunStatus {
-    /// It takes a place among those that may be active at once. So does one that is halted: what it began goes on.
+    /// Whether the request counts toward the limit of active requests. A halted one does: its started work
+    /// continues.
     pub const fn is_active(self) -> bool {
         matches!(self, Self::Submitted | Self::Running | Self::Halted)
     }
 
-    /// Nothing of it runs any more; what is left, if anything, is for another run.
+    /// Whether nothing of the run is active any more; remaining work is left to another run.
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Completed | Self::Partial | Self::Failed | Self::Removed | Self::Stopped)
     }

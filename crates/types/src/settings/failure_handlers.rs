@@ -1,8 +1,8 @@
-//! What is to happen when jobs fail: handlers, their rules, and how many retries a workflow may spend.
+//! Failure handlers, their rules, and the retry budget of a workflow.
 //!
-//! Kept as JSON in the books and sent so to Torc's clients, which know four fields of a rule: `exit_codes`,
-//! `match_all_exit_codes`, `recovery_script` and `max_retries`. The others are ours and stand there only if somebody
-//! wrote them. Obeyed by `windlass_core::handlers`.
+//! Stored in the database as JSON and sent in that form to Torc's clients, which know four fields of a rule:
+//! `exit_codes`, `match_all_exit_codes`, `recovery_script` and `max_retries`. The other fields are Windlass
+//! only and are written only if set. Applied by `windlass_core::handlers`.
 
 use super::is_false;
 use crate::amount::written;
@@ -13,14 +13,15 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What to do when jobs that name it fail.
+/// A named list of rules for the failures of the jobs that refer to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureHandler {
     pub name: String,
     pub rules: Vec<FailureRule>,
 }
 
-/// One rule. It is for a failure if each kind of condition that it names holds; of each, one entry is enough.
+/// A rule. It matches a failure if each type of condition that it has matches; one matching entry of a type is
+/// enough.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FailureRule {
@@ -34,7 +35,7 @@ pub struct FailureRule {
     pub on: Vec<FailureCause>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<FailureClass>,
-    /// Words or `re:…`; [`StderrPattern`] tells them apart.
+    /// Substrings or `re:…` patterns; see [`StderrPattern`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stderr: Vec<String>,
 
@@ -42,17 +43,17 @@ pub struct FailureRule {
     pub recovery_script: Option<String>,
     #[serde(with = "written::duration", skip_serializing_if = "Option::is_none")]
     pub recovery_timeout: Option<Duration>,
-    /// A cap on attempts: 3 means at most three executions.
+    /// Limit of attempts: 3 means at most three executions.
     pub max_retries: i32,
 
     #[serde(with = "written::duration", skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
-    /// The delay times this for each further attempt.
+    /// Factor of the delay for each further attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Ratio>,
     #[serde(with = "written::duration", skip_serializing_if = "Option::is_none")]
     pub max_delay: Option<Duration>,
-    /// The share of the delay by which it may be shorter or longer.
+    /// Fraction of the delay by which it varies randomly in both directions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Ratio>,
 
@@ -71,7 +72,7 @@ pub struct FailureRule {
 }
 
 impl FailureRule {
-    /// The names of its fields.
+    /// The field names.
     pub const FIELDS: [&str; 19] = [
         "exit_codes",
         "match_all_exit_codes",
@@ -122,17 +123,17 @@ impl Default for FailureRule {
 }
 
 impl FailureRule {
-    /// A recovery script that takes longer is ended.
+    /// Default timeout of a recovery script.
     pub const RECOVERY_TIMEOUT: Duration = Duration::from_mins(10);
-    /// No delay becomes longer by itself.
+    /// Default limit of delays that grow by `backoff`.
     pub const MAX_DELAY: Duration = Duration::from_hours(24);
 
-    /// Says something about failures besides their exit code.
+    /// Whether the rule has conditions besides exit codes.
     pub fn has_conditions_beyond_codes(&self) -> bool {
         !(self.signals.is_empty() && self.on.is_empty() && self.classes.is_empty() && self.stderr.is_empty())
     }
 
-    /// Says nothing of what it is for, so it is for nothing.
+    /// Whether the rule has no conditions, so that it never matches.
     pub fn has_no_conditions(&self) -> bool {
         self.exit_codes.is_empty() && !self.match_all_exit_codes && !self.has_conditions_beyond_codes()
     }
@@ -141,13 +142,13 @@ impl FailureRule {
         self.recovery_timeout.unwrap_or(Self::RECOVERY_TIMEOUT)
     }
 
-    /// What no delay of this rule exceeds.
+    /// The longest delay of this rule.
     pub fn max_delay(&self) -> Duration {
         self.max_delay.unwrap_or_else(|| Self::MAX_DELAY.max(self.delay.unwrap_or_default()))
     }
 }
 
-/// How a failed attempt ended, where that is known for certain.
+/// The cause of a failure, where it is known for certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureCause {
@@ -180,12 +181,12 @@ impl FailureCause {
     }
 }
 
-/// What a rule looks for in the last words of an attempt.
+/// A pattern to search for in the end of standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StderrPattern<'a> {
-    /// Anywhere, in upper or lower case.
+    /// Substring, case-insensitive.
     Words(&'a str),
-    /// `re:…`; `^` and `$` are the ends of a line.
+    /// `re:…`; `^` and `$` match at line ends.
     Regex(&'a str),
 }
 
@@ -198,21 +199,21 @@ impl<'a> StderrPattern<'a> {
     }
 }
 
-/// How many retries failure handlers may grant in one run of a workflow.
+/// The retry budget: how many retries failure handlers may grant in one run of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryBudget {
     Count(u32),
-    /// `20%` of the jobs.
+    /// A percentage of the jobs, such as `20%`.
     Share(Ratio),
 }
 
 impl RetryBudget {
-    /// Without a word about it only a storm is stopped: so many retries for each job …
+    /// The default budget only stops retry storms: this many retries per job …
     pub const DEFAULT_RETRIES_PER_JOB: u64 = 2;
-    /// … and at least so many.
+    /// … and at least this many in all.
     pub const DEFAULT_MIN_RETRIES: u64 = 1000;
 
-    /// How many retries that is in a workflow of so many jobs.
+    /// The number of retries in a workflow with this many jobs.
     pub fn max_retries(budget: Option<Self>, jobs: u64) -> u64 {
         match budget {
             None => jobs.saturating_mul(Self::DEFAULT_RETRIES_PER_JOB).max(Self::DEFAULT_MIN_RETRIES),
@@ -224,7 +225,7 @@ impl RetryBudget {
 
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
-    "`{0}` is no retry budget; write a number of retries, for example 100, or a share of the jobs: \"20%\""
+    "invalid retry budget `{0}`; write a number of retries, for example 100, or a share of the jobs: \"20%\""
 )]
 pub struct ParseBudgetError(pub String);
 
@@ -250,7 +251,7 @@ impl fmt::Display for RetryBudget {
     }
 }
 
-/// A number or a text with a percent sign, as it is written in a spec.
+/// A number, or a text with a percent sign, as in a spec.
 impl Serialize for RetryBudget {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

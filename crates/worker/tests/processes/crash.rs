@@ -1,10 +1,12 @@
 //! The worker is killed with its jobs alive, and a later process makes sure that all of it is dead.
 
 use crate::support::{Bench, PATIENCE, eventually, job, key};
+use std::time::Duration;
 use windlass_process::ensure_dead::{EnsureDeadReport, RecordedWorker, ensure_worker_dead};
 use windlass_process::ledger::{LedgerContents, LedgerSubject};
 use windlass_process::machine::hostname;
 use windlass_process::process_identity::{ProcessIdentity, boot_id};
+use windlass_types::Bytes;
 
 const FAMILY: &str = "
     setsid sh -c 'echo $$ > a; exec sleep 1000' &
@@ -59,6 +61,43 @@ fn nothing_survives(cgroups: bool, worker_dies_first: bool) {
 
     let again = bury(&bench, worker);
     assert_eq!((again.worker_was_alive, again.killed_pids), (false, vec![]));
+}
+
+#[test]
+fn usage_of_leftovers_counts_for_the_attempt_that_started_them() {
+    let mut bench = Bench::with(|options| options.capacity.max_jobs = Some(3));
+    let burn = |name: &str| {
+        format!(
+            "python3 -c '
+import time
+x = bytearray(60 << 20)
+while time.process_time() < 0.3: pass
+open(\"{name}\", \"w\").write(\"yes\\n\")
+time.sleep(1000)'"
+        )
+    };
+    // One by its environment, one by its group alone, and one that used next to nothing.
+    let unmarked = format!("env -i PATH=\"$PATH\" {} & wait", burn("b"));
+    bench.assign([
+        job(1, &format!("(setsid {} &) ; sleep 1000", burn("a"))),
+        job(2, &unmarked),
+        job(3, "sleep 1000"),
+    ]);
+    for name in ["a", "b"] {
+        eventually("the use of CPU time", || bench.path(name).exists().then_some(()));
+    }
+    let worker = ProcessIdentity::from_pid(bench.child.id()).unwrap();
+    bench.child.kill().unwrap();
+    bench.gone();
+
+    let usage = bury(&bench, worker).leftover_usage;
+    for job in [1, 2] {
+        let used = usage[&key(job)];
+        assert!(used.cpu_time >= Duration::from_millis(300), "job {job}: {usage:?}");
+        assert!(used.peak_memory >= Bytes(60 << 20), "job {job}: {usage:?}");
+    }
+    let idle = usage[&key(3)];
+    assert!(idle.cpu_time < Duration::from_millis(300) && idle.peak_memory < Bytes(60 << 20), "{usage:?}");
 }
 
 #[test]

@@ -145,7 +145,8 @@ fn a_recall_leaves_what_runs_alone() {
     let mut returned = Vec::new();
     while returned.len() < 2 {
         match bench.report() {
-            windlass_types::worker_messages::AttemptReport::Started { .. } => {}
+            windlass_types::worker_messages::AttemptReport::Started { .. }
+            | windlass_types::worker_messages::AttemptReport::LeftBehind { .. } => {}
             windlass_types::worker_messages::AttemptReport::Returned { key, .. } => returned.push(key),
             other @ windlass_types::worker_messages::AttemptReport::Ended(_) => panic!("{other:?}"),
         }

@@ -27,7 +27,7 @@ fn stop_hands_back_what_waits_and_ends_what_runs() {
         match bench.report() {
             AttemptReport::Returned { key, why } => back.push((key.job, why)),
             AttemptReport::Ended(end) => ended.push((end.key.job, end.exit, end.cause)),
-            AttemptReport::Started { .. } => {}
+            AttemptReport::Started { .. } | AttemptReport::LeftBehind { .. } => {}
         }
     }
     assert_eq!(back, [3, 4, 5].map(|id| (JobId(id), ReturnReason::Recalled)));

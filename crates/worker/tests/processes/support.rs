@@ -121,7 +121,7 @@ impl Bench {
         loop {
             match self.report() {
                 AttemptReport::Ended(ended) => return ended,
-                AttemptReport::Started { .. } => {}
+                AttemptReport::Started { .. } | AttemptReport::LeftBehind { .. } => {}
                 AttemptReport::Returned { key, why } => panic!("{key} came back: {why:?}"),
             }
         }

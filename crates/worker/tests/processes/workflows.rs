@@ -99,7 +99,8 @@ fn one_workflow_is_stopped_and_the_other_goes_on() {
     let (mut stopped, mut returned, mut done) = (0, 0, Vec::new());
     while stopped + returned + done.len() < 3 {
         match bench.report() {
-            windlass_types::worker_messages::AttemptReport::Started { .. } => {}
+            windlass_types::worker_messages::AttemptReport::Started { .. }
+            | windlass_types::worker_messages::AttemptReport::LeftBehind { .. } => {}
             windlass_types::worker_messages::AttemptReport::Returned { key, .. } => {
                 assert_eq!((key.workflow.0, key.job.0), (1, 3));
                 returned += 1;

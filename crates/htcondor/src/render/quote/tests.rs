@@ -136,7 +136,7 @@ fn a_refusal_says_what_and_why() {
     );
     assert!(said(quote_classad("a\nb")).contains("'\\n' cannot stand in one line"));
     assert!(said(quote_dag_word("/my dir/windlass").map(str::to_owned)).contains("use another name or path"));
-    assert!(said(quote_site_list(["Zürich".to_owned()].iter())).contains("cannot be the name of a site"));
+    assert!(said(quote_site_list(["Zürich".to_owned()].iter())).contains("invalid site name"));
     assert!(
         check_transfer_path("https://x/y").is_err()
             && check_transfer_path("a,b").is_err()

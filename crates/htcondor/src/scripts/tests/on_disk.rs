@@ -350,13 +350,13 @@ fn a_recovery_script_that_takes_too_long_is_ended() {
         limit: Duration::from_millis(300),
     };
     let unit = bench.unit();
-    let patient = recovery_script::RecoveryTarget {
+    let failed_job = recovery_script::RecoveryTarget {
         directory: &unit,
         node: "step",
         job: "step",
         submission_dir: &unit,
     };
-    let how = recovery_script::run_recovery(patient, &recovery);
+    let how = recovery_script::run_recovery(failed_job, &recovery);
     assert!(how.contains("its time limit"), "{how}");
 }
 

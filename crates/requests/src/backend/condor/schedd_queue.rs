@@ -72,11 +72,11 @@ impl ScheddQueue {
     }
 
     pub(super) fn client_for(&self, schedd: Option<&str>) -> CondorClient {
-        let (tools, leash) = (self.tools_directory.clone(), self.cancel_token.clone());
+        let (tools, cancel) = (self.tools_directory.clone(), self.cancel_token.clone());
         CondorClient {
             schedd: schedd.map(str::to_owned),
             tools_directory: tools,
-            cancel_token: leash,
+            cancel_token: cancel,
             ..CondorClient::default()
         }
     }

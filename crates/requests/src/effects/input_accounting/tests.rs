@@ -22,7 +22,7 @@ use windlass_types::{SystemClock, Timestamp};
 const NOW: Timestamp = Timestamp(1_000_000);
 
 struct Bench {
-    books: SqliteStore,
+    store: SqliteStore,
     run: RunRow,
     plan: RoundPlan,
     dir: tempfile::TempDir,
@@ -81,9 +81,9 @@ impl Bench {
             ManifestTemplate::new(&request, "u", &[("A".to_owned(), "/a".to_owned())].into()).unwrap();
         let outline = manifests::write_manifests(&dir.path().join("u"), &plan, &common).unwrap();
         let run = run(&dir.path().join("u"), outline.totals());
-        let books = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
-        books.add_request(&request, RequestStatus::Queued, "me", NOW).unwrap();
-        let bench = Self { books, run, plan, dir };
+        let store = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
+        store.add_request(&request, RequestStatus::Queued, "me", NOW).unwrap();
+        let bench = Self { store, run, plan, dir };
         bench.commit(vec![
             RequestChange::Process(process().into()),
             RequestChange::AddRun(bench.run.clone().into()),
@@ -93,9 +93,9 @@ impl Bench {
     }
 
     fn commit(&self, changes: Vec<RequestChange>) {
-        let version = self.books.request("r").unwrap().unwrap().version;
+        let version = self.store.request("r").unwrap().unwrap().version;
         let commit = RequestCommit { request: "r".into(), version, changes, by: "me".into(), at: NOW };
-        self.books.apply_requests(&[commit]).pop().unwrap().unwrap();
+        self.store.apply_requests(&[commit]).pop().unwrap().unwrap();
     }
 
     /// The unit is completed, as the lifecycle notes it.
@@ -116,11 +116,11 @@ impl Bench {
     }
 
     fn settle(&self) -> Result<RequestFileCounts, EffectFailure> {
-        account_inputs(&self.books, &self.run)
+        account_inputs(&self.store, &self.run)
     }
 
     fn rows(&self) -> Vec<RequestFileRow> {
-        self.books.file_rows("p").unwrap()
+        self.store.file_rows("p").unwrap()
     }
 }
 

@@ -137,8 +137,7 @@ async fn list_dataset_blocks(
 /// Add files to a dataset
 ///
 /// All files are added or none. A missing dataset is created and belongs to the caller; existing files are
-/// updated. Only the
-/// owner of a dataset and operators may change it; each change is recorded as an event.
+/// updated. Only the owner of a dataset and operators may change it; each change is recorded as an event.
 #[utoipa::path(post, path = "/catalog/import", tag = "catalog", operation_id = "import_dataset_files",
     request_body = ImportFiles, responses(
     (status = 200, description = "Number of new files", body = ImportResponse),

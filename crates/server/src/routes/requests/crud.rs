@@ -37,8 +37,7 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
 ///
 /// The document of a request in Windlass' or ReqMgr2's form; `production_steps` may be added to either. With
 /// `{"request_name": …, "source": "reqmgr2"}` the document is fetched from ReqMgr2, if configured. Resubmitting
-/// the same
-/// document returns the existing request.
+/// the same document returns the existing request.
 #[utoipa::path(post, path = "/requests", tag = "requests", operation_id = "create_request", request_body = Value,
     responses((status = 201, description = "It is submitted", body = SubmitResponse),
     (status = 200, description = "The request was already submitted", body = SubmitResponse),

@@ -59,8 +59,7 @@ pub(crate) struct RequestWorkflowQuery {
 /// List workflows of requests
 ///
 /// The workflow of a request spans all its rounds and has a UUID. Workflows of the engine, which have numbers,
-/// are another
-/// type of object, listed by `GET /workflows`.
+/// are another type of object, listed by `GET /workflows`.
 #[utoipa::path(get, path = "/request-workflows", tag = "requests", operation_id = "list_request_workflows",
     params(RequestWorkflowQuery),
     responses((status = 200, description = "By request name", body = RequestWorkflowList)))]

@@ -33,8 +33,7 @@ pub(crate) struct RequestFileQuery {
 /// List the input files of a request
 ///
 /// Files that its rounds have used: processed, to be retried, or excluded and why. All other files are unused.
-/// The files of a
-/// round are updated when the round ends.
+/// The files of a round are updated when the round ends.
 #[utoipa::path(get, path = "/requests/{name}/files", tag = "requests", operation_id = "list_request_files",
     params(("name" = String, Path,), RequestFileQuery), responses(
     (status = 200, description = "By name, with counts and a summary of exclusions", body = RequestFiles),

@@ -1,6 +1,5 @@
 //! Routes of requests, their workflows and runs, admission, sites and the catalog. Callers are authenticated
-//! here; the
-//! operations are in [`crate::requests`].
+//! here; the operations are in [`crate::requests`].
 
 mod agent_calls;
 mod catalog;

@@ -39,8 +39,7 @@ pub(crate) struct RequestErrorsQuery {
 /// Get the errors of a request
 ///
 /// Failed attempts by category, site, exit code, bad input file and signature, with a log excerpt of one
-/// failure of each
-/// type, and suggested actions as bodies of a release.
+/// failure of each type, and suggested actions as bodies of a release.
 #[utoipa::path(get, path = "/requests/{name}/errors", tag = "requests", operation_id = "get_request_errors",
     params(("name" = String, Path,), RequestErrorsQuery), responses(
     (status = 200, description = "Most frequent first", body = RequestErrors),
@@ -63,12 +62,9 @@ async fn get_request_errors(
 /// Release a held request
 ///
 /// After failures, finished work units are kept and the rest is queued as the next round; with `rescue` the
-/// failed units run
-/// again within the same round. Further fields apply from now on: site bans, memory, retries, the hold
-/// threshold, excluded
-/// input files. All changes are applied or none. Output steps that were given up are retried, also for a
-/// request that has
-/// ended.
+/// failed units run again within the same round. Further fields apply from now on: site bans, memory, retries,
+/// the hold threshold, excluded input files. All changes are applied or none. Output steps that were given up
+/// are retried, also for a request that has ended.
 #[utoipa::path(post, path = "/requests/{name}/release", tag = "requests", operation_id = "release_request",
     params(("name" = String, Path,)), request_body = Option<ReleaseRequest>, responses(
     (status = 200, description = "The request continues", body = ReleaseResponse),
@@ -104,8 +100,7 @@ pub(crate) async fn release_as(
 /// Fail a request
 ///
 /// Running jobs are stopped, the inventory of its outputs is written (`invalidation.json` in the directory of
-/// the
-/// request), and the request fails permanently.
+/// the request), and the request fails permanently.
 #[utoipa::path(post, path = "/requests/{name}/fail", tag = "requests", operation_id = "fail_request",
     params(("name" = String, Path,)), request_body = Option<FailRequest>, responses(
     (status = 200, description = "The request is being failed", body = AbortResponse),
@@ -139,10 +134,8 @@ pub(crate) async fn fail_as(
 /// Restart a request as its next version
 ///
 /// Fails the request and submits it again with the next processing version. The old outputs stay until the new
-/// request is
-/// completed; then they are superseded, and invalidated automatically or by hand according to `cleanup_policy`.
-/// Repeating the
-/// call returns the existing new request.
+/// request is completed; then they are superseded, and invalidated automatically or by hand according to
+/// `cleanup_policy`. Repeating the call returns the existing new request.
 #[utoipa::path(post, path = "/requests/{name}/restart", tag = "requests", operation_id = "restart_request",
     params(("name" = String, Path,)), request_body = Option<RestartRequest>, responses(
     (status = 201, description = "The new request was submitted", body = RestartResponse),

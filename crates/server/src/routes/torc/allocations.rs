@@ -1,6 +1,5 @@
 //! Scheduled compute nodes: the contract's name for allocations. Torc runners report the state of theirs;
-//! allocations of
-//! Windlass are managed here and can be listed.
+//! allocations of Windlass are managed here and can be listed.
 
 use super::call::TorcCall;
 use super::operation_table::OperationTable;

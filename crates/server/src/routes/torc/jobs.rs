@@ -302,8 +302,7 @@ fn list_job_ids(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ListJobIdsRes
 }
 
 /// Returns the default requirements. Clients expect every job to have requirements, so workflows created
-/// elsewhere get
-/// them on the first request.
+/// elsewhere get them on the first request.
 pub(super) fn ensure_default_requirements(
     call: &TorcCall,
     workflow: WorkflowId,

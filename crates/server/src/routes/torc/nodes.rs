@@ -254,7 +254,7 @@ fn retire_worker(call: &TorcCall, id: WorkerId) -> ApiResult<()> {
 fn delete_workers(call: &TorcCall, workers: &[WorkerRow]) -> ApiResult<()> {
     if let Some(own) = workers.iter().find(|row| row.is_active() && row.worker.kind != WorkerKind::Torc) {
         return Err(ApiError::invalid(format!("worker {} is connected and reports its own state", own.id))
-            .with_hint("`windlass workers drain` drains it"));
+            .with_hint("`windlass worker drain` drains it"));
     }
     for row in workers.iter().filter(|row| row.is_active()) {
         retire_worker(call, row.id)?;

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Handlers of the contract call the store and the scheduler and wait for the answers, so each runs as a whole
-//! on the blocking
-//! pool. It runs to its end even if the client disconnects: an operation is applied completely or not at all.
+//! on the blocking pool. It runs to its end even if the client disconnects: an operation is applied completely
+//! or not at all.
 
 use super::call::TorcCall;
 use crate::caller::Caller;

@@ -297,20 +297,20 @@ fn rules_that_say_nothing_or_two_things() {
         ("on: [timeout], delay: 0", "bad-amount `delay` must be more than nothing", ""),
         (
             "on: [out_of_memory], memory: x0.5",
-            "bad-amount `memory`: `x0.5` does not make it more; a factor is more than 1, as in x1.5",
+            "bad-amount `memory`: `x0.5` does not increase the amount; a factor must be larger than 1, as in x1.5",
             "",
         ),
         (
             "on: [out_of_memory], memory: 8g",
-            "bad-amount `memory`: `8g` is no way to grow; write for example x1.5, +30% or +2g",
+            "bad-amount `memory`: invalid growth `8g`; write for example x1.5, +30% or +2g",
             "",
         ),
         (
             "on: [timeout], runtime: '+2x'",
-            "bad-amount `runtime`: `+2x` is no way to grow; write for example x1.5, +30% or +PT10M",
+            "bad-amount `runtime`: invalid growth `+2x`; write for example x1.5, +30% or +PT10M",
             "",
         ),
-        ("on: [timeout], cpus: '+0'", "bad-amount `cpus`: `+0` adds nothing", ""),
+        ("on: [timeout], cpus: '+0'", "bad-amount `cpus`: `+0` does not increase the amount", ""),
         ("on: [timeout], max_retries: -1", "out-of-range `max_retries` is `-1`", ""),
         ("on: [timeout], retries: 3", "unknown-field unknown field `retries`", "did you mean `max_retries`?"),
     ] {
@@ -321,7 +321,7 @@ fn rules_that_say_nothing_or_two_things() {
     check(
         &with("retry_budget: lots"),
         &[
-            "bad-amount `retry_budget`: `lots` is no retry budget; write a number of retries, for example 100, or a share \
+            "bad-amount `retry_budget`: invalid retry budget `lots`; write a number of retries, for example 100, or a share \
            of the jobs: \"20%\"",
         ],
     );

@@ -1,4 +1,4 @@
-//! [`Allocations`] on a database: which connection does what.
+//! [`AllocationStore`] on a database: selects the connection of each call.
 
 mod rows;
 mod schedule;

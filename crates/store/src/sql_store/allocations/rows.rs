@@ -1,4 +1,4 @@
-//! The rows of allocations: how they come, what changes about them, and what is noted of it.
+//! Rows of allocations: insertion, changes, and their events.
 
 use crate::StoreError;
 use crate::db::{SqlConnection, SqlRow, values};
@@ -28,7 +28,7 @@ fn missing_error(id: AllocationId) -> StoreError {
     StoreError::NoSuch { what: ALLOCATION_CATEGORY.into(), id: id.0 }
 }
 
-// ---- what there is ----
+// ---- queries ----
 
 pub(crate) fn find_allocation(
     db: &impl SqlConnection,
@@ -54,7 +54,7 @@ pub(crate) fn list_allocations(
         let names: Vec<String> = filter.states.iter().map(|state| format!("'{}'", state.name())).collect();
         query.push(&format!(" AND a.state IN ({})", names.join(", ")), vec![]);
     }
-    // Word for word as the index of open ones has it.
+    // Literally the condition of the index of open allocations.
     match filter.is_open {
         Some(true) => query.push(" AND a.is_ended = 0", vec![]),
         Some(false) => query.push(" AND a.is_ended = 1", vec![]),
@@ -86,12 +86,12 @@ pub(crate) fn list_allocations(
 fn read_allocation_row(row: &SqlRow<'_>) -> Result<Allocation, SqlError> {
     let state = row.get_text(6)?.unwrap_or_default();
     let state = AllocationState::from_name(state)
-        .ok_or_else(|| row.conversion_error(6, format!("`{state}`, which is no state of an allocation")))?;
+        .ok_or_else(|| row.conversion_error(6, format!("unknown allocation state `{state}`")))?;
     let end = match row.get_text(22)? {
         None => None,
         Some(end) => Some(
             SlurmJobState::parse(end)
-                .ok_or_else(|| row.conversion_error(22, format!("`{end}`, which is no state of Slurm")))?,
+                .ok_or_else(|| row.conversion_error(22, format!("unknown Slurm state `{end}`")))?,
         ),
     };
     let action = match row.get::<Option<i64>>(11)? {
@@ -127,11 +127,10 @@ fn read_allocation_row(row: &SqlRow<'_>) -> Result<Allocation, SqlError> {
 }
 
 fn checked_job_number(job: u64) -> Result<i64, StoreError> {
-    i64::try_from(job)
-        .map_err(|_| StoreError::OutOfRange { what: format!("the number {job} of a job of Slurm") })
+    i64::try_from(job).map_err(|_| StoreError::OutOfRange { what: format!("Slurm job id {job}") })
 }
 
-// ---- ours ----
+// ---- allocations of Windlass ----
 
 pub(crate) fn add_allocation(
     db: &impl SqlConnection,
@@ -188,12 +187,12 @@ pub(crate) fn add_allocation(
         fault => fault,
     })?;
     if tag.is_none() {
-        // Of the workflow's own number for all times and places, and of ours: nobody else's is the same.
+        // Made of the globally unique number of the workflow and of the allocation id, so it is unique.
         let uuid: String = db.query_one(sql::UUID_OF_WORKFLOW, [new.workflow.0], |row| row.get(0))?;
         let tag = format!("windlass-{}-{id}", &uuid[..8.min(uuid.len())]);
         db.execute(sql::SET_TAG, values![tag, id])?;
     }
-    let message = format!("allocation {id} is to be asked for (scheduler `{name}`)");
+    let message = format!("allocation {id} requested (scheduler `{name}`)");
     let data = json!({
         "allocation_id": id, "scheduler": name, "nodes": new.request.nodes, "by": new.by, "action_id": action,
     });
@@ -230,8 +229,8 @@ pub(crate) fn change_allocation(
     Ok(())
 }
 
-/// Attempts that were stopped because of its end were told of before anybody knew why; so were those whose worker was silent before
-/// Slurm said what had become of it.
+/// Adds the cause to results of attempts that ended because of the allocation before the cause was known, such
+/// as those whose worker became silent before Slurm reported the end.
 fn record_allocation_end(db: &impl SqlConnection, row: &Allocation) -> Result<(), SqlError> {
     for block in JobBlocks::load(db, row.workflow)?.iter() {
         record_end_of_jobs(db, row, (block.first, block.end()))?;
@@ -239,7 +238,7 @@ fn record_allocation_end(db: &impl SqlConnection, row: &Allocation) -> Result<()
     Ok(())
 }
 
-/// `jobs`: the first one, and the one after the last.
+/// `jobs`: the first id, and the one after the last.
 fn record_end_of_jobs(db: &impl SqlConnection, row: &Allocation, jobs: (i64, i64)) -> Result<(), SqlError> {
     let (first, end) = jobs;
     let interruption = allocation_ends::interruption_reason(row);
@@ -251,8 +250,8 @@ fn record_end_of_jobs(db: &impl SqlConnection, row: &Allocation, jobs: (i64, i64
     Ok(())
 }
 
-/// Results that are stored after the end of their worker's allocation is known name that end at once. Whichever of the two is
-/// stored first, the second one sees it, since both are written by one connection, one after the other.
+/// Adds the end of an allocation to results stored after it. Whichever of the two is stored first, the second
+/// one sees it, because one connection writes both in turn.
 pub(crate) fn record_known_end(db: &impl SqlConnection, result: &AttemptResult) -> Result<(), SqlError> {
     let is_unexplained = |reason: &str| reason == INTERRUPTED || reason.starts_with(ORPHAN_REASON_PREFIX);
     if !result.reason.as_deref().is_some_and(is_unexplained) {
@@ -270,7 +269,7 @@ pub(crate) fn record_known_end(db: &impl SqlConnection, result: &AttemptResult) 
 
 fn unexpected_state_error(change: &AllocationChange, found: &Allocation) -> StoreError {
     let told = |state: AllocationState, job: Option<u64>| match job {
-        Some(job) => format!("{state} as job {job} of Slurm"),
+        Some(job) => format!("{state} as Slurm job {job}"),
         None => state.to_string(),
     };
     StoreError::Unexpected {
@@ -283,7 +282,7 @@ fn unexpected_state_error(change: &AllocationChange, found: &Allocation) -> Stor
 fn client_owned_error(row: &Allocation) -> StoreError {
     StoreError::InUse {
         what: format!("allocation {}", row.id),
-        by: "the client that asked Slurm for it looks after it".to_owned(),
+        by: "the client that submitted it manages it".to_owned(),
     }
 }
 
@@ -316,7 +315,7 @@ fn update_allocation(
         ],
     )?;
     match touched {
-        0 => Err(SqlError::damage(format!("allocation {} was changed while it was read", before.id))),
+        0 => Err(SqlError::damage(format!("allocation {} was changed during the read", before.id))),
         _ => Ok(()),
     }
 }
@@ -329,26 +328,26 @@ fn record_allocation_events(
 ) -> Result<(), SqlError> {
     use AllocationState as S;
     let id = after.id;
-    let job = after.job_id.map_or_else(String::new, |job| format!(" (job {job} of Slurm)"));
+    let job = after.job_id.map_or_else(String::new, |job| format!(" (Slurm job {job})"));
     let why = after.reason.as_deref().map_or_else(String::new, |why| format!(": {why}"));
     let is_well = matches!(after.end, Some(SlurmJobState::Completed | SlurmJobState::Cancelled));
     let (severity, message) = match after.state {
-        S::Intended => (EventSeverity::Info, format!("allocation {id} is to be asked for again{why}")),
+        S::Intended => (EventSeverity::Info, format!("allocation {id} will be submitted again{why}")),
         S::Submitting => (EventSeverity::Debug, format!("allocation {id} is being submitted")),
-        S::Pending => (EventSeverity::Info, format!("allocation {id} waits{job}{why}")),
+        S::Pending => (EventSeverity::Info, format!("allocation {id} is pending{job}{why}")),
         S::Running => {
             let nodes = after.nodes.as_deref().map_or_else(String::new, |nodes| format!(" on {nodes}"));
-            (EventSeverity::Info, format!("allocation {id} runs{nodes}{job}"))
+            (EventSeverity::Info, format!("allocation {id} is running{nodes}{job}"))
         }
-        S::Completing => (EventSeverity::Debug, format!("allocation {id} comes to its end{job}")),
+        S::Completing => (EventSeverity::Debug, format!("allocation {id} is completing{job}")),
         S::Ended => {
-            let end = after.end.map_or("nobody knows how", SlurmJobState::name);
+            let end = after.end.map_or("unknown state", SlurmJobState::name);
             let severity = if is_well { EventSeverity::Info } else { EventSeverity::Warning };
             (severity, format!("allocation {id} ended{job}: {end}{why}"))
         }
-        S::Refused => (EventSeverity::Error, format!("Slurm refused allocation {id}{why}")),
+        S::Refused => (EventSeverity::Error, format!("Slurm rejected allocation {id}{why}")),
         S::Withdrawn => {
-            (EventSeverity::Info, format!("allocation {id} was never submitted, and will not be{why}"))
+            (EventSeverity::Info, format!("allocation {id} was withdrawn before it was submitted{why}"))
         }
     };
     let event = NewEvent {
@@ -373,7 +372,7 @@ fn record_discard(db: &impl SqlConnection, row: &Allocation, by: AuditContext<'_
         db,
         row.workflow,
         "allocation_unwanted",
-        format!("allocation {id} is not wanted any more: {why}"),
+        format!("allocation {id} is no longer needed: {why}"),
         data,
     )
 }
@@ -405,7 +404,7 @@ pub(crate) fn discard_allocation(
     find_allocation(db, id)?.ok_or_else(|| missing_error(id).into())
 }
 
-/// Slurm would go on with what nobody knows of any more.
+/// Otherwise Slurm would keep running allocations without a record.
 pub(crate) fn refuse_open_allocations(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -416,7 +415,7 @@ pub(crate) fn refuse_open_allocations(
         0 => Ok(()),
         n => {
             let by = format!(
-                "it has {n} allocations of Slurm that are not over; cancel them first \
+                "it has {n} active Slurm allocations; cancel them first \
                  (`windlass slurm allocations {workflow}` lists them, `windlass slurm cancel` ends them)"
             );
             Err(StoreError::InUse { what: what.to_owned(), by }.into())
@@ -424,7 +423,7 @@ pub(crate) fn refuse_open_allocations(
     }
 }
 
-// ---- those that clients look after ----
+// ---- allocations managed by clients ----
 
 pub(crate) fn record_client_allocation(
     db: &impl SqlConnection,
@@ -463,7 +462,7 @@ pub(crate) fn record_client_allocation(
     };
     let before = find_allocation(db, id)?.ok_or_else(|| missing_error(id))?;
     if before.is_ours {
-        let by = "windlass looks after it, and says itself how it stands".to_owned();
+        let by = "it is managed by windlass, which updates its state itself".to_owned();
         return Err(StoreError::InUse { what: format!("allocation {id}"), by }.into());
     }
     let ended_at = if before.state.is_over() { before.ended_at.map(|at| at.0) } else { None }.or(ended_at);
@@ -492,11 +491,11 @@ pub(crate) fn delete_allocation(
 ) -> Result<(), SqlError> {
     let row = find_allocation(db, id)?.ok_or_else(|| missing_error(id))?;
     if row.is_ours && !row.state.is_over() {
-        let by = format!("it is {}; `windlass slurm cancel {id}` ends it first", row.state);
+        let by = format!("it is {}; end it first with `windlass slurm cancel {id}`", row.state);
         return Err(StoreError::InUse { what: format!("allocation {id}"), by }.into());
     }
     db.execute(sql::DELETE_ALLOCATION, [id.0])?;
-    let message = format!("forgot allocation {id}");
+    let message = format!("deleted allocation {id}");
     by.record_event(db, row.workflow, "allocation_deleted", message, json!({ "allocation_id": id }))
 }
 
@@ -509,13 +508,13 @@ pub(crate) fn delete_allocations(
     refuse_open_allocations(db, workflow, &format!("the list of allocations of workflow {workflow}"))?;
     let deleted = db.execute(sql::DELETE_ALLOCATIONS, [workflow.0])? as u64;
     if deleted > 0 {
-        let message = format!("forgot all {deleted} allocations");
+        let message = format!("deleted all {deleted} allocations");
         by.record_event(db, workflow, "allocation_deleted", message, json!({ "allocations": deleted }))?;
     }
     Ok(deleted)
 }
 
-// ---- what Slurm was asked ----
+// ---- Slurm call counters ----
 
 pub(crate) fn record_slurm_calls(
     db: &impl SqlConnection,

@@ -1,5 +1,5 @@
-//! A whole schedule at once: what it was planned from is looked at in the same transaction that writes it, so of two that
-//! were planned at the same time only one is done.
+//! Commits a whole schedule. The state that it was planned from is verified in the same transaction, so that of
+//! two concurrent plans only one is applied.
 
 use super::rows;
 use crate::StoreError;
@@ -19,8 +19,8 @@ use windlass_core::slurm::allocation_rows::{AllocationSchedule, AppliedSchedule}
 use windlass_types::WorkflowId;
 use windlass_types::settings::SlurmScheduler;
 
-/// All that a plan depends on, put together and summed up. How far an open allocation is does not count: that one begins to
-/// run changes no plan.
+/// Returns a fingerprint of everything that a plan depends on. The progress of open allocations is not part of
+/// it: that one starts running changes no plan.
 pub(crate) fn schedule_fingerprint(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -55,8 +55,8 @@ pub(crate) fn apply_schedule(
     if schedule_fingerprint(db, workflow)? != schedule.seen {
         return Err(StoreError::Unexpected {
             what: format!("the schedule of workflow {workflow}"),
-            expected: "as it was when this was planned".to_owned(),
-            found: "its schedulers, actions or allocations have changed".to_owned(),
+            expected: "in the state that it was planned from".to_owned(),
+            found: "its schedulers, actions or allocations were changed".to_owned(),
         }
         .into());
     }
@@ -97,7 +97,7 @@ pub(crate) fn apply_schedule(
     Ok(scheduled)
 }
 
-/// As if a client had taken it: it was carried out, and does not fire.
+/// Marks the action as claimed by a client: it counts as executed and is not triggered.
 fn mark_executed(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -111,10 +111,10 @@ fn mark_executed(
     let values = values![id, attempt, run.0, None::<i64>, CLAIM_CAUSE, now, now];
     if db.execute(server::START_ACTION, values)? == 0 {
         return Err(
-            StoreError::Action { id, what: format!("its execution {attempt} has begun before") }.into()
+            StoreError::Action { id, what: format!("its execution {attempt} has already started") }.into()
         );
     }
-    let message = format!("action {id} does not fire any more: a new schedule takes its place");
+    let message = format!("action {id} is replaced by a new schedule");
     by.record_event(
         db,
         workflow,
@@ -124,7 +124,7 @@ fn mark_executed(
     )
 }
 
-/// Their rows, in order. One that is there already must be the same.
+/// Returns the ids of the schedulers, in order. An existing one must have the same values.
 fn add_schedulers(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -157,7 +157,7 @@ fn find_scheduler(
     found.ok_or_else(|| StoreError::NoSuchName { what: "scheduler".into(), name: name.to_owned() }.into())
 }
 
-/// What a job names belongs to its kind, which it shares.
+/// The scheduler of a job is stored in its job group, which other jobs share.
 fn assign_schedulers(
     db: &impl SqlConnection,
     workflow: WorkflowId,

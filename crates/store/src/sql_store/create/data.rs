@@ -1,4 +1,4 @@
-//! Files and user data of a new workflow, as they come. Each kind gets one block of ids.
+//! Inserts files and user data of a new workflow. Each of the two gets one block of ids.
 
 use crate::StoreError;
 use crate::db::{BulkLoader as _, SqlConnection, values};
@@ -8,7 +8,7 @@ use crate::sql::tables;
 use crate::sql_store::column_decoding;
 use windlass_types::{Timestamp, WorkflowId};
 
-/// How many there were.
+/// Returns their number.
 pub(crate) fn insert_files(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -26,7 +26,7 @@ pub(crate) fn insert_files(
     Ok(id - first)
 }
 
-/// How many there were.
+/// Returns their number.
 pub(crate) fn insert_user_data(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -39,17 +39,16 @@ pub(crate) fn insert_user_data(
     while let Some(piece) = source.next_user_data() {
         let data = piece.data.map(column_decoding::render_json).transpose()?;
         let values = values![id, workflow.0, piece.name, data, i64::from(piece.is_ephemeral), now.0];
-        rows.push(&values)
-            .map_err(|fault| duplicate_in_workflow(fault, "pieces of user data", piece.name))?;
+        rows.push(&values).map_err(|fault| duplicate_in_workflow(fault, "user data entries", piece.name))?;
         id += 1;
     }
-    rows.finish().map_err(|fault| duplicate_in_workflow(fault, "pieces of user data", "?"))?;
+    rows.finish().map_err(|fault| duplicate_in_workflow(fault, "user data entries", "?"))?;
     Ok(id - first)
 }
 
-/// A name that another one of the workflow has.
+/// The error for a duplicate name in a workflow.
 ///
-/// Of many rows that were sent together the database knows better than we which one it was.
+/// If many rows were sent together, only the database knows which one it was.
 pub(crate) fn duplicate_in_workflow(fault: SqlError, what: &'static str, name: &str) -> SqlError {
     if !fault.is_duplicate() {
         return fault;
@@ -58,7 +57,7 @@ pub(crate) fn duplicate_in_workflow(fault: SqlError, what: &'static str, name: &
     StoreError::DuplicateName { what: what.into(), name }.into()
 }
 
-/// The same for what is not of a workflow.
+/// The same for names that are not in a workflow.
 pub(crate) fn duplicate_name(fault: SqlError, what: &'static str, name: &str) -> SqlError {
     if fault.is_duplicate() {
         StoreError::NameTaken { what: what.into(), name: name.to_owned() }.into()

@@ -1,4 +1,4 @@
-//! The jobs of a new workflow, as they come: gathered until there are enough to insert together.
+//! Inserts the jobs of a new workflow in batches.
 
 use super::shared::{SharedIds, resolve_number};
 use crate::StoreError;
@@ -10,16 +10,16 @@ use crate::sql_store::work_units::NewWorkUnits;
 use crate::sql_store::{column_decoding, completion_records};
 use windlass_types::{StatusCounts, WorkflowId};
 
-/// Where the numbers of files and user data lead.
+/// Ids of the files and user data by index.
 #[derive(Clone, Copy)]
 pub(crate) struct DataNumbering {
     pub(crate) first: FirstIds,
-    /// How many there are.
+    /// Number of jobs.
     pub(crate) files: i64,
     pub(crate) user_data: i64,
 }
 
-/// They get one block of ids, because nobody else can write meanwhile.
+/// They get one block of ids, because no other writer is active meanwhile.
 pub(crate) fn insert_jobs(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -46,15 +46,15 @@ pub(crate) fn insert_jobs(
     Ok((counts, units))
 }
 
-/// Jobs on their way into the table, with ids one after the other.
+/// Collects jobs to insert, with consecutive ids.
 pub(crate) struct JobRowWriter<'d, D> {
     db: &'d D,
     workflow: WorkflowId,
     first_id: i64,
-    /// How many are in the table.
+    /// Number of inserted jobs.
     inserted: i64,
     pending: Vec<JobValues>,
-    /// The texts of those that wait.
+    /// The texts of collected jobs.
     texts: String,
 }
 
@@ -64,7 +64,7 @@ impl<'d, D: SqlConnection> JobRowWriter<'d, D> {
         Self { db, workflow, first_id, inserted: 0, pending, texts: String::new() }
     }
 
-    /// The id of the job that comes next.
+    /// Id of the next job.
     pub(crate) fn next_id(&self) -> i64 {
         self.first_id + self.inserted + self.pending.len() as i64
     }
@@ -95,7 +95,7 @@ impl<'d, D: SqlConnection> JobRowWriter<'d, D> {
         if self.pending.len() >= D::JOBS_PER_INSERT { self.flush() } else { Ok(()) }
     }
 
-    /// Inserts what still waits.
+    /// Inserts the collected jobs.
     pub(crate) fn finish(mut self) -> Result<(), SqlError> {
         self.flush()
     }
@@ -124,7 +124,7 @@ impl<'d, D: SqlConnection> JobRowWriter<'d, D> {
     }
 }
 
-/// What jobs read and write.
+/// Inserts the inputs and outputs of jobs.
 struct JobRelationLoader<L> {
     files: L,
     user_data: L,
@@ -167,7 +167,7 @@ impl<L: BulkLoader> JobRelationLoader<L> {
     }
 }
 
-/// A block of ids that is referred to by numbers from 0.
+/// A block of ids, referred to by indices from 0.
 #[derive(Clone, Copy)]
 struct IdBlock {
     what: &'static str,
@@ -185,7 +185,7 @@ fn insert_relation(
 ) -> Result<(), SqlError> {
     for &number in numbers {
         if i64::from(number) >= block.count {
-            let what = format!("{} {number} of job `{name}`, where there are {}", block.what, block.count);
+            let what = format!("{} {number} of job `{name}` (of {})", block.what, block.count);
             return Err(StoreError::OutOfRange { what }.into());
         }
         rows.push(&values![job, i64::from(is_output), block.first + i64::from(number)])?;

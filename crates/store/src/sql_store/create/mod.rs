@@ -1,7 +1,7 @@
 //! Creates a workflow with all its jobs in one transaction, streaming them from the caller.
 //!
-//! On a connection of its own: the caller's jobs are borrowed and may take long to come, and the writer goes on when
-//! this is done. Memory stays that of the page cache, however many jobs there are.
+//! On a connection of its own: the caller's jobs are borrowed and may take long to produce, and the writer
+//! continues when this is done. Memory is limited to the page cache, however many jobs there are.
 
 mod data;
 mod jobs;
@@ -21,7 +21,7 @@ pub(crate) use data::{duplicate_in_workflow, duplicate_name};
 pub(crate) use jobs::JobRowWriter;
 pub(crate) use shared::{insert_job_group, insert_requirements};
 
-/// One transaction. Whoever drops the connection after an error has undone everything.
+/// One transaction. After an error, dropping the connection rolls it back.
 pub(crate) fn create_workflow(
     db: &impl SqlConnection,
     workflow: &NewWorkflow<'_>,
@@ -46,7 +46,7 @@ fn created_event(id: WorkflowId, workflow: &NewWorkflow<'_>, jobs: u64) -> NewEv
     }
 }
 
-/// Everything but the transaction around it.
+/// Everything except the transaction.
 pub(crate) fn insert_all(
     db: &impl SqlConnection,
     workflow: &NewWorkflow<'_>,
@@ -80,7 +80,7 @@ pub(crate) fn insert_all(
     Ok(id)
 }
 
-/// What is numbered once and for ever.
+/// Assigns the globally unique ids.
 #[derive(Clone, Copy)]
 pub(crate) enum IdCounter {
     Job,
@@ -148,7 +148,7 @@ fn insert_edges(
         if u64::from(index) < job_count {
             Ok(first_job + i64::from(index))
         } else {
-            Err(StoreError::OutOfRange { what: format!("dependency on job number {index} of {job_count}") })
+            Err(StoreError::OutOfRange { what: format!("dependency on job index {index} of {job_count}") })
         }
     };
     let mut rows = db.open_loader(&tables::JOB_EDGE)?;
@@ -166,16 +166,17 @@ fn insert_edges(
     let mut rows = db.open_loader(&tables::JOB_DEPENDENCY_GROUP)?;
     for &(job, gate) in sorted_copy(&edges.waits).iter() {
         if gate as usize >= edges.gates.len() {
-            return Err(
-                StoreError::OutOfRange { what: format!("gate {gate} of {}", edges.gates.len()) }.into()
-            );
+            return Err(StoreError::OutOfRange {
+                what: format!("dependency group {gate} of {}", edges.gates.len()),
+            }
+            .into());
         }
         rows.push(&values![workflow.0, job_id(job)?, gate])?;
     }
     rows.finish()
 }
 
-/// Rows that arrive in the order of their key are appended. They usually are sorted already.
+/// Rows that arrive in key order are appended. They usually are sorted already.
 pub(crate) fn sorted_copy<T: Ord + Clone>(list: &[T]) -> Cow<'_, [T]> {
     if list.is_sorted() {
         return Cow::Borrowed(list);
@@ -185,7 +186,7 @@ pub(crate) fn sorted_copy<T: Ord + Clone>(list: &[T]) -> Cow<'_, [T]> {
     Cow::Owned(list)
 }
 
-/// All eleven, so that later changes only ever add to a row that is there.
+/// All eleven, so that later changes only update existing rows.
 fn insert_status_counts(
     db: &impl SqlConnection,
     workflow: WorkflowId,

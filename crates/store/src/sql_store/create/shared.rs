@@ -1,4 +1,4 @@
-//! What the jobs of a new workflow refer to: requirements, failure handlers, schedulers, kinds; and its actions.
+//! Shared parts of a new workflow: requirements, failure handlers, schedulers, job groups; and its actions.
 
 use crate::StoreError;
 use crate::db::{BulkLoader as _, SqlConnection, values};
@@ -9,11 +9,11 @@ use crate::sql_store::apply_changes::{to_micros, to_sql_bytes};
 use crate::sql_store::column_decoding;
 use windlass_types::{Resources, WorkflowId};
 
-/// The ids of what jobs refer to by number.
+/// The ids of parts that jobs refer to by index.
 pub(crate) struct SharedIds {
     pub(crate) requirements: Vec<i64>,
     pub(crate) job_groups: Vec<i64>,
-    /// Those of them that elect.
+    /// The job groups whose jobs are landing jobs.
     pub(crate) site_electing: Vec<u32>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn insert_actions(
         let mut rows = db.open_loader(&tables::ACTION_JOB)?;
         for &job in super::sorted_copy(jobs).iter() {
             if i64::from(job) >= job_count {
-                let what = format!("job number {job} of {job_count}, for which an action waits");
+                let what = format!("job index {job} of {job_count} in an action");
                 return Err(StoreError::OutOfRange { what }.into());
             }
             rows.push(&values![id, first_job + i64::from(job)])?;
@@ -124,7 +124,7 @@ pub(crate) fn insert_actions(
     Ok(())
 }
 
-/// The id of what somebody refers to by number.
+/// Returns the id of a part by index.
 pub(crate) fn resolve_number(
     ids: &[i64],
     number: Option<u32>,

@@ -1,4 +1,4 @@
-//! Files of datasets, many at once, and where they are.
+//! Files of datasets and their replicas, in bulk.
 
 use super::{FoundBlock, add_dataset, find_changeable_dataset, lumis, record_dataset_event};
 use crate::db::{BulkLoader as _, SqlConnection, SqlRow, values};
@@ -6,16 +6,16 @@ use crate::error::SqlError;
 use crate::sql::datasets as sql;
 use crate::sql_store::column_decoding::{self, render_json};
 use crate::sql_store::requests::to_signed;
-use crate::{DatasetWriter, StoreError};
+use crate::{AddedFiles, DatasetWriter, StoreError};
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 use windlass_types::Timestamp;
 use windlass_types::catalog::{CatalogFile, CatalogReplica};
 
-/// Names that are looked up together.
+/// Number of names per query.
 const NAMES_PER_LOOKUP: usize = 10_000;
 
-/// A file that is there.
+/// An existing file.
 #[derive(Clone, Copy)]
 struct FoundFile {
     id: i64,
@@ -23,7 +23,7 @@ struct FoundFile {
     block: Option<i64>,
 }
 
-/// By place; `None` where there is none.
+/// By index; `None` if it does not exist.
 fn find_files<'n>(
     db: &impl SqlConnection,
     names: impl Iterator<Item = &'n str>,
@@ -42,7 +42,7 @@ fn find_files<'n>(
     Ok(found)
 }
 
-/// Only the last of several with the same name counts.
+/// Of several files with the same name only the last one is used.
 fn last_of_each_name(files: &[CatalogFile]) -> Vec<&CatalogFile> {
     let mut seen = HashSet::with_capacity(files.len());
     let mut kept: Vec<&CatalogFile> = files.iter().rev().filter(|file| seen.insert(&file.lfn)).collect();
@@ -56,7 +56,7 @@ pub(super) fn add_files(
     files: &[CatalogFile],
     by: DatasetWriter<'_>,
     now: Timestamp,
-) -> Result<u64, SqlError> {
+) -> Result<AddedFiles, SqlError> {
     let found = find_changeable_dataset(db, name, by)?;
     let is_new = found.is_none();
     let dataset = match found {
@@ -73,15 +73,29 @@ pub(super) fn add_files(
             Some(found) => return Err(other_dataset_error(db, file, found)?),
         }
     }
+    let (added, changed) = (new.len() as u64, count_changed_files(db, &known)?);
     insert_files(db, dataset, None, &new)?;
     update_files(db, dataset, &known)?;
-    let (added, changed) = (new.len() as u64, known.len() as u64);
-    if is_new || added + changed > 0 {
-        let message = format!("added {added} files to dataset {name} and changed {changed}");
+    if is_new || !new.is_empty() || !known.is_empty() {
+        let message = format!("added {added} and changed {changed} files of dataset {name}");
         let data = json!({ "dataset": name, "added": added, "changed": changed, "is_new": is_new });
         record_dataset_event(db, by, now, message, data)?;
     }
-    Ok(added)
+    Ok(AddedFiles { added, changed })
+}
+
+/// How many of these files are stored with other properties, or as invalid. Replicas do not count.
+fn count_changed_files(db: &impl SqlConnection, known: &[(i64, &CatalogFile)]) -> Result<u64, SqlError> {
+    let mut changed = 0;
+    for some in known.chunks(NAMES_PER_LOOKUP) {
+        let names: Vec<&str> = some.iter().map(|(_, file)| file.lfn.as_str()).collect();
+        db.for_each_text_key(sql::CONTENT_OF_FILE, &names, |place, row| {
+            let new = CatalogFile { replicas: BTreeMap::new(), ..some[place].1.clone() };
+            changed += u64::from(!row.get::<bool>(7)? || read_file_row(row)? != new);
+            Ok(())
+        })?;
+    }
+    Ok(changed)
 }
 
 fn other_dataset_error(
@@ -114,14 +128,14 @@ pub(super) fn register_files(
         && !block.is_open
     {
         let what = format!("block {name}");
-        let found = format!("is closed; file {} is not in it", first.lfn);
+        let found = format!("is closed and does not contain file {}", first.lfn);
         return Err(StoreError::Unexpected { what, expected: "open".into(), found }.into());
     }
     insert_files(db, block.dataset, Some(block.id), &new)?;
     Ok(new.len() as u64)
 }
 
-/// The columns that say what a file is.
+/// The columns with the properties of a file.
 struct FileColumns {
     size: i64,
     events: i64,
@@ -137,9 +151,9 @@ impl FileColumns {
             if is_empty { Ok(None) } else { text.map(Some) }
         };
         Ok(Self {
-            size: to_signed("the size of a file of", file.size)?,
-            events: to_signed("the number of events of a file of", file.events)?,
-            lumi_count: to_signed("the number of lumis of a file of", file.lumis.len() as u64)?,
+            size: to_signed("size of a file of", file.size)?,
+            events: to_signed("number of events of a file of", file.events)?,
+            lumi_count: to_signed("number of lumis of a file of", file.lumis.len() as u64)?,
             checksums: json(file.checksums.is_empty(), render_json(&file.checksums))?,
             parents: json(file.parents.is_empty(), render_json(&file.parents))?,
             lumis: lumis::render_lumis(&file.lumis),
@@ -147,7 +161,7 @@ impl FileColumns {
     }
 }
 
-/// Nobody else writes meanwhile, so ids are simply counted on.
+/// No other writer is active, so ids are counted up.
 fn insert_files(
     db: &impl SqlConnection,
     dataset: i64,
@@ -235,7 +249,7 @@ pub(super) fn load_files(
     Ok(found)
 }
 
-/// Some of a dataset, in the order of their ids, and how many there are without offset and limit.
+/// A page of the files of a dataset, in the order of their ids, and their total number.
 pub(super) fn load_file_page(
     db: &impl SqlConnection,
     dataset: i64,
@@ -258,7 +272,7 @@ pub(super) fn load_file_page(
     Ok((found, total))
 }
 
-/// Replicas come in the order of the files, and are handed out on the way.
+/// Replicas are read in the order of the files and distributed to them.
 fn attach_replicas<const N: usize>(
     db: &impl SqlConnection,
     replicas: &str,

@@ -1,12 +1,12 @@
-//! The lumis of a file as a short text: `RUN:LUMI,FIRST-LAST=EVENTS_EACH;RUN:…`.
+//! Encodes the lumis of a file as a short text: `RUN:LUMI,FIRST-LAST=EVENTS_EACH;RUN:…`.
 //!
-//! A million of them are read with a hundred thousand files, so a row of its own for each would be far too slow. Lumis come
-//! back exactly as they went in, whatever their order.
+//! A million of them are read with a hundred thousand files, so separate rows would be far too slow. Decoding
+//! restores lumis exactly, in any order.
 
 use std::fmt::Write as _;
 use windlass_types::catalog::FileLumi;
 
-/// `None` for none at all.
+/// `None` for an empty list.
 pub(super) fn render_lumis(lumis: &[FileLumi]) -> Option<String> {
     let mut text = String::new();
     let mut run = None;
@@ -37,7 +37,7 @@ pub(super) fn render_lumis(lumis: &[FileLumi]) -> Option<String> {
     (!lumis.is_empty()).then_some(text)
 }
 
-/// How many of the first ones follow each other, with the same number of events.
+/// Length of the first sequence of consecutive lumis with the same number of events.
 fn run_length(lumis: &[FileLumi]) -> usize {
     let follows = |pair: &&[FileLumi]| {
         let (a, b) = (pair[0], pair[1]);
@@ -46,9 +46,9 @@ fn run_length(lumis: &[FileLumi]) -> usize {
     1 + lumis.windows(2).take_while(follows).count()
 }
 
-/// `None` if it is no such text.
+/// `None` if the text is invalid.
 pub(super) fn parse_lumis(text: &str, count: usize) -> Option<Vec<FileLumi>> {
-    // What is in a row does not decide how much memory is taken.
+    // The size of the allocation must not depend on the contents of a row.
     let mut lumis = Vec::with_capacity(count.min(text.len().saturating_mul(2)));
     for part in text.split(';') {
         let (run, entries) = part.split_once(':')?;
@@ -60,7 +60,7 @@ pub(super) fn parse_lumis(text: &str, count: usize) -> Option<Vec<FileLumi>> {
             };
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-            // A count that the text contradicts is damage, and is noticed before the memory is gone.
+            // A count that contradicts the text is damage, and is detected before memory is exhausted.
             if last < first || (last - first) as usize >= count - lumis.len().min(count) {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! [`Datasets`] on a database: blocks and rules; files are in [`files`], their lumis in [`lumis`].
+//! [`DatasetStore`] on a database: blocks and rules; files are in [`files`], their lumis in [`lumis`].
 
 mod files;
 mod lumis;
@@ -10,7 +10,7 @@ use crate::db::{SqlConnection, SqlRow, values};
 use crate::error::SqlError;
 use crate::model::{EventSeverity, NewEvent};
 use crate::sql::datasets as sql;
-use crate::{DatasetStore, DatasetWriter, StoreError};
+use crate::{AddedFiles, DatasetStore, DatasetWriter, StoreError};
 use serde_json::{Value, json};
 use windlass_types::Timestamp;
 use windlass_types::catalog::{
@@ -32,14 +32,14 @@ impl<B: StoreBackend> DatasetStore for SqlStore<B> {
         self.read(|db| load_summary(db, name))
     }
 
-    /// As one large transaction: many files come at once, and may take a while.
+    /// As one large transaction, because adding many files may take a while.
     fn add_dataset_files(
         &self,
         dataset: &str,
         files: &[CatalogFile],
         by: DatasetWriter<'_>,
         now: Timestamp,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<AddedFiles, StoreError> {
         self.backend.run_large_transaction(|db| files::add_files(db, dataset, files, by, now))
     }
 
@@ -81,7 +81,7 @@ impl<B: StoreBackend> DatasetStore for SqlStore<B> {
                 db,
                 by,
                 now,
-                format!("forgot dataset {dataset}"),
+                format!("deleted dataset {dataset}"),
                 json!({ "dataset": dataset }),
             )?;
             Ok(true)
@@ -172,7 +172,7 @@ fn find_dataset(db: &impl SqlConnection, dataset: &str) -> Result<Option<i64>, S
     db.query_optional(sql::DATASET, [dataset], |row| row.get(0))
 }
 
-/// Refused if it belongs to another user. `None`: there is none, and the user may make it.
+/// Rejected if it belongs to another user. `None`: it does not exist, and the user may create it.
 fn find_changeable_dataset(
     db: &impl SqlConnection,
     dataset: &str,
@@ -183,7 +183,7 @@ fn find_changeable_dataset(
     })?;
     let (id, owner) = match found {
         Some((id, owner)) => (Some(id), owner),
-        // Nobody else fills a dataset before the request that writes it.
+        // Only the request that will write a dataset may add files before it exists.
         None => (None, find_output_owner(db, dataset)?),
     };
     let is_refused = match &owner {
@@ -209,7 +209,7 @@ fn add_dataset(
     db.query_one(sql::INSERT_DATASET, values![dataset, now.0, owner], |row| row.get(0))
 }
 
-/// Notes a change of the catalog, in the transaction that makes it.
+/// Records a change of the catalog, in the transaction that makes it.
 fn record_dataset_event(
     db: &impl SqlConnection,
     by: DatasetWriter<'_>,
@@ -240,7 +240,7 @@ fn load_summary(db: &impl SqlConnection, name: &str) -> Result<Option<DatasetSum
 }
 
 fn read_summary(row: &SqlRow<'_>) -> Result<(i64, DatasetSummary), SqlError> {
-    // The sum of nothing is NULL.
+    // The sum of no rows is NULL.
     let sum = |index| row.get::<Option<i64>>(index).map(|sum| sum.unwrap_or_default().unsigned_abs());
     let summary = DatasetSummary {
         name: row.get(1)?,

@@ -1,4 +1,4 @@
-//! Files and requirements that a user adds, changes or deletes; results and events that a user deletes.
+//! Adds, changes and deletes files and requirements; deletes results and events.
 
 use super::{jobs, record_field_change, refuse_held_jobs, render_changes};
 use crate::StoreError;
@@ -35,7 +35,7 @@ pub(crate) fn add_file(
     Ok(FileId(id))
 }
 
-/// What was seen of the file at an old path says nothing about the one at the new path.
+/// The recorded state of the file at the old path is invalid for the new path.
 pub(crate) fn update_file(
     db: &impl SqlConnection,
     id: FileId,
@@ -89,12 +89,18 @@ pub(crate) fn add_requirements(
     resources: &Resources,
     by: AuditContext<'_>,
 ) -> Result<RequirementsId, SqlError> {
+    check_resources(resources)?;
     current_run(db, workflow)?;
     let id = insert_requirements(db, workflow, name, resources)
         .map_err(|fault| duplicate_in_workflow(fault, REQUIREMENTS_CATEGORY, name))?;
     let told = json!({ "name": name, "resources": resources });
     by.record_event(db, workflow, "requirements", format!("added resource requirements `{name}`"), told)?;
     Ok(RequirementsId(id))
+}
+
+/// Clients may send anything, and jobs that no machine can run would wait forever.
+fn check_resources(resources: &Resources) -> Result<(), StoreError> {
+    resources.check().map_err(|error| StoreError::OutOfRange { what: error.to_string() })
 }
 
 pub(crate) fn update_requirements(
@@ -109,6 +115,7 @@ pub(crate) fn update_requirements(
     let RequirementsRow { name: old_name, resources: old, .. } = old;
     let name = update.name.as_ref().unwrap_or(&old_name);
     let new = update.resources.unwrap_or(old);
+    update.resources.as_ref().map_or(Ok(()), check_resources)?;
     let seconds = |of: Resources| of.runtime.map(|runtime| runtime.as_secs_f64());
     let mut changes = Vec::new();
     record_field_change(&mut changes, "name", &old_name, name);
@@ -142,8 +149,8 @@ pub(crate) fn delete_requirements(
     let (workflow, row) =
         workflow_parts::find_requirements(db, id)?.ok_or(StoreError::NoSuchRequirementsId(id))?;
     if let Some((job, job_name)) = jobs::find_requirements_user(db, workflow, id, None)? {
-        let what = format!("the resource requirements {id} (`{}`)", row.name);
-        return Err(StoreError::InUse { what, by: format!("job {job} (`{job_name}`) has them") }.into());
+        let what = format!("resource requirements {id} (`{}`)", row.name);
+        return Err(StoreError::InUse { what, by: format!("job {job} (`{job_name}`) uses them") }.into());
     }
     db.execute(sql::DELETE_REQUIREMENTS, [id.0])?;
     let told = json!({ "id": id, "name": row.name, "resources": row.resources });
@@ -156,7 +163,7 @@ pub(crate) fn delete_requirements(
     )
 }
 
-/// The workflow that a result belongs to.
+/// Returns the workflow of a result.
 pub(crate) fn workflow_of_result(
     db: &impl SqlConnection,
     id: ResultId,
@@ -181,8 +188,8 @@ pub(crate) fn delete_result(
     by.record_event(db, WorkflowId(workflow), "results", message, told)
 }
 
-/// Deletes an event that a client added; the deletion is itself recorded. Events that Windlass recorded stay: they are the
-/// audit log of those who could delete them.
+/// Deletes an event that a client added; the deletion is itself recorded. Events recorded by Windlass cannot be
+/// deleted: they are the audit log.
 pub(crate) fn delete_event(
     db: &impl SqlConnection,
     id: EventId,

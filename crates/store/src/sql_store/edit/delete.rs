@@ -1,6 +1,6 @@
-//! Takes jobs out of a workflow, with their results and all that hangs on them.
+//! Deletes jobs from a workflow, with their results and all relations.
 //!
-//! What others refer to stays: a job that another one waits for, or an action, is not deleted without it.
+//! A job is not deleted without its dependents, or if an action waits for it.
 
 use super::refuse_held_jobs;
 use crate::StoreError;
@@ -16,10 +16,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use windlass_types::{JobId, WorkflowId};
 
-/// So many are named in the note that is made of it.
+/// Maximum number of names in the event.
 const MAX_NAMES_IN_EVENT: usize = 100;
 
-/// One transaction, on a connection of its own that does not look for references: they are looked for here, once.
+/// One transaction, on a connection without foreign key checks: references are checked here, once.
 pub(crate) fn delete_jobs(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -63,7 +63,7 @@ fn refuse_needed_jobs(
     workflow: WorkflowId,
     goes: &BTreeSet<i64>,
 ) -> Result<(), SqlError> {
-    // (the job, who waits for it)
+    // (the job, its dependent)
     let mut wanted = None;
     for_each_pair(db, sql::LOAD_EDGES, workflow, |job, on| {
         if goes.contains(&on) && !goes.contains(&job) {
@@ -100,7 +100,7 @@ fn refuse_needed_jobs(
     Err(StoreError::InUse { what, by: format!("action {action} of the workflow waits for it") }.into())
 }
 
-/// Only of gates for which nobody waits who stays.
+/// Only members of dependency groups without remaining dependents.
 fn delete_dependency_group_members(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -118,7 +118,7 @@ fn delete_dependency_group_members(
     Ok(())
 }
 
-/// Ids that follow each other, and not too many at once.
+/// Ranges of consecutive ids with a limited length.
 fn to_id_ranges(ids: &BTreeSet<i64>) -> Vec<Range<i64>> {
     let mut ranges: Vec<Range<i64>> = Vec::new();
     for &id in ids {
@@ -140,7 +140,7 @@ fn delete_range(db: &impl SqlConnection, workflow: WorkflowId, range: Range<i64>
     Ok(())
 }
 
-/// Leaves of a block what stays of it, in as many pieces as it takes.
+/// Splits a block into the parts that remain.
 fn split_block(
     db: &impl SqlConnection,
     workflow: WorkflowId,

@@ -1,4 +1,4 @@
-//! Jobs that a user adds to a workflow, or changes in it.
+//! Adds jobs to a workflow, and changes them.
 
 use super::{record_field_change, render_changes};
 use crate::StoreError;
@@ -24,7 +24,7 @@ use windlass_types::failure_commands::FailureCommandKind;
 use windlass_types::worker_messages::StdioSettings;
 use windlass_types::{Bytes, FileId, JobId, JobStatus, RequirementsId, Resources, UserDataId, WorkflowId};
 
-/// The ids of the new jobs, in the order given.
+/// Returns the ids of the new jobs, in the order given.
 pub(crate) fn add_jobs(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -83,7 +83,7 @@ fn require_references(db: &impl SqlConnection, workflow: WorkflowId, job: &AddJo
     require_handler_and_scheduler(db, workflow, job.failure_handler, job.scheduler)
 }
 
-/// What a job names of what several may share must be its workflow's.
+/// Shared objects that a job refers to must belong to its workflow.
 fn require_handler_and_scheduler(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -102,7 +102,7 @@ fn require_handler_and_scheduler(
     Ok(())
 }
 
-/// The last block goes on if nothing came between, so that jobs added one by one do not make a block each.
+/// Extends the last block if its ids are adjacent, so that jobs added one by one do not create a block each.
 fn extend_blocks(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -124,7 +124,7 @@ fn extend_blocks(
     Ok(())
 }
 
-/// Who is to wait for whom, as `(job, the one it waits for)`: what was said, and what follows from files and user data.
+/// Returns new dependencies as `(job, dependency)`: explicit ones, and those through files and user data.
 fn find_edges(
     db: &impl SqlConnection,
     first: i64,
@@ -146,13 +146,13 @@ fn find_edges(
     }
     for DataUses { readers, writers } in uses.values() {
         let pairs = readers.iter().flat_map(|reader| writers.iter().map(move |writer| (*reader, *writer)));
-        // Those that were there before have their edges.
+        // Existing jobs already have edges between them.
         edges.extend(pairs.filter(|(job, on)| job != on && (*job >= first || *on >= first)));
     }
     Ok(edges)
 }
 
-/// What one job leaves for another.
+/// Dependencies between producers and consumers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum DataObject {
     File(FileId),
@@ -167,15 +167,14 @@ fn data_objects<'a>(
     files.chain(user_data.iter().copied().map(DataObject::UserData))
 }
 
-/// Who reads and writes a thing.
+/// Producers and consumers of a file or user data.
 #[derive(Default)]
 struct DataUses {
     readers: Vec<i64>,
     writers: Vec<i64>,
 }
 
-/// Only what the new jobs touch is looked up: clients add jobs one by one, and all of them together must not take the
-/// square of the time.
+/// Looks up only what the new jobs use: clients add jobs one by one, and the total time must not be quadratic.
 fn load_earlier_uses(
     db: &impl SqlConnection,
     thing: DataObject,
@@ -192,7 +191,7 @@ fn load_earlier_uses(
     })
 }
 
-/// Whether those that wait are really blocked is decided when the workflow runs.
+/// Whether dependents are really blocked is decided when the workflow runs.
 fn insert_rows(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -230,7 +229,7 @@ fn insert_rows(
     set_next_id(db, IdCounter::Job, first + jobs.len() as i64)
 }
 
-/// What jobs have from a kind. Those that are added one by one and share all of it share a kind, which has no name.
+/// Values stored in a job group. Individually added jobs with the same values share an unnamed job group.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SharedJobFields {
     labels: Vec<String>,
@@ -241,7 +240,7 @@ struct SharedJobFields {
 }
 
 impl SharedJobFields {
-    /// `None` where nothing was said that a kind would be needed for.
+    /// `None` if no value requires a job group.
     fn from_job(job: &AddJob) -> Option<Self> {
         let shared = Self {
             labels: job.labels.clone(),
@@ -322,7 +321,7 @@ fn insert_relations(db: &impl SqlConnection, first: i64, jobs: &[AddJob]) -> Res
     Ok(())
 }
 
-/// Only an edge to a new job can close a circle, so this is asked for rarely.
+/// Only an edge to a new job can close a cycle, so the check is rarely needed.
 pub(super) fn refuse_cycles(db: &impl SqlConnection, workflow: WorkflowId) -> Result<(), SqlError> {
     let table = load_jobs(db, workflow)?;
     let Err(cycle) = JobDependencyGraph::new(table.ids.len() as u32, &table.edges) else { return Ok(()) };
@@ -330,7 +329,7 @@ pub(super) fn refuse_cycles(db: &impl SqlConnection, workflow: WorkflowId) -> Re
     Err(StoreError::Circle { jobs: crate::sql_store::queries::load_job_names(db, &ids)? }.into())
 }
 
-/// A job as it can be changed.
+/// The changeable columns of a job.
 #[derive(Clone)]
 struct EditableJob {
     name: String,
@@ -343,7 +342,7 @@ struct EditableJob {
     cancel_on_blocking_job_failure: bool,
 }
 
-/// What it changed, and nothing if all of it was so already.
+/// Returns the changes; empty if all values were the same.
 pub(crate) fn update_job(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -355,7 +354,7 @@ pub(crate) fn update_job(
     if status.is_active() {
         return Err(StoreError::JobIsHeld { job: id, name: old.name }.into());
     }
-    // Before a set that is the job's alone is changed in its place.
+    // Before requirements that only this job uses are changed in place.
     let before = manual_revisions::load_job_patch(db, old.requirements, &old.command, old.priority)?;
     let mut changes = Vec::new();
     let mut new = EditableJob {
@@ -441,7 +440,7 @@ fn write_job(db: &impl SqlConnection, id: JobId, job: &EditableJob) -> Result<()
     Ok(())
 }
 
-/// Left out: those that wait for it need not.
+/// Skipped: its dependents do not wait for it.
 fn disable_job(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -476,7 +475,7 @@ fn read_job(
     found.ok_or_else(|| StoreError::NoSuchJob(id).into())
 }
 
-/// A set of requirements that the workflow has.
+/// An existing set of requirements of the workflow.
 fn find_requirements(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -486,7 +485,7 @@ fn find_requirements(
     found.map(|(_, row)| row).ok_or_else(|| StoreError::NoSuchRequirementsId(id).into())
 }
 
-/// Changes the set that the job uses if no other job does, else gives it one of its own.
+/// Changes the requirements of the job in place if no other job uses them, else creates new ones.
 fn set_runtime(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -515,10 +514,10 @@ fn set_runtime(
     inserted.map(Some).map_err(|fault| duplicate_in_workflow(fault, "resource requirements", &name))
 }
 
-/// For whom nothing was said: what a set holds is a limit, and memory was not asked to be limited.
+/// Used if memory was not set: every stored value is a limit, and none was requested.
 const NO_REQUIREMENTS: Resources = Resources { memory: Bytes(0), ..Resources::DEFAULT };
 
-/// A job that uses the set, other than `except`.
+/// Returns a job other than `except` that uses the requirements.
 pub(super) fn find_requirements_user(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -536,7 +535,8 @@ pub(super) fn find_requirements_user(
     Ok(None)
 }
 
-/// Labels, handlers and schedulers belong to a kind: the job gets one that is like its own but for them.
+/// Labels, handlers and schedulers are stored in the job group: the job gets a copy of its job group with these
+/// changed.
 fn group_with_update(
     db: &impl SqlConnection,
     workflow: WorkflowId,

@@ -1,8 +1,8 @@
-//! What users change by hand in a workflow that nobody runs: [`jobs`] are added and changed, [`delete`] takes jobs away,
-//! [`data`] is about files, requirements, results and events.
+//! Manual edits of a workflow that does not run: [`jobs`] adds and changes jobs, [`delete`] deletes them,
+//! [`data`] is for files, requirements, results and events.
 //!
-//! That nobody runs the workflow is seen to by the caller, who holds its lock. What a worker held when everything died is
-//! still held, and is left alone.
+//! The caller holds the lock of the workflow, so that no process runs it. Jobs that workers held at a crash are
+//! still held, and cannot be edited.
 
 pub(crate) mod data;
 pub(crate) mod delete;
@@ -19,7 +19,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use windlass_types::{JobId, WorkflowId};
 
-/// What a worker holds was started with what it asked for then.
+/// A held job was started with its old values.
 pub(crate) fn refuse_held_jobs(db: &impl SqlConnection, workflow: WorkflowId) -> Result<(), SqlError> {
     match runs::load_status_counts(db, workflow)?.active() {
         0 => Ok(()),
@@ -27,7 +27,7 @@ pub(crate) fn refuse_held_jobs(db: &impl SqlConnection, workflow: WorkflowId) ->
     }
 }
 
-/// Who reads a piece of data waits for who writes it: pairs of those two.
+/// Returns pairs of consumer and producer: a consumer of data depends on its producer.
 pub(crate) fn add_data_edges(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -40,7 +40,7 @@ pub(crate) fn add_data_edges(
     if added > 0 { jobs::refuse_cycles(db, workflow) } else { Ok(()) }
 }
 
-/// Notes that a field changes, if it does.
+/// Adds a field to the changes if its value differs.
 fn record_field_change<T: PartialEq + Serialize>(
     changes: &mut Vec<FieldChange>,
     field: &'static str,
@@ -53,7 +53,7 @@ fn record_field_change<T: PartialEq + Serialize>(
     }
 }
 
-/// `name a → b, priority 0 → 5`.
+/// For example `name a → b, priority 0 → 5`.
 fn render_changes(changes: &[FieldChange]) -> String {
     let mut text = String::new();
     for FieldChange { field, old, new } in changes {

@@ -1,4 +1,4 @@
-//! Lists of what was decided and changed.
+//! Lists of decisions and revisions.
 
 use crate::db::{SqlConnection, SqlRow};
 use crate::error::SqlError;
@@ -57,7 +57,7 @@ fn read_decision_row(row: &SqlRow<'_>) -> Result<DecisionRow, SqlError> {
         reason: row.get(10)?,
         evidence: column_decoding::read_json(row, 11)?.unwrap_or_default(),
         changes: column_decoding::read_json(row, 12)?.unwrap_or_default(),
-        state: known.ok_or_else(|| SqlError::damage(format!("`{state}` is no state of a decision")))?,
+        state: known.ok_or_else(|| SqlError::damage(format!("unknown decision state `{state}`")))?,
         settled_at: column_decoding::read_time(row, 14)?,
         settled_by: row.get(15)?,
         next_status: next.map(|_| column_decoding::read_status(row, 16)).transpose()?,

@@ -1,4 +1,4 @@
-//! Changes that somebody makes to a job without an order: they are revisions like those that are ordered.
+//! Records manual changes of jobs as revisions, like those made by failure commands.
 
 use crate::db::{SqlConnection, values};
 use crate::error::SqlError;
@@ -8,7 +8,7 @@ use crate::sql_store::{column_decoding, workflow_parts};
 use windlass_core::failure_commands::{JobPatch, RequestedResources, ResourceSource};
 use windlass_types::{JobId, RequirementsId, Resources, WorkflowId};
 
-/// What of a job a revision is about, whole.
+/// Returns all fields of a job that a revision covers.
 pub(crate) fn load_job_patch(
     db: &impl SqlConnection,
     requirements: Option<i64>,
@@ -29,7 +29,7 @@ pub(crate) fn load_job_patch(
     })
 }
 
-/// What is the same before and after is no part of it.
+/// Fields with equal values are omitted.
 pub(crate) fn record_revision(
     db: &impl SqlConnection,
     workflow: WorkflowId,

@@ -1,5 +1,6 @@
-//! Jobs that are to go to another Slurm scheduler or partition. What a job names belongs to its kind, which it shares: so it
-//! gets a kind that is like its own but for that, and neither the kind nor the scheduler of the others changes.
+//! Moves jobs to another Slurm scheduler or partition. The scheduler is stored in the job group, which other
+//! jobs share: the job gets a copy of its job group with the new scheduler, so that other jobs are not
+//! affected.
 
 use crate::db::{SqlConnection, values};
 use crate::error::SqlError;
@@ -14,15 +15,15 @@ use windlass_core::failure_commands::SchedulerTarget;
 use windlass_types::settings::SlurmScheduler;
 use windlass_types::{JobId, WorkflowId};
 
-/// The schedulers of a workflow, and kinds that were looked up already.
+/// The schedulers of a workflow, and job groups already looked up.
 pub(crate) struct SchedulerTargets {
     workflow: WorkflowId,
-    /// Those that were only promised have no number yet.
+    /// Planned ones have no id yet.
     known: RefCell<Vec<(Option<i64>, SlurmScheduler)>>,
     job_groups: RefCell<FxHashMap<SchedulerMove, i64>>,
 }
 
-/// The kind that a job was of, and the scheduler that it goes to.
+/// The old job group of a job, and its new scheduler.
 type SchedulerMove = (Option<i64>, Option<i64>);
 
 impl SchedulerTargets {
@@ -42,7 +43,7 @@ impl SchedulerTargets {
         known.iter().find(|(known, _)| *known == Some(id)).map(|(_, scheduler)| scheduler.clone())
     }
 
-    /// Orders that follow know of it.
+    /// Later commands can refer to it.
     pub(crate) fn add_planned_scheduler(&self, place: &SchedulerTarget) {
         let Some(scheduler) = place.scheduler() else { return };
         let mut known = self.known.borrow_mut();
@@ -51,7 +52,7 @@ impl SchedulerTargets {
         }
     }
 
-    /// The kind that a job is of once it goes there.
+    /// Returns the job group of the job with the new scheduler.
     pub(crate) fn group_for_target(
         &self,
         db: &impl SqlConnection,
@@ -72,7 +73,7 @@ impl SchedulerTargets {
         Ok(kind)
     }
 
-    /// The number of the scheduler of this name, which is made if there is none.
+    /// Returns the id of the scheduler of this name; creates it if it does not exist.
     fn find_or_insert_scheduler(
         &self,
         db: &impl SqlConnection,
@@ -94,7 +95,7 @@ impl SchedulerTargets {
     }
 }
 
-/// One that is like it but for the scheduler.
+/// Returns a copy of the job group with the scheduler.
 fn find_or_copy_group(db: &impl SqlConnection, kind: i64, scheduler: Option<i64>) -> Result<i64, SqlError> {
     let (labels, terminates, handler) = db.query_one(sql::SHARED_BY_GROUP, [kind], |row| {
         Ok((row.get::<String>(0)?, row.get::<Option<i64>>(1)?, row.get::<Option<i64>>(2)?))

@@ -1,4 +1,4 @@
-//! What was done: runs, workers, results; and which jobs were added by which.
+//! Imports the history: runs, workers, results; and which job added which.
 
 use super::import_source::ImportNumbering;
 use crate::db::{BulkLoader as _, SqlConnection, SqlValue, values};
@@ -44,7 +44,7 @@ pub(super) fn insert_history(
     rows.finish()
 }
 
-/// What was noted before, by whom and when it was.
+/// Imports events with their original author and time.
 pub(super) fn insert_events(
     db: &impl SqlConnection,
     id: WorkflowId,
@@ -64,11 +64,11 @@ pub(super) fn insert_events(
     Ok(())
 }
 
-/// The ids that workers have here. All of them are of the past.
+/// The new ids of workers. All of them have ended.
 struct ImportedWorkers<'d, D> {
     db: &'d D,
     id: WorkflowId,
-    /// Of those that have no end.
+    /// For workers without an end.
     ended_at: Timestamp,
     known: HashMap<i64, i64>,
 }
@@ -96,7 +96,7 @@ impl<D: SqlConnection> ImportedWorkers<'_, D> {
         Ok(id)
     }
 
-    /// A result says who did it; of somebody that the file does not describe only the number is known.
+    /// A result names its worker; if the file does not describe that worker, only the id is kept.
     fn worker_id(&mut self, result: &ExportedResult) -> Result<i64, SqlError> {
         if let Some(&known) = self.known.get(&result.compute_node_id) {
             return Ok(known);
@@ -154,7 +154,7 @@ fn result_values<'v>(
     ]
 }
 
-/// Splits the one block of a new workflow where jobs were added.
+/// Splits the single block of a new workflow where jobs were added.
 pub(super) fn insert_spawns(
     db: &impl SqlConnection,
     id: WorkflowId,
@@ -171,7 +171,7 @@ pub(super) fn insert_spawns(
     for spawn in &export.spawns {
         let first = job_id(spawn.first_job_id)?;
         let caller = job_id(spawn.spawned_by)?;
-        // Which attempt asked for them is not in the file: whoever runs again asks again.
+        // The attempt that added them is not in the file; if the job runs again, it adds them again.
         let (run, attempt) = (None::<i64>, None::<i64>);
         let (lineage, iteration, digest) = (&spawn.lineage, spawn.iteration, &spawn.digest);
         let values = values![id.0, first, spawn.job_count, caller, lineage, iteration, digest, run, attempt];
@@ -181,7 +181,7 @@ pub(super) fn insert_spawns(
     let blocks = crate::sql_store::job_loading::JobBlocks::load(db, id)?;
     let end = first_job + export.jobs.len() as i64;
     if !blocks.covers_exactly(first_job, end) {
-        return Err(super::bad_export_error("its spawns do not follow each other".to_owned()).into());
+        return Err(super::bad_export_error("its spawns are not consecutive".to_owned()).into());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The jobs, files and user data of an export file, as a new workflow takes them.
+//! A [`JobSource`](crate::model::JobSource) for the jobs, files and user data of an export file.
 
 use super::bad_export_error;
 use crate::StoreError;
@@ -7,7 +7,7 @@ use crate::model::{FirstIds, JobSource, NewFile, NewJob, NewJobGroup, NewUserDat
 use std::collections::HashMap;
 use windlass_types::JobStatus;
 
-/// From the ids of a file to numbers in the order of the file.
+/// Maps ids of a file to indices in the order of the file.
 pub(super) struct ImportedIds {
     what: &'static str,
     numbers: HashMap<i64, u32>,
@@ -40,7 +40,7 @@ impl ImportedIds {
     }
 }
 
-/// What the ids of a file stand for.
+/// Maps all ids of a file.
 pub(super) struct ImportNumbering {
     pub(super) jobs: ImportedIds,
     files: ImportedIds,
@@ -72,7 +72,7 @@ impl ImportNumbering {
     }
 }
 
-/// The kinds of a file, and those made for jobs that say themselves what a kind would say.
+/// The job groups of a file, and those created for jobs with values that are stored in job groups.
 pub(super) struct ImportedJobGroups<'e> {
     pub(super) list: Vec<ImportedJobGroup<'e>>,
     by_id: HashMap<i64, u32>,
@@ -82,7 +82,7 @@ pub(super) struct ImportedJobGroups<'e> {
 pub(super) struct ImportedJobGroup<'e> {
     name: &'e str,
     shared: &'e SharedByGroup,
-    /// Where it stands as a kind in the file.
+    /// Index of the job group in the file.
     row: Option<&'e ExportedJobGroup>,
 }
 
@@ -107,8 +107,9 @@ impl<'e> ImportedJobGroups<'e> {
     fn group_number(&self, job: &ExportedJob) -> Result<Option<u32>, StoreError> {
         let Some(id) = job.kind_id else { return Ok(self.by_shared.get(&job.shared).copied()) };
         let found = self.by_id.get(&id).copied();
-        let missing =
-            || bad_export_error(format!("job `{}` refers to the kind {id}, which is not in it", job.name));
+        let missing = || {
+            bad_export_error(format!("job `{}` refers to job group {id}, which is not in the file", job.name))
+        };
         found.map(Some).ok_or_else(missing)
     }
 }
@@ -133,7 +134,7 @@ impl<'e> ImportedJobGroup<'e> {
     }
 }
 
-/// What a job refers to, by number.
+/// Indices of the objects that a job refers to.
 struct ImportedJobRefs {
     job_group: Option<u32>,
     requirements: Option<u32>,
@@ -143,7 +144,7 @@ struct ImportedJobRefs {
     env: Vec<(String, String)>,
 }
 
-/// Lends one thing after the other. What jobs refer to was looked up before the first one is asked for, because a
+/// Returns one object after the other. References of jobs were resolved before the first one is read, because a
 /// source cannot fail.
 pub(super) struct ImportSource<'e> {
     export: &'e WorkflowExport,
@@ -179,7 +180,7 @@ impl<'e> ImportSource<'e> {
         let waits = !job.depends_on_job_ids.is_empty() || !job.depends_on_gates.is_empty();
         let fresh = if waits { JobStatus::Blocked } else { JobStatus::Ready };
         match job.status.filter(|_| self.with_results) {
-            // Nobody holds it here.
+            // No worker holds it here.
             Some(status) if status.is_active() => JobStatus::Ready,
             Some(status) => status,
             None => fresh,

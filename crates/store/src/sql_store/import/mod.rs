@@ -1,4 +1,4 @@
-//! Makes a workflow from an export file: the ids in it are given anew, in the order of the file.
+//! Creates a workflow from an export file and assigns new ids in the order of the file.
 
 mod history;
 mod import_source;
@@ -26,7 +26,7 @@ pub(crate) fn import_workflow(
 ) -> Result<WorkflowId, SqlError> {
     if export.export_version != WorkflowExport::VERSION {
         let (found, known) = (&export.export_version, WorkflowExport::VERSION);
-        return Err(bad_export_error(format!("it has version {found}, this windlass reads {known}")).into());
+        return Err(bad_export_error(format!("it has version {found}; this windlass reads {known}")).into());
     }
     let numbers = ImportNumbering::from_export(export)?;
     let edges = import_edges(export, &numbers)?;
@@ -96,8 +96,8 @@ fn insert_workflow(
         description: workflow.description.as_deref(),
         submission_dir: &submission_dir,
         output_dir: &output_dir,
-        // The spec that it came from, run again, makes a workflow of its own and not this one; and a file from elsewhere
-        // does not get to name one of ours.
+        // Running the original spec again creates a new workflow instead of resuming this one; and an external
+        // file must not name a workflow here.
         spec_path: None,
         spec_digest: None,
         env: &workflow.env,
@@ -137,7 +137,7 @@ fn import_edges(export: &WorkflowExport, numbers: &ImportNumbering) -> Result<De
         for &gate in &job.depends_on_gates {
             if gate as usize >= export.gates.len() {
                 return Err(bad_export_error(format!(
-                    "{} waits for gate {gate}, of which there is none",
+                    "{} waits for dependency group {gate}, which does not exist",
                     named()
                 )));
             }
@@ -145,7 +145,7 @@ fn import_edges(export: &WorkflowExport, numbers: &ImportNumbering) -> Result<De
         }
     }
     for members in &export.gates {
-        edges.gates.push(numbers.jobs.resolve_all(members, "a gate")?);
+        edges.gates.push(numbers.jobs.resolve_all(members, "a dependency group")?);
     }
     for list in [&mut edges.direct, &mut edges.waits] {
         list.sort_unstable();
@@ -153,6 +153,6 @@ fn import_edges(export: &WorkflowExport, numbers: &ImportNumbering) -> Result<De
     }
     match JobDependencyGraph::new(export.jobs.len() as u32, &edges) {
         Ok(_) => Ok(edges),
-        Err(_) => Err(bad_export_error("its jobs wait for each other in a circle".to_owned())),
+        Err(_) => Err(bad_export_error("its jobs have a dependency cycle".to_owned())),
     }
 }

@@ -1,7 +1,7 @@
 //! Adds, changes and deletes requests.
 //!
-//! The changes of a commit are sent together. Each must touch something: if one does not, all are undone, and it is looked
-//! up what was found instead.
+//! The changes of a commit are pipelined. Each must affect a row: if one does not, all are rolled back, and the
+//! actual state is looked up for the error.
 
 use super::row_decoding::WHOLE_BLOCK;
 use crate::StoreError;
@@ -48,7 +48,7 @@ pub(super) fn add_request(
     Ok(1)
 }
 
-/// Two requests never write into one dataset, nor one into a dataset that is in the catalog already.
+/// Two requests never write to one dataset, nor does one write to a dataset that is already in the catalog.
 fn check_outputs(db: &impl SqlConnection, request: &Request) -> Result<(), SqlError> {
     for dataset in &request.output_datasets {
         if let Some(by) = find_output_conflict(db, dataset, &request.request_name)? {
@@ -58,7 +58,7 @@ fn check_outputs(db: &impl SqlConnection, request: &Request) -> Result<(), SqlEr
     Ok(())
 }
 
-/// Why a request may not write into a dataset; `None`: it may.
+/// Returns why a request may not write to a dataset; `None`: it may.
 pub(super) fn find_output_conflict(
     db: &impl SqlConnection,
     dataset: &str,
@@ -71,12 +71,12 @@ pub(super) fn find_output_conflict(
     }
     let owner = db.query_optional(DATASET_AND_OWNER, [dataset], |row| row.get::<Option<String>>(1))?;
     Ok(owner.map(|owner| match owner {
-        Some(owner) => format!("it is in the catalog already, and belongs to `{owner}`"),
-        None => "it is in the catalog already".to_owned(),
+        Some(owner) => format!("it is already in the catalog and belongs to `{owner}`"),
+        None => "it is already in the catalog".to_owned(),
     }))
 }
 
-/// What is kept of a request as JSON.
+/// The JSON columns of a request.
 struct RequestColumns {
     payload: String,
     document: String,
@@ -116,7 +116,7 @@ impl RequestColumns {
     }
 }
 
-/// The new version.
+/// Returns the new version.
 pub(super) fn apply_commit(db: &impl SqlConnection, commit: &RequestCommit) -> Result<i64, SqlError> {
     for change in &commit.changes {
         if let RequestChange::AddVersion(next, _) = change {
@@ -139,10 +139,10 @@ pub(super) fn apply_commit(db: &impl SqlConnection, commit: &RequestCommit) -> R
     }
 }
 
-/// What is sent on behalf of one change.
+/// Sends the statements of one change.
 struct RequestChangeWriter<'l> {
     pipeline: &'l mut dyn StatementPipeline,
-    /// Of the change, counted from 1; 0 is the version.
+    /// Number of the change, from 1; 0 is the version.
     number: usize,
     commit: &'l RequestCommit,
 }
@@ -386,7 +386,7 @@ fn unit_column(unit: Option<u32>) -> i64 {
     unit.map_or(WHOLE_BLOCK, i64::from)
 }
 
-/// Why a change touched nothing: what it is about is not there, or not as it was expected to be.
+/// Returns the error for a change that affected no row: its object does not exist, or is in another state.
 fn explain_mismatch(
     db: &impl SqlConnection,
     commit: &RequestCommit,
@@ -406,17 +406,17 @@ fn explain_mismatch(
             let expected = match change {
                 RunChange::Status { from, .. } => from.name(),
                 RunChange::AssignBackend(backend) => match backend {
-                    BackendRunRef::Engine { .. } => "one of the engine",
-                    BackendRunRef::Htcondor { .. } => "one of HTCondor",
+                    BackendRunRef::Engine { .. } => "a run of the engine",
+                    BackendRunRef::Htcondor { .. } => "a run of HTCondor",
                 },
-                _ => "there",
+                _ => "present",
             };
             (format!("run {run}"), expected, db.query_optional(sql::STATUS_OF_RUN, [run], |row| row.get(0))?)
         }
         RequestChange::Block { block, change } => {
             let expected = match change {
                 BlockChange::Status { from, .. } => from.name(),
-                _ => "there",
+                _ => "present",
             };
             (
                 format!("block {block}"),
@@ -425,21 +425,21 @@ fn explain_mismatch(
             )
         }
         RequestChange::Step { block, unit, kind, .. } => {
-            (render_step_name(block, *unit, *kind), "there", None)
+            (render_step_name(block, *unit, *kind), "present", None)
         }
         RequestChange::Process(process) => {
             let other = Some("one of another request".to_owned());
             (format!("process {}", process.uuid), "one of this request", other)
         }
-        RequestChange::Ban(ban) => (format!("site {}", ban.site), "there", None),
+        RequestChange::Ban(ban) => (format!("site {}", ban.site), "present", None),
         RequestChange::AddVersion(next, _) => {
             let name = next.request_name.clone();
             return Ok(StoreError::NameTaken { what: "a request".into(), name }.into());
         }
-        // Nothing else can touch nothing while its request is there.
+        // No other change can fail to affect a row while its request exists.
         _ => return Ok(SqlError::NoRowAffected(number)),
     };
-    let found = found.map_or_else(|| "it is not there".to_owned(), |found| format!("is {found}"));
+    let found = found.map_or_else(|| "it does not exist".to_owned(), |found| format!("is {found}"));
     Ok(StoreError::Unexpected { what, expected: expected.to_owned(), found }.into())
 }
 
@@ -448,7 +448,7 @@ fn render_step_name(block: &str, unit: Option<u32>, kind: OutputStepKind) -> Str
     format!("step `{}`{unit} of block {block}", kind.name())
 }
 
-/// Each is made or replaced as a whole; the others stay as they are.
+/// Each is created or replaced as a whole; the others stay as they are.
 pub(super) fn put_files(
     db: &impl SqlConnection,
     process: &str,

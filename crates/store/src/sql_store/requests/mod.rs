@@ -1,5 +1,5 @@
-//! [`Requests`] on a database: what is read ([`lists`], [`views`]), what is changed ([`apply`]), and what belongs to all requests
-//! ([`sites`]).
+//! [`RequestStore`] on a database: queries ([`request_lists`], [`request_views`]), changes
+//! ([`apply_requests`]), and what is not part of a single request ([`sites`]).
 
 mod apply_requests;
 mod request_lists;
@@ -75,7 +75,7 @@ impl<B: StoreBackend> RequestStore for SqlStore<B> {
         self.read(|db| db.query_all(sql::TRANSITIONS, [request], row_decoding::read_transition))
     }
 
-    /// A commit quotes what it expects to find: whoever does not know whether it was made may come again with it.
+    /// A commit names its expected state, so if its result is unknown, it can be repeated safely.
     fn apply_requests(&self, commits: &[RequestCommit]) -> Vec<Result<i64, StoreError>> {
         let works =
             commits.iter().cloned().map(|commit| move |db: &B::Db| apply_requests::apply_commit(db, &commit));

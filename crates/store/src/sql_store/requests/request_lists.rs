@@ -1,4 +1,4 @@
-//! Reads requests and what belongs to them.
+//! Reads requests and their parts.
 
 use super::row_decoding;
 use crate::db::{SqlConnection, ToSqlValue, values};
@@ -67,12 +67,12 @@ fn build_query(base: &str, filter: &RequestFilter) -> SqlQuery {
     query
 }
 
-/// In one of these; no condition if there are none.
+/// In one of these; no condition if the list is empty.
 fn push_any_of(query: &mut SqlQuery, column: &str, words: impl Iterator<Item = &'static str>) {
     let words: Vec<String> = words.map(|word| format!("'{word}'")).collect();
     match words.as_slice() {
         [] => {}
-        // Written out: an index of some of the rows is used only where the words are seen.
+        // Literals: a partial index is used only if the values are visible.
         [word] => query.push(&format!(" AND {column} = {word}"), vec![]),
         words => query.push(&format!(" AND {column} IN ({})", words.join(", ")), vec![]),
     }
@@ -120,7 +120,7 @@ pub(super) fn list_steps(
     push_any_of(&mut query, "s.state", state.iter().map(|state| state.name()));
     if let Some(process) = process {
         let only_open = !state.is_empty() && state.iter().all(|state| state.is_open());
-        // The few that are open have an index of their own; the others are found by their blocks.
+        // The few open ones have an index of their own; the others are found through their blocks.
         let condition = if only_open {
             " AND s.process = ? AND s.state IN ('pending', 'failed')"
         } else {

@@ -1,4 +1,5 @@
-//! Requests with all that decisions about them need: read together, so that a pass over many is a few statements.
+//! Loads requests with everything that decisions about them need: together, so that a pass over many takes few
+//! statements.
 
 use super::row_decoding;
 use crate::db::{SqlConnection, SqlRow, ToSqlValue};
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use windlass_core::requests::RequestView;
 
-/// Names in one statement: databases take no more than some ten thousand values.
+/// Names per statement: databases limit the number of parameters to some ten thousand.
 const NAMES_PER_STATEMENT: usize = 1000;
 
 pub(super) fn load_views(db: &impl SqlConnection, requests: &[String]) -> Result<Vec<RequestView>, SqlError> {
@@ -22,7 +23,7 @@ pub(super) fn load_views(db: &impl SqlConnection, requests: &[String]) -> Result
     Ok(views)
 }
 
-/// Five statements, whose rows are put together by the names of the requests.
+/// Five statements, whose rows are joined by request name.
 fn load_some_views(db: &impl SqlConnection, names: &[String]) -> Result<Vec<RequestView>, SqlError> {
     let found = build_query(sql::VIEWED_REQUESTS, names, "").read_rows(db, |row| {
         let row = row_decoding::read_request(row)?;
@@ -34,7 +35,7 @@ fn load_some_views(db: &impl SqlConnection, names: &[String]) -> Result<Vec<Requ
     let mut each =
         |query: SqlQuery, name: usize, read: fn(&mut RequestView, &SqlRow<'_>) -> Result<(), SqlError>| {
             let take = |row: &SqlRow<'_>| {
-                // All of it is read at one moment: what belongs to a request is there only if the request is.
+                // Everything is read in one snapshot, so the request of each part exists.
                 let view = row.get_text(name)?.and_then(|name| views.get_mut(name));
                 view.map_or(Ok(()), |view| read(view, row))
             };
@@ -61,7 +62,7 @@ fn load_some_views(db: &impl SqlConnection, names: &[String]) -> Result<Vec<Requ
     Ok(views.into_values().collect())
 }
 
-/// The statement about these requests.
+/// Returns the statement for these requests.
 pub(crate) fn build_query(base: &str, names: &[String], order: &str) -> SqlQuery {
     let mut query = SqlQuery::new(base, vec![]);
     let places = vec!["?"; names.len()].join(", ");

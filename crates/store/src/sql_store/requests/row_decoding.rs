@@ -1,4 +1,4 @@
-//! From rows of the tables of requests to our types.
+//! Decodes rows of the request tables.
 
 use crate::StoreError;
 use crate::db::SqlRow;
@@ -13,10 +13,10 @@ use windlass_core::requests::rows::{
 use windlass_types::requests::Request;
 use windlass_types::{RunId, Timestamp, WorkflowId};
 
-/// What stands for a step that is about a block as a whole.
+/// Stored instead of a unit for steps of a whole block.
 pub(super) const WHOLE_BLOCK: i64 = -1;
 
-/// One of a closed list of words.
+/// Decodes an enumeration value.
 pub(super) fn read_enum<T: FromStr<Err: std::fmt::Display>>(
     row: &SqlRow<'_>,
     index: usize,
@@ -35,13 +35,13 @@ pub(super) fn read_timestamp(row: &SqlRow<'_>, index: usize) -> Result<Timestamp
     row.get(index).map(Timestamp)
 }
 
-/// A number that is never negative.
+/// Decodes a non-negative number.
 pub(crate) fn read_unsigned(row: &SqlRow<'_>, index: usize) -> Result<u64, SqlError> {
     let n: i64 = row.get(index)?;
     u64::try_from(n).map_err(|_| row.conversion_error(index, n))
 }
 
-/// The way in: the databases have 63 bits for it.
+/// Encodes a number: databases have 63 bits for it.
 pub(crate) fn to_signed(what: &str, n: u64) -> Result<i64, StoreError> {
     i64::try_from(n).map_err(|_| StoreError::OutOfRange { what: format!("{what} {n}") })
 }
@@ -87,7 +87,7 @@ pub(super) fn read_run(row: &SqlRow<'_>) -> Result<RunRow, SqlError> {
             run: row.get::<Option<i64>>(7)?.map(RunId),
         },
         "htcondor" => BackendRunRef::Htcondor { schedd: row.get(8)?, cluster: row.get(9)? },
-        other => return Err(row.conversion_error(5, format!("`{other}`, which is no backend"))),
+        other => return Err(row.conversion_error(5, format!("unknown backend `{other}`"))),
     };
     Ok(RunRow {
         uuid: row.get(0)?,
@@ -164,7 +164,7 @@ pub(super) fn read_step(row: &SqlRow<'_>) -> Result<OutputStep, SqlError> {
     Ok(OutputStep {
         block: row.get(0)?,
         unit: if unit == WHOLE_BLOCK { None } else { Some(row.get(1)?) },
-        kind: kind.ok_or_else(|| row.conversion_error(2, "no kind of step"))?,
+        kind: kind.ok_or_else(|| row.conversion_error(2, "unknown step kind"))?,
         state: read_step_state(row, 3)?,
         attempts: row.get(4)?,
         due_at: read_timestamp(row, 5)?,
@@ -178,5 +178,5 @@ pub(super) fn read_step(row: &SqlRow<'_>) -> Result<OutputStep, SqlError> {
 pub(super) fn read_step_state(row: &SqlRow<'_>, index: usize) -> Result<OutputStepState, SqlError> {
     let name = row.get_text(index)?.unwrap_or_default();
     let known = OutputStepState::ALL.into_iter().find(|known| known.name() == name);
-    known.ok_or_else(|| row.conversion_error(index, format!("`{name}`, which is no state of a step")))
+    known.ok_or_else(|| row.conversion_error(index, format!("unknown step state `{name}`")))
 }

@@ -1,4 +1,4 @@
-//! Sites and their bans, settings, alerts: what belongs to no single request.
+//! Sites and their bans, settings, alerts: everything that is not part of a single request.
 
 use super::row_decoding::{read_enum, read_timestamp, read_unsigned, to_signed};
 use crate::StoreError;
@@ -22,7 +22,7 @@ pub(super) fn list_sites(db: &impl SqlConnection, name: Option<&str>) -> Result<
     query.read_rows(db, read_site_row)
 }
 
-/// Jobs that run at each site, and jobs that wait at its workers.
+/// Counts running and claimed jobs by site.
 pub(super) fn load_site_usage(db: &impl SqlConnection) -> Result<BTreeMap<String, SiteUsage>, SqlError> {
     let mut usage: BTreeMap<String, SiteUsage> = BTreeMap::new();
     db.query_each(sql::SITE_USAGE, values![], |row| {
@@ -38,7 +38,7 @@ pub(super) fn load_site_usage(db: &impl SqlConnection) -> Result<BTreeMap<String
     Ok(usage)
 }
 
-/// As `job.status` has it.
+/// As in `job.status`.
 const RUNNING_STATUS: i64 = 4;
 
 fn read_site_row(row: &SqlRow<'_>) -> Result<SiteRow, SqlError> {
@@ -70,7 +70,7 @@ pub(super) fn record_site_slots(
 }
 
 pub(super) fn put_site(db: &impl SqlConnection, site: &SiteRow) -> Result<(), SqlError> {
-    let slots = |n| to_signed("a number of slots of", n);
+    let slots = |n| to_signed("number of slots of", n);
     let thresholds = column_decoding::render_json(&site.thresholds)?;
     let values = values![
         site.name,

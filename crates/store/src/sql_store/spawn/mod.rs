@@ -1,5 +1,5 @@
-//! Jobs that a running job adds to its own workflow: all of them or none, and once, however often it asks.
-//! [`blocks`] says what becomes of them when it runs once more.
+//! Jobs that a running job adds to its own workflow: all or none, and idempotent. [`spawned_blocks`] describes
+//! what happens to them when that job runs again.
 //!
 //! The dispatcher of the workflow is another process; it finds the new block of jobs when the caller ends.
 
@@ -30,7 +30,7 @@ pub(crate) fn spawn_jobs(
 ) -> Result<SpawnResult, SqlError> {
     let caller = request.caller;
     if request.jobs.is_empty() {
-        return Err(StoreError::OutOfRange { what: "adding no jobs at all".to_owned() }.into());
+        return Err(StoreError::OutOfRange { what: "no jobs to add".to_owned() }.into());
     }
     require_running(db, caller)?;
     let digest = digest_request(request);
@@ -65,7 +65,7 @@ pub(crate) fn spawn_jobs(
     Ok(spawned)
 }
 
-/// The same once more: the jobs are there, and what they are to read is as it was said last.
+/// A repeated call: the jobs exist, but the state of the iteration is updated.
 fn repeat_spawn(
     db: &impl SqlConnection,
     request: &SpawnRequest,
@@ -92,7 +92,7 @@ fn repeat_spawn(
     })
 }
 
-/// A job that started a moment ago may still be `pending` in the books.
+/// A job that has just started may still be `pending` in the database.
 fn require_running(db: &impl SqlConnection, caller: AttemptKey) -> Result<(), SqlError> {
     let found = find_job_state(db, caller.workflow, caller.job)?.ok_or(StoreError::NoSuchJob(caller.job))?;
     let holds = found.status.is_active() && found.attempt == Some(caller.attempt);
@@ -102,7 +102,7 @@ fn require_running(db: &impl SqlConnection, caller: AttemptKey) -> Result<(), Sq
     Err(StoreError::NotRunning { caller }.into())
 }
 
-/// What is asked for, in a form that does not depend on the order of the request.
+/// Digest of the request, independent of its order.
 fn digest_request(request: &SpawnRequest) -> String {
     let name = |number: &u32| request.jobs.get(*number as usize).map(|job| job.name.as_str());
     let mut jobs: Vec<Value> = request
@@ -129,15 +129,15 @@ fn digest_request(request: &SpawnRequest) -> String {
     windlass_types::digest_bytes(Value::from(jobs).to_string().as_bytes())
 }
 
-/// What is there of the names that are asked for.
+/// Existing jobs with the requested names.
 enum EarlierSpawn {
-    /// All of it, as it is asked for: the block, and the ids in the order of the request.
+    /// The same request: the block, and the ids in the order of the request.
     Same(SpawnedBlock, Vec<JobId>),
-    /// What an earlier attempt asked for and this one does not, at least not so. Nothing at all: the usual case.
+    /// Blocks of an earlier attempt that this one does not request unchanged. Usually empty.
     Outdated(Vec<SpawnedBlock>),
 }
 
-/// A name that somebody has who keeps it is an error.
+/// A name used by a job that cannot be replaced is an error.
 fn find_earlier(
     db: &impl SqlConnection,
     request: &SpawnRequest,
@@ -167,7 +167,7 @@ fn find_earlier(
     }
 }
 
-/// Where a job came from, else its own name.
+/// Returns the lineage of a job, else its own name.
 fn find_lineage(db: &impl SqlConnection, caller: AttemptKey) -> Result<String, SqlError> {
     match SpawnedBlock::find_containing(db, caller.workflow, caller.job.0)? {
         Some(block) => Ok(block.lineage),
@@ -186,7 +186,7 @@ fn next_iteration(db: &impl SqlConnection, caller: AttemptKey, lineage: &str) ->
     Ok(next)
 }
 
-/// The id of the first; the others follow.
+/// Returns the first id; the others follow.
 fn insert_jobs(db: &impl SqlConnection, request: &SpawnRequest) -> Result<i64, SqlError> {
     let workflow = request.caller.workflow;
     let first = next_id(db, IdCounter::Job)?;
@@ -225,7 +225,7 @@ fn find_requirements_id(
     found.map(Some).ok_or_else(|| StoreError::NoSuchRequirements { name: name.clone() }.into())
 }
 
-/// Labels belong to a kind: one for each set of them.
+/// Labels are stored in job groups: one for each set of labels.
 #[derive(Default)]
 struct SpawnJobGroups<'r>(HashMap<&'r [String], i64>);
 
@@ -250,7 +250,7 @@ impl<'r> SpawnJobGroups<'r> {
     }
 }
 
-/// Each waits for the caller, and for those of its company that it names.
+/// Each job depends on the caller, and on the other new jobs that it names.
 fn insert_edges(db: &impl SqlConnection, request: &SpawnRequest, first: i64) -> Result<(), SqlError> {
     let caller = request.caller;
     let mut rows = db.open_loader(&tables::JOB_EDGE)?;
@@ -261,7 +261,7 @@ fn insert_edges(db: &impl SqlConnection, request: &SpawnRequest, first: i64) -> 
         others.dedup();
         for other in others {
             if other as usize >= request.jobs.len() {
-                let what = format!("job {other} of the request, for which `{}` waits,", job.name);
+                let what = format!("job {other} of the request, a dependency of `{}`", job.name);
                 return Err(StoreError::OutOfRange { what }.into());
             }
             rows.push(&values![caller.workflow.0, id, first + i64::from(other)])?;
@@ -279,7 +279,7 @@ fn find_state(db: &impl SqlConnection, workflow: WorkflowId, name: &str) -> Resu
     db.query_optional(sql::USER_DATA_NAMED, values, |row| row.get(0))
 }
 
-/// If that iteration was counted before, and does not count any more, its state keeps what it says under another name.
+/// If the iteration was counted before and no longer counts, its earlier state is kept under another name.
 fn rename_old_state(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -311,7 +311,7 @@ fn append_state(
     let state = column_decoding::render_json(state)?;
     let values = values![id, caller.workflow.0, name, state, 0i64, now.0];
     let inserted = db.execute(sql::INSERT_USER_DATA, values);
-    inserted.map_err(|error| duplicate_in_workflow(error, "pieces of user data", name))?;
+    inserted.map_err(|error| duplicate_in_workflow(error, "user data entries", name))?;
     set_next_id(db, IdCounter::UserData, id + 1)?;
     let mut relate = db.open_loader(&tables::JOB_USER_DATA)?;
     relate.push(&values![caller.job.0, 1i64, id])?;

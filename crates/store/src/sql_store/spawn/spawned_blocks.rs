@@ -1,8 +1,8 @@
-//! Jobs that were added together, and what becomes of them when the job that added them runs once more.
+//! Blocks of added jobs, and their replacement when the job that added them runs again.
 //!
-//! A block belongs to the attempt that last asked for it. Asked for again with the same contents, it is that attempt's;
-//! asked for with others, it gives its names up to new jobs. Whatever the caller did not ask for again is left out when it
-//! ends, with all that it had added in turn. The rows stay, and their results with them.
+//! A block belongs to the attempt that last requested it. If it is requested again unchanged, it moves to that
+//! attempt; if changed, its names go to new jobs. When the caller ends, blocks that it did not request again
+//! are disabled, together with everything that their jobs had added. Rows and results are kept.
 
 use crate::db::{SqlConnection, SqlRow, values};
 use crate::error::SqlError;
@@ -20,14 +20,14 @@ pub(super) struct SpawnedBlock {
     pub(super) spawned_by: JobId,
     pub(super) lineage: String,
     pub(super) iteration: u32,
-    /// Of what was asked for; unknown where it came from a file.
+    /// Digest of the request; unknown for imported workflows.
     digest: Option<String>,
-    /// The run and the attempt of the caller that last asked for it.
+    /// Run and attempt of the caller that last requested it.
     requested_by: Option<(i64, u32)>,
 }
 
 impl SpawnedBlock {
-    /// The one that a job of the workflow is in; none for those that the workflow was created with.
+    /// Returns the block of a job; `None` for jobs that the workflow was created with.
     pub(super) fn find_containing(
         db: &impl SqlConnection,
         workflow: WorkflowId,
@@ -55,7 +55,7 @@ impl SpawnedBlock {
         })
     }
 
-    /// Those that jobs of a range of ids have added.
+    /// Returns the blocks added by jobs in a range of ids.
     fn list_added_by(
         db: &impl SqlConnection,
         workflow: WorkflowId,
@@ -68,12 +68,12 @@ impl SpawnedBlock {
         self.first..self.first + self.count
     }
 
-    /// The attempt that runs now has asked for it.
+    /// Whether the current attempt has requested it.
     pub(super) fn is_requested_by(&self, caller: AttemptKey) -> bool {
         self.spawned_by == caller.job && self.requested_by == Some((caller.run.0, caller.attempt.0))
     }
 
-    /// The caller asked for the very same before, and all of it is there and may still run.
+    /// Whether the caller made the same request before, and all jobs exist and may still run.
     pub(super) fn is_replay(
         &self,
         db: &impl SqlConnection,
@@ -81,12 +81,13 @@ impl SpawnedBlock {
         digest: &str,
     ) -> Result<bool, SqlError> {
         let same = self.spawned_by == request.caller.job && self.digest.as_deref() == Some(digest);
-        // Somebody may have deleted some of them.
+        // Some of them may have been deleted.
         let whole = self.count == request.jobs.len() as i64;
         Ok(same && whole && self.count_disabled(db)? == 0)
     }
 
-    /// Whether its names may go to others: the caller asked for it in an earlier attempt, or nobody asks for it any more.
+    /// Whether its names can be reused: an earlier attempt of the caller requested it, or no job requests it
+    /// any more.
     pub(super) fn may_be_replaced(
         &self,
         db: &impl SqlConnection,
@@ -96,13 +97,13 @@ impl SpawnedBlock {
         Ok(is_of_the_past || self.count_disabled(db)? == self.count)
     }
 
-    /// How many of its jobs are left out.
+    /// Counts its disabled jobs.
     fn count_disabled(&self, db: &impl SqlConnection) -> Result<i64, SqlError> {
         let ids = self.ids();
         db.query_one(sql::COUNT_DISABLED_JOBS, [ids.start, ids.end], |row| row.get(0))
     }
 
-    /// From now on it is what this attempt asked for.
+    /// Assigns the block to this attempt.
     pub(super) fn mark_requested_by(
         &self,
         db: &impl SqlConnection,
@@ -114,7 +115,8 @@ impl SpawnedBlock {
     }
 }
 
-/// Blocks of earlier attempts of a job, for which this one has not asked, and what their jobs have added in turn.
+/// Returns blocks of earlier attempts of a job that this one has not requested, and everything that their jobs
+/// have added.
 pub(super) fn list_outdated(
     db: &impl SqlConnection,
     caller: AttemptKey,
@@ -138,7 +140,7 @@ fn with_descendants(
     Ok(blocks)
 }
 
-/// The jobs that an attempt which is over did not ask for again, though the same job had added them before.
+/// Returns the jobs that earlier attempts of a job had added and its ended attempt did not request again.
 pub(crate) fn list_not_respawned(
     db: &impl SqlConnection,
     callers: &[AttemptKey],
@@ -150,7 +152,7 @@ pub(crate) fn list_not_respawned(
     Ok(jobs)
 }
 
-/// Jobs that have added others which still count.
+/// Returns jobs that have added others which still count.
 pub(crate) fn list_spawning_jobs(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -158,7 +160,7 @@ pub(crate) fn list_spawning_jobs(
     db.query_all(sql::SPAWNING_JOBS, [workflow.0], |row| row.get(0).map(JobId))
 }
 
-/// Takes the names of blocks away, and of all that their jobs have added.
+/// Renames the jobs of blocks, and of everything that their jobs have added.
 pub(super) fn replace_blocks(
     db: &impl SqlConnection,
     workflow: WorkflowId,
@@ -175,7 +177,7 @@ pub(super) fn replace_blocks(
     Ok(())
 }
 
-/// `name~1`, or the first one after it that nobody has.
+/// Returns the first unused name, starting with `name~1`.
 pub(super) fn find_free_name(
     name: &str,
     is_taken: impl Fn(&str) -> Result<bool, SqlError>,
@@ -190,7 +192,7 @@ pub(super) fn find_free_name(
     }
 }
 
-/// How often the lineage has added jobs that still count.
+/// Counts how often the lineage has added jobs that still count.
 pub(super) fn last_iteration(
     db: &impl SqlConnection,
     caller: AttemptKey,

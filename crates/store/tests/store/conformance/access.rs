@@ -1,4 +1,4 @@
-//! Who may do what: groups and their members, shared workflows, tokens.
+//! Permissions: groups and their members, shared workflows, tokens.
 
 use crate::kit::{NOW, create};
 use windlass_store::model::{NewTokenRow, WorkflowFilter};
@@ -75,7 +75,7 @@ pub(crate) fn a_token_counts_until_it_is_revoked(store: &dyn Store) {
     };
     let id = store.add_token(&token("h1", "ada"), NOW).unwrap();
     store.add_token(&token("h2", "bob"), NOW).unwrap();
-    assert!(store.add_token(&token("h1", "eve"), NOW).is_err(), "a hash stands for one token");
+    assert!(store.add_token(&token("h1", "eve"), NOW).is_err(), "a hash identifies one token");
     let row = store.token_by_hash("h1").unwrap().unwrap();
     assert_eq!((row.id, row.user.as_str(), row.role.as_str()), (id, "ada", "user"));
     assert_eq!((row.scopes.len(), row.created_at, row.expires_at), (2, NOW, Some(LATER)));
@@ -86,11 +86,7 @@ pub(crate) fn a_token_counts_until_it_is_revoked(store: &dyn Store) {
     store.revoke_token(id, NOW).unwrap();
     store.revoke_token(id, LATER).unwrap();
     let row = store.token_by_hash("h1").unwrap().unwrap();
-    assert_eq!(
-        (row.last_used_at, row.revoked_at),
-        (Some(LATER), Some(NOW)),
-        "revoking twice changes nothing"
-    );
+    assert_eq!((row.last_used_at, row.revoked_at), (Some(LATER), Some(NOW)), "revoking is idempotent");
     assert_eq!(store.tokens(Some("ada")).unwrap(), [row]);
     assert_eq!(store.tokens(None).unwrap().len(), 2);
     assert!(store.revoke_token(id + 100, NOW).is_err());

@@ -1,4 +1,4 @@
-//! Actions: how often they were set off, who carried them out, and when they begin anew.
+//! Actions: triggers, executions, and rearming.
 
 use crate::kit::{NOW, claim, commit, commit_batch, create, end, key, worker};
 use serde_json::json;
@@ -47,7 +47,7 @@ fn withdrawn(action: i64, attempt: u32) -> WorkflowChange {
     WorkflowChange::Action(ActionChange::Withdrawn { action, attempt: Attempt(attempt) })
 }
 
-/// (attempt, is over, return code) of all its executions.
+/// (attempt, is over, return code) of all executions.
 fn runs(store: &dyn Store, workflow: WorkflowId, id: i64) -> Vec<(u32, bool, Option<i32>)> {
     let runs = row(store, workflow, id).runs;
     runs.iter().map(|run| (run.attempt.0, run.ended_at.is_some(), run.return_code)).collect()
@@ -79,7 +79,7 @@ pub(crate) fn an_execution_begins_and_ends_once(store: &dyn Store) {
     let id = add(store, workflow, ActionTrigger::OnWorkflowStart, &[]);
     commit(store, workflow, vec![triggered(id, 0, 1), started(id, 1, worker)]).unwrap();
     for wrong in [triggered(id, 0, 1), started(id, 1, worker), ended(id, 2, Some(0)), withdrawn(id, 2)] {
-        // What comes with it is not done either.
+        // The rest of the batch is not applied either.
         let error = commit(store, workflow, vec![triggered(id, 1, 2), wrong.clone()]).unwrap_err();
         assert!(matches!(error, StoreError::Action { id: about, .. } if about == id), "{wrong:?}: {error}");
     }
@@ -90,7 +90,7 @@ pub(crate) fn an_execution_begins_and_ends_once(store: &dyn Store) {
     }
     commit(store, workflow, vec![started(id, 2, worker)]).unwrap();
     commit(store, workflow, vec![withdrawn(id, 2)]).unwrap();
-    assert_eq!(runs(store, workflow, id), [(1, true, None)], "one that was withdrawn was none");
+    assert_eq!(runs(store, workflow, id), [(1, true, None)], "a withdrawn execution does not count");
     let at = NOW;
     let claimed = ActionChange::Claimed { action: id, attempt: Attempt(2), worker: None, at };
     commit(store, workflow, vec![WorkflowChange::Action(claimed)]).unwrap();
@@ -106,14 +106,14 @@ pub(crate) fn one_that_was_carried_out_can_be_so_again(store: &dyn Store) {
         let error = store.retry_action(workflow, id, NOW).unwrap_err();
         assert!(matches!(&error, StoreError::Action { what, .. } if what.contains(why)), "{error}");
     };
-    refused("not carried out");
+    refused("not been executed");
     commit(store, workflow, vec![triggered(id, 0, 1), started(id, 1, worker)]).unwrap();
-    refused("under way");
+    refused("is running");
     commit(store, workflow, vec![ended(id, 1, Some(1))]).unwrap();
     store.retry_action(workflow, id, NOW).unwrap();
     let again = row(store, workflow, id);
     assert_eq!((again.trigger_count, again.armed_after, again.last_run()), (1, 1, None));
-    refused("not carried out");
+    refused("not been executed");
     assert!(matches!(store.retry_action(workflow, 4711, NOW), Err(StoreError::NoSuch { id: 4711, .. })));
 }
 
@@ -149,9 +149,9 @@ pub(crate) fn a_new_run_has_some_or_all_of_them_again(store: &dyn Store) {
     assert_eq!(
         armed(),
         [false, true, true, false, true],
-        "those whose jobs run again, and what ends with the run"
+        "those whose jobs run again, and those triggered at the end of the run"
     );
-    assert_eq!(store.actions(workflow).unwrap().len(), 5, "those of a recovery have had their day");
+    assert_eq!(store.actions(workflow).unwrap().len(), 5, "recovery actions are not rearmed");
     let again = row(store, workflow, ids[4]);
     assert_eq!((again.trigger_count, again.armed_after), (0, 1));
 

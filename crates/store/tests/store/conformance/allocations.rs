@@ -1,4 +1,4 @@
-//! Allocations: how they come and go, who may change what about them, and whole schedules.
+//! Allocations: insertion, permitted changes, and whole schedules.
 
 use crate::kit::{NOW, create};
 use serde_json::json;
@@ -159,7 +159,7 @@ pub(crate) fn an_action_asks_once(store: &dyn Store) {
     assert_eq!(row(store, first[1]).action, Some((action, 1, 1)));
     let by_action = AllocationFilter { action: Some(action), ..of(workflow) };
     assert_eq!(store.allocations(&by_action).unwrap().len(), 3);
-    // Its number may be given to another one.
+    // Its id may be reused.
     store.delete_action(action, NOW).unwrap();
     assert_eq!(row(store, first[1]).action, None);
     assert_eq!(store.allocations(&of(workflow)).unwrap().len(), 3);
@@ -216,7 +216,7 @@ pub(crate) fn nobody_wants_them_any_more(store: &dyn Store) {
     assert_eq!(how, [(S::Withdrawn, Some("enough")), (S::Running, Some("enough")), (S::Refused, None)]);
     assert_eq!(rows[0].ended_at, Some(LATER));
     let again = store.discard_allocations(&ids, "really", LATER).unwrap();
-    assert_eq!(again, rows, "the first reason stays");
+    assert_eq!(again, rows, "the first reason is kept");
     let told = categories(store, workflow);
     assert_eq!(told.iter().filter(|name| *name == "allocation_unwanted").count(), 1, "{told:?}");
     assert!(store.discard_allocations(&[ids[1], AllocationId(999)], "", NOW).unwrap_err().is_missing());
@@ -238,13 +238,13 @@ pub(crate) fn a_workflow_with_open_ones_is_not_deleted(store: &dyn Store) {
         store.export_workflow(workflow, windlass_store::model::ExportOptions::default(), NOW).unwrap();
     let copy =
         store.import_workflow(&exported, &windlass_store::model::ImportOptions::default(), NOW).unwrap();
-    assert_eq!(store.allocations(&of(copy)).unwrap(), [], "allocations are of the workflow that had them");
+    assert_eq!(store.allocations(&of(copy)).unwrap(), [], "allocations belong to their workflow");
     store.delete_workflow(workflow, NOW).unwrap();
     assert_eq!(store.allocation(id).unwrap(), None);
     store.discard_allocations(&[stays], "over", NOW).unwrap();
     assert_eq!(store.delete_allocations(other, NOW).unwrap(), 1);
     let next = add(store, other);
-    assert!(next > stays, "a number is given once: workers refer to it");
+    assert!(next > stays, "ids are never reused: workers refer to them");
 }
 
 pub(crate) fn clients_say_how_theirs_stand(store: &dyn Store) {
@@ -284,7 +284,7 @@ pub(crate) fn clients_say_how_theirs_stand(store: &dyn Store) {
     );
 }
 
-/// A schedule for one job: a scheduler of its own, an action that asks for more, and an allocation at once.
+/// A schedule for one job: a scheduler, an action that requests more, and one allocation.
 fn schedule(store: &dyn Store, workflow: WorkflowId, job: JobId, name: &str) -> AllocationSchedule {
     AllocationSchedule {
         seen: store.schedule_fingerprint(workflow).unwrap(),
@@ -315,7 +315,7 @@ pub(crate) fn a_schedule_is_applied_at_once(store: &dyn Store) {
     let actions = store.actions(workflow).unwrap();
     assert!(
         actions[0].last_run().is_some_and(|run| run.ended_at == Some(LATER)),
-        "it does not fire any more"
+        "it is no longer triggered"
     );
     assert_eq!((actions[1].id, actions[1].is_recovery, actions[1].last_run()), (made.actions[0], true, None));
     let row = row(store, made.allocations[0]);
@@ -342,12 +342,12 @@ pub(crate) fn a_schedule_that_was_planned_from_something_else_is_refused(store: 
     outdated("a new allocation", &|| {
         add(store, workflow);
     });
-    outdated("one that is over", &|| {
+    outdated("an ended allocation", &|| {
         store.discard_allocations(&[id], "", NOW).unwrap();
     });
-    assert_eq!(store.schedulers(workflow).unwrap().len(), 1, "nothing of them was done");
+    assert_eq!(store.schedulers(workflow).unwrap().len(), 1, "nothing was applied");
 
-    // What begins to run changes no plan.
+    // An allocation that starts running changes no plan.
     let id = add(store, workflow);
     let wanted = schedule(store, workflow, job, "regen");
     store.change_allocations(&[AllocationChange::new(id, S::Intended, S::Running)], NOW).unwrap();
@@ -360,7 +360,7 @@ pub(crate) fn a_schedule_that_was_planned_from_something_else_is_refused(store: 
     assert!(store.apply_schedule(workflow, &no_action, NOW).unwrap_err().is_missing());
     assert_eq!(store.schedulers(workflow).unwrap().len(), 1, "all or nothing");
     store.apply_schedule(workflow, &wanted, NOW).unwrap();
-    assert!(store.apply_schedule(workflow, &wanted, NOW).is_err(), "and not a second time");
+    assert!(store.apply_schedule(workflow, &wanted, NOW).is_err(), "not applied twice");
 }
 
 pub(crate) fn of_two_schedules_at_once_one_is_applied(store: &dyn Store) {
@@ -378,7 +378,7 @@ pub(crate) fn of_two_schedules_at_once_one_is_applied(store: &dyn Store) {
         });
         assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1, "{outcomes:?}");
         for error in outcomes.into_iter().filter_map(Result::err) {
-            // Whoever comes while the other one is at it is told so.
+            // A concurrent schedule is rejected.
             assert!(matches!(error, StoreError::Unexpected { .. } | StoreError::Busy { .. }), "{error}");
         }
         assert_eq!(store.allocations(&of(workflow)).unwrap().len(), round + 1);
@@ -386,7 +386,7 @@ pub(crate) fn of_two_schedules_at_once_one_is_applied(store: &dyn Store) {
     }
 }
 
-/// Whether it was carried out or not; normal ones are armed again instead.
+/// Executed or not; normal ones are rearmed instead.
 pub(crate) fn recovery_actions_go_with_the_next_run(store: &dyn Store) {
     let (workflow, jobs) = create(store, 2);
     store.add_scheduler(workflow, &scheduler("night"), NOW).unwrap();
@@ -411,8 +411,8 @@ pub(crate) fn recovery_actions_go_with_the_next_run(store: &dyn Store) {
     store.begin_run(workflow, NOW).unwrap();
     store.begin_next_run(workflow, &jobs, NOW).unwrap();
     assert_eq!(armed(), [(normal, true)]);
-    assert_eq!(row(store, asked).action, None, "its number may be given to another one");
-    assert_eq!(store.allocations(&of(workflow)).unwrap().len(), 2, "what Slurm has stays known");
+    assert_eq!(row(store, asked).action, None, "its id may be reused");
+    assert_eq!(store.allocations(&of(workflow)).unwrap().len(), 2, "submitted allocations are kept");
 }
 
 pub(crate) fn calls_are_counted_by_the_hour(store: &dyn Store) {

@@ -1,4 +1,4 @@
-//! Changes: what they do, and that those which do not fit do nothing.
+//! Changes: their effects, and that conflicting ones have none.
 
 use crate::kit::{NOW, RUN, claim, commit, commit_batch, counts, create, end, key, start, status_of, worker};
 use std::sync::mpsc;
@@ -27,8 +27,8 @@ pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
     let running = HeldJob { status: JobStatus::Running, pid: Some(99), started_at: Some(NOW), ..pending };
     assert_eq!(store.held_jobs(workflow).unwrap(), std::slice::from_ref(&running));
     assert_eq!(store.held_job(workflow, job).unwrap(), Some(running));
-    assert_eq!(store.held_job(workflow, jobs[1]).unwrap(), None, "no worker has it");
-    assert_eq!(store.held_job(WorkflowId(workflow.0 + 1), job).unwrap(), None, "of another workflow");
+    assert_eq!(store.held_job(workflow, jobs[1]).unwrap(), None, "not held by a worker");
+    assert_eq!(store.held_job(WorkflowId(workflow.0 + 1), job).unwrap(), None, "from another workflow");
 
     let usage = AttemptUsage {
         peak_memory: Some(Bytes(5000)),
@@ -140,7 +140,7 @@ pub(crate) fn what_does_not_fit_is_named(store: &dyn Store) {
             other => panic!("{change:?}: {other}"),
         }
     }
-    // What one worker holds, another cannot end, start or give back.
+    // A worker cannot end, start or return a job held by another one.
     let stranger = worker_of(store, workflow);
     commit(store, workflow, vec![claim(jobs[1], 1, worker)]).unwrap();
     for change in [
@@ -152,7 +152,7 @@ pub(crate) fn what_does_not_fit_is_named(store: &dyn Store) {
         assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
     }
     commit(store, workflow, vec![WorkflowChange::ReturnClaim { job: jobs[1], worker }]).unwrap();
-    // A job of another workflow, and one that does not exist, are not there.
+    // A job of another workflow, and one that does not exist.
     for (workflow, job) in [(other, job), (workflow, JobId(999_999))] {
         let error = commit(store, workflow, vec![WorkflowChange::ReturnClaim { job, worker }]).unwrap_err();
         assert!(matches!(error, StoreError::Conflict { found: None, .. }), "{error}");
@@ -182,7 +182,7 @@ pub(crate) fn an_alarm_comes_with_what_led_to_it(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
     let worker = worker(store, workflow);
     let alarm = || {
-        let (category, message) = ("retry_budget".to_owned(), "it is used up".to_owned());
+        let (category, message) = ("retry_budget".to_owned(), "the trigger is consumed".to_owned());
         WorkflowChange::RaiseAlarm(Box::new(WorkflowAlarm {
             category,
             message,
@@ -194,10 +194,10 @@ pub(crate) fn an_alarm_comes_with_what_led_to_it(store: &dyn Store) {
         store.events(Some(workflow), &filter).unwrap()
     };
     commit(store, workflow, vec![alarm(), claim(jobs[0], 5, worker)]).unwrap_err();
-    assert_eq!(noted(), [], "what led to it did not happen");
+    assert_eq!(noted(), [], "its cause was not applied");
     commit(store, workflow, vec![claim(jobs[0], 1, worker), alarm()]).unwrap();
     let [event] = &noted()[..] else { panic!("one alarm, one event: {:?}", noted()) };
-    assert_eq!((&*event.message, event.severity), ("it is used up", EventSeverity::Error));
+    assert_eq!((&*event.message, event.severity), ("the trigger is consumed", EventSeverity::Error));
     assert_eq!(event.data.as_ref().unwrap()["is_used_up"], true);
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn a_batch_of_another_run_is_stale(store: &dyn Store) {
     let batch = ChangeBatch { workflow, run: RunId(2), changes: changes.into() };
     let error = commit_batch(store, batch).unwrap_err();
     assert!(matches!(error, StoreError::StaleRun { expected: RunId(2), found: RunId(1), .. }), "{error}");
-    // The result of another run or workflow has no place in a batch either.
+    // A batch cannot contain a result of another run or workflow.
     let worker = worker(store, workflow);
     commit(store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap();
     let mut wrong = key(workflow, jobs[0], 1);
@@ -261,13 +261,13 @@ pub(crate) fn states_that_contradict_each_other_are_refused(store: &dyn Store) {
         commit(store, workflow, vec![WorkflowChange::Status { job, from: JobStatus::Ready, to }])
             .unwrap_err();
     }
-    // A worker that nobody knows.
+    // An unknown worker.
     commit(store, workflow, vec![claim(job, 1, WorkerId(4711))]).unwrap_err();
-    // Done, and still held by a worker.
+    // Completed, but still held by a worker.
     commit(store, workflow, vec![claim(job, 1, worker)]).unwrap();
     let done = WorkflowChange::Status { job, from: JobStatus::Pending, to: JobStatus::Completed };
     commit(store, workflow, vec![done]).unwrap_err();
-    // An attempt that ended as ready did not end.
+    // An attempt cannot end as ready.
     let mut ready = end(key(workflow, job, 1), worker, JobStatus::Ready);
     if let WorkflowChange::End { result, .. } = &mut ready {
         result.status = JobStatus::Ready;
@@ -291,7 +291,7 @@ pub(crate) fn answers_come_in_order_and_after_the_commit(store: &dyn Store) {
     for i in 0..jobs.len() {
         assert_eq!(receiver.recv().unwrap(), i);
         if i % 50 == 0 {
-            assert!(store.held_jobs(workflow).unwrap().len() > i, "answered before it was to be seen");
+            assert!(store.held_jobs(workflow).unwrap().len() > i, "answered before it was visible");
         }
     }
 }
@@ -303,7 +303,7 @@ pub(crate) fn a_claim_is_handed_over(store: &dyn Store) {
     commit(store, workflow, vec![WorkflowChange::ReassignClaim { job, from, to }]).unwrap();
     let held = store.held_jobs(workflow).unwrap();
     assert_eq!((held[0].worker, held[0].status), (to, JobStatus::Pending));
-    // It is no longer the first one's to give, to start or to give back.
+    // The first worker can no longer reassign, start or return it.
     for change in [
         WorkflowChange::ReassignClaim { job, from, to },
         start(job, 1, from),
@@ -315,7 +315,7 @@ pub(crate) fn a_claim_is_handed_over(store: &dyn Store) {
     commit(store, workflow, vec![start(job, 1, to)]).unwrap();
     let error =
         commit(store, workflow, vec![WorkflowChange::ReassignClaim { job, from: to, to: from }]).unwrap_err();
-    assert!(matches!(error, StoreError::Conflict { .. }), "what runs stays where it runs: {error}");
+    assert!(matches!(error, StoreError::Conflict { .. }), "a running job cannot be reassigned: {error}");
 }
 
 pub(crate) fn a_job_is_tried_again_or_begun_anew(store: &dyn Store) {
@@ -327,7 +327,7 @@ pub(crate) fn a_job_is_tried_again_or_begun_anew(store: &dyn Store) {
 
     let retry = |attempt| WorkflowChange::Retry { job, from: JobStatus::Failed, attempt: Attempt(attempt) };
     let error = commit(store, workflow, vec![retry(2)]).unwrap_err();
-    assert!(matches!(error, StoreError::Conflict { .. }), "another attempt than the last one: {error}");
+    assert!(matches!(error, StoreError::Conflict { .. }), "not the last attempt: {error}");
     commit(store, workflow, vec![retry(1)]).unwrap();
     assert_eq!((status_of(store, workflow, job), attempt()), (JobStatus::Ready, Attempt(2)));
     assert_eq!(counts(store, workflow).get(JobStatus::Ready), 1);
@@ -335,12 +335,12 @@ pub(crate) fn a_job_is_tried_again_or_begun_anew(store: &dyn Store) {
     commit(store, workflow, vec![claim(job, 2, first)]).unwrap();
     for from in [JobStatus::Pending, JobStatus::Running] {
         let reset = WorkflowChange::Reset { job, from, attempt: Attempt(3) };
-        assert!(commit(store, workflow, vec![reset]).is_err(), "somebody has it");
+        assert!(commit(store, workflow, vec![reset]).is_err(), "a worker holds it");
     }
     commit(store, workflow, vec![end(key(workflow, job, 2), first, JobStatus::Completed)]).unwrap();
     let reset = WorkflowChange::Reset { job, from: JobStatus::Completed, attempt: Attempt(3) };
     commit(store, workflow, vec![reset]).unwrap();
     assert_eq!((status_of(store, workflow, job), attempt()), (JobStatus::Uninitialized, Attempt(3)));
     assert_eq!(counts(store, workflow).get(JobStatus::Uninitialized), 1);
-    assert_eq!(store.results(workflow, &ResultFilter::default()).unwrap().len(), 2, "history stays");
+    assert_eq!(store.results(workflow, &ResultFilter::default()).unwrap().len(), 2, "history is kept");
 }

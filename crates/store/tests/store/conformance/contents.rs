@@ -1,4 +1,5 @@
-//! What a workflow holds besides plain jobs: kinds, files, user data, failure handlers, schedulers, actions.
+//! Contents of a workflow besides plain jobs: job groups, files, user data, failure handlers, schedulers,
+//! actions.
 
 use crate::kit::{IDS, NOW, Source, create, create_jobs, file, job, workflow};
 use serde_json::json;
@@ -20,7 +21,7 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// `gen` writes a file that `use_1` and `use_2`, both of one kind, read.
+/// `gen` writes a file that `use_1` and `use_2`, both of one job group, read.
 pub(crate) fn sample(store: &dyn Store, settings: &WorkflowSettings) -> WorkflowId {
     create(store, 3); // so that ids and numbers differ
     let data = json!({ "k": [1, 2.5, "x"], "z": null });
@@ -80,7 +81,7 @@ pub(crate) fn sample(store: &dyn Store, settings: &WorkflowSettings) -> Workflow
         ..workflow(&[], &edges)
     };
     let id = store.create_workflow(&new, &mut source, NOW).unwrap();
-    // A source is told the ids before it makes the commands, which may contain them.
+    // A source gets the ids before it makes the commands, which may contain them.
     let job = store.load_jobs(id).unwrap().ids[0];
     let file = store.files(id, &DataFilter::default()).unwrap()[0].id;
     let data = store.user_data(id, &DataFilter::default()).unwrap()[0].id;
@@ -212,7 +213,7 @@ pub(crate) fn a_claim_reads_all_that_a_job_needs(store: &dyn Store) {
         let [plain, first, second] = &commands[..] else { panic!("{commands:?}") };
         assert_eq!((plain.stdio, plain.hash_files), (None, hash_files));
         assert_eq!((&plain.input_files[..], &plain.output_files[..]), (&[][..], &[file(0)][..]));
-        // The kind's variables come first, and the job's own win.
+        // Variables of the job group come first; those of the job take precedence.
         assert_eq!(first.env, pairs(&[("A", "kind"), ("B", "job")]));
         assert_eq!(second.env, pairs(&[("A", "kind"), ("B", "kind")]));
         assert_eq!(first.invocation_script.as_deref(), Some("nice"));
@@ -287,7 +288,7 @@ pub(crate) fn work_that_was_done_elsewhere_counts(store: &dyn Store) {
     let rows = store.jobs(id, &JobFilter::default()).unwrap();
     assert_eq!((rows[0].status, rows[0].reused_from), (JobStatus::Completed, Some(old[0])));
     assert_eq!(rows[1].reused_from, None);
-    // What runs again is no longer somebody else's work.
+    // A job that runs again no longer reuses work.
     store.begin_next_run(id, &[rows[0].id], NOW).unwrap();
     assert_eq!(store.jobs(id, &JobFilter::default()).unwrap()[0].reused_from, None);
 }

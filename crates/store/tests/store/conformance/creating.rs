@@ -98,7 +98,7 @@ pub(crate) fn edges_come_back_as_they_were(store: &dyn Store) {
         .unwrap();
     assert_eq!(store.load_jobs(id).unwrap().edges, edges);
 
-    // Order does not matter on the way in.
+    // The order of the input does not matter.
     let mut turned = edges.clone();
     turned.direct.reverse();
     turned.waits.reverse();
@@ -128,7 +128,7 @@ pub(crate) fn equal_requirements_share_a_class_but_not_with_the_default(store: &
     let id = store.create_workflow(&workflow(&requirements, &edges), &mut rows, NOW).unwrap();
     let table = store.load_jobs(id).unwrap();
     assert_eq!(table.class, [1, 2, 1, 0, 1]);
-    // What a user wrote is a limit, also when it has the values of the default.
+    // A value set by a user is a limit, even if it equals the default.
     assert_eq!(table.requirements, [Resources::DEFAULT, two, Resources::DEFAULT]);
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn names_may_be_anything_but_not_twice(store: &dyn Store) {
         let found = store.jobs(id, &filter).unwrap();
         assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), [job], "{name}");
     }
-    // Far apart, close together, and in the last rows, which may travel differently.
+    // Far apart, adjacent, and in the last rows, which may be inserted in another way.
     for (first, second) in [(0, 150), (10, 11), (198, 199), (64, 128)] {
         let mut names: Vec<String> = (0..200).map(|i| format!("job_{i}")).collect();
         names[second] = format!("job_{first}");
@@ -168,7 +168,7 @@ pub(crate) fn a_workflow_that_cannot_be_created_leaves_nothing(store: &dyn Store
     }
     let edges = DependencyEdges::default();
     for bad in [
-        NewJob { requirements: Some(0), ..job("asks for what is not there") },
+        NewJob { requirements: Some(0), ..job("has missing requirements") },
         NewJob { status: JobStatus::Running, ..job("runs without a worker") },
         job(""),
     ] {
@@ -177,7 +177,7 @@ pub(crate) fn a_workflow_that_cannot_be_created_leaves_nothing(store: &dyn Store
             .unwrap_err();
     }
     assert!(store.workflows().unwrap().is_empty());
-    // And the store goes on as if nothing had been.
+    // The store keeps working.
     let (id, ids) = create(store, 2);
     assert_eq!(counts(store, id).get(JobStatus::Ready), 2);
     assert_eq!(store.load_job_commands(&ids).unwrap().len(), 2);

@@ -1,8 +1,8 @@
-//! The catalog of datasets: files, replicas, blocks, rules; each change may be made twice.
+//! The catalog of datasets: files, replicas, blocks, rules; all changes are idempotent.
 
 use crate::kit::NOW;
 use windlass_store::model::EventFilter;
-use windlass_store::{DatasetWriter, StoreDatabase, StoreError};
+use windlass_store::{AddedFiles, DatasetWriter, StoreDatabase, StoreError};
 use windlass_types::Timestamp;
 use windlass_types::catalog::{CatalogFile, CatalogReplica, FileLumi, NewReplicationRule};
 
@@ -23,13 +23,17 @@ fn file(lfn: &str, events: u64) -> CatalogFile {
     }
 }
 
+const fn counts(added: u64, changed: u64) -> AddedFiles {
+    AddedFiles { added, changed }
+}
+
 fn plain(lfn: &str) -> CatalogFile {
     CatalogFile { lfn: lfn.into(), ..CatalogFile::default() }
 }
 
 pub(crate) fn files_come_back_as_they_went_in(store: &dyn StoreDatabase) {
     let files = vec![file("/b", 10), plain("/a"), file("/c\t\\N'", 1 << 33)];
-    assert_eq!(store.add_dataset_files(RAW, &files, ADA, NOW).unwrap(), 3);
+    assert_eq!(store.add_dataset_files(RAW, &files, ADA, NOW).unwrap(), counts(3, 0));
     assert_eq!(store.dataset_files(RAW, true).unwrap(), files);
     let summary = store.dataset(RAW).unwrap().unwrap();
     assert_eq!((summary.files, summary.events, summary.lumis), (3, 10 + (1 << 33), 6));
@@ -55,8 +59,8 @@ pub(crate) fn a_file_that_is_added_again_is_what_is_said_now(store: &dyn StoreDa
     let mut again = file("/b", 20);
     again.replicas = [("T2_B".to_owned(), "/elsewhere".to_owned())].into();
     let twice = [file("/c", 1), again.clone(), file("/c", 3)];
-    assert_eq!(store.add_dataset_files(RAW, &twice, ADA, LATER).unwrap(), 1);
-    assert_eq!(store.add_dataset_files(RAW, &twice, ADA, LATER).unwrap(), 0);
+    assert_eq!(store.add_dataset_files(RAW, &twice, ADA, LATER).unwrap(), counts(1, 1));
+    assert_eq!(store.add_dataset_files(RAW, &twice, ADA, LATER).unwrap(), counts(0, 0));
     again.replicas.extend(file("/b", 20).replicas);
     assert_eq!(store.dataset_files(RAW, true).unwrap(), [file("/a", 1), again, file("/c", 3)]);
 
@@ -68,6 +72,18 @@ pub(crate) fn a_file_that_is_added_again_is_what_is_said_now(store: &dyn StoreDa
         store.add_dataset_files(RAW, &[too_large], ADA, NOW),
         Err(StoreError::OutOfRange { .. })
     ));
+}
+
+pub(crate) fn only_files_that_differ_count_as_changed(store: &dyn StoreDatabase) {
+    let files = [file("/a", 1), file("/b", 2), file("/c", 3)];
+    assert_eq!(store.add_dataset_files(RAW, &files, ADA, NOW).unwrap(), counts(3, 0));
+    let elsewhere = CatalogFile { replicas: [("T2_B".to_owned(), "/a".to_owned())].into(), ..file("/a", 1) };
+    let other_sum =
+        CatalogFile { checksums: [("adler32".to_owned(), "ad1".to_owned())].into(), ..file("/b", 2) };
+    let added = store.add_dataset_files(RAW, &[elsewhere, other_sum, file("/c", 3), plain("/d")], ADA, LATER);
+    assert_eq!(added.unwrap(), counts(1, 1));
+    store.invalidate_files(&["/c".into()]).unwrap();
+    assert_eq!(store.add_dataset_files(RAW, &[file("/c", 3)], ADA, LATER).unwrap(), counts(0, 1));
 }
 
 pub(crate) fn replicas_come_and_go(store: &dyn StoreDatabase) {
@@ -112,7 +128,7 @@ pub(crate) fn files_come_page_by_page(store: &dyn StoreDatabase) {
     let page = |only_valid, offset, limit| store.list_dataset_files(RAW, only_valid, offset, limit).unwrap();
     assert_eq!(page(false, 0, 3), (files[..3].to_vec(), 7), "with their replicas");
     assert_eq!(page(false, 5, 100), (files[5..].to_vec(), 7));
-    assert_eq!(page(true, 1, 2), (files[2..4].to_vec(), 6), "the one that is not valid does not count");
+    assert_eq!(page(true, 1, 2), (files[2..4].to_vec(), 6), "invalid files do not count");
     assert_eq!(page(true, 6, u64::MAX), (Vec::new(), 6));
     assert!(store.list_dataset_files("/no/such/RAW", true, 0, 1).unwrap_err().is_missing());
 }
@@ -135,7 +151,7 @@ pub(crate) fn a_block_is_opened_filled_and_closed_once(store: &dyn StoreDatabase
     store.close_block(name, LATER).unwrap();
     store.close_block(name, NOW).unwrap();
     store.open_block(dataset, name, NOW).unwrap();
-    assert_eq!(store.register_files(name, &files).unwrap(), 0, "they are in it already");
+    assert_eq!(store.register_files(name, &files).unwrap(), 0, "they already are in it");
     let closed = store.register_files(name, &[plain("/new")]).unwrap_err();
     assert!(matches!(&closed, StoreError::Unexpected { found, .. } if found.contains("/new")), "{closed}");
     let block = store.catalog_block(name).unwrap().unwrap();
@@ -151,14 +167,14 @@ pub(crate) fn a_block_is_opened_filled_and_closed_once(store: &dyn StoreDatabase
     assert!(store.delete_dataset(dataset, operator, LATER).unwrap());
     assert!(!store.delete_dataset(dataset, operator, LATER).unwrap());
     assert_eq!(store.catalog_block(name).unwrap(), None);
-    assert_eq!(store.add_dataset_files("/other", &files, ADA, NOW).unwrap(), 2);
+    assert_eq!(store.add_dataset_files("/other", &files, ADA, NOW).unwrap(), counts(2, 0));
 }
 
 pub(crate) fn only_its_owner_and_operators_change_a_dataset(store: &dyn StoreDatabase) {
     let eve = DatasetWriter { user: "eve", may_change_others: false };
     let operator = DatasetWriter::with_full_access("op");
     let owner = |dataset: &str| store.dataset(dataset).unwrap().unwrap().owner;
-    let is_refused = |outcome: Result<u64, StoreError>, expected: Option<&str>| {
+    let is_refused = |outcome: Result<AddedFiles, StoreError>, expected: Option<&str>| {
         let error = outcome.unwrap_err();
         assert!(
             matches!(&error, StoreError::NotOwner { owner, .. } if owner.as_deref() == expected),
@@ -173,15 +189,15 @@ pub(crate) fn only_its_owner_and_operators_change_a_dataset(store: &dyn StoreDat
     assert_eq!(store.dataset_files(RAW, false).unwrap(), [file("/a", 1)], "nothing was changed");
     store.add_dataset_files(RAW, &[file("/b", 2)], operator, LATER).unwrap();
     store.add_dataset_files(RAW, &[file("/b", 3)], ADA, LATER).unwrap();
-    assert_eq!(owner(RAW).as_deref(), Some("ada"), "it stays hers");
-    // Whose a dataset is that a request writes is known before it is there.
+    assert_eq!(owner(RAW).as_deref(), Some("ada"), "the owner stays the same");
+    // The owner of a dataset that a request writes is known before the dataset exists.
     let mut request = super::requests::wish("r");
     request.output_datasets = vec!["/A/Out/RECO".into()];
     store.add_request(&request, windlass_types::requests::RequestStatus::Submitted, "ada", NOW).unwrap();
     is_refused(store.add_dataset_files("/A/Out/RECO", &[plain("/x")], eve, NOW), Some("ada"));
     store.open_block("/A/Out/RECO", "/A/Out/RECO#1", NOW).unwrap();
     is_refused(store.add_dataset_files("/A/Out/RECO", &[plain("/x")], eve, NOW), Some("ada"));
-    // Nobody knows whose this is.
+    // A dataset without a known owner.
     store.open_block("/A/Old/RECO", "/A/Old/RECO#1", NOW).unwrap();
     is_refused(store.add_dataset_files("/A/Old/RECO", &[plain("/y")], ADA, NOW), None);
     store.add_dataset_files("/A/Old/RECO", &[plain("/y")], operator, NOW).unwrap();
@@ -194,11 +210,11 @@ pub(crate) fn only_its_owner_and_operators_change_a_dataset(store: &dyn StoreDat
     assert_eq!(
         told,
         [
-            ("ada", "added 1 files to dataset /A/B/RAW and changed 0"),
-            ("op", "added 1 files to dataset /A/B/RAW and changed 0"),
-            ("ada", "added 0 files to dataset /A/B/RAW and changed 1"),
-            ("op", "added 1 files to dataset /A/Old/RECO and changed 0"),
-            ("ada", "forgot dataset /A/B/RAW"),
+            ("ada", "added 1 and changed 0 files of dataset /A/B/RAW"),
+            ("op", "added 1 and changed 0 files of dataset /A/B/RAW"),
+            ("ada", "added 0 and changed 1 files of dataset /A/B/RAW"),
+            ("op", "added 1 and changed 0 files of dataset /A/Old/RECO"),
+            ("ada", "deleted dataset /A/B/RAW"),
         ]
     );
 }

@@ -1,4 +1,4 @@
-//! What users change by hand: jobs, files and requirements that are added, changed and deleted.
+//! Manual edits: adding, changing and deleting jobs, files and requirements.
 
 use crate::kit::{NOW, Source, claim, commit, counts, create, end, file, job, key, start, worker, workflow};
 use serde_json::json;
@@ -19,14 +19,15 @@ fn new(name: &str) -> AddJob {
     AddJob { name: name.into(), command: format!("echo {name}"), ..AddJob::default() }
 }
 
-/// `a` and `b` behind a gate that `c` and `d` wait for; `e` waits for `d`. All read `in`, `a` writes `out`.
+/// `c` and `d` depend on `a` and `b` through a dependency group; `e` depends on `d`. All read `in`, `a` writes
+/// `out`.
 fn graph(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
     let mut edges = DependencyEdgesBuilder::default();
     edges.add_dependencies(2, &[0, 1]);
     edges.add_dependencies(3, &[0, 1]);
     edges.add_dependencies(4, &[3]);
     let edges = edges.finish();
-    assert_eq!(edges.gates, [vec![0, 1]], "what follows is about a gate");
+    assert_eq!(edges.gates, [vec![0, 1]], "the test needs a dependency group");
     let mut source = Source {
         files: vec![file("in", "in.txt"), file("out", "out.txt")],
         user_data: vec![NewUserData { name: "u", data: None, is_ephemeral: false }],
@@ -62,11 +63,11 @@ fn complete(store: &dyn Store, id: WorkflowId, jobs: &[JobId]) {
 }
 
 pub(crate) fn jobs_are_added_from_outside(store: &dyn Store) {
-    // Into a workflow that has none yet.
+    // To a workflow without jobs.
     let empty = NewWorkflow { name: "new", ..NewWorkflow::default() };
     let id = store.create_workflow(&empty, &mut Source::default(), NOW).unwrap();
     let first = store.add_jobs(id, &[new("one"), new("two")], NOW).unwrap();
-    // Right behind them, and behind others.
+    // Adjacent to its jobs, and after jobs of others.
     let third = store.add_jobs(id, &[AddJob { waits_for: vec![first[0]], ..new("three") }], NOW).unwrap();
     create(store, 3);
     let last = AddJob { priority: 7, waits_for: vec![first[1], third[0], first[1]], ..new("four") };
@@ -85,7 +86,7 @@ pub(crate) fn jobs_are_added_from_outside(store: &dyn Store) {
     assert_eq!(notes(store, id, "jobs"), told);
     assert_eq!(store.add_jobs(id, &[], NOW).unwrap(), []);
 
-    // They are workflows like others: also through a file.
+    // The result is an ordinary workflow, which can also be exported.
     let export = store.export_workflow(id, ExportOptions::default(), NOW).unwrap();
     let copy = store.import_workflow(&export, &ImportOptions::default(), NOW).unwrap();
     assert_eq!(store.load_jobs(copy).unwrap().edges.direct, table.edges.direct);
@@ -104,7 +105,7 @@ pub(crate) fn files_make_dependencies_in_both_directions(store: &dyn Store) {
     for reader in &jobs[..2] {
         assert_eq!(of(*reader).waits_for, [added[0]], "it reads what `maker` writes");
     }
-    // Files are seen when a job is claimed.
+    // Files are loaded when a job is claimed.
     assert_eq!(store.load_job_commands(&added[..1]).unwrap()[0].output_files[0].path, "in.txt");
     let around = AddJob { output_files: vec![files[0]], waits_for: vec![jobs[4]], ..new("around") };
     let error = store.add_jobs(id, &[around], NOW).unwrap_err();
@@ -152,7 +153,7 @@ pub(crate) fn a_job_is_changed_and_it_is_noted(store: &dyn Store) {
     assert_eq!((row.name.as_str(), row.command.as_str(), row.priority), ("A", "false", -3));
     let told = "changed job `a`: name `a` → `A`, command `true` → `false`, priority 0 → -3";
     assert_eq!(notes(store, id, "jobs"), [told]);
-    // The same again is no change, and nothing to tell.
+    // An update with the same values is no change and has no event.
     assert_eq!(store.update_job(id, jobs[0], &update, NOW).unwrap(), []);
     assert_eq!(notes(store, id, "jobs").len(), 1);
 
@@ -171,11 +172,11 @@ pub(crate) fn a_changed_command_does_not_belie_the_record(store: &dyn Store) {
     assert_eq!(done_with(), None);
     store.update_job(id, jobs[0], &command("second"), NOW).unwrap();
     store.update_job(id, jobs[0], &command("third"), NOW).unwrap();
-    assert_eq!(done_with().as_deref(), Some("true"), "what it did, not what it was last");
+    assert_eq!(done_with().as_deref(), Some("true"), "the executed command, not the last one");
     store.update_job(id, jobs[0], &command("true"), NOW).unwrap();
     assert_eq!(done_with(), None);
     store.update_job(id, jobs[0], &command("fourth"), NOW).unwrap();
-    // Done again, it is done with the command that it has.
+    // After another execution it is the current command.
     store.begin_next_run(id, &jobs[..1], NOW).unwrap();
     store.update_job(id, jobs[0], &command("fifth"), NOW).unwrap();
     assert!(store.completion_records(id).unwrap().is_empty());
@@ -222,7 +223,7 @@ pub(crate) fn what_only_some_jobs_have_is_split_off(store: &dyn Store) {
         .map(|row| (row.name.as_str(), row.resources.cpus, row.resources.runtime.map(|time| time.as_secs())))
         .collect();
     assert_eq!(known, [("big", 4, None), ("big_k_1", 4, Some(90)), ("plain", 1, Some(5))]);
-    assert_eq!(rows[2].resources.memory, Bytes(0), "memory was not asked to be limited");
+    assert_eq!(rows[2].resources.memory, Bytes(0), "no memory limit was requested");
     let all = store.jobs(id, &JobFilter::default()).unwrap();
     let used: Vec<_> = all.iter().map(|row| row.resource_requirements.as_deref()).collect();
     assert_eq!(used, [Some("big_k_1"), Some("big"), Some("plain")]);
@@ -279,7 +280,7 @@ pub(crate) fn deleted_jobs_leave_the_others_as_they_were(store: &dyn Store) {
     let paged = JobFilter { after: Some(jobs[1]), limit: Some(5), ..JobFilter::default() };
     assert_eq!(store.jobs(id, &paged).unwrap()[0].name, "d");
     assert_eq!(notes(store, id, "jobs"), ["deleted 2 jobs"]);
-    // A name is free again, a number is not.
+    // Names can be reused, ids cannot.
     let again = store.add_jobs(id, &[AddJob { waits_for: vec![jobs[3]], ..new("c") }], NOW).unwrap();
     assert!(again[0] > jobs[4]);
     assert_eq!(store.load_jobs(id).unwrap().edges.direct, [(3, 2)]);
@@ -303,7 +304,7 @@ pub(crate) fn what_others_wait_for_is_not_deleted(store: &dyn Store) {
     }
     assert!(matches!(delete(&[jobs[4], JobId(9999)]), StoreError::NoSuchJob(_)));
     assert_eq!(names(store, id).len(), 5, "all or nothing");
-    // Together with those who wait it may go.
+    // It can be deleted together with its dependents.
     store.delete_jobs(id, &[jobs[3], jobs[4]], NOW).unwrap();
     store.delete_jobs(id, &jobs[..3], NOW).unwrap();
     assert!(names(store, id).is_empty());
@@ -401,11 +402,15 @@ pub(crate) fn results_and_events_are_deleted(store: &dyn Store) {
     store.add_event(&added_by_client(id), NOW).unwrap();
     let before = store.events(Some(id), &EventFilter::default()).unwrap().len();
     assert_eq!(store.delete_events(id, NOW).unwrap(), 1, "only the one that a client added");
-    assert_eq!(store.events(Some(id), &EventFilter::default()).unwrap().len(), before, "one went, one came");
+    assert_eq!(
+        store.events(Some(id), &EventFilter::default()).unwrap().len(),
+        before,
+        "one deleted, one added"
+    );
     assert!(matches!(store.delete_event(EventId(9999), NOW), Err(StoreError::NoSuchEvent(_))));
 }
 
-/// As `POST /events` stores what a client sends.
+/// Stores an event as `POST /events` does.
 fn added_by_client(id: WorkflowId) -> NewEvent {
     NewEvent {
         workflow: Some(id),

@@ -1,4 +1,4 @@
-//! Workflows as files: out, in again, and files that somebody else wrote.
+//! Export and import of workflows, and files from other programs.
 
 use super::contents::sample;
 use crate::kit::{NOW, claim, commit, counts, create, end, job, key, start, worker, workflow};
@@ -16,7 +16,7 @@ use windlass_types::{Bytes, JobStatus, Resources, RunId, WorkflowId};
 
 const ALL: ExportOptions = ExportOptions { results: true, events: true };
 
-/// Through a file, as text.
+/// Exports and imports through a file.
 fn through_text(export: &WorkflowExport) -> WorkflowExport {
     serde_json::from_str(&serde_json::to_string_pretty(export).unwrap()).unwrap()
 }
@@ -26,10 +26,10 @@ fn copy(store: &dyn Store, id: WorkflowId, options: ExportOptions) -> WorkflowId
     store.import_workflow(&file, &ImportOptions::default(), NOW).unwrap()
 }
 
-/// The same workflow with ids that count from 0 in each list, so that two copies are equal.
+/// Renumbers the ids of each list from 0, so that two copies are equal.
 fn normal(store: &dyn Store, id: WorkflowId) -> Value {
     let mut export = serde_json::to_value(store.export_workflow(id, ALL, NOW).unwrap()).unwrap();
-    // The import adds one of its own.
+    // The import adds an event.
     export["events"] = json!(null);
     let numbered = |list: &Value| -> HashMap<i64, usize> {
         list.as_array().unwrap().iter().enumerate().map(|(n, row)| (row["id"].as_i64().unwrap(), n)).collect()
@@ -115,7 +115,7 @@ pub(crate) fn a_workflow_survives_the_way_through_a_file(store: &dyn Store) {
     assert_eq!(after.len(), before.len() + 1);
     assert_eq!((&after[0].message, after[0].at), (&before[0].message, before[0].at));
     assert_eq!(counts(store, new), counts(store, id));
-    // What failed there can be run again here.
+    // Failed jobs of the original can run again here.
     let jobs = store.load_jobs(new).unwrap().ids;
     assert_eq!(store.begin_next_run(new, &jobs[1..2], NOW).unwrap(), RunId(2));
 }
@@ -169,7 +169,7 @@ pub(crate) fn without_results_it_starts_from_the_beginning(store: &dyn Store) {
     assert_eq!((row.name.as_str(), row.user.as_str()), ("copy", "eve"));
     assert_eq!((row.submission_dir.as_str(), row.output_dir.as_str()), ("/elsewhere", "/elsewhere/out"));
 
-    // With results, what ran there is free to run here.
+    // With results, jobs that were running can run here.
     let new = copy(store, id, ALL);
     assert_eq!(store.load_jobs(new).unwrap().status[0], JobStatus::Ready);
     assert!(store.held_jobs(new).unwrap().is_empty() && store.active_workers(Some(new)).unwrap().is_empty());
@@ -201,7 +201,7 @@ pub(crate) fn added_jobs_stay_added(store: &dyn Store) {
     spawn(id, jobs[0], "two");
     let new = copy(store, id, ALL);
     let mut before = normal(store, id);
-    // Held there, free here; and its worker is of the past.
+    // Held in the original, not held here; its worker has ended.
     before["jobs"][0]["status"] = json!("ready");
     before["compute_nodes"][0]["end_time"] = json!(NOW.to_string());
     assert_eq!(normal(store, new), before);
@@ -216,7 +216,7 @@ pub(crate) fn added_jobs_stay_added(store: &dyn Store) {
     assert_eq!(spawn(new, rows[0].id, "three").iteration, 3);
 }
 
-/// As little as Torc writes, in its words.
+/// A minimal file in Torc's format.
 fn foreign() -> Value {
     json!({
         "export_version": "1.0",
@@ -261,8 +261,8 @@ pub(crate) fn a_file_that_contradicts_itself_is_refused(store: &dyn Store) {
         ("/jobs/0/depends_on_job_ids/0", json!(999), "999"),
         ("/jobs/0/id", json!(101), "two jobs"),
         ("/jobs/0/input_file_ids/0", json!(5), "job `second`"),
-        ("/jobs/0/kind_id", json!(5), "kind 5"),
-        ("/jobs/1/depends_on_job_ids", json!([102]), "circle"),
+        ("/jobs/0/kind_id", json!(5), "job group 5"),
+        ("/jobs/1/depends_on_job_ids", json!([102]), "cycle"),
         ("/resource_requirements/0/memory", json!("much"), "small"),
     ] {
         let mut file = foreign();

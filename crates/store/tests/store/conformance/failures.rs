@@ -1,4 +1,4 @@
-//! Failures, and what the attempts that follow them inherit.
+//! Failures, and the values that later attempts inherit.
 
 use crate::kit::{NOW, RUN, claim, commit, create, end, job, key, worker, workflow};
 use std::time::Duration;
@@ -60,14 +60,15 @@ pub(crate) fn what_the_next_attempt_inherits_is_kept(store: &dyn Store) {
         retried(workflow, jobs[2], 1, worker, NextAttempt::default()),
     ];
     commit(store, workflow, changes).unwrap();
-    assert_eq!(carried(store, workflow), [(1, later.clone())], "and nothing where there is nothing");
+    assert_eq!(carried(store, workflow), [(1, later.clone())], "and nothing if there is nothing");
 
-    // Who holds it has waited; the script is owed while the attempt is under way, because that may be lost.
+    // The delay of a held job has passed; the recovery script stays pending during the attempt, which may be
+    // lost.
     commit(store, workflow, vec![claim(jobs[1], 2, worker)]).unwrap();
     let owed = NextAttempt { not_before: None, delay: None, ..later };
     assert_eq!(carried(store, workflow), [(1, owed)]);
 
-    // The next one inherits what its predecessor says, and nothing else.
+    // The next attempt inherits only the values of its predecessor.
     commit(store, workflow, vec![retried(workflow, jobs[1], 2, worker, NextAttempt::default())]).unwrap();
     assert_eq!(carried(store, workflow), []);
     let once_more = NextAttempt { recovery: Some(recovery()), excused: 2, ..NextAttempt::default() };
@@ -82,7 +83,7 @@ pub(crate) fn what_the_next_attempt_inherits_is_kept(store: &dyn Store) {
     assert_eq!(
         carried(store, workflow),
         [(1, excused(2))],
-        "nothing is owed once an attempt that counts is over"
+        "the script is no longer pending after an attempt that counts"
     );
 
     store.delete_workflow(workflow, NOW).unwrap_err();
@@ -109,7 +110,7 @@ pub(crate) fn whoever_wants_it_again_begins_to_count_anew(store: &dyn Store) {
     let excused = |excused| NextAttempt { excused, ..NextAttempt::default() };
     assert_eq!(carried(store, workflow), [(0, excused(2)), (1, excused(1))]);
 
-    // The next run begins with nothing of the kind.
+    // The next run inherits nothing.
     store.retire_worker(worker, NOW).unwrap();
     let run = store.begin_next_run(workflow, &jobs, NOW).unwrap();
     assert!(run > RUN);
@@ -134,9 +135,13 @@ pub(crate) fn one_job_alone_may_ask_for_more(store: &dyn Store) {
     let table = store.load_jobs(workflow).unwrap();
     let asked = |job: usize| table.requirements[table.class[job] as usize];
     assert_eq!([asked(0), asked(1)], [more(2, (1 << 30) + 1); 2]);
-    assert_eq!(asked(2), before.requirements[before.class[2] as usize], "the others ask for what they did");
-    assert_eq!(table.class[0], table.class[1], "the same values are kept once");
-    assert_eq!(table.carried, [], "and there is nothing to wait for");
+    assert_eq!(
+        asked(2),
+        before.requirements[before.class[2] as usize],
+        "requirements of other jobs stay the same"
+    );
+    assert_eq!(table.class[0], table.class[1], "equal values are stored once");
+    assert_eq!(table.carried, [], "and there is no delay");
 
     let again =
         vec![claim(jobs[0], 2, worker), retried(workflow, jobs[0], 2, worker, asks(more(4, (1 << 30) + 2)))];
@@ -161,7 +166,10 @@ pub(crate) fn handlers_come_with_the_jobs(store: &dyn Store) {
 
     let (plain, _) = create(store, 1);
     let table = store.load_jobs(plain).unwrap();
-    assert!(table.handlers.is_empty() && table.handler.is_empty(), "nobody pays for what he does not have");
+    assert!(
+        table.handlers.is_empty() && table.handler.is_empty(),
+        "jobs without inherited values are unaffected"
+    );
 }
 
 fn found(class: FailureClass, key: &str, next: FailureDisposition) -> Box<AttemptFailure> {
@@ -174,7 +182,7 @@ fn found(class: FailureClass, key: &str, next: FailureDisposition) -> Box<Attemp
             log_line: Some(format!("cannot open /data/7/{key}.dat")),
         },
         next,
-        reason: Some("it said so".into()),
+        reason: Some("from its output".into()),
         log_tail: Some(format!("{}ä{}", "x".repeat(5000), "y".repeat(4095))),
     })
 }
@@ -225,9 +233,9 @@ pub(crate) fn failures_that_are_alike_are_one_group(store: &dyn Store) {
     let asked = [(jobs[3], 1, "retry"), (jobs[3], 2, "pending_failed")];
     assert_eq!(keys, [plain(0), plain(1), plain(2), asked[0], asked[1]]);
     let one = &all[0];
-    assert_eq!((&*one.host, one.return_code, one.why.as_deref()), ("node1", 1, Some("it said so")));
+    assert_eq!((&*one.host, one.return_code, one.why.as_deref()), ("node1", 1, Some("from its output")));
     assert_eq!(one.line.as_deref(), Some("cannot open /data/7/a.dat"));
-    assert_eq!(one.last_words.as_deref(), Some(&*"y".repeat(4095)), "the end, and no half letter");
+    assert_eq!(one.last_words.as_deref(), Some(&*"y".repeat(4095)), "the end, without a partial character");
 
     let open = FailureFilter { open_only: true, signature: Some("a".repeat(16)), ..FailureFilter::default() };
     assert_eq!(listed(open).len(), 4);

@@ -1,4 +1,4 @@
-//! Workers as a server knows them: of one workflow or of none, changed, listed, deleted.
+//! Workers of a server: with and without a workflow, changed, listed, deleted.
 
 use crate::kit::{NOW, claim, commit, create, new_worker, worker};
 use serde_json::json;
@@ -10,7 +10,7 @@ use windlass_store::model::{
 use windlass_store::{Store, StoreError};
 use windlass_types::{Bytes, Capacity, Timestamp, WorkerId};
 
-/// One that works for whatever its user may run, with a value in every field.
+/// A worker for every workflow that its user may run, with a value in every field.
 fn roaming(host: &str) -> NewWorker {
     NewWorker {
         kind: WorkerKind::Remote,
@@ -71,28 +71,32 @@ pub(crate) fn a_node_is_set_aside_and_released(store: &dyn Store) {
     };
     store.quarantine_node(&longer, later(700)).unwrap();
     assert_eq!(store.quarantined_nodes().unwrap(), [other.clone(), longer.clone()]);
-    // Of a user it is another row.
+    // Each user has a separate row.
     let of_bob = NodeQuarantineRow { user: Some("bob".into()), ..longer.clone() };
     store.quarantine_node(&of_bob, later(700)).unwrap();
     assert_eq!(store.quarantined_nodes().unwrap(), [other.clone(), longer.clone(), of_bob]);
-    assert!(!store.release_quarantined_node("node é", Some("zoe"), "she has none", later(700)).unwrap());
     assert!(
-        store.release_quarantined_node("node é", Some("bob"), "one of his went well", later(700)).unwrap()
+        !store.release_quarantined_node("node é", Some("zoe"), "this user has none", later(700)).unwrap()
+    );
+    assert!(
+        store
+            .release_quarantined_node("node é", Some("bob"), "one job of the user completed", later(700))
+            .unwrap()
     );
     assert_eq!(store.quarantined_nodes().unwrap(), [other.clone(), longer.clone()]);
     store
         .quarantine_node(&NodeQuarantineRow { user: Some("bob".into()), ..longer.clone() }, later(700))
         .unwrap();
-    assert!(store.release_quarantined_node("node é", None, "a job went well", later(800)).unwrap(), "both");
+    assert!(store.release_quarantined_node("node é", None, "a job completed", later(800)).unwrap(), "both");
     assert!(
         !store.release_quarantined_node("node é", None, "again", later(900)).unwrap(),
-        "it was released already"
+        "it was already released"
     );
     assert_eq!(store.quarantined_nodes().unwrap().len(), 1);
     assert_eq!((happened(store, "node_set_aside"), happened(store, "node_released")), (5, 2));
     let filter = EventFilter { category: Some("node_released".into()), ..EventFilter::default() };
     let event = store.events(None, &filter).unwrap().pop().unwrap();
-    assert_eq!(event.message, "node node é is trusted again: a job went well");
+    assert_eq!(event.message, "node node é is released from quarantine: a job completed");
     assert_eq!((event.workflow_id, event.data.unwrap()["host"].as_str()), (None, Some("node é")));
 }
 
@@ -129,7 +133,7 @@ pub(crate) fn workers_are_filtered_sorted_and_counted(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let (other, _) = create(store, 1);
     let bound = worker(store, workflow);
-    let shared = store.add_worker(&roaming("anode"), NOW).unwrap();
+    let shared = store.add_worker(&NewWorker { user: "ann".into(), ..roaming("anode") }, NOW).unwrap();
     let gone = worker(store, workflow);
     store.retire_worker(gone, NOW).unwrap();
     worker(store, other);
@@ -149,13 +153,14 @@ pub(crate) fn workers_are_filtered_sorted_and_counted(store: &dyn Store) {
     assert_eq!(found(&WorkerFilter { ids: vec![gone], ..WorkerFilter::default() }), [gone]);
     assert_eq!(found(&WorkerFilter { kinds: vec![WorkerKind::Remote], ..WorkerFilter::default() }), [shared]);
     assert_eq!(found(&WorkerFilter { allocation: Some(17), ..WorkerFilter::default() }), [shared]);
+    assert_eq!(found(&WorkerFilter { user: Some("ann".into()), ..WorkerFilter::default() }), [shared]);
     assert_eq!(found(&WorkerFilter { host: Some("anode".into()), ..WorkerFilter::default() }), [shared]);
     let by = |field: &str, descending| Some(SortBy { field: field.into(), descending });
     let sorted = WorkerFilter { also_shared: true, sort: by("hostname", false), ..all.clone() };
     assert_eq!(found(&sorted), [shared, bound, gone]);
     assert_eq!(found(&WorkerFilter { sort: by("id", true), ..all.clone() }), [gone, bound]);
     assert_eq!(found(&WorkerFilter { offset: 1, limit: Some(1), ..all.clone() }), [gone]);
-    assert!(store.workers(&WorkerFilter { sort: by("token", false), ..all }).is_err(), "not to be sorted by");
+    assert!(store.workers(&WorkerFilter { sort: by("token", false), ..all }).is_err(), "unknown sort field");
 }
 
 pub(crate) fn a_deleted_worker_is_only_unlisted(store: &dyn Store) {
@@ -170,7 +175,7 @@ pub(crate) fn a_deleted_worker_is_only_unlisted(store: &dyn Store) {
     commit(store, workflow, vec![WorkflowChange::ReturnClaim { job: jobs[0], worker: busy }]).unwrap();
     store.delete_workers(&[busy], NOW).unwrap();
     assert_eq!(listed(), [idle]);
-    assert!(!store.worker(busy).unwrap().unwrap().is_active(), "results speak of it");
+    assert!(!store.worker(busy).unwrap().unwrap().is_active(), "results refer to it");
     assert!(store.delete_workers(&[WorkerId(idle.0 + 1)], NOW).is_err());
 }
 

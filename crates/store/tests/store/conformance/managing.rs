@@ -1,4 +1,4 @@
-//! What users do to workflows: rename, archive, change, delete; and what is noted of it.
+//! Changes of workflows by users: rename, archive, change, delete; and their events.
 
 use crate::kit::{NOW, Source, claim, commit, counts, create, end, file, job, key, worker, workflow};
 use serde_json::json;
@@ -195,7 +195,7 @@ pub(crate) fn a_deleted_workflow_leaves_the_others_alone(store: &dyn Store) {
     assert_eq!(store.results(left, &ResultFilter::default()).unwrap().len(), 1);
     assert_eq!(store.load_jobs(left).unwrap().edges.gates, [vec![0, 1]]);
     assert_eq!((store.job_files(left).unwrap().len(), store.job_user_data(left).unwrap().len()), (4, 4));
-    // Numbers are not given again.
+    // Ids are not reused.
     assert!(create(store, 1).1[0] > stays.1[3]);
 }
 
@@ -221,10 +221,10 @@ pub(crate) fn what_happens_is_noted(store: &dyn Store) {
     };
     let all = [
         "created `test` with 2 jobs",
-        "run 1 is under way",
-        "asked to cancel",
+        "run 1 is active",
+        "cancellation requested",
         "run 1 was canceled",
-        "run 2 begins; 2 jobs are to run again",
+        "run 2 started; 2 jobs will run again",
         "it's bad",
     ];
     assert_eq!(of(Some(id), EventFilter::default()), all);

@@ -1,4 +1,4 @@
-//! What every store must do. Each case is given an empty store and knows nothing of what is behind it.
+//! Requirements for every store. Each case gets an empty store and does not know its backend.
 
 pub(crate) mod access;
 pub(crate) mod actions;

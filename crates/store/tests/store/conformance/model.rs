@@ -1,4 +1,4 @@
-//! Random batches against a model of a few lines: whatever is submitted, the store and the model agree.
+//! Random batches against a small model: after every batch the store and the model agree.
 
 use crate::kit::{claim, commit, counts, create, end, key, start, worker};
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ enum Step {
     Status(JobStatus, JobStatus),
     Claim,
     Start,
-    /// What becomes of the attempt, and whether the job runs again.
+    /// The outcome of the attempt, and whether the job runs again.
     End(JobStatus, bool),
     GiveBack,
 }
@@ -25,15 +25,15 @@ struct ModelJob {
     status: JobStatus,
     attempt: u32,
     results: usize,
-    /// Which of the workers has it.
+    /// The worker that holds it.
     held_by: Option<usize>,
 }
 
-/// The job after the step, or `None` if the step does not fit.
+/// Returns the job after the step, or `None` if the step is not possible.
 fn model_step(job: ModelJob, step: Step, by: usize) -> Option<ModelJob> {
     use JobStatus::{Pending, Ready, Running};
     let to = |status| Some(ModelJob { status, ..job });
-    // Whoever does not have it, or has it no more, says nothing about it.
+    // A worker that does not or no longer hold it cannot change it.
     if matches!(step, Step::Start | Step::End(..) | Step::GiveBack) && job.held_by != Some(by) {
         return None;
     }
@@ -58,7 +58,7 @@ fn model_step(job: ModelJob, step: Step, by: usize) -> Option<ModelJob> {
     }
 }
 
-/// The change as the engine would write it if it believed the model.
+/// The change that the engine would submit in the state of the model.
 fn change(workflow: WorkflowId, id: JobId, worker: WorkerId, job: ModelJob, step: Step) -> WorkflowChange {
     match step {
         Step::Status(from, to) => WorkflowChange::Status { job: id, from, to },

@@ -1,4 +1,4 @@
-//! What people and agents decide about failures and change about jobs.
+//! Failure commands and revisions by people and agents.
 
 use crate::kit::{NOW, claim, commit, end, job, key, status_of, worker, workflow};
 use windlass_core::change::WorkflowChange;
@@ -19,7 +19,7 @@ use windlass_types::{Attempt, Bytes, FailureClass, JobId, JobStatus, Resources, 
 
 const GIB: u64 = 1 << 30;
 
-/// Two jobs and one that waits for both; the first failed so that somebody is asked, the second for good.
+/// Two jobs and a dependent of both; the first failed and waits for a decision, the second failed for good.
 fn failed(store: &dyn Store, policy: Option<TriagePolicy>) -> (WorkflowId, Vec<JobId>) {
     let mut edges = DependencyEdgesBuilder::default();
     edges.add_dependencies(2, &[0, 1]);
@@ -104,7 +104,7 @@ pub(crate) fn a_person_has_it_tried_again_with_more(store: &dyn Store) {
         FailureCommandBatch { dry_run: true, orders: vec![more.clone()], ..FailureCommandBatch::default() };
     let tried = store.apply_triage_command(id, &TriageCommand::Orders(orders), NOW).unwrap();
     assert_eq!(tried[0].words, "retry with memory 1 GiB → 2 GiB, priority 0 → 7");
-    assert_eq!(status_of(store, id, jobs[0]), JobStatus::PendingFailed, "nothing was done");
+    assert_eq!(status_of(store, id, jobs[0]), JobStatus::PendingFailed, "nothing was changed");
 
     let nobody = order(JobId(987_654), FailureCommandKind::Retry);
     let outcomes =
@@ -124,9 +124,9 @@ pub(crate) fn a_person_has_it_tried_again_with_more(store: &dyn Store) {
     assert_eq!(
         (memory_of(store, id, 0), memory_of(store, id, 1)),
         (2 * GIB, GIB),
-        "the others share what they did"
+        "requirements of other jobs stay the same"
     );
-    assert!(store.workflow(id).unwrap().unwrap().ended_at.is_none(), "the run goes on");
+    assert!(store.workflow(id).unwrap().unwrap().ended_at.is_none(), "the run continues");
 
     let decisions = store.decisions(id, &DecisionFilter::default()).unwrap();
     let told = |d: &windlass_store::model::DecisionRow| (d.verdict, d.attempt_id, d.is_agent, d.state);
@@ -147,7 +147,7 @@ pub(crate) fn a_person_has_it_tried_again_with_more(store: &dyn Store) {
     let undone = store.apply_triage_command(id, &undo(1), NOW).unwrap();
     assert_eq!(undone[0].words, "memory 2 GiB → 1 GiB, priority 7 → 0");
     let table = store.load_jobs(id).unwrap();
-    assert_eq!((table.class[0], table.priority[0]), (table.class[1], 0), "and shares it again");
+    assert_eq!((table.class[0], table.priority[0]), (table.class[1], 0), "and shares them again");
     assert!(matches!(store.apply_triage_command(id, &undo(1), NOW), Err(StoreError::OutOfRange { .. })));
     assert!(matches!(store.apply_triage_command(id, &undo(9), NOW), Err(StoreError::OutOfRange { .. })));
     let revisions = store.revisions(id, RevisionFilter::default()).unwrap();
@@ -194,7 +194,7 @@ pub(crate) fn another_partition_is_for_the_jobs_that_were_named(store: &dyn Stor
     let named = |names: [Option<&str>; 4]| names.map(|name| name.map(str::to_owned)).to_vec();
     assert_eq!(places(), named([Some("cpu@long"), Some("cpu@long"), Some("cpu"), Some("big")]));
     let rows = store.schedulers(id).unwrap();
-    assert_eq!((rows.len(), &rows[0].scheduler), (3, &cpu), "the shared one is as it was");
+    assert_eq!((rows.len(), &rows[0].scheduler), (3, &cpu), "the shared one is unchanged");
     assert_eq!(rows[2].scheduler.partition.as_deref(), Some("long"));
 
     let wrong = vec![moved(jobs[2], Some("tpu"), None), moved(jobs[0], None, Some("a b"))];
@@ -211,7 +211,7 @@ pub(crate) fn what_is_ignored_holds_nobody_up(store: &dyn Store) {
     let table = store.load_jobs(id).unwrap();
     assert_eq!(table.status, [JobStatus::Failed, JobStatus::Failed, JobStatus::Ready]);
     assert_eq!(table.ignored, [0, 1]);
-    // Once it is tried again it counts again.
+    // It counts again after a retry.
     give(store, id, None, vec![order(jobs[0], FailureCommandKind::Retry)]);
     let table = store.load_jobs(id).unwrap();
     assert_eq!(
@@ -318,7 +318,7 @@ fn undo(store: &dyn Store, id: WorkflowId, batch: i64) -> Vec<(FailureCommandSta
     undone.into_iter().map(|outcome| (outcome.answer, outcome.words)).collect()
 }
 
-/// Job by job: as far as it can be, and the rest once it can be.
+/// Undone job by job: what is possible now, and the rest when it is possible.
 pub(crate) fn only_what_still_stands_is_undone(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     change(store, id, &jobs[..2], 2048);
@@ -336,7 +336,7 @@ pub(crate) fn only_what_still_stands_is_undone(store: &dyn Store) {
         let rows = store.revisions(id, RevisionFilter { batch: Some(batch), job: None }).unwrap();
         rows.iter().map(|row| row.undone_at.is_some()).collect::<Vec<_>>()
     };
-    assert_eq!(undone(1), [false, true], "what was not put back can be later");
+    assert_eq!(undone(1), [false, true], "the rest can be undone later");
     assert_eq!(undo(store, id, 2), [(FailureCommandStatus::Done, "memory 4 GiB → 2 GiB".to_owned())]);
     assert_eq!(undo(store, id, 1), [(FailureCommandStatus::Done, "memory 2 GiB → 1 GiB".to_owned())]);
     assert_eq!((memory_of(store, id, 0), undone(1)), (GIB, vec![true, true]));
@@ -344,7 +344,7 @@ pub(crate) fn only_what_still_stands_is_undone(store: &dyn Store) {
     assert!(matches!(again, Err(StoreError::OutOfRange { .. })));
 }
 
-/// What a job ran with is no secret of its results: it is changed anew.
+/// A job that has run with a change cannot be undone, because its results depend on it.
 pub(crate) fn what_has_run_since_is_not_undone(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     change(store, id, &jobs[..2], 2048);
@@ -352,7 +352,7 @@ pub(crate) fn what_has_run_since_is_not_undone(store: &dyn Store) {
     let worker = worker(store, id);
     let again = end(key(id, jobs[0], 2), worker, JobStatus::Failed);
     commit(store, id, vec![claim(jobs[0], 2, worker), again]).unwrap();
-    let has_run = "it has run since: change it anew".to_owned();
+    let has_run = "it has run since: make a new change instead".to_owned();
     assert_eq!(
         undo(store, id, 1),
         [
@@ -363,7 +363,7 @@ pub(crate) fn what_has_run_since_is_not_undone(store: &dyn Store) {
     assert_eq!((memory_of(store, id, 0), memory_of(store, id, 1)), (2 * GIB, GIB));
 }
 
-/// A set that a job shared may be another by now, or be gone: the job gets back what it had.
+/// Shared requirements may have been changed or deleted since: the job gets its old values back.
 pub(crate) fn what_is_put_back_is_what_was(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     change(store, id, &jobs[..1], 2048);
@@ -390,15 +390,15 @@ pub(crate) fn what_was_proposed_about_another_attempt_is_not_agreed_to(store: &d
     let (id, jobs) = failed(store, Some(policy));
     propose(store, id, jobs[0], 0.5);
     propose(store, id, jobs[0], 0.5);
-    assert_eq!(states(store, id), [Proposed], "what is proposed already, is");
+    assert_eq!(states(store, id), [Proposed], "a repeated proposal is not recorded");
     propose(store, id, jobs[0], 0.6);
-    assert_eq!(states(store, id), [Overtaken, Proposed], "the last is meant");
-    // Of another job, which a person leaves alone.
+    assert_eq!(states(store, id), [Overtaken, Proposed], "the last proposal counts");
+    // For another job, which the user does not decide about.
     give(store, id, None, vec![order(jobs[1], FailureCommandKind::Retry)]);
     assert_eq!(states(store, id), [Overtaken, Proposed, Done]);
 
     give(store, id, None, vec![order(jobs[0], FailureCommandKind::Retry)]);
-    assert_eq!(states(store, id), [Overtaken, Overtaken, Done, Done], "a person has decided");
+    assert_eq!(states(store, id), [Overtaken, Overtaken, Done, Done], "a user has decided");
     let worker = worker(store, id);
     let again = end(key(id, jobs[0], 2), worker, JobStatus::PendingFailed);
     commit(store, id, vec![claim(jobs[0], 2, worker), again]).unwrap();
@@ -408,7 +408,7 @@ pub(crate) fn what_was_proposed_about_another_attempt_is_not_agreed_to(store: &d
     assert!(matches!(settled, Err(StoreError::OutOfRange { .. })));
     assert_eq!(status_of(store, id, jobs[0]), JobStatus::PendingFailed);
 
-    // Sent back by whoever runs it, not by an order.
+    // Returned by the process that runs it, not by a command.
     propose(store, id, jobs[0], 0.5);
     let reset = WorkflowChange::Reset { job: jobs[0], from: JobStatus::PendingFailed, attempt: Attempt(3) };
     commit(store, id, vec![reset]).unwrap();
@@ -418,7 +418,7 @@ pub(crate) fn what_was_proposed_about_another_attempt_is_not_agreed_to(store: &d
     assert_eq!(store.decisions(id, &filter(Overtaken)).unwrap().len(), 3);
 }
 
-/// Neither a lost worker nor a stop says whether a decision was right.
+/// Neither a lost worker nor a stop tells whether a decision was right.
 pub(crate) fn what_followed_a_decision_is_what_the_job_did(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     give(store, id, None, vec![order(jobs[0], FailureCommandKind::Retry)]);
@@ -456,7 +456,7 @@ pub(crate) fn what_followed_a_decision_is_what_the_job_did(store: &dyn Store) {
     assert_eq!(next(), Some(JobStatus::Completed));
 }
 
-/// Whoever changes a job by hand leaves a revision as well, and it can be undone.
+/// A manual change of a job is recorded as a revision, too, and can be undone.
 pub(crate) fn what_is_changed_by_hand_is_a_revision(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     let update = JobUpdate {

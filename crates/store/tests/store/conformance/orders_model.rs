@@ -1,5 +1,5 @@
-//! Random changes, undoings, proposals and answers against a model of a few lines: whatever is ordered, the store and the
-//! model agree on what jobs ask for, on what was undone, and on which proposals are open.
+//! Random changes, undos, proposals and answers against a small model: the store and the model agree on the
+//! requests of jobs, on undone revisions, and on open proposals.
 
 use crate::kit::{NOW, claim, commit, end, job, key, worker, workflow};
 use proptest::prelude::*;
@@ -18,17 +18,17 @@ const JOBS: usize = 3;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// These ask for so many MiB from now on.
+    /// Sets the memory of these jobs in MiB.
     Change([bool; JOBS], u64),
-    /// What was changed under this number is put back.
+    /// Undoes the revision with this number.
     Undo(i64),
-    /// It runs, and fails so that somebody is asked.
+    /// Runs, and fails so that it waits for a decision.
     Run(usize),
-    /// A person has it tried again.
+    /// A user retries it.
     Retry(usize),
-    /// An agent that may not decide alone would have it tried again.
+    /// An agent without the permission proposes a retry.
     Propose(usize),
-    /// A person answers the decision of this number.
+    /// A user answers the proposal with this number.
     Settle(usize, bool),
 }
 
@@ -38,7 +38,7 @@ struct Revision {
     job: usize,
     before: Bytes,
     after: Bytes,
-    /// Attempts that had ended then.
+    /// Number of attempts that had ended then.
     ended: u32,
     undone: bool,
 }
@@ -63,7 +63,7 @@ impl Model {
         }
     }
 
-    /// The answers, or `None` where there is nothing to undo.
+    /// Returns the results, or `None` if there is nothing to undo.
     fn undo(&mut self, batch: i64) -> Option<Vec<FailureCommandStatus>> {
         let mut back = Vec::new();
         let mut answers = Vec::new();
@@ -79,7 +79,7 @@ impl Model {
         (!answers.is_empty()).then_some(answers)
     }
 
-    /// It waits no more, and nobody needs to say anything about it.
+    /// It no longer waits, so its proposal needs no answer.
     fn go_on(&mut self, job: usize) {
         self.waits[job] = false;
         self.attempt[job] += 1;

@@ -1,4 +1,4 @@
-//! What the contract asks beyond running jobs: jobs with all their fields, lists that are filtered, sorted and counted.
+//! Data of the contract besides running jobs: jobs with all fields, lists with filters, sort order and counts.
 
 use crate::kit::{NOW, claim, commit, create, end, key, worker};
 use serde_json::json;
@@ -84,7 +84,7 @@ pub(crate) fn an_added_job_is_all_that_was_said(store: &dyn Store) {
     assert_eq!(store.workflow_of(WorkflowPartId::Job(jobs[0])).unwrap(), Some(id));
     assert_eq!(store.workflow_of(WorkflowPartId::Job(JobId(jobs[1].0 + 1))).unwrap(), None);
 
-    // What belongs to another workflow is not there, and nothing is left of the attempt.
+    // Parts of another workflow are not found, and nothing of the attempt is left.
     let other = empty(store);
     let strangers = [
         AddJob { failure_handler: Some(handler), ..new("x") },
@@ -97,7 +97,7 @@ pub(crate) fn an_added_job_is_all_that_was_said(store: &dyn Store) {
         assert!(store.add_jobs(other, &[new("y"), stranger], NOW).is_err());
     }
     assert_eq!(store.job_ids(other).unwrap(), []);
-    assert!(store.delete_handler(handler, NOW).is_err(), "a job names it");
+    assert!(store.delete_handler(handler, NOW).is_err(), "a job refers to it");
 }
 
 pub(crate) fn a_job_is_changed_in_all_its_fields(store: &dyn Store) {
@@ -114,7 +114,7 @@ pub(crate) fn a_job_is_changed_in_all_its_fields(store: &dyn Store) {
         ..JobUpdate::default()
     };
     assert_eq!(store.update_job(id, jobs[0], &update, NOW).unwrap().len(), 6);
-    assert_eq!(store.update_job(id, jobs[0], &update, NOW).unwrap().len(), 0, "all of it is so already");
+    assert_eq!(store.update_job(id, jobs[0], &update, NOW).unwrap().len(), 0, "all values are the same");
     let told = |job| {
         let job = store.job(job).unwrap().unwrap();
         (
@@ -128,7 +128,7 @@ pub(crate) fn a_job_is_changed_in_all_its_fields(store: &dyn Store) {
     let changed =
         (Some("wrap.sh".to_owned()), Some(true), Some(handler), Some(scheduler), vec!["gpu".to_owned()]);
     assert_eq!(told(jobs[0]), changed);
-    assert_eq!(told(jobs[1]), (None, None, None, None, vec![]), "the other one is as it was");
+    assert_eq!(told(jobs[1]), (None, None, None, None, vec![]), "the other one is unchanged");
 
     let back = JobUpdate {
         invocation_script: Some(None),
@@ -188,7 +188,7 @@ pub(crate) fn lists_are_sorted_and_counted(store: &dyn Store) {
     assert_eq!(sorted("name", false).unwrap(), ["a", "b", "c"]);
     assert_eq!(sorted("name", true).unwrap(), ["c", "b", "a"]);
     assert_eq!(sorted("priority", true).unwrap()[0], "a");
-    assert_eq!(sorted("priority", false).unwrap(), ["b", "c", "a"], "equals are in the order of the ids");
+    assert_eq!(sorted("priority", false).unwrap(), ["b", "c", "a"], "ties are sorted by id");
     assert!(sorted("name; DROP TABLE job", false).is_err());
 
     files(store, id, ["y", "x"]);

@@ -82,7 +82,7 @@ pub(crate) fn jobs_are_filtered_and_paged(store: &dyn Store) {
     assert_eq!(listed(after(9)), [] as [usize; 0]);
     assert_eq!(listed(JobFilter { status: vec![JobStatus::Completed], ..after(1) }), [2, 3]);
 
-    // The newest attempt is the one that is shown.
+    // The last attempt is shown.
     let failed = &store.jobs(workflow, &by_status(&[JobStatus::Failed])).unwrap()[0];
     assert_eq!((failed.attempt_id, failed.return_code), (Attempt(2), Some(42)));
     assert_eq!(failed.reason.as_deref(), Some("again"));
@@ -92,7 +92,7 @@ pub(crate) fn jobs_are_filtered_and_paged(store: &dyn Store) {
 
 pub(crate) fn results_are_filtered_and_paged(store: &dyn Store) {
     let (workflow, jobs) = mixed(store);
-    mixed(store); // a neighbour that must not show up
+    mixed(store); // another workflow that must not be listed
     let listed = |filter: ResultFilter| {
         let rows = store.results(workflow, &filter).unwrap();
         rows.iter()

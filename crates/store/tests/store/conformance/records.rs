@@ -1,4 +1,4 @@
-//! What is kept of the files of attempts, and of the work behind completed jobs.
+//! Records of the files of attempts, and of the work behind completed jobs.
 
 use crate::kit::{
     NOW, Source, claim, commit, commit_batch, create, end, file, job, key, new_worker, worker, workflow,
@@ -44,7 +44,7 @@ fn ended(change: WorkflowChange, files: AttemptFiles, at: Timestamp) -> Workflow
     WorkflowChange::End { from, to, result, next_attempt, orphaned, failure, inherited: carried }
 }
 
-/// PostgreSQL stores no NUL. A job may print one, and its report is stored all the same.
+/// PostgreSQL cannot store NUL. A job may print one, and its report is stored anyway.
 pub(crate) fn a_nul_in_a_text_is_shown(store: &dyn Store) {
     let (id, jobs) = create(store, 1);
     let worker = worker(store, id);
@@ -119,7 +119,7 @@ pub(crate) fn the_newest_success_is_the_record(store: &dyn Store) {
     assert_eq!(work.files.as_ref(), Some(&files(5)));
     assert_eq!(records[1].work.files, None);
 
-    // Reset jobs have no record until they complete again, and their history stays.
+    // Reset jobs have no record until they complete again, and their history is kept.
     store.begin_next_run(id, &[jobs[0]], NOW).unwrap();
     assert_eq!(store.completion_records(id).unwrap().len(), 1);
     let all = ResultFilter { all_runs: true, job: Some(jobs[0]), ..ResultFilter::default() };
@@ -127,7 +127,7 @@ pub(crate) fn the_newest_success_is_the_record(store: &dyn Store) {
     create(store, 1);
 }
 
-/// What was reused is known from the copy, whatever becomes of the workflow that it comes from.
+/// Reused work is a copy that does not depend on the original workflow.
 pub(crate) fn reused_work_is_a_copy(store: &dyn Store) {
     let (id, worker) = with_files(store);
     store.retire_worker(worker, NOW).unwrap();
@@ -146,7 +146,7 @@ pub(crate) fn reused_work_is_a_copy(store: &dyn Store) {
         reused_work: work,
         ..NewJob::default()
     };
-    // Enough for a statement of many rows, of which each form has its own.
+    // Enough for a statement with many rows, which is a separate form.
     let names: Vec<String> = (0..70).map(|n| format!("more {n}")).collect();
     let mut jobs = vec![reused("a", Some(&work)), reused("b", Some(&plain)), reused("c", None)];
     jobs.extend(names.iter().map(|name| reused(name, Some(&work))));
@@ -156,11 +156,11 @@ pub(crate) fn reused_work_is_a_copy(store: &dyn Store) {
     store.delete_workflow(id, NOW).unwrap();
     let ids = store.load_jobs(new).unwrap().ids;
     let records = store.completion_records(new).unwrap();
-    assert_eq!(records.len(), 72, "all but the one of which nothing is known");
+    assert_eq!(records.len(), 72, "all except the one without a record");
     assert_eq!((records[0].job, &records[0].work), (ids[0], &work));
     assert_eq!((records[1].job, &records[1].work), (ids[1], &plain));
     assert!(records[2..].iter().all(|record| record.work == work));
-    // What runs again has work of its own, and none until then.
+    // A job that runs again gets a record of its own, and has none until then.
     store.begin_next_run(new, &[ids[0]], NOW).unwrap();
     let worker = store.add_worker(&NewWorker { run: Some(RunId(2)), ..new_worker(new) }, NOW).unwrap();
     assert_eq!(store.completion_records(new).unwrap()[0].job, ids[1]);

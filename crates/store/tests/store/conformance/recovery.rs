@@ -1,4 +1,4 @@
-//! What recovery keeps of requests: overrides, causes of runs, failures, files, bans that come with a decision.
+//! Recovery of requests: overrides, causes of runs, failures, files, bans made with a decision.
 
 use super::requests::{applied, block, commit, done, later, run, running, status, step, wish};
 use crate::kit::{self, NOW, claim, create, end, key, new_worker};
@@ -57,7 +57,7 @@ pub(crate) fn a_commit_changes_what_recovery_keeps(store: &dyn StoreDatabase) {
     assert_eq!((view.row.overrides, *view.failures == tally(2)), (overrides, true));
     assert_eq!(view.run.unwrap().priority, Some(-7));
 
-    // Another run begins without failures; those of the run before it are kept.
+    // Another run begins without failures; those of the earlier run are kept.
     let next = RunRow {
         parent: Some("u-r".into()),
         cause: RequestRunCause::Failure,
@@ -129,7 +129,7 @@ pub(crate) fn a_new_version_comes_with_the_end_of_the_old_one(store: &dyn StoreD
     assert_eq!(old.request.superseded_by_request.as_deref(), Some("r_v2"));
     let new = store.request("r_v2").unwrap().unwrap();
     assert_eq!((new.request, new.status, new.version), (next("r_v2"), RequestStatus::Submitted, 1));
-    assert_eq!(new.overrides, said(), "what people have changed comes with it");
+    assert_eq!(new.overrides, said(), "overrides are included");
     let trail = store.transitions("r_v2").unwrap();
     assert_eq!((trail.len(), trail[0].to, trail[0].at), (1, RequestStatus::Submitted, later(2)));
     let outdated = applied(store, commit("r", 2, restart("r_v3"))).unwrap_err();
@@ -162,7 +162,7 @@ pub(crate) fn files_that_rounds_touched_are_put_and_replaced(store: &dyn StoreDa
     store.put_file_rows("p-r", &first).unwrap();
     let mut expected: Vec<RequestFileRow> = first.to_vec();
     expected.reverse();
-    assert_eq!(store.file_rows("p-r").unwrap(), expected, "by name, and only once");
+    assert_eq!(store.file_rows("p-r").unwrap(), expected, "by name, without duplicates");
     assert_eq!(store.file_rows("p-other").unwrap(), []);
 
     let now =
@@ -172,7 +172,7 @@ pub(crate) fn files_that_rounds_touched_are_put_and_replaced(store: &dyn StoreDa
     assert_eq!(store.file_rows("p-r").unwrap(), expected);
     assert!(store.put_file_rows("nobody", &first).is_err());
 
-    // It goes with its request.
+    // Deleted with its request.
     let over = vec![
         RequestChange::FailureTally { run: "u-r".into(), tally: Arc::default() },
         status(RequestStatus::Active, RequestStatus::Failed),
@@ -214,7 +214,7 @@ pub(crate) fn files_are_counted_and_shown_page_by_page(store: &dyn StoreDatabase
     );
 }
 
-/// What settling credits: units whose outputs are registered, or wait for that, and no others.
+/// Completed units: those whose outputs are registered, or wait for registration.
 pub(crate) fn units_with_outputs_are_known_by_round(store: &dyn StoreDatabase) {
     running(store, "r");
     running(store, "other");
@@ -243,7 +243,7 @@ pub(crate) fn units_with_outputs_are_known_by_round(store: &dyn StoreDatabase) {
     assert_eq!(
         store.registered_work_units("p-r", 0).unwrap(),
         [0, 3, 7],
-        "of the other dataset it is there still"
+        "the file of the other dataset is kept"
     );
 }
 
@@ -265,7 +265,7 @@ pub(crate) fn a_ban_that_is_over_is_told_once(store: &dyn StoreDatabase) {
     assert_eq!(store.bans(&SiteBanFilter::default()).unwrap()[0].expiry_told_at, Some(later(101)));
 }
 
-/// The end of an attempt that failed, as `says` it.
+/// The end of a failed attempt with the output `says`.
 fn failing(key: AttemptKey, worker: WorkerId, says: &str) -> WorkflowChange {
     let mut ended = end(key, worker, JobStatus::Failed);
     if let WorkflowChange::End { failure, .. } = &mut ended {
@@ -284,7 +284,7 @@ fn failing(key: AttemptKey, worker: WorkerId, says: &str) -> WorkflowChange {
     ended
 }
 
-/// Whoever follows a workflow reads what has failed since he looked last, and how much has ended where.
+/// Followers of a workflow read failures since their last read, and the counts of ended attempts by site.
 pub(crate) fn failed_attempts_are_read_on_from_where_they_were_read(store: &dyn StoreDatabase) {
     let (workflow, jobs) = create(store, 4);
     let (other, theirs) = create(store, 1);
@@ -302,7 +302,7 @@ pub(crate) fn failed_attempts_are_read_on_from_where_they_were_read(store: &dyn 
     kit::commit(store, workflow, claims.collect()).unwrap();
     assert_eq!(store.failed_attempts(workflow, 0, 10).unwrap(), []);
     assert_eq!(store.site_counts(workflow).unwrap(), BTreeMap::new());
-    // Several in one commit have numbers of their own.
+    // Several in one commit have different sequence numbers.
     kit::commit(store, workflow, vec![fail(1), fail(0), ended("T2_A", 2)]).unwrap();
     let theirs = [claim(theirs[0], 1, nowhere), failing(key(other, theirs[0], 1), nowhere, "no luck")];
     kit::commit(store, other, theirs.into()).unwrap();
@@ -312,8 +312,8 @@ pub(crate) fn failed_attempts_are_read_on_from_where_they_were_read(store: &dyn 
     assert!(first[0].seq < first[1].seq);
     let one = &first[0];
     assert_eq!((one.site.as_deref(), one.class, one.is_final), (Some("T2_A"), FailureClass::Data, true));
-    assert_eq!(one.last_words.as_deref(), Some("cannot read 1"), "in the order in which they were noted");
-    assert_eq!(store.failed_attempts(workflow, first[1].seq, 10).unwrap(), [], "nothing has come since");
+    assert_eq!(one.last_words.as_deref(), Some("cannot read 1"), "by sequence number");
+    assert_eq!(store.failed_attempts(workflow, first[1].seq, 10).unwrap(), [], "nothing is new");
     let done = end(key(workflow, jobs[2], 1), here, JobStatus::Completed);
     let counted =
         [ended("T2_A", 1), ended("T2_B", 1), ended_of("T2_B", "merge", 2), ended_of("T2_B", "merge", 3)];
@@ -321,7 +321,7 @@ pub(crate) fn failed_attempts_are_read_on_from_where_they_were_read(store: &dyn 
     let since = store.failed_attempts(workflow, first[1].seq, 10).unwrap();
     assert_eq!((since.len(), since[0].attempt_id), (1, Attempt(1)));
     let some = store.failed_attempts(workflow, 0, 2).unwrap();
-    assert_eq!(names(&some), names(&first), "no more than were asked for");
+    assert_eq!(names(&some), names(&first), "no more than requested");
     let of = |counts: &[(&str, u64)]| -> BTreeMap<String, u64> {
         counts.iter().map(|(handler, n)| ((*handler).to_owned(), *n)).collect()
     };
@@ -331,8 +331,8 @@ pub(crate) fn failed_attempts_are_read_on_from_where_they_were_read(store: &dyn 
     ]);
     assert_eq!(store.site_counts(workflow).unwrap(), counts);
     let [theirs] = &store.failed_attempts(other, 0, 10).unwrap()[..] else { panic!("one") };
-    assert_eq!((theirs.site.as_deref(), theirs.seq), (None, 1), "each workflow counts for itself");
-    // A commit that is refused leaves nothing.
+    assert_eq!((theirs.site.as_deref(), theirs.seq), (None, 1), "each workflow has separate counts");
+    // A rejected commit changes nothing.
     kit::commit(store, workflow, vec![ended("T2_A", 5), claim(jobs[0], 9, here)]).unwrap_err();
     assert_eq!(store.site_counts(workflow).unwrap(), counts);
 }

@@ -1,4 +1,4 @@
-//! Requests: added, decided about, listed, deleted.
+//! Requests: added, changed, listed, deleted.
 
 use crate::kit::NOW;
 use serde_json::json;
@@ -141,7 +141,7 @@ pub(super) fn done(block: &str, unit: Option<u32>, kind: OutputStepKind) -> Requ
     }
 }
 
-/// A request that runs, with a block and two steps; at version 2.
+/// A running request with a block and two steps; at version 2.
 pub(crate) fn running(store: &dyn StoreDatabase, name: &str) {
     store.add_request(&wish(name), RequestStatus::Queued, "ada", NOW).unwrap();
     let p = format!("p-{name}");
@@ -180,7 +180,8 @@ pub(crate) fn a_request_comes_back_as_it_was_wished_for(store: &dyn StoreDatabas
     assert!(matches!(&error, StoreError::NoSuchName { name, .. } if name == "nobody"), "{error}");
 }
 
-/// Neither by submission nor as a new version; what ended before it made anything of a dataset leaves it to others.
+/// Neither a submission nor a new version can write to a dataset of another request; a request that ended
+/// before it wrote to a dataset no longer blocks it.
 pub(crate) fn two_requests_never_write_one_dataset(store: &dyn StoreDatabase) {
     running(store, "r");
     let dataset = "/A/r/RECO";
@@ -203,7 +204,7 @@ pub(crate) fn two_requests_never_write_one_dataset(store: &dyn StoreDatabase) {
     refused(&applied(store, commit("r", 2, restart)).unwrap_err(), "request `r` writes it");
 
     applied(store, commit("r", 2, vec![status(RequestStatus::Active, RequestStatus::Failed)])).unwrap();
-    assert_eq!(store.output_taken_by(dataset, "").unwrap(), None, "it made nothing of it");
+    assert_eq!(store.output_taken_by(dataset, "").unwrap(), None, "it wrote nothing");
     let made = Request { output_datasets: vec!["/A/B/RECO".into()], ..wish("made") };
     store.add_request(&made, RequestStatus::Queued, "ada", NOW).unwrap();
     let changes = vec![
@@ -217,7 +218,7 @@ pub(crate) fn two_requests_never_write_one_dataset(store: &dyn StoreDatabase) {
     assert_eq!(taken.as_deref(), Some("request `made` writes it"), "its outputs may still be registered");
     store.open_block(dataset, "/A/r/RECO#1", NOW).unwrap();
     assert_eq!(store.dataset(dataset).unwrap().unwrap().owner.as_deref(), Some("ada"), "its requestor");
-    refused(&add("other").unwrap_err(), "it is in the catalog already, and belongs to `ada`");
+    refused(&add("other").unwrap_err(), "it is already in the catalog and belongs to `ada`");
     store.delete_dataset(dataset, DatasetWriter::with_full_access("op"), NOW).unwrap();
     add("other").unwrap();
     refused(&add("third").unwrap_err(), "request `other` writes it");
@@ -336,7 +337,7 @@ pub(crate) fn a_run_keeps_its_backend(store: &dyn StoreDatabase) {
     assert_eq!(store.request_run("u-2").unwrap().unwrap(), RunRow { backend: handed.clone(), ..next });
     let error = applied(store, commit("r", 3, vec![hand("u-r")])).unwrap_err();
     assert!(
-        matches!(&error, StoreError::Unexpected { expected, .. } if expected == "one of HTCondor"),
+        matches!(&error, StoreError::Unexpected { expected, .. } if expected == "a run of HTCondor"),
         "{error}"
     );
 }
@@ -370,14 +371,19 @@ pub(crate) fn a_commit_is_all_or_nothing(store: &dyn StoreDatabase) {
         (status(RequestStatus::Queued, held), "request `r`", "queued", "is active"),
         (run(RequestRunStatus::Running), "run u-r", "running", "is ready"),
         (block("b-r"), "block b-r", "complete", "is open"),
-        (block("b-x"), "block b-x", "complete", "it is not there"),
+        (block("b-x"), "block b-x", "complete", "it does not exist"),
         (
             done("b-r", Some(5), OutputStepKind::Register),
             "step `register` of work unit 5",
-            "there",
-            "it is not there",
+            "present",
+            "it does not exist",
         ),
-        (done("b-r", None, OutputStepKind::Close), "step `close` of block b-r", "there", "it is not there"),
+        (
+            done("b-r", None, OutputStepKind::Close),
+            "step `close` of block b-r",
+            "present",
+            "it does not exist",
+        ),
     ];
     let before = store.request("r").unwrap();
     for (change, what, expected, found) in wrong {
@@ -416,7 +422,7 @@ pub(crate) fn a_failing_commit_takes_nobody_along(store: &dyn StoreDatabase) {
     let row = store.request("a").unwrap().unwrap();
     assert_eq!((row.since, row.reason.as_deref()), (later(2), Some("because")));
 
-    // More than are committed together.
+    // More than the maximum of one commit.
     let many: Vec<RequestCommit> = (4..604).map(|version| commit("a", version, vec![])).collect();
     assert!(store.apply_requests(&many).iter().all(Result::is_ok));
     assert_eq!(store.request("a").unwrap().unwrap().version, 604);
@@ -481,12 +487,12 @@ pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn StoreDatabase
     let open = store.open_requests().unwrap();
     assert_eq!(open, [("a".to_owned(), 3), ("b".to_owned(), 2), ("new".to_owned(), 1)]);
 
-    // Names that are asked for in any order, twice, or of nothing.
+    // Unordered, duplicate and unknown names.
     let names = ["new", "over", "b", "nobody", "a", "b"].map(str::to_owned);
     let views = store.load_request_views(&names).unwrap();
     let [a, b, new, over] = views.as_slice() else { panic!("{views:?}") };
     assert_eq!((a.row.version, a.row.status), (3, RequestStatus::Active));
-    assert!(a.row.request.payload_config.is_empty(), "left out");
+    assert!(a.row.request.payload_config.is_empty(), "omitted");
     assert_eq!((a.process.as_ref(), a.run.as_ref()), (Some(&process("a")), Some(&next)));
     assert_eq!(a.blocks, store.processing_blocks("p-a").unwrap());
     assert_eq!(a.blocks.iter().map(|block| block.index).collect::<Vec<_>>(), [0, 1, 2]);
@@ -506,7 +512,7 @@ pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn StoreDatabase
     assert!(new.blocks.is_empty() && new.steps.is_empty());
     assert_eq!((over.row.status, over.steps.len()), (RequestStatus::Completed, 2));
 
-    assert_eq!(store.requests_with_pending_steps().unwrap(), ["over"], "its steps are still to be done");
+    assert_eq!(store.requests_with_pending_steps().unwrap(), ["over"], "its steps are pending");
     let done = [(None, OutputStepKind::Open), (Some(0), OutputStepKind::Register)];
     let changes = done.map(|(unit, kind)| self::done("b-over", unit, kind)).to_vec();
     let settle = commit("over", 3, changes);
@@ -607,7 +613,7 @@ pub(crate) fn only_what_is_over_is_deleted(store: &dyn StoreDatabase) {
         status(RequestStatus::Active, RequestStatus::Failed),
     ];
     applied(store, commit("r", 2, more)).unwrap();
-    assert!(matches!(refused("r"), StoreError::InUse { .. }), "another one refers to it");
+    assert!(matches!(refused("r"), StoreError::InUse { .. }), "another request refers to it");
     store.delete_request("r2").unwrap();
     store.delete_request("r").unwrap();
     assert!(refused("r").is_missing());

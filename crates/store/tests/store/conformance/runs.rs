@@ -22,7 +22,7 @@ pub(crate) fn runs_begin_and_end(store: &dyn Store) {
     assert_eq!(times(), (Some(NOW), None));
     store.end_run(workflow, false, LATER).unwrap();
     assert_eq!(times(), (Some(NOW), Some(LATER)));
-    // Resumed: it began when it first began, and is not over.
+    // Resumed: it has its original start time and has not ended.
     store.begin_run(workflow, LATEST).unwrap();
     assert_eq!(times(), (Some(NOW), None));
 }
@@ -59,7 +59,7 @@ pub(crate) fn the_next_run_starts_afresh(store: &dyn Store) {
     assert_eq!(table.attempt, [Attempt::FIRST; 5]);
     counts(store, workflow);
 
-    // Results of the first run are kept, and the same attempt number is free again.
+    // Results of the first run are kept, and the same attempt number can be used again.
     let second_only = ResultFilter { run: Some(run), ..ResultFilter::default() };
     assert!(store.results(workflow, &second_only).unwrap().is_empty());
     let all = ResultFilter { all_runs: true, ..ResultFilter::default() };
@@ -71,7 +71,7 @@ pub(crate) fn the_next_run_starts_afresh(store: &dyn Store) {
     commit_batch(store, ChangeBatch { workflow, run, changes: changes.into() }).unwrap();
     assert_eq!(store.results(workflow, &all).unwrap().len(), 4);
     assert_eq!(store.results(workflow, &second_only).unwrap().len(), 1);
-    // By default, of each job the newest run in which it ran.
+    // Default: for each job the newest run in which it ran.
     let newest = store.results(workflow, &ResultFilter::default()).unwrap();
     let runs: Vec<i64> = newest.iter().map(|row| row.key.run_id.0).collect();
     assert_eq!(runs, [1, 1, 2]);
@@ -84,7 +84,7 @@ pub(crate) fn no_next_run_while_a_worker_holds_a_job(store: &dyn Store) {
     let error = store.begin_next_run(workflow, &[], NOW).unwrap_err();
     assert!(matches!(error, StoreError::StillActive { held: 1, .. }), "{error}");
     commit(store, workflow, vec![WorkflowChange::ReturnClaim { job: jobs[0], worker }]).unwrap();
-    // Somebody else's job cannot be taken along, and then nothing happens at all.
+    // A job of another workflow is rejected, and then nothing is changed.
     let error = store.begin_next_run(workflow, &[jobs[1], JobId(99_999)], NOW).unwrap_err();
     assert!(matches!(error, StoreError::NoSuchJob(JobId(99_999))), "{error}");
     assert_eq!(store.workflow(workflow).unwrap().unwrap().run_id, RUN);
@@ -104,7 +104,7 @@ pub(crate) fn a_cancel_request_waits_to_be_answered(store: &dyn Store) {
     store.end_run(workflow, true, LATER).unwrap();
     assert!(!store.cancel_requested(workflow).unwrap());
     assert!(store.workflow(workflow).unwrap().unwrap().is_canceled);
-    // A request that came too late does not cancel the next run.
+    // A late cancellation request does not cancel the next run.
     store.request_cancel(workflow, LATER).unwrap();
     store.begin_next_run(workflow, &[], LATEST).unwrap();
     assert!(!store.cancel_requested(workflow).unwrap());
@@ -127,7 +127,7 @@ pub(crate) fn workers_are_remembered_until_they_retire(store: &dyn Store) {
     store.retire_worker(first, LATEST).unwrap();
     assert_eq!(store.active_workers(Some(workflow)).unwrap().len(), 1);
     let third = worker(store, workflow);
-    assert!(third > second, "numbers are not given out again");
+    assert!(third > second, "ids are not reused");
 }
 
 pub(crate) fn what_is_not_there_is_named(store: &dyn Store) {

@@ -51,7 +51,7 @@ pub(crate) fn a_site_is_put_and_drained(store: &dyn StoreDatabase) {
     store.record_site_slots("T2_B", 7, later(9)).unwrap();
     store.record_site_slots("T3_C", 1, later(9)).unwrap();
     let noted = SiteRow { total_slots: Some(7), updated_at: later(9), ..draining };
-    assert_eq!(store.site("T2_B").unwrap(), Some(noted), "nothing else of it");
+    assert_eq!(store.site("T2_B").unwrap(), Some(noted), "nothing else changes");
     let new = store.site("T3_C").unwrap().unwrap();
     assert_eq!((new.total_slots, new.status, new.storage_path), (Some(1), SiteStatus::Enabled, None));
 }

@@ -30,7 +30,8 @@ fn request(caller: AttemptKey, jobs: Vec<SpawnJob>) -> SpawnRequest {
     SpawnRequest { caller, lineage: None, state: None, jobs }
 }
 
-/// A workflow of two jobs; the first one runs, the second is ready. Others lie before and after it.
+/// A workflow of two jobs; the first is running, the second is ready. Other workflows have jobs before and
+/// after it.
 fn running(store: &dyn Store, settings: Option<&WorkflowSettings>) -> (WorkflowId, Vec<JobId>, WorkerId) {
     create(store, 2);
     let large = [NewRequirements { name: "large", resources: Resources { cpus: 7, ..Resources::DEFAULT } }];
@@ -63,7 +64,7 @@ pub(crate) fn a_running_job_adds_jobs(store: &dyn Store) {
     let ids = spawned.spawned_job_ids.clone();
     assert!(ids.len() == 2 && ids[0] > jobs[1]);
 
-    // The dispatcher sees the same in what is new and in the whole.
+    // The dispatcher gets the same data from the new part and from the whole.
     let whole = store.load_jobs(id).unwrap();
     assert_eq!(whole.ids, [&jobs[..], &ids[..]].concat());
     assert_eq!(whole.edges.direct, [(2, 0), (3, 0), (3, 2)]);
@@ -87,7 +88,7 @@ pub(crate) fn a_running_job_adds_jobs(store: &dyn Store) {
     assert_eq!((command.command.as_str(), command.env.len()), ("echo b", 1));
     assert_eq!(command.invocation_script.as_deref(), Some("nice"));
 
-    // They live as others do, also into the next run.
+    // They are ordinary jobs, also in the next run.
     let unblock = WorkflowChange::Status { job: ids[0], from: JobStatus::Blocked, to: JobStatus::Ready };
     let mut ended = end(caller, worker, JobStatus::Completed);
     if let WorkflowChange::End { from, .. } = &mut ended {
@@ -113,7 +114,7 @@ pub(crate) fn asking_twice_adds_once(store: &dyn Store) {
     let again = store.spawn_jobs(&asked, NOW).unwrap();
     assert!(again.is_replay);
     assert_eq!((again.iteration, &again.spawned_job_ids), (1, &first.spawned_job_ids));
-    // The order of the request is the order of the answer.
+    // The ids are in the order of the request.
     let turned = SpawnRequest { jobs: vec![new("b", &[]), new("a", &[])], ..asked.clone() };
     let turned = store.spawn_jobs(&turned, NOW).unwrap().spawned_job_ids;
     assert_eq!(turned, [first.spawned_job_ids[1], first.spawned_job_ids[0]]);
@@ -148,13 +149,13 @@ pub(crate) fn iterations_are_counted_and_capped(store: &dyn Store) {
     let next = first.spawned_job_ids[0];
     let unblock = WorkflowChange::Status { job: next, from: JobStatus::Blocked, to: JobStatus::Ready };
     commit(store, id, vec![unblock, claim(next, 1, worker)]).unwrap();
-    // A job that was just started is pending in the books; and the lineage is inherited.
+    // A job that was just started is still pending in the database; and the lineage is inherited.
     let second = store.spawn_jobs(&with_state(key(id, next, 1), "step_2", 2), NOW).unwrap();
     assert_eq!((second.iteration, second.lineage.as_str()), (2, "loop"));
     let error = store.spawn_jobs(&request(caller, vec![new("step_3", &[])]), NOW).unwrap_err();
     assert!(matches!(&error, StoreError::TooManyIterations { max: 2, .. }), "{error}");
     assert!(error.hint().is_some());
-    // Another lineage has its own count.
+    // Another lineage is counted separately.
     let other = SpawnRequest { lineage: Some("x".into()), ..request(caller, vec![new("y", &[])]) };
     assert_eq!(store.spawn_jobs(&other, NOW).unwrap().iteration, 1);
 

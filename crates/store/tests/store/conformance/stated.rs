@@ -1,4 +1,4 @@
-//! What clients state of their own accord, results and events, and what the contract asks of jobs that are to run.
+//! Results and events reported by clients, and the contract's queries about ready jobs.
 
 use crate::kit::{NOW, RUN, Source, claim, commit, create, end, key, worker};
 use serde_json::json;
@@ -41,7 +41,7 @@ fn stated(job: JobId, worker: WorkerId) -> ClientResult {
     }
 }
 
-/// Messages of a workflow's events, and who is behind each.
+/// Messages and authors of a workflow's events.
 fn told(store: &dyn Store, workflow: WorkflowId, category: &str) -> Vec<String> {
     let filter = EventFilter { category: Some(category.into()), ..EventFilter::default() };
     store.events(Some(workflow), &filter).unwrap().into_iter().map(|event| event.message).collect()
@@ -75,7 +75,7 @@ pub(crate) fn a_stated_result_is_kept_and_changed(store: &dyn Store) {
     let row = store.result(result).unwrap().unwrap();
     assert_eq!((row.status, row.return_code, row.peak_memory_bytes), (JobStatus::Completed, 0, None));
     assert_eq!(row.avg_cpu_percent, Some(0.25));
-    assert_eq!(told(store, id, "results").len(), 2, "what was stated, and what was changed");
+    assert_eq!(told(store, id, "results").len(), 2, "the reported one, and the change");
 
     let nobody = ClientResult { worker: WorkerId(by.0 + 1), attempt: Attempt(2), ..first.clone() };
     assert!(matches!(store.add_result(&nobody, NOW), Err(StoreError::NoSuchWorker(_))));
@@ -112,10 +112,10 @@ pub(crate) fn only_the_last_attempt_of_a_run_is_listed(store: &dyn Store) {
     assert_eq!(listed(ResultFilter { run: Some(RunId(1)), ..plain() }), [(0, 1, 2), (1, 1, 1)]);
     assert_eq!(listed(ResultFilter { job: Some(jobs[0]), all_runs: true, ..plain() }), all_runs[..2]);
     let sevens = ResultFilter { return_code: Some(7), all_runs: true, ..plain() };
-    assert_eq!(listed(sevens), [(1, 1, 1), (1, 2, 1)], "another attempt came after the first of job 0");
+    assert_eq!(listed(sevens), [(1, 1, 1), (1, 2, 1)], "a later attempt followed the first of job 0");
 }
 
-/// Where nothing is known comes first, or last if the order is turned round.
+/// Missing values come first, or last in reverse order.
 pub(crate) fn what_is_not_known_has_its_place_in_the_order(store: &dyn Store) {
     let (id, jobs) = create(store, 3);
     let by = worker(store, id);
@@ -167,7 +167,7 @@ pub(crate) fn what_ready_jobs_ask_for_is_told_once_each(store: &dyn Store) {
     let night = SlurmScheduler { name: "night".into(), account: "lab".into(), ..SlurmScheduler::default() };
     let night = store.add_scheduler(id, &night, NOW).unwrap();
     let big = Resources { cpus: 16, ..Resources::DEFAULT };
-    // Two sets of the same values are one.
+    // Two sets with the same values are one.
     let sets = ["big", "large"].map(|name| Some(store.add_requirements(id, name, &big, NOW).unwrap()));
     let ready = [
         AddJob { requirements: sets[0], ..new("a") },
@@ -184,7 +184,7 @@ pub(crate) fn what_ready_jobs_ask_for_is_told_once_each(store: &dyn Store) {
         rows.into_iter().map(|row| (row.resources.cpus, row.jobs)).collect::<Vec<_>>()
     };
     assert_eq!(asked(None), [(1, 2), (16, 2)]);
-    assert_eq!(asked(Some(night)), [(1, 2), (16, 2)], "those that name it, or none");
+    assert_eq!(asked(Some(night)), [(1, 2), (16, 2)], "jobs that name it, or none");
     assert_eq!(asked(Some(night + 1)), [(1, 2), (16, 1)]);
     assert!(matches!(
         store.ready_requirements(WorkflowId(id.0 + 1), None),
@@ -230,12 +230,12 @@ pub(crate) fn required_is_what_nobody_makes_and_what_was_made(store: &dyn Store)
     assert_eq!(store.required_files(id).unwrap(), files[..1]);
     assert_eq!(store.missing_user_data(id).unwrap(), data[..1]);
     complete(store, id, jobs[0], by);
-    assert_eq!(store.required_files(id).unwrap(), files[..2], "what a completed job has made is to be there");
+    assert_eq!(store.required_files(id).unwrap(), files[..2], "outputs of a completed job are required");
     assert_eq!(store.missing_user_data(id).unwrap(), data[..2]);
     let filled = UserDataUpdate { data: Some(Some(json!(0))), ..UserDataUpdate::default() };
     store.update_user_data(data[0], &filled, NOW).unwrap();
     assert_eq!(store.missing_user_data(id).unwrap(), [data[1]]);
-    // Null is a value that somebody gave.
+    // Null is a value, too.
     let null = UserDataUpdate { data: Some(Some(json!(null))), ..UserDataUpdate::default() };
     store.update_user_data(data[1], &null, NOW).unwrap();
     assert_eq!(store.missing_user_data(id).unwrap(), [] as [UserDataId; 0]);

@@ -1,4 +1,4 @@
-//! Units: groups of jobs that elect a site and are over as a whole.
+//! Work units: groups of jobs that choose a site and end as a whole.
 
 use crate::kit::{NOW, RUN, claim, commit, job, workflow};
 use windlass_core::change::{WorkUnitChange, WorkflowChange};
@@ -14,7 +14,7 @@ fn change(number: u32, from: WorkUnitStatus, to: WorkUnitStatus, site: Option<&s
     WorkflowChange::Unit(WorkUnitChange { number, from, to, site: site.map(str::to_owned) })
 }
 
-/// Units 0 and 1 of two jobs each, one job of no unit between them, and unit 4 of one that is done already.
+/// Units 0 and 1 with two jobs each, a job without a unit between them, and unit 4 with a completed job.
 fn create(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
     let edges = DependencyEdges::default();
     let sites = ["west".to_owned(), "east".to_owned()];
@@ -69,7 +69,7 @@ pub(crate) fn units_come_with_their_jobs(store: &dyn Store) {
     assert_eq!(store.work_unit_counts(workflow).unwrap(), counts);
     assert!(store.work_units(workflow, 0).unwrap()[2].ended_at.is_some());
 
-    // A workflow without units has nothing of all this.
+    // A workflow without units has none of these.
     let (plain, _) = crate::kit::create(store, 2);
     assert_eq!(store.work_units(plain, 0).unwrap(), []);
     assert_eq!(store.work_unit_counts(plain).unwrap(), WorkUnitStatusCounts::default());
@@ -95,7 +95,7 @@ pub(crate) fn a_unit_changes_with_what_decides_it(store: &dyn Store) {
         WorkUnitStatusCounts { active: 1, completed: 1, failed: 1, ..WorkUnitStatusCounts::default() };
     assert_eq!(store.work_unit_counts(workflow).unwrap(), counts);
 
-    // What does not fit takes nothing with it into the books.
+    // A conflicting change rolls back the whole batch.
     let unfit = vec![change(0, Failed, Waiting, None), change(1, Completed, Waiting, None)];
     let refused = commit(store, workflow, unfit).unwrap_err();
     assert!(refused.to_string().contains("unit 1"), "{refused}");
@@ -126,7 +126,7 @@ pub(crate) fn a_canceled_run_cancels_open_units(store: &dyn Store) {
     assert_eq!(
         (units[2].number, units[2].status, units[2].run_id),
         (1, Active, run),
-        "nobody canceled this one"
+        "this one was not canceled"
     );
     assert_eq!(units[0].status, Completed);
     store.delete_workflow(workflow, NOW).unwrap();
@@ -139,8 +139,8 @@ pub(crate) fn what_makes_no_sense_of_units_is_refused(store: &dyn Store) {
     let new = NewWorkflow { job_groups: &kinds, ..workflow(&[], &edges) };
     let electing = |name, unit| NewJob { unit, job_group: Some(0), ..job(name) };
     for (jobs, complaint) in [
-        ([electing("a", Some(0)), electing("b", None)], "belongs to no unit"),
-        ([electing("a", Some(7)), electing("b", Some(7))], "the second of unit 7"),
+        ([electing("a", Some(0)), electing("b", None)], "without a work unit"),
+        ([electing("a", Some(7)), electing("b", Some(7))], "the second landing job of work unit 7"),
     ] {
         let refused = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap_err();
         assert!(refused.to_string().contains(complaint), "{refused}");

@@ -1,4 +1,4 @@
-//! Connections that are lost while something is being committed, by somebody in the middle who sees the `COMMIT` pass.
+//! Connections that are lost during a commit, cut by a proxy that detects the `COMMIT`.
 
 use super::database;
 use crate::kit::{NOW, claim, commit, counts, create, new_worker, worker};
@@ -13,33 +13,33 @@ use windlass_store::sqlite::OpenMode;
 use windlass_store::{Store as _, StoreError, WorkerStore as _};
 use windlass_types::JobStatus;
 
-/// What befalls the next `COMMIT`.
+/// The fault injected at the next `COMMIT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blow {
-    /// It does not arrive, and both sides learn that the connection is gone.
+    /// It does not arrive, and both sides are disconnected.
     Before,
-    /// It arrives and is done; the answer does not.
+    /// It arrives and is applied; the response is lost.
     After,
-    /// It does not arrive; the database believes that the connection is still there.
+    /// It does not arrive; the database considers the connection alive.
     Unnoticed,
 }
 
-/// Stands between a store and its database.
+/// A proxy between a store and its database.
 #[derive(Clone, Default)]
 struct Between(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     next: Option<Blow>,
-    /// After a blow so many connections are turned away.
+    /// Number of connections to reject after a fault.
     away: u32,
     turned_away: u32,
-    /// Sides of the database that nobody ended.
+    /// Open connections to the database.
     kept: Vec<UnixStream>,
 }
 
 impl Between {
-    /// Listens where a store with this directory as its host knocks.
+    /// Listens on a socket for stores with this directory as host.
     fn start(directory: &Path, real: &Path) -> Self {
         let this = Self::default();
         let (listener, real) = (UnixListener::bind(socket(directory)).unwrap(), socket(real));
@@ -58,7 +58,7 @@ impl Between {
         (state.next, state.away, state.turned_away) = (Some(blow), away, 0);
     }
 
-    /// So many came and were turned away, and the blow fell.
+    /// Number of rejected connections; and whether the fault was injected.
     fn struck(&self) -> u32 {
         let state = self.0.lock().unwrap();
         assert_eq!(state.next, None);
@@ -80,12 +80,12 @@ impl Between {
         let answers = (server.try_clone().unwrap(), client.try_clone().unwrap());
         std::thread::spawn(move || {
             let (mut server, mut client) = answers;
-            // Whoever hangs up, the other one is to know.
+            // Either end closes the other one.
             drop(io::copy(&mut server, &mut client));
             drop(client.shutdown(Shutdown::Both));
         });
         let blow = self.pass_on(client, &server);
-        // From here on the store hears nothing more.
+        // From here on the store receives nothing.
         drop(client.shutdown(Shutdown::Both));
         match blow {
             Ok(Some(Blow::Unnoticed)) => self.0.lock().unwrap().kept.push(server),
@@ -94,7 +94,7 @@ impl Between {
         }
     }
 
-    /// Until one of them hangs up, or the blow falls.
+    /// Until one of them disconnects, or the fault is injected.
     fn pass_on(&self, mut client: &UnixStream, mut server: &UnixStream) -> io::Result<Option<Blow>> {
         let greeting = body(client)?;
         server.write_all(&(greeting.len() as u32 + 4).to_be_bytes())?;
@@ -134,7 +134,7 @@ fn send(mut to: &UnixStream, kind: u8, body: &[u8]) -> io::Result<()> {
     to.write_all(body)
 }
 
-/// A store behind somebody in the middle.
+/// A store behind the proxy.
 struct Scene {
     store: PgStore,
     between: Between,
@@ -153,7 +153,7 @@ fn scene() -> Scene {
     Scene { store, between, _directory: directory, _database: database }
 }
 
-/// Every way in which something is written, in turn: one request, changes, and what is large.
+/// Every way of writing in turn: single requests, changes, and large operations.
 #[test]
 fn what_was_committed_counts_though_the_answer_was_lost() {
     let Scene { store, between, .. } = &scene();
@@ -163,18 +163,18 @@ fn what_was_committed_counts_though_the_answer_was_lost() {
     between.strike(Blow::After, 0);
     let first = worker(store, workflow);
     between.struck();
-    assert_eq!(workers(), 1, "once, and known to whoever asked for it");
+    assert_eq!(workers(), 1, "applied once, and reported to the caller");
 
     between.strike(Blow::After, 3);
     commit(store, workflow, vec![claim(jobs[0], 1, first)]).unwrap();
-    assert_eq!(between.struck(), 3, "nobody answered for a while");
+    assert_eq!(between.struck(), 3, "there was no response for a while");
     assert_eq!(counts(store, workflow).get(JobStatus::Pending), 1);
 
     between.strike(Blow::After, 0);
     let (other, _) = create(store, 5);
     between.struck();
     assert_eq!(store.workflows().unwrap().iter().map(|row| row.id).collect::<Vec<_>>(), [workflow, other]);
-    // What we committed ourselves is not taken for the work of others.
+    // Own commits are not counted as commits of others.
     let before = store.foreign_commit_count(true).unwrap();
     between.strike(Blow::After, 0);
     worker(store, workflow);
@@ -202,7 +202,7 @@ fn what_was_not_committed_is_told_and_may_be_done_again() {
         assert_eq!(counts(store, workflow).get(JobStatus::Pending), 0, "{blow:?}");
         commit(store, workflow, claims()).unwrap();
         let again = commit(store, workflow, claims()).unwrap_err();
-        assert!(matches!(again, StoreError::Conflict { .. }), "what was done is refused: {again}");
+        assert!(matches!(again, StoreError::Conflict { .. }), "what was applied is rejected: {again}");
         assert_eq!(counts(store, workflow).get(JobStatus::Pending), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Locks whose connections are lost, and what signs of life are good for.
+//! Locks whose connections are lost, and the effect of heartbeats.
 
 use super::{database, open};
 use crate::kit::{NOW, create, worker};
@@ -35,7 +35,7 @@ fn a_workflow_that_was_lost_is_taken_again_unless_somebody_was_quicker() {
     let (workflow, _) = create(&one, 1);
     let held = one.lock(LockScope::Workflow(workflow), NOW).unwrap();
     end_connections(&database);
-    eventually("it is taken again", || {
+    eventually("it is acquired again", || {
         held.check().unwrap();
         other.lock_holder(workflow).unwrap().is_some()
     });
@@ -43,15 +43,15 @@ fn a_workflow_that_was_lost_is_taken_again_unless_somebody_was_quicker() {
 
     end_connections(&database);
     let taken = lock::wait_for_lock(&other, LockScope::Workflow(workflow), || NOW, |_| true).unwrap();
-    eventually("its loss is told", || held.check().is_err());
+    eventually("its loss is reported", || held.check().is_err());
     let error = held.check().unwrap_err();
     assert!(matches!(error, StoreError::Busy { holder: Some(_), .. }), "{error}");
-    assert!(held.check().is_err(), "however often it is asked");
+    assert!(held.check().is_err(), "every time");
     drop(taken);
     held.check().unwrap();
 }
 
-/// Its lock was lost for a moment, and in that moment somebody wants to run something.
+/// The lock is lost for a moment, in which another process tries to run something.
 #[test]
 fn a_server_that_was_just_heard_keeps_others_out() {
     let database = database();
@@ -68,7 +68,7 @@ fn a_server_that_was_just_heard_keeps_others_out() {
     }
     assert_eq!(epoch(&database), before);
     drop(held);
-    // It said goodbye: nobody waits.
+    // It shut down cleanly, so there is no wait.
     drop(other.lock(LockScope::Workflow(workflow), NOW).unwrap());
     assert_eq!(epoch(&database), before);
 }
@@ -104,11 +104,11 @@ fn a_server_that_is_not_heard_is_not_certain_until_it_is_again() {
     eventually("it notices", || !pulse.is_valid());
     held.check().unwrap();
     database.sql("DROP TRIGGER deaf ON server_epoch");
-    eventually("it is heard again", || pulse.is_valid());
+    eventually("it is in contact again", || pulse.is_valid());
     drop(held);
 }
 
-/// Nobody is the server while the database is down, so nobody may take the place of one before it could come back.
+/// Downtime of the database does not count as silence of the server, which must get time to reconnect.
 #[test]
 fn locks_outlast_a_restart_of_the_database() {
     let directory = tempfile::tempdir().unwrap();
@@ -128,7 +128,7 @@ fn locks_outlast_a_restart_of_the_database() {
 
     let held = server.lock(LockScope::Workflow(workflow), NOW).unwrap();
     database.restart();
-    eventually("it is taken again", || {
+    eventually("it is acquired again", || {
         held.check().unwrap();
         other.lock_holder(workflow).unwrap().is_some()
     });

@@ -1,4 +1,4 @@
-//! What only a PostgreSQL database can do or suffer.
+//! Tests specific to PostgreSQL.
 
 mod doubt;
 mod holding;

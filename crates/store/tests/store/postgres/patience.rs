@@ -1,4 +1,4 @@
-//! Transactions that cannot begin, and databases that are less patient than we are.
+//! Transactions that cannot begin, and databases with short timeouts.
 
 use super::{database, open};
 use crate::kit::{NOW, claim, commit, counts, create, new_worker, worker};
@@ -6,7 +6,7 @@ use crate::postgres_server::Database;
 use windlass_store::{StoreError, WorkerStore as _};
 use windlass_types::JobStatus;
 
-/// What every transaction of ours does first fails with this code.
+/// The first statement of every transaction fails with this code.
 fn trip(database: &Database, code: &str) {
     database.sql(&format!(
         "CREATE FUNCTION trip() RETURNS trigger AS $$ BEGIN
@@ -17,11 +17,11 @@ fn trip(database: &Database, code: &str) {
 }
 
 fn untrip(database: &Database) {
-    // Whoever were stuck in a transaction that has failed would be waited for here.
+    // A session stuck in a failed transaction would block this statement.
     database.sql("SET lock_timeout = '10s'; DROP TRIGGER trip ON counter; DROP FUNCTION trip();");
 }
 
-/// No disk, canceled, read only for a while: whatever it is, it passes.
+/// Disk full, canceled, temporarily read-only: all of them are transient.
 #[test]
 fn a_transaction_that_cannot_begin_is_nobody_elses_trouble() {
     let database = database();
@@ -56,7 +56,7 @@ fn writers_wait_for_each_other_whatever_the_database_thinks_of_it() {
     let store = open(&database);
     let (workflow, _) = create(&store, 1);
     std::thread::scope(|scope| {
-        // Holds the table until somebody waits for it, and then for longer than anybody is to wait.
+        // Holds the table until another session waits for it, and then for longer than the timeout.
         scope.spawn(|| {
             database.sql(
                 "SET statement_timeout = 0;

@@ -1,4 +1,4 @@
-//! One server at a time: locks, taking over, and what a server may do that was taken over; connections that are lost.
+//! One server at a time: locks, takeover, restrictions of a superseded server; lost connections.
 
 use super::{database, open};
 use crate::kit::{NOW, claim, commit, counts, create, worker};
@@ -29,7 +29,7 @@ fn a_workflow_and_the_whole_database_are_held_by_one() {
     let server = lock::wait_for_lock(&other, LockScope::Server, || NOW, |_| true).unwrap();
     assert!(matches!(one.lock(LockScope::Workflow(workflow), NOW), Err(StoreError::Busy { .. })));
     assert!(one.lock_holder(workflow).unwrap().is_some());
-    // The server has every workflow.
+    // The server owns every workflow.
     drop(other.lock(LockScope::Workflow(workflow), NOW).unwrap());
     drop(server);
     drop(lock::wait_for_lock(&one, LockScope::Workflow(workflow), || NOW, |_| true).unwrap());
@@ -44,7 +44,7 @@ fn who_was_taken_over_can_write_nothing_more() {
     let first = worker(&old, workflow);
     let old_lock = old.lock(LockScope::Server, NOW).unwrap();
     commit(&old, workflow, vec![claim(jobs[0], 1, first)]).unwrap();
-    // As if nothing were heard of it.
+    // Simulates missing heartbeats.
     database.sql(
         "CREATE FUNCTION unheard() RETURNS trigger AS $$ BEGIN
              IF NEW.epoch = OLD.epoch THEN NEW.heartbeat_at := 0; END IF;

@@ -1,4 +1,4 @@
-//! TLS, with a server of its own and certificates that the `openssl` program makes.
+//! TLS, with a separate server and certificates made by the `openssl` program.
 
 use crate::kit::create;
 use crate::postgres_server::Server;
@@ -9,7 +9,7 @@ use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::OpenMode;
 use windlass_store::{Store as _, StoreError};
 
-/// A PostgreSQL that lets nobody in without TLS. It ends itself some seconds after it was last used.
+/// A PostgreSQL that requires TLS. It stops some seconds after its last use.
 struct Secured {
     server: Server,
     port: u16,

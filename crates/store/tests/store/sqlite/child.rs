@@ -1,4 +1,4 @@
-//! Tests that need another process run themselves again: the same test, with the part that the child plays in its
+//! Tests that need another process run themselves again: the same test, with the role of the child in its
 //! environment.
 
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::process::Command;
 
 const PART: &str = "WINDLASS_TEST_CHILD";
 
-/// In the child: the path it was given.
+/// In the child: the path passed to it.
 pub(crate) fn part() -> Option<PathBuf> {
     std::env::var_os(PART).map(PathBuf::from)
 }
 
-/// This test binary, to run only `test` and play its child's part with `path`.
+/// The command that runs this test binary as a child of `test` with `path`.
 pub(crate) fn command(test: &str, path: &Path) -> Command {
     command_of(&std::env::current_exe().unwrap(), test, path)
 }

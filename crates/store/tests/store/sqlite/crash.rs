@@ -1,4 +1,4 @@
-//! `kill -9` in the middle of writing: what was acknowledged is there, and nothing is there by halves.
+//! `kill -9` during writes: acknowledged batches are stored, and no batch is stored partially.
 
 use super::child;
 use crate::kit::{RUN, claim, counts, create, end, key, worker};
@@ -35,7 +35,7 @@ fn kill_after(acknowledged: usize) {
     assert_eq!(before.len(), acknowledged);
     process.kill().unwrap();
     process.wait().unwrap();
-    // What it still managed to say is acknowledged too.
+    // Its last output is acknowledged, too.
     let told = acknowledged + lines.filter(is_acknowledgement).count();
 
     let store = SqliteStore::open(&db, OpenMode::ReadWrite).unwrap().store;
@@ -43,7 +43,7 @@ fn kill_after(acknowledged: usize) {
     let status = store.load_jobs(workflow).unwrap().status;
     let batches: Vec<&[JobStatus]> = status.chunks(BATCH).collect();
     for (i, batch) in batches.iter().enumerate() {
-        assert!(batch.iter().all(|status| *status == batch[0]), "batch {i} is there by halves: {batch:?}");
+        assert!(batch.iter().all(|status| *status == batch[0]), "batch {i} is stored partially: {batch:?}");
         assert!(
             i >= told || batch[0] == JobStatus::Completed,
             "batch {i} was acknowledged and is {}",
@@ -55,7 +55,7 @@ fn kill_after(acknowledged: usize) {
     assert_eq!(results.len() as u64, completed);
 }
 
-/// Writes batch after batch without waiting, so that they are committed in groups, and tells of every acknowledgement.
+/// Writes batches without waiting, so that they are committed in groups, and prints every acknowledgement.
 fn write_until_killed(db: &Path) -> ! {
     let store = SqliteStore::create(db).unwrap().store;
     let (workflow, jobs) = create(&store, JOBS);
@@ -66,13 +66,13 @@ fn write_until_killed(db: &Path) -> ! {
         let changes = claims.chain(ends).collect();
         let done = Box::new(move |outcome: Result<(), windlass_store::StoreError>| {
             outcome.unwrap();
-            // Not println: it would be kept in a buffer, or shown by the test harness only.
+            // Not println: it would be buffered, or captured by the test harness.
             writeln!(std::io::stdout().lock(), "\nbatch {i}").unwrap();
         });
         store.submit(ChangeBatch { workflow, run: RUN, changes }, done);
     }
     drop(store);
-    // Every batch is told; the killer is on its way.
+    // All batches are acknowledged; the parent is about to kill this process.
     loop {
         std::thread::park();
     }

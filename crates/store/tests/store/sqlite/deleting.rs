@@ -1,4 +1,4 @@
-//! Deleting workflows from a file that others may have open.
+//! Deleting workflows from a file that other processes may have open.
 
 use crate::kit::{NOW, Source, create, file, job, worker, workflow};
 use serde_json::json;
@@ -17,7 +17,7 @@ use windlass_types::WorkflowId;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction};
 use windlass_types::slurm::AllocationRequest;
 
-/// How many rows each table has that belong to workflows.
+/// Number of rows in each table with data of workflows.
 fn rows(db: &Path) -> Vec<(String, i64)> {
     let conn = rusqlite::Connection::open(db).unwrap();
     let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
@@ -34,7 +34,7 @@ fn rows(db: &Path) -> Vec<(String, i64)> {
         "quarantined_node",
         "slurm_calls",
     ];
-    // Those of requests and datasets know nothing of workflows.
+    // Tables of requests and datasets do not refer to workflows.
     let of_requests = [
         "request",
         "request_transition",
@@ -64,7 +64,7 @@ fn rows(db: &Path) -> Vec<(String, i64)> {
     counted.collect()
 }
 
-/// An execution of an action, as a workflow that has run for a while has it.
+/// An execution of an action, as in a workflow that has run for a while.
 fn execute_action(db: &Path, action: i64, worker: i64) {
     let conn = rusqlite::Connection::open(db).unwrap();
     let insert = "INSERT INTO action_run (action_id, attempt, run_id, worker_id, cause, started_at)
@@ -72,7 +72,7 @@ fn execute_action(db: &Path, action: i64, worker: i64) {
     conn.execute(insert, [action, worker]).unwrap();
 }
 
-/// What is known and was decided about the failure of a job.
+/// Failures and decisions of a job.
 fn fail(db: &Path, workflow: i64, job: i64) {
     let conn = rusqlite::Connection::open(db).unwrap();
     let rows = format!(
@@ -165,7 +165,7 @@ fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
     let told: Vec<_> = told.iter().map(|event| (event.category.as_str(), event.actor.as_str())).collect();
     assert_eq!(told, [("access", "ada"), ("workflow", "ada")]);
 
-    // What was exported before comes back whole.
+    // The earlier export restores the whole workflow.
     let back = store.import_workflow(&export, &ImportOptions::default(), NOW).unwrap();
     store.delete_workflow(back, NOW).unwrap();
     assert!(rows(&db).iter().all(|(_, n)| *n == 0));

@@ -1,5 +1,5 @@
-//! A full disk: the error says so and may be tried again, nothing is done by halves, and the same batch goes through once
-//! there is space.
+//! A full disk: the error is transient, nothing is stored partially, and the same batch succeeds once there is
+//! space.
 
 use super::child;
 use crate::kit::{RUN, claim, commit_batch, counts, create, end, key, worker};
@@ -30,7 +30,7 @@ impl Books {
         Self { store, workflow, worker, jobs }
     }
 
-    /// Runs the jobs from the first on until a batch is refused; that batch and why.
+    /// Runs the jobs in order until a batch is rejected; returns that batch and the error.
     fn fill(&self) -> (Arc<[WorkflowChange]>, StoreError) {
         for jobs in self.jobs.chunks(20) {
             let claims = jobs.iter().map(|job| claim(*job, 1, self.worker));
@@ -41,7 +41,7 @@ impl Books {
                 return (changes, error);
             }
         }
-        panic!("there was space for everything");
+        panic!("the disk did not fill up");
     }
 
     fn submit(&self, changes: &Arc<[WorkflowChange]>) -> Result<(), StoreError> {
@@ -49,7 +49,7 @@ impl Books {
         commit_batch(&self.store, batch)
     }
 
-    /// How many completed, after checking that nothing is there by halves.
+    /// Returns the number of completed jobs, after checking that no batch is stored partially.
     fn completed(&self) -> u64 {
         let counts = counts(&self.store, self.workflow);
         let (completed, ready) = (counts.get(JobStatus::Completed), counts.get(JobStatus::Ready));
@@ -59,7 +59,7 @@ impl Books {
         completed
     }
 
-    /// Lets the disk fill up, frees it with `free`, and sees that everything goes on.
+    /// Fills the disk, frees space with `free`, and checks that everything continues.
     fn survive(&self, free: impl FnOnce()) -> StoreError {
         let (refused, error) = self.fill();
         assert!(error.is_transient(), "{error:?}");
@@ -83,15 +83,15 @@ impl Books {
     }
 }
 
-/// Creates a workflow that is too large.
+/// Tries to create a workflow that is too large.
 fn try_create(store: &dyn Store) -> StoreError {
     let edges = windlass_core::edges::DependencyEdges::default();
-    let names: Vec<String> = (0..20_000).map(|i| format!("large_{i}")).collect();
+    let names: Vec<String> = (0..100_000).map(|i| format!("large_{i}")).collect();
     let mut jobs = windlass_store::model::ListedJobs::new(names.iter().map(|name| crate::kit::job(name)));
     store.create_workflow(&crate::kit::workflow(&[], &edges), &mut jobs, crate::kit::NOW).unwrap_err()
 }
 
-/// A disk of a few megabytes, gone when dropped.
+/// A disk of a few megabytes, unmounted when dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -115,15 +115,15 @@ impl Drop for SmallDisk {
 fn a_full_disk_is_waited_out() {
     let directory = tempfile::tempdir().unwrap();
     let disk = SmallDisk::mount(directory.path(), "3m");
-    let books = Books::new(&directory.path().join("windlass.db"));
+    let job_store = Books::new(&directory.path().join("windlass.db"));
     let filler = directory.path().join("filler");
     let mut file = std::fs::File::create(&filler).unwrap();
     while file.write_all(&[0; 4096]).is_ok() {}
     drop(file);
-    let error = books.survive(|| std::fs::remove_file(&filler).unwrap());
+    let error = job_store.survive(|| std::fs::remove_file(&filler).unwrap());
     assert!(matches!(error, StoreError::DiskFull { .. }), "{error:?}");
-    let path = books.store.path().to_owned();
-    drop(books);
+    let path = job_store.store.path().to_owned();
+    drop(job_store);
     SqliteStore::open(path, OpenMode::ReadOnly).unwrap();
     drop(disk);
 }
@@ -150,6 +150,28 @@ fn four_hundred_jobs_complete_on_a_disk_of_6_mb() {
     drop(disk);
 }
 
+/// What did not fit has filled the disk with the journal, which must not stay.
+#[test]
+fn a_workflow_that_does_not_fit_on_the_disk_leaves_others_their_space() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = SmallDisk::mount(directory.path(), "6m");
+    let store = SqliteStore::create(directory.path().join("windlass.db")).unwrap().store;
+    let (workflow, jobs) = create(&store, 400);
+    let worker = worker(&store, workflow);
+    for jobs in jobs.chunks(20) {
+        for job in jobs {
+            let ended = end(key(workflow, *job, 1), worker, JobStatus::Completed);
+            let changes = [claim(*job, 1, worker), ended].into();
+            commit_batch(&store, ChangeBatch { workflow, run: RUN, changes }).unwrap();
+        }
+        let error = try_create(&store);
+        assert!(matches!(error, StoreError::DiskFull { .. }), "{error:?}");
+    }
+    assert_eq!(counts(&store, workflow).get(JobStatus::Completed), 400);
+    drop(store);
+    drop(disk);
+}
+
 #[test]
 fn a_file_system_that_is_read_only_is_named() {
     let directory = tempfile::tempdir().unwrap();
@@ -167,8 +189,8 @@ fn a_file_system_that_is_read_only_is_named() {
 #[test]
 fn a_limit_on_file_sizes_is_waited_out() {
     if let Some(db) = child::part() {
-        let books = Books::new(&db);
-        books.survive(|| {
+        let job_store = Books::new(&db);
+        job_store.survive(|| {
             let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
             let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
             rustix::process::setrlimit(rustix::process::Resource::Fsize, raised).unwrap();
@@ -178,7 +200,7 @@ fn a_limit_on_file_sizes_is_waited_out() {
     let directory = tempfile::tempdir().unwrap();
     let db = directory.path().join("windlass.db");
     let test = "sqlite::full_disk::a_limit_on_file_sizes_is_waited_out";
-    // 2400 blocks of 512 bytes; the signal that goes with it is ignored so that the write fails instead.
+    // 2400 blocks of 512 bytes; SIGXFSZ is ignored so that the write fails instead.
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; ulimit -S -f 2400; exec \"$0\" \"$@\""]);
     let itself = child::command(test, &db);
@@ -186,7 +208,7 @@ fn a_limit_on_file_sizes_is_waited_out() {
     shell.envs(itself.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = shell.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    // It did play its part.
+    // The child has done its part.
     let store = SqliteStore::open(&db, OpenMode::ReadOnly).unwrap().store;
     assert!(store.workflows().unwrap()[0].counts.get(JobStatus::Completed) > 0);
 }

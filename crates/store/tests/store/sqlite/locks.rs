@@ -1,4 +1,4 @@
-//! Who may run what.
+//! Locks of workflows and databases.
 
 use super::child;
 use crate::kit::NOW;
@@ -69,7 +69,7 @@ fn a_server_and_runs_keep_each_other_out() {
     WorkflowLock::acquire(&db, ONE, NOW).unwrap();
 }
 
-/// Deletes all lock files, as somebody does who takes them for leftovers.
+/// Deletes all lock files, as a user does who considers them leftovers.
 fn remove_lock_files(db: &Path) {
     let run = PathBuf::from(format!("{}.run", db.display()));
     std::fs::remove_dir_all(run).unwrap();
@@ -85,7 +85,7 @@ fn a_server_whose_lock_file_is_removed_keeps_others_out() {
     {
         assert!(matches!(&error, StoreError::Busy { what: LockedObject::Database, .. }), "{error}");
     }
-    // It makes the file again, so that others are told who it is.
+    // It creates the file again, so that others can identify the holder.
     server.verify().unwrap();
     let error = ServerLock::acquire(&db, NOW).unwrap_err();
     assert!(
@@ -113,7 +113,7 @@ fn a_run_whose_lock_file_is_removed_makes_it_again_or_stops() {
     let faster = WorkflowLock::acquire(&db, ONE, NOW).unwrap();
     let error = run.verify().unwrap_err();
     assert!(matches!(error, StoreError::Superseded { .. }), "{error}");
-    assert!(run.verify().is_err(), "however often it is asked");
+    assert!(run.verify().is_err(), "every time");
     faster.verify().unwrap();
 }
 
@@ -132,7 +132,7 @@ fn a_database_that_is_removed_or_replaced_is_noticed() {
     run.verify().unwrap();
 }
 
-/// Closing a descriptor of the file would drop the locks of SQLite.
+/// Closing a descriptor of the file would release the locks of SQLite.
 #[test]
 fn a_lock_that_is_given_back_leaves_the_locks_of_sqlite() {
     use std::os::unix::fs::MetadataExt as _;

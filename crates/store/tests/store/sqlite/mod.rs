@@ -1,4 +1,4 @@
-//! What only a SQLite file can do or suffer.
+//! Tests specific to SQLite.
 
 mod child;
 mod crash;

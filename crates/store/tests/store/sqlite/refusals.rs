@@ -1,4 +1,4 @@
-//! What is not a database of ours, or no longer whole, is refused by name and left as it is.
+//! Files of other programs, and damaged databases, are rejected with a specific error and left unchanged.
 
 use super::child;
 use crate::kit::{NOW, claim, commit, create, worker};
@@ -22,7 +22,7 @@ fn database() -> (tempfile::TempDir, PathBuf) {
     (directory, db)
 }
 
-/// The error in both modes, after checking that it says what to do and that the file was not touched.
+/// Returns the error in both modes, after checking that it has a hint and that the file was not changed.
 fn refused(db: &Path) -> Vec<StoreError> {
     let before = std::fs::read(db).ok();
     let refuse = |mode| {
@@ -46,7 +46,7 @@ fn a_missing_file() {
     for error in refused(&directory.path().join("nowhere.db")) {
         assert!(matches!(error, StoreError::Missing { .. }), "{error}");
     }
-    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "something was made");
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "a file was created");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn damage_is_named_when_it_is_met() {
     let (_directory, db) = database();
     let whole = std::fs::read(&db).unwrap();
     let mut met = 0;
-    // Page by page, as a bad disk would do it.
+    // Page by page, like damage by a faulty disk.
     for page in 1..whole.len() / 4096 {
         let mut damaged = whole.clone();
         damaged[page * 4096..page * 4096 + 512].fill(0xa5);
@@ -156,7 +156,7 @@ fn damage_is_named_when_it_is_met() {
             met += 1;
         }
     }
-    assert!(met > 5, "only {met} damaged pages were met");
+    assert!(met > 5, "only {met} damaged pages were detected");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn damage_met_while_writing_is_named_and_not_transient() {
     let worker = worker(&store, workflow);
     drop(store);
     let mut bytes = std::fs::read(&db).unwrap();
-    // All that has names of jobs, and not the schema, which SQLite reads first.
+    // All pages with job names, except the schema, which SQLite reads first.
     let has_jobs = |page: &&mut [u8]| page.windows(6).any(|window| window == b"job_00");
     let mut damaged = 0;
     for page in bytes.chunks_mut(4096).filter(has_jobs) {
@@ -230,7 +230,7 @@ fn a_store_opened_for_reading_refuses_to_write() {
     assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
 }
 
-/// Permissions mean nothing to root, so this is tried as somebody else.
+/// Root ignores permissions, so this runs as another user.
 #[test]
 fn a_place_that_may_not_be_written() {
     if let Some(directory) = child::part() {
@@ -265,12 +265,12 @@ fn without_permission(directory: &Path) {
         SqliteStore::create(directory.join("new.db")).unwrap_err(),
     ] {
         assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
-        assert!(!error.to_string().contains(".new"), "told by its passing name: {error}");
+        assert!(!error.to_string().contains(".new"), "the error names a temporary file: {error}");
         assert!(error.hint().unwrap().contains("writable"));
     }
     let error = SqliteStore::open(directory.join("secret.db"), OpenMode::ReadOnly).unwrap_err();
     assert!(matches!(error, StoreError::CannotOpen { .. }), "{error:?}");
-    // Reading works all the same, and says how.
+    // Reading works anyway, with a warning.
     let opened = SqliteStore::open(&db, OpenMode::ReadOnly).unwrap();
     assert!(matches!(opened.warnings[..], [OpenWarning::Frozen { .. }]), "{:?}", opened.warnings);
     assert_eq!(opened.store.workflows().unwrap()[0].counts.total(), 500);
@@ -290,7 +290,7 @@ fn a_lock_directory_that_others_may_write_is_not_trusted() {
     let error = WorkflowLock::acquire(&db, WorkflowId(1), NOW).unwrap_err();
     assert!(matches!(error, StoreError::NotPrivate { .. }) && error.hint().is_some(), "{error}");
 
-    // A link in our own directory is not followed either.
+    // A symbolic link in the private directory is not followed either.
     fs::set_permissions(&run, fs::Permissions::from_mode(0o700)).unwrap();
     std::os::unix::fs::symlink(&victim, run.join("workflow-1.lock")).unwrap();
     assert!(WorkflowLock::acquire(&db, WorkflowId(1), NOW).is_err());

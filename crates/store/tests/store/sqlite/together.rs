@@ -1,4 +1,4 @@
-//! Several users of one file at once, as several processes would be: each store has its own connections.
+//! Several concurrent users of one file, as in several processes: each store has separate connections.
 
 use crate::kit::{NOW, RUN, claim, commit, counts, create, end, job, key, worker, workflow};
 use std::path::Path;
@@ -35,7 +35,7 @@ fn a_large_workflow_is_created_while_others_go_on() {
             let edges = DependencyEdges::default();
             other.create_workflow(&workflow(&[], &edges), &mut rows, NOW).unwrap()
         });
-        // The other one holds the write lock now: readers do not mind, and writers wait their turn.
+        // The other one holds the write lock now: readers are not affected, and writers wait.
         wait_for_start.recv().unwrap();
         assert_eq!(store.workflows().unwrap().len(), 1);
         for &job in &jobs {
@@ -62,7 +62,7 @@ fn two_stores_see_each_others_commits() {
     let worker = worker(&first, id);
     commit(&first, id, vec![claim(jobs[0], 1, worker)]).unwrap();
     assert_eq!(reader.held_jobs(id).unwrap().len(), 1);
-    // The second one believed in what was.
+    // The second one was decided from an outdated state.
     let error = commit(&second, id, vec![claim(jobs[0], 1, worker)]).unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
 }
@@ -133,7 +133,7 @@ fn the_log_does_not_grow_without_bound() {
     for _ in 0..3000 {
         toggle(&store);
     }
-    // 6000 commits of at least two pages each would be 48 MB if nothing moved them into the file.
+    // 6000 commits of at least two pages each would be 48 MB without checkpoints.
     let log = directory.path().join("windlass.db-wal").metadata().unwrap().len();
     assert!(log < 16 << 20, "{log} bytes");
     assert_eq!(WorkflowId(1), id);
@@ -203,7 +203,7 @@ fn what_others_commit_is_noticed_and_what_we_commit_is_not() {
     let after = ours.foreign_commit_count(true).unwrap();
     assert_ne!(after, before);
     assert_eq!(ours.foreign_commit_count(true).unwrap(), after);
-    // Also when we commit in between.
+    // Also with commits of this store in between.
     spawn_one(&open(&db), key(id, jobs[0], 1), "and more").unwrap();
     commit(&ours, id, vec![claim(jobs[1], 1, worker)]).unwrap();
     assert_ne!(ours.foreign_commit_count(true).unwrap(), after);

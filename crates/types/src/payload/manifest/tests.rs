@@ -48,8 +48,8 @@ fn all_that_is_wrong_is_told_at_once() {
     for part in [
         "tag",
         "steps.RECO",
-        "is there twice",
-        "no step `MINI`",
+        "occurs twice",
+        "unknown step `MINI`",
         "unmerged_base",
         "nodes.1",
         "nodes.0",

@@ -18,7 +18,7 @@ use windlass_types::{AllocationId, Bytes, Capacity, JobStatus, Resources, System
 #[test]
 fn an_action_asks_once_and_what_it_asked_for_ends() {
     let world = World::new(Cluster::shared(), "action");
-    let steward = world.steward("exit 0");
+    let reconciler = world.reconciler("exit 0");
     let workflow = world.workflow(3);
     eventually("all three have ended", || {
         let rows = world.rows(workflow);
@@ -33,8 +33,8 @@ fn an_action_asks_once_and_what_it_asked_for_ends() {
         assert!(world.work.path().join(format!("slurm_output_wf{workflow}_sl{}.o", row.id)).exists());
     }
     // One that comes after it asks for nothing again.
-    steward.stop();
-    let again = world.steward("exit 0");
+    reconciler.stop();
+    let again = world.reconciler("exit 0");
     eventually("it has looked", || again.status().passes > 0);
     assert_eq!(world.rows(workflow).len(), 3);
     assert_eq!(
@@ -47,14 +47,14 @@ fn an_action_asks_once_and_what_it_asked_for_ends() {
 #[test]
 fn an_action_that_others_may_have_as_well_asks_once() {
     let world = World::new(Cluster::shared(), "persistent");
-    let steward = world.steward("exit 0");
+    let reconciler = world.reconciler("exit 0");
     let workflow = world.persistent(2);
     eventually("both have ended", || {
         let rows = world.rows(workflow);
         rows.len() == 2 && rows.iter().all(|row| row.state == A::Ended)
     });
     for _ in 0..2 {
-        world.look(&steward);
+        world.look(&reconciler);
     }
     assert_eq!(world.rows(workflow).len(), 2);
 }
@@ -62,7 +62,7 @@ fn an_action_that_others_may_have_as_well_asks_once() {
 #[test]
 fn what_nobody_wants_is_canceled() {
     let world = World::new(Cluster::shared(), "unwanted");
-    let _steward = world.steward("exec sleep 600");
+    let _steward = world.reconciler("exec sleep 600");
     let workflow = world.workflow(0);
     let (runs, waits) = (world.want(workflow, request()), {
         let options = [("hold".to_owned(), String::new())].into();
@@ -105,7 +105,7 @@ fn what_nobody_wants_goes_however_many_wait_for_their_turn() {
 #[test]
 fn one_that_waits_goes_when_nothing_that_is_left_fits_into_it() {
     let world = World::new(Cluster::shared(), "unfit");
-    let _steward = world.steward("exec sleep 600");
+    let _steward = world.reconciler("exec sleep 600");
     let workflow = world.asking(Resources { memory: Bytes(200 << 20), ..Resources::DEFAULT });
     let held = |mem: &str| {
         let options = [("hold".to_owned(), String::new())].into();
@@ -122,7 +122,7 @@ fn one_that_waits_goes_when_nothing_that_is_left_fits_into_it() {
 #[test]
 fn what_slurm_refuses_says_so_in_its_words() {
     let world = World::new(Cluster::shared(), "refused");
-    let _steward = world.steward("exit 0");
+    let _steward = world.reconciler("exit 0");
     let workflow = world.workflow(0);
     let partition = Some("nope".to_owned());
     let no = world.want(workflow, AllocationRequest { partition, ..request() });
@@ -163,7 +163,7 @@ fn a_crash_between_sbatch_and_the_books_submits_nothing_twice() {
     assert_eq!((world.row(id).state, world.row(id).job_id), (A::Submitting, None));
     dies.stop();
     std::fs::remove_file(&taken).unwrap();
-    let _steward = world.steward("exec sleep 600");
+    let _steward = world.reconciler("exec sleep 600");
     let row = world.await_state(id, A::Running);
     assert_eq!(world.cluster.jobs_tagged(&tag), [row.job_id.unwrap()]);
     assert_eq!(row.submissions, 1);
@@ -172,7 +172,7 @@ fn a_crash_between_sbatch_and_the_books_submits_nothing_twice() {
 #[test]
 fn a_second_job_of_an_allocation_goes() {
     let world = World::new(Cluster::shared(), "second");
-    let _steward = world.steward("exec sleep 600");
+    let _steward = world.reconciler("exec sleep 600");
     let workflow = world.workflow(0);
     let id = world.want(workflow, request());
     let row = world.await_state(id, A::Running);
@@ -180,13 +180,13 @@ fn a_second_job_of_an_allocation_goes() {
     let second = world.cluster.submit(&[&comment, "--mem=100M", "--time=5"], "sleep 300");
     world.cluster.await_state(second, &["CANCELLED"]);
     assert_eq!(world.row(id).state, A::Running);
-    assert!(world.books.slurm_calls(SystemClock.now()).is_ok());
+    assert!(world.job_store.slurm_calls(SystemClock.now()).is_ok());
 }
 
 #[test]
 fn whoever_is_in_an_allocation_hears_that_it_ends_later() {
     let world = World::new(Cluster::shared(), "later");
-    let _steward = world.steward("exec sleep 600");
+    let _steward = world.reconciler("exec sleep 600");
     let workflow = world.workflow(0);
     let id = world.want(workflow, request());
     let row = world.await_row(id, "has an end", |row| row.ends_at.is_some());
@@ -208,7 +208,7 @@ fn what_a_silent_worker_left_in_slurm_is_ended_before_others_get_its_job() {
     let world = World::with_lease(Cluster::shared(), "steps", Duration::from_secs(8));
     // The step of a worker that was killed: nobody is there to call it off.
     let step = "srun --nodes=1 --ntasks=1 --exact --mem=50M --job-name=job_wf1_j1_r1_a1";
-    let _steward = world.steward(&format!("{step} sh -c 'touch begun; exec sleep 600' &\nexec sleep 600"));
+    let _steward = world.reconciler(&format!("{step} sh -c 'touch begun; exec sleep 600' &\nexec sleep 600"));
     let workflow = world.workflow(0);
     let id = world.want(workflow, AllocationRequest { nodes: 2, ..request() });
     let row = world.await_state(id, A::Running);
@@ -226,7 +226,7 @@ fn what_a_silent_worker_left_in_slurm_is_ended_before_others_get_its_job() {
     assert!(is_there(), "{}", steps());
     // From here on nothing is heard of it.
     eventually("others may have its job", || {
-        let jobs = world.books.jobs(workflow, &JobFilter::default()).unwrap();
+        let jobs = world.job_store.jobs(workflow, &JobFilter::default()).unwrap();
         jobs[0].status == JobStatus::Ready
     });
     assert!(!is_there(), "{}", steps());
