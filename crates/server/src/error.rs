@@ -183,7 +183,7 @@ impl ApiError {
     }
 }
 
-/// Not rendered yet: [`render`] does that, which knows the path.
+/// Not rendered yet: [`render_errors`] does that, which knows the path.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();

@@ -95,7 +95,7 @@ pub(super) struct IssuerKeys {
 /// A public key, and what may be verified with it.
 struct IssuerKey {
     name: Option<String>,
-    /// Those of its kind, or the only one that the issuer says it is for.
+    /// The algorithms of its key type, or the single one that the issuer declares.
     algorithms: Vec<Algorithm>,
     key: DecodingKey,
 }
@@ -171,7 +171,7 @@ impl IssuerKeys {
 }
 
 impl CachedKeys {
-    /// Keys of different kinds may have the same name.
+    /// Returns the keys with this id; keys of different types may share one.
     fn find_named<'a>(&'a self, kid: Option<&'a str>) -> impl Iterator<Item = &'a IssuerKey> {
         // A token without a key id is accepted if there is only one key.
         let is_only_key = self.keys.len() == 1;
