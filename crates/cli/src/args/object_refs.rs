@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for (text, reason) in [("5-1", "backwards"), ("1,,2", "missing"), ("1,", "missing")] {
+        for (text, reason) in [("5-1", "greater than its end"), ("1,,2", "missing"), ("1,", "missing")] {
             let error = text.parse::<WorkflowSet>().unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
         }

@@ -17,8 +17,7 @@ pub(crate) struct RequestTimeoutArgs {
     /// Number of retries of a merge job.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) merge_retries: u32,
-    /// Hold a request that stays submitted for this time, and send an alert. 0s disables this timeout, as the
-    /// following ones.
+    /// Hold a request that stays submitted for this time, and send an alert. 0s: never.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) submitted_timeout: Duration,
     /// Send an alert about a request that stays queued for this time. 0s: never.

@@ -1,4 +1,4 @@
-//! What became of allocations: what they cost, what Slurm measured, what their output says.
+//! Reports about allocations: cost, measurements of Slurm, and errors in their output.
 
 use super::list_options::ListPageArgs;
 use super::object_refs::WorkflowRef;
@@ -7,48 +7,48 @@ use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SlurmReportSubcommand {
-    /// Show what became of the core-hours of a workflow's allocations.
+    /// Show the core-hours of a workflow's allocations: used, failed, lost, idle.
     Usage(SlurmUsageArgs),
-    /// Show what Slurm's accounting has about a workflow's allocations and their steps.
+    /// Show Slurm's accounting of a workflow's allocations and steps.
     Sacct(SacctArgs),
-    /// Show what Slurm measured of each job that ran as a step.
+    /// Show Slurm's measurements of each job that ran as a step.
     Stats(SlurmStatsArgs),
-    /// Explain what the output of allocations says about trouble.
+    /// Explain errors in the output of allocations.
     #[command(alias = "parse-logs")]
     Logs(SlurmLogsArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-GIVEN is from an allocation's start to its end, or until now. USED is what jobs held of it by what they ask for, CPU the time of
-processors that they used. FAILED and LOST are parts of USED: attempts that failed, and attempts that were ended with their
-allocation. IDLE is what no job held. All in core-hours.
+GIVEN is the time from an allocation's start to its end, or until now. USED is the part that jobs occupied by their
+requirements, CPU the used CPU time. FAILED and LOST are parts of USED: failed attempts, and attempts that ended with their
+allocation. IDLE is the rest. All values are in core-hours.
 
 Examples:
   windlass slurm usage
   windlass slurm usage 3 --format json")]
 pub(crate) struct SlurmUsageArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-`sacct` is called here, so Slurm's commands have to be on this machine. What a job used is known where jobs run as steps
-(`execution_config: {mode: slurm}`), and only if it ran for longer than Slurm takes to look (often 30 s).
+Runs `sacct`, so this machine needs Slurm's commands. The usage of jobs is known if they run as steps
+(`execution_config: {mode: slurm}`) for longer than the sampling interval of Slurm (often 30 s).
 
 Examples:
   windlass slurm sacct
   windlass slurm sacct 3 --save-json --output-dir reports")]
 pub(crate) struct SacctArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Write all of it as JSON into a file, too.
+    /// Also write all data as JSON into a file.
     #[arg(short, long)]
     pub(crate) save_json: bool,
-    /// Directory for that file.
+    /// Directory of that file.
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     pub(crate) output_dir: PathBuf,
     #[command(flatten)]
@@ -57,13 +57,13 @@ pub(crate) struct SacctArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What accounting has about the workflow's steps is asked here if `sacct` is here, and kept with the workflow.
+Accounting data of the workflow's steps is queried if `sacct` is available, and stored with the workflow.
 
 Examples:
   windlass slurm stats
   windlass slurm stats 3 --sort-by max_rss_bytes --reverse --limit 10")]
 pub(crate) struct SlurmStatsArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last", alias = "workflow-id")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
@@ -72,21 +72,21 @@ pub(crate) struct SlurmStatsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-How an allocation ended is known from Slurm itself; its output may say why. A line is a sign and no proof: Slurm writes
-`CANCELLED AT` also when it merely warns.
+Slurm reports how an allocation ended; its output may explain why. A line is evidence, not proof: Slurm also writes
+`CANCELLED AT` as a mere warning.
 
 Examples:
   windlass slurm logs                          of the newest workflow
   windlass slurm logs 3 --errors-only
-  windlass slurm logs slurm-4711.out logs/     files and directories")]
+  windlass slurm logs slurm-4711.out logs/     of files and directories")]
 pub(crate) struct SlurmLogsArgs {
-    /// Workflow (its id, its name, or `last`), or files and directories to look at instead.
+    /// Workflow (id, name, or `last`), or files and directories to search.
     #[arg(value_name = "ID|PATH")]
     pub(crate) what: Vec<PathBuf>,
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(short, long, value_name = "ID", alias = "workflow-id")]
     pub(crate) workflow: Option<WorkflowRef>,
-    /// Leave out mere hints.
+    /// Only errors, without warnings.
     #[arg(long)]
     pub(crate) errors_only: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The worker that the batch script of an allocation starts; not for people.
+//! Options of the worker that the batch script of an allocation starts; internal.
 
 use super::run::parse_memory;
 use clap::Args;
@@ -10,39 +10,42 @@ use windlass_types::{Bytes, parse_duration};
 
 #[derive(Debug, Args)]
 pub(crate) struct SlurmWorkerArgs {
-    /// The workflow that it works for.
+    /// Workflow of the worker.
     #[arg(long, value_name = "ID")]
     pub(crate) workflow: i64,
-    /// The allocation that it is in, as its server knows it.
+    /// Allocation of the worker, by its id at the server.
     #[arg(long, value_name = "ID")]
     pub(crate) allocation: Option<i64>,
-    /// How many seconds the allocation was asked for: counts where Slurm does not say how much is left.
+    /// Time limit of the allocation in seconds, used if Slurm does not report the remaining time.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) walltime: Option<Duration>,
-    /// So many seconds before the end Slurm tells of it: then only what can be done in time is begun. Told at another time, it
-    /// takes nothing more.
+    /// Time between Slurm's warning signal and the end of the allocation, in seconds. After the warning, only
+    /// jobs that fit into
+    /// this time are started; after a warning at another time, none.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) warning: Option<Duration>,
-    /// What the workflow says about its workers, as JSON: counts where the server does not answer.
+    /// Settings of the workflow for its workers as JSON, used if the server does not respond.
     #[arg(long, value_name = "JSON", value_parser = parse_settings)]
     pub(crate) settings: Option<Box<WorkflowSettings>>,
-    /// Where the workflow's output goes.
+    /// Output directory of the workflow.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
-    /// Run at most this many jobs at once.
+    /// Maximum number of concurrent jobs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_parallel_jobs: Option<u32>,
-    /// Let jobs use this much memory instead of what Slurm says.
+    /// Memory that jobs may use. Default: that of the allocation.
     #[arg(long, value_name = "GIB", value_parser = parse_memory)]
     pub(crate) memory: Option<Bytes>,
-    /// Leave when there was nothing to do for this time, whatever the workflow says.
+    /// Exit after this time without jobs, whatever the workflow says.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) idle_timeout: Option<Duration>,
-    /// Also pass this variable of the allocation's environment to jobs; `NAME*` for all that begin so. Default: the variables that
-    /// every worker passes, SLURM_* and those that name the GPUs. `WINDLASS_PASS_ENVIRONMENT` has more, with commas.
+    /// Also pass this variable of the allocation's environment to jobs; `NAME*` for all with this prefix.
+    /// Default: the variables
+    /// that every worker passes, SLURM_* and those that name the GPUs. `WINDLASS_PASS_ENVIRONMENT` adds more,
+    /// separated by commas.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = check_pattern)]
     pub(crate) pass_environment: Vec<String>,
-    /// Keep what has to outlive this process in this directory, on a disk of this machine.
+    /// Directory for the state that outlives this process, on a local disk.
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 }
@@ -52,5 +55,5 @@ fn parse_settings(text: &str) -> Result<Box<WorkflowSettings>, String> {
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
-    text.parse().map(Duration::from_secs).map_err(|_| "a number of seconds is wanted".to_owned())
+    text.parse().map(Duration::from_secs).map_err(|_| "expected a number of seconds".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Commands about spec files themselves, and about jobs that jobs add: `spec`, `jobs spawn`.
+//! Commands about spec files, and about jobs that jobs add: `spec`, `jobs spawn`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -15,9 +15,9 @@ pub(crate) enum SpecSubcommand {
     Schema(SpecOutputArgs),
     /// Print the reference of all fields, as Markdown.
     Reference(SpecOutputArgs),
-    /// Write a spec in another format; it keeps its meaning.
+    /// Convert a spec to another format.
     Convert(SpecConvertArgs),
-    /// Give spec files the canonical layout; comments stay.
+    /// Format spec files in the standard layout; comments are kept.
     Format(SpecFormatArgs),
 }
 
@@ -27,31 +27,30 @@ Examples:
   windlass spec schema -o windlass.schema.json
   windlass spec reference | less")]
 pub(crate) struct SpecOutputArgs {
-    /// Write to this file instead of to standard output.
+    /// File to write. Default: standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The format follows from the name of the file that is written, or is named with --to. The result makes the same plan. \
-Comments cannot follow into another format.
+The format is that of the output file's extension, or of --to. The result defines the same workflow. Comments are lost.
 
 Examples:
   windlass spec convert sweep.yaml sweep.kdl
   windlass spec convert sweep.yaml --to json
   windlass spec convert - --to toml < sweep.yaml")]
 pub(crate) struct SpecConvertArgs {
-    /// Spec file to read; `-` is stdin.
+    /// Spec file to read; `-` reads standard input.
     #[arg(value_name = "IN")]
     pub(crate) input: PathBuf,
-    /// File to write; standard output if none is named.
+    /// File to write. Default: standard output.
     #[arg(value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
-    /// Format to write.
+    /// Output format.
     #[arg(short, long, value_enum, value_name = "FORMAT", required_unless_present = "output")]
     pub(crate) to: Option<SpecFileFormat>,
-    /// Replace the file if it is there.
+    /// Overwrite an existing file.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -60,13 +59,14 @@ pub(crate) struct SpecConvertArgs {
 #[command(after_help = "\
 Examples:
   windlass spec format sweep.yaml
-  windlass spec format --check *.windlass.yaml      for use in tests: exit code 1 if one is not in shape
+  windlass spec format --check *.windlass.yaml      for tests: exit code 1 if a file is not formatted
   windlass spec format - < sweep.yaml")]
 pub(crate) struct SpecFormatArgs {
-    /// Spec files, changed in place; `-` reads stdin and writes to standard output. The spec of this directory by default.
+    /// Spec files to change; `-` reads standard input and writes standard output. Default: the spec of this
+    /// directory.
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Change nothing; say which files would change, and exit with 1 if there are any.
+    /// Change nothing; list the files that would change, and exit with 1 if there are any.
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -82,25 +82,25 @@ pub(crate) enum SpecFileFormat {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For use inside a running job: the new jobs belong to its workflow and start after it has completed. Doing the same twice \
-adds nothing twice. The file, in any format of a spec, says:
+For use in a running job: the new jobs are added to its workflow, and start after it has completed. Repeating the command
+adds nothing twice. The file, in any format of a spec, contains:
 
   jobs:                          the new jobs
     - name: refine_1
       command: ./refine 1
-      depends_on: [...]          others in this file; all of them wait for the job that adds them
+      depends_on: [...]          other jobs in this file; all of them depend on the job that adds them
       resource_requirements:     as in the spec, as are priority, labels, env, invocation_script and
                                  cancel_on_blocking_job_failure
-  lineage: refinement            who counts the rounds; by default the job that began
-  state: {...}                   anything, kept as user data, one piece for each round
+  lineage: refinement            name of the sequence of rounds; default: the job that began it
+  state: {...}                   any value, stored as user data of each round
 
-How many rounds a lineage may have is said in the spec: `dynamic_jobs: {max_iterations: 1000}`.
+The spec limits the number of rounds of a lineage: `dynamic_jobs: {max_iterations: 1000}`.
 
 Examples:
   windlass jobs spawn next.yaml
   ./choose-next | windlass jobs spawn -")]
 pub(crate) struct JobSpawnArgs {
-    /// File with the new jobs; `-` is stdin.
+    /// File with the new jobs; `-` reads standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 }

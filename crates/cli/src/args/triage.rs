@@ -1,4 +1,4 @@
-//! What is decided about failures and changed about jobs: in groups, one by one, and how to take it back.
+//! Failures and decisions about them, and changes of jobs.
 
 use super::list_options::{ConfirmArgs, ListPageArgs};
 use super::run::parse_memory;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use windlass_types::failure_commands::RequestedJobChanges;
 use windlass_types::{Bytes, FailureClass};
 
-/// A class of failures, as one of the words that a shell can complete.
+/// A parser of failure classes with the values that a shell can complete.
 fn failure_class_parser() -> impl TypedValueParser<Value = FailureClass> {
     let names = FailureClass::ALL.map(FailureClass::as_str);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<FailureClass>())
@@ -19,17 +19,25 @@ fn failure_class_parser() -> impl TypedValueParser<Value = FailureClass> {
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-Failures are one group when they have the same class, the same end and, but for numbers, names and paths, the same words. \
-A group goes by its key, of which the beginning is enough.
+Failures form a group if they have the same class, the same end and, apart from numbers, names and paths, the same message.
+A group has a key, of which a unique prefix is sufficient.
+
+In a workflow with `use_pending_failed: true`, failures that no rule handles wait for a decision (`pending_failed`), as do
+their dependents. Each decision records who made it and why; `windlass failures report` shows how often they were right.
 
 Examples:
-  windlass failures                                  what failed, in groups
-  windlass failures --group 3fa2                     the jobs of one group
+  windlass failures                                    list failures by group
+  windlass failures --group 3fa2                       list the jobs of a group
   windlass failures retry 3fa2 --memory 8g --reason 'the index grew'
   windlass failures ignore 3fa2 9c41 --reason 'empty samples'
-  windlass failures fail 3fa2 --reason 'no such reference' --dry-run
+  windlass failures pending                            list failures that wait for a decision
+  windlass failures show align_7                       show the failures of a job
+  windlass failures retry 'align_*' --class transient  retry jobs by name and class
+  windlass failures fail 12 13 --reason 'bad input'    fail jobs, and cancel their dependents
+  windlass failures approve 4                          carry out what an agent proposed
+  windlass failures undo 3                             undo a change of jobs
 
-What is decided holds at once, also while the rest of the workflow runs. If nobody runs it, `windlass resume` goes on."
+Decisions take effect at once, also while the rest of the workflow runs. If it is not running, `windlass resume` continues it."
 )]
 pub(crate) struct FailuresArgs {
     #[command(subcommand)]
@@ -40,13 +48,13 @@ pub(crate) struct FailuresArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct FailuresListArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// The jobs of this group instead, by its key or the beginning of it.
+    /// List the jobs of this group instead, by its key or a prefix of it.
     #[arg(short, long, value_name = "KEY")]
     pub(crate) group: Option<String>,
-    /// Also failures that something came after: they were tried again.
+    /// Include failures that were retried.
     #[arg(short, long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -87,29 +95,30 @@ pub(crate) enum FailuresSubcommand {
     Handlers(super::jobs::HandlersArgs),
 }
 
-/// What of jobs is to be otherwise.
+/// Changes of jobs.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "What changes about the jobs")]
+#[command(next_help_heading = "Changes of the jobs")]
 pub(crate) struct JobChangeArgs {
-    /// The memory that each asks for from now on, such as 8g.
+    /// New memory of each job: `8g`.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<Bytes>,
-    /// The time that each may take from now on, such as 2h or PT2H.
+    /// New time limit of each job: `2h` or `PT2H`.
     #[arg(long, value_name = "DURATION", value_parser = windlass_types::parse_duration)]
     runtime: Option<Duration>,
-    /// The CPUs that each asks for from now on.
+    /// New number of CPUs of each job.
     #[arg(long, visible_alias = "num-cpus", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cpus: Option<u32>,
-    /// Another command for each.
+    /// New command of each job.
     #[arg(long, value_name = "CMD")]
     command: Option<String>,
-    /// Another priority; larger ones start first.
+    /// New priority; jobs with larger values start first.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
-    /// Another Slurm scheduler of the workflow for each, by name.
+    /// New Slurm scheduler of each job, by name.
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
-    /// Another Slurm partition for each; what else its scheduler says stays, and others that name it stay where they are.
+    /// New Slurm partition of each job; other fields of the scheduler, and other jobs that use it, stay the
+    /// same.
     #[arg(long, value_name = "NAME")]
     partition: Option<String>,
 }
@@ -131,26 +140,26 @@ impl From<&JobChangeArgs> for RequestedJobChanges {
 
 #[derive(Debug, Args)]
 pub(crate) struct TriageListArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
     pub(crate) which: FailureFilterArgs,
-    /// Show so many of the last lines of what each said.
+    /// Number of last log lines to show of each failure.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) lines: usize,
-    /// List at most this many.
+    /// Maximum number of entries.
     #[arg(short, long, value_name = "N")]
     pub(crate) limit: Option<u64>,
 }
 
-/// Which failures are meant.
+/// A selection of failures.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct FailureFilterArgs {
-    /// Only of this group, by its key or the beginning of it; give it again for more.
+    /// Only failures of this group, by its key or a prefix of it; repeat for more.
     #[arg(short, long, value_name = "KEY")]
     pub(crate) group: Vec<String>,
-    /// Only of this class; give it again for more.
+    /// Only failures of this class; repeat for more.
     #[arg(long, value_name = "CLASS", value_parser = failure_class_parser())]
     pub(crate) class: Vec<FailureClass>,
 }
@@ -163,25 +172,25 @@ impl FailureFilterArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TriageShowArgs {
-    /// Job: its id, its name, or the beginning of its name.
+    /// Job: id, name, or prefix of the name.
     #[arg(value_name = "JOB")]
     pub(crate) job: JobRef,
-    /// Workflow of the job, if it is named by its name: id, name, or `last`.
+    /// Workflow of the job, if the job is given by name: id, name, or `last`.
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TriageDecisionArgs {
-    /// Jobs: ids, names, or patterns of names with `*` and `?`.
+    /// Jobs (ids, names, or patterns of names with `*` and `?`), or keys of groups.
     #[arg(value_name = "JOB", required_unless_present_any = ["group", "class"])]
     pub(crate) jobs: Vec<JobRef>,
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
     pub(crate) which: FailureFilterArgs,
-    /// Why; kept with the decision, for those who ask later.
+    /// Reason, recorded with the decision; required for groups.
     #[arg(short, long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) reason: String,
     #[command(flatten)]
@@ -198,40 +207,41 @@ pub(crate) struct TriageChangeArgs {
     pub(crate) changes: JobChangeArgs,
 }
 
-/// An agent is bound by the workflow's policy; a person is not.
+/// The policy of the workflow restricts decisions of agents, not of users.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "For agents")]
 pub(crate) struct DecisionAgentArgs {
-    /// Decide as this agent: the workflow's policy holds, and the report counts it apart. Otherwise WINDLASS_AGENT names it.
+    /// Decide as this agent: the policy of the workflow applies, and reports count it separately. Default:
+    /// WINDLASS_AGENT.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// How sure it is, from 0 to 1.
+    /// Confidence of the agent, from 0 to 1.
     #[arg(long, value_name = "X")]
     pub(crate) confidence: Option<f64>,
-    /// A line of what the job said that speaks for the decision; give it again for more.
+    /// Log line that supports the decision; repeat for more.
     #[arg(long, value_name = "LINE")]
     pub(crate) evidence: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ProposalReviewArgs {
-    /// The numbers of proposals, as `windlass failures pending` shows them.
+    /// Numbers of proposals, as `windlass failures pending` shows them.
     #[arg(value_name = "DECISION", required = true)]
     pub(crate) decisions: Vec<i64>,
-    /// Workflow that they belong to: id, name, or `last`.
+    /// Workflow of the proposals: id, name, or `last`.
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TriageDecisionsArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Only those about this job, by id or name.
+    /// Only decisions about this job, by id or name.
     #[arg(short, long, value_name = "JOB")]
     pub(crate) job: Option<JobRef>,
-    /// Only proposals that wait for a person.
+    /// Only proposals that wait for approval.
     #[arg(long)]
     pub(crate) proposed: bool,
     #[command(flatten)]
@@ -240,10 +250,10 @@ pub(crate) struct TriageDecisionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TriageReportArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// All workflows of the database together.
+    /// Report about all workflows of the database.
     #[arg(short, long, conflicts_with = "workflow")]
     pub(crate) all: bool,
 }
@@ -252,8 +262,8 @@ pub(crate) struct TriageReportArgs {
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-What is changed together is one revision: who changed which jobs, why, from what to what. It can be undone as long as its \
-jobs wait or have failed.
+A revision is a set of changes made together: who changed which jobs, why, and the old and new values. It can be undone while
+its jobs wait or have failed.
 
 Examples:
   windlass failures revisions
@@ -277,10 +287,10 @@ pub(crate) enum RevisionsSubcommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct OneRevisionArgs {
-    /// The number that `windlass failures revisions` shows.
+    /// Number of the revision, as `windlass failures revisions` shows it.
     #[arg(value_name = "N")]
     pub(crate) revision: i64,
-    /// Workflow that it belongs to: id, name, or `last`.
+    /// Workflow of the revision: id, name, or `last`.
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
 }

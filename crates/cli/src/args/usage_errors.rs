@@ -1,4 +1,4 @@
-//! Mistakes in the command line as our own kind of error, so that they too come as JSON where JSON is wanted.
+//! Usage errors as errors of our own, so that they are printed as JSON where JSON is requested.
 
 use crate::error::CliError;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -51,13 +51,13 @@ fn nearest_option(flag: &str, of: &clap::Command, root: &clap::Command) -> Optio
         .map(str::to_owned)
 }
 
-/// The command or verb that the words lead to, as far as they are known.
+/// The innermost command that the words name.
 fn innermost_command<'c>(command: &'c clap::Command, words: &[OsString]) -> &'c clap::Command {
     let words = words.iter().skip(1).filter_map(|word| word.to_str()).take_while(|word| *word != "--");
     words.fold(command, |command, word| command.find_subcommand(word).unwrap_or(command))
 }
 
-/// What clap complains about: the complaint, and its tip or the usage as the hint.
+/// Converts a usage error of clap: its message, and its tip or the usage as hint.
 pub(crate) fn to_cli_error(error: &clap::Error) -> CliError {
     let text = error.render().to_string();
     let mut paragraphs = text.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
@@ -73,7 +73,7 @@ pub(crate) fn to_cli_error(error: &clap::Error) -> CliError {
     }
 }
 
-/// Whether the words ask for JSON, before they are known to make sense.
+/// Whether the words request JSON; they may be invalid otherwise.
 pub(crate) fn wants_json(words: &[OsString]) -> bool {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).take_while(|w| *w != "--").collect();
     let joined = words.iter().any(|word| matches!(*word, "--format=json" | "-fjson" | "-f=json"));
@@ -113,7 +113,7 @@ mod tests {
             (["rnu", "x.yaml"], "'run'"),
             (["logs", "--sdterr"], "'--stderr'"),
             (["jobs", "--fromat=json"], "'--format'"),
-            (["dependencies", "job-fiel"], "'job-file'"),
+            (["spec", "schmea"], "'schema'"),
         ] {
             let found = complaint(&line);
             assert!(

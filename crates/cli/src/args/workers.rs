@@ -1,4 +1,4 @@
-//! Those who work for a server.
+//! `windlass worker` and its subcommands.
 
 use super::WorkflowRef;
 use super::worker::WorkerArgs;
@@ -35,18 +35,18 @@ pub(crate) enum WorkerSubcommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkersListArgs {
-    /// Only those that may work for this workflow: its id, its name, or `last`.
+    /// Only workers that may run this workflow: id, name, or `last`.
     #[arg(value_name = "WORKFLOW")]
     pub(crate) workflow: Option<WorkflowRef>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct OneWorkerArgs {
-    /// The number that `windlass worker list` shows.
+    /// Id of the worker, as `windlass worker list` shows it.
     #[arg(value_name = "ID", value_parser = parse_worker_id)]
     pub(crate) worker: WorkerId,
 }
 
 fn parse_worker_id(text: &str) -> Result<WorkerId, String> {
-    text.parse().map_err(|_| "a worker is named by its number".to_owned())
+    text.parse().map_err(|_| "expected the number of a worker".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Commands about whole workflows.
+//! Commands about workflows.
 
 use super::list_options::{ConfirmArgs, ListPageArgs};
 use super::object_refs::{WorkflowRef, WorkflowSet};
@@ -51,23 +51,23 @@ pub(crate) enum WorkflowsSubcommand {
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = "\
-Archived workflows are left out unless asked for.
+Archived workflows are not listed by default.
 
 Examples:
-  windlass list
-  windlass list --include-archived --sort-by name
-  windlass list -f csv > workflows.csv")]
+  windlass workflows
+  windlass workflows list --include-archived --sort-by name
+  windlass workflows list -f csv > workflows.csv")]
 pub(crate) struct WorkflowsListArgs {
-    /// Only workflows that were archived.
+    /// Only archived workflows.
     #[arg(long)]
     pub(crate) archived_only: bool,
-    /// Archived workflows as well.
+    /// Include archived workflows.
     #[arg(long, conflicts_with = "archived_only")]
     pub(crate) include_archived: bool,
     /// Only workflows of this user.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) user: Option<String>,
-    /// Everybody's workflows. They are listed in any case.
+    /// Accepted for Torc's scripts: the workflows of all users are always listed.
     #[arg(short, long, hide = true)]
     pub(crate) all_users: bool,
     /// Only workflows of this access group.
@@ -79,14 +79,14 @@ pub(crate) struct WorkflowsListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct OneWorkflowArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListInWorkflowArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
@@ -99,32 +99,32 @@ Examples:
   windlass workflows update last --description 'the run for the paper'
   windlass workflows update 3 --project ocean --metadata '{\"grid\": \"1/12\"}'")]
 pub(crate) struct UpdateWorkflowArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Its new name.
+    /// New name.
     #[arg(short, long)]
     pub(crate) name: Option<String>,
-    /// What it is about; an empty text takes it away.
+    /// New description; an empty text removes it.
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) description: Option<String>,
-    /// The user it belongs to.
+    /// New owner.
     #[arg(long, value_name = "NAME")]
     pub(crate) owner_user: Option<String>,
-    /// The project it belongs to; an empty text takes it away.
+    /// New project; an empty text removes it.
     #[arg(long, value_name = "NAME")]
     pub(crate) project: Option<String>,
-    /// Notes as a JSON object, in place of those that are there.
+    /// New metadata, a JSON object that replaces the existing one.
     #[arg(long, value_name = "JSON")]
     pub(crate) metadata: Option<String>,
-    /// Say what would change, and change nothing.
+    /// Show what would change without changing it.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An archived workflow is left out of lists, and `last` does not mean it. Nothing of it is deleted.
+Archived workflows are not listed, and `last` does not refer to them. Nothing is deleted.
 
 Examples:
   windlass workflows archive 1-5,9
@@ -133,18 +133,18 @@ pub(crate) struct WorkflowArchiveArgs {
     /// Workflows: ids, ranges such as `1-5,9`, names, or `last`.
     #[arg(value_name = "ID", required = true)]
     pub(crate) workflows: Vec<WorkflowSet>,
-    /// Bring them back instead.
+    /// Restore the workflows instead.
     #[arg(long)]
     pub(crate) restore: bool,
-    /// Say what would be done, and do nothing.
+    /// Show what would be done without doing it.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Everything in the database about these workflows is gone afterwards: jobs, results, events. Their logs stay where they \
-are. A workflow that somebody runs is not deleted.
+Deletes all data of these workflows in the database: jobs, results, events. Log files are kept. A running workflow cannot be
+deleted.
 
 Examples:
   windlass workflows delete 3
@@ -163,40 +163,40 @@ Examples:
   windlass workflows export > sim.json
   windlass workflows export 3 --include-results -o sim.json")]
 pub(crate) struct WorkflowExportArgs {
-    /// Workflow: its id, its name, or `last`.
+    /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// File to write; standard output if none is named.
+    /// File to write. Default: standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// With the results of its attempts.
+    /// Include the results of attempts.
     #[arg(long)]
     pub(crate) include_results: bool,
-    /// With its events.
+    /// Include the events.
     #[arg(long)]
     pub(crate) include_events: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The workflow gets new ids. Results come along if the file holds them; otherwise its jobs have yet to run. Jobs run in \
-the current directory, wherever they ran before. Commands are taken as they are: where a spec says \
-`${user_data.input.NAME}` they hold the old id, which is pointed out.
+The workflow gets new ids. Without results in the file, or with --skip-results, all jobs run again. Jobs run in the current
+directory, independent of the original one. Commands are not changed: an id that a spec's `${user_data.input.NAME}` inserted
+stays the old one, which causes a warning.
 
 Examples:
   windlass workflows import sim.json
   windlass workflows import - --name copy < sim.json")]
 pub(crate) struct WorkflowImportArgs {
-    /// File that `windlass workflows export` wrote; `-` reads it from stdin.
+    /// File that `windlass workflows export` wrote; `-` reads standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Give the workflow this name.
+    /// Name of the imported workflow.
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Leave out the results that are in the file.
+    /// Do not import results.
     #[arg(long)]
     pub(crate) skip_results: bool,
-    /// Leave out the events that are in the file.
+    /// Do not import events.
     #[arg(long)]
     pub(crate) skip_events: bool,
     #[command(flatten)]
@@ -216,22 +216,22 @@ pub(crate) struct WorkflowStatusArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The process that runs the workflow is told to stop its jobs. If none runs it, the workflow is canceled at once. \
-`windlass resume --retry-failed` starts a canceled workflow again.")]
+The process that runs the workflow stops its jobs. If no process runs it, the workflow is canceled at once.
+`windlass resume --retry-failed` restarts a canceled workflow.")]
 pub(crate) struct WorkflowCancelArgs {
     /// Workflows: ids, ranges such as `1-5,9`, names, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflows: Vec<WorkflowSet>,
-    /// Return only when nothing of it runs any more.
+    /// Wait until all jobs have stopped.
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Time that a job gets to end by itself, if this command has to end it.
+    /// Time between the request to stop a job and its kill, if this command stops it.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = windlass_types::parse_duration)]
     pub(crate) grace: Duration,
-    /// Say what would be done, and do nothing.
+    /// Show what would be done without doing it.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Nobody is asked in any case: a canceled workflow can be started again. This is for Torc's sake.
+    /// Accepted for Torc's scripts: there is no confirmation, because a canceled workflow can be restarted.
     #[arg(short, long, alias = "no-prompts", hide = true)]
     pub(crate) yes: bool,
 }
