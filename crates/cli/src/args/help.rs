@@ -15,7 +15,7 @@ Examples:
   windlass exec -j4 -C commands.txt          run a list of commands, four at a time
 
 `windlass help COMMAND` explains a command, `windlass help options` the global options.
-Workflows are stored in .windlass/ in this directory, or in the nearest parent directory that has one.";
+Workflows are stored in .windlass/ in this directory or the nearest parent that has one.";
 
 /// The commands on the first page of the help, in the order in which it lists them.
 pub(crate) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
@@ -36,7 +36,8 @@ const GLOBAL_OPTIONS: &str = "Global options";
 /// The command with its commands in groups, and with one line about the global options in the help of each command.
 pub(crate) fn group_commands(command: Command) -> Command {
     let commands = render_command_groups(&command);
-    let options = render_options(&command, |_| true);
+    let page = Command::new("windlass").version(env!("CARGO_PKG_VERSION"));
+    let options = render_options(page.args(command.get_arguments().cloned()));
     let line = list_global_options(&command);
     // Clap takes braces for placeholders; none of our texts has any.
     let template = format!(
@@ -59,15 +60,14 @@ fn set_help_template(command: Command, template: &str) -> Command {
 
 /// The options that all commands have, with their full descriptions: the page of `windlass help options`.
 pub(crate) fn render_global_options(command: &Command) -> String {
-    format!("{GLOBAL_OPTIONS}, which all commands accept:\n{}", render_options(command, Arg::is_global_set))
+    let page = Command::new("windlass").disable_help_flag(true);
+    let page = page.args(command.get_arguments().filter(|arg| arg.is_global_set()).cloned());
+    format!("{GLOBAL_OPTIONS}, which all commands accept:\n{}", render_options(page))
 }
 
-/// The descriptions of the options that are not hidden, as clap prints them.
-fn render_options(command: &Command, is_shown: impl Fn(&Arg) -> bool) -> String {
-    let is_shown = |arg: &Arg| !arg.is_hide_set() && is_shown(arg);
-    let page = Command::new("windlass").help_template("{options}").max_term_width(100);
-    let mut page =
-        page.disable_help_flag(true).args(command.get_arguments().filter(|arg| is_shown(arg)).cloned());
+/// The descriptions of the options of a page, as clap prints them.
+fn render_options(page: Command) -> String {
+    let mut page = page.help_template("{options}").max_term_width(100);
     page.render_help().to_string().trim_end().to_owned()
 }
 

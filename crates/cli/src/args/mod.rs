@@ -58,7 +58,7 @@ pub(crate) use run::{MachineArgs, OutputDirArgs, ParameterLink, parse_memory};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-const ABOUT: &str = "Run workflows of jobs on one machine, a server with workers, Slurm or HTCondor. Never loses finished work.";
+const ABOUT: &str = "Runs workflows of jobs to completion, and never loses finished work.";
 
 #[derive(Debug, Parser)]
 #[command(name = "windlass", version, about = ABOUT)]
