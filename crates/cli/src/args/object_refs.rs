@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_sets_are_rejected() {
         for (text, reason) in [("5-1", "greater than its end"), ("1,,2", "missing"), ("1,", "missing")] {
             let error = text.parse::<WorkflowSet>().unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");

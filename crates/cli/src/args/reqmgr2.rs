@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_meant() {
+    fn given_options_are_used() {
         assert_eq!(
             read(&["--reqmgr2=https://h/reqmgr2"]).unwrap(),
             Some(Reqmgr2Client::from_url("https://h/reqmgr2"))

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_it_is_as_the_specification_has_it() {
+    fn defaults_are_those_of_the_specification() {
         let line = Line::try_parse_from(["serve"]).unwrap();
         assert_eq!(FailureResponseSettings::from(&line.blame), FailureResponseSettings::default());
         assert_eq!(rounds::RecoveryPolicy::from(&line.blame), rounds::RecoveryPolicy::default());

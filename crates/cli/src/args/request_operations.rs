@@ -123,11 +123,11 @@ pub(crate) struct RequestRestartArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For requests that are over: failed ones, and those that another has taken the place of (`request versions` shows them).
+For requests that have ended: failed ones, and those that were restarted (`request versions` shows them).
 
 Examples:
   windlass request invalidate reco_v1 --reason \"reco_v2 is complete\"
-  windlass request show reco_v1                        says when its outputs are invalidated")]
+  windlass request show reco_v1                        shows when its outputs were invalidated")]
 pub(crate) struct RequestInvalidateArgs {
     #[command(flatten)]
     pub(crate) which: RequestReasonArgs,

@@ -115,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_it_is_as_the_specification_has_it() {
+    fn defaults_are_those_of_the_specification() {
         let line = Line::try_parse_from(["serve"]).unwrap();
         assert_eq!(AdaptiveSettings::from(&line.rounds), AdaptiveSettings::default());
         assert_eq!(MemoryWindow::from(&line.rounds), MemoryWindow::default());
     }
 
     #[test]
-    fn what_is_said_is_meant() {
+    fn given_options_are_used() {
         let words = [
             "serve",
             "--adaptive=off",

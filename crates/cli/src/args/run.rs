@@ -12,8 +12,8 @@ use windlass_types::{Bytes, Timestamp};
 #[command(after_help = "\
 Running the same unchanged file again continues the workflow it created: completed jobs stay completed unless their input
 files have changed. A changed file creates a new workflow, which reuses the results of unchanged jobs and runs the others;
-`windlass plan` shows which and why. With --new all jobs run. A file is the same if it has the same text and directory,
-whatever its name.
+`windlass plan` shows which and why. With --new all jobs run. A file is the same if it has the same text and directory;
+its name does not matter.
 
 Examples:
   windlass run

@@ -36,7 +36,7 @@ pub(crate) struct SlurmWorkerArgs {
     /// Memory that jobs may use. Default: that of the allocation.
     #[arg(long, value_name = "GIB", value_parser = parse_memory)]
     pub(crate) memory: Option<Bytes>,
-    /// Exit after this time without jobs, whatever the workflow says.
+    /// Exit after this time without jobs, overriding the setting of the workflow.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) idle_timeout: Option<Duration>,
     /// Also pass this variable of the allocation's environment to jobs; `NAME*` for all with this prefix.

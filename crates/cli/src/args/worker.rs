@@ -29,8 +29,8 @@ pub(crate) struct WorkerArgs {
     /// Take only jobs of this workflow, and exit when it has ended: id, name, prefix of the name, or `last`.
     #[arg(short, long, value_name = "WORKFLOW")]
     pub(crate) workflow: Option<WorkflowRef>,
-    /// Label of this worker; repeat for more. It takes jobs whose labels it all has, and no jobs without
-    /// labels.
+    /// Label of this worker; repeat for more. A worker with labels takes only jobs with
+    /// labels, and only if it has all labels of the job.
     #[arg(long, value_name = "LABEL", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) label: Vec<String>,
     /// Site of this worker. Jobs that name sites run only on workers at one of them; jobs see it as
@@ -166,8 +166,8 @@ pub(crate) struct RemoteRunArgs {
     /// Workflow: id, name, or `last`.
     #[arg(value_name = "WORKFLOW", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Label of the workers; repeat for more. They take jobs whose labels they all have, and no jobs without
-    /// labels.
+    /// Label of the workers; repeat for more. Workers with labels take only jobs with
+    /// labels, and only if they have all labels of the job.
     #[arg(long, value_name = "LABEL", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) label: Vec<String>,
     /// Site of the workers. Jobs that name sites run only on workers at one of them.
