@@ -1,6 +1,6 @@
 //! Lists in all formats, names by their beginning, ranges, default files, and what Torc calls by other words.
 
-use crate::common::{Sandbox, eventually};
+use crate::common::{Output, Sandbox, eventually};
 use serde_json::Value;
 use std::process::Command;
 
