@@ -451,7 +451,7 @@ fn find_remote_conflict(client: &Client, dataset: &str, request: &str) -> Result
         }
     }
     let known = client.datasets(Some(dataset))?.items;
-    Ok(known.iter().any(|known| known.name == dataset).then(|| "it is in the catalog already".to_owned()))
+    Ok(known.iter().any(|known| known.name == dataset).then(|| "it is already in the catalog".to_owned()))
 }
 
 fn request_filter(query: &RequestListOptions) -> RequestFilter {

@@ -288,7 +288,7 @@ fn plan_and_dry_run_tell_why_a_submission_would_be_refused() {
     for with_server in [false, true] {
         let _served = with_server.then(|| Served::start(&sandbox, &["--listen", "127.0.0.1:0"]));
         refused("second.json", &["/Muons/Shared-v1/GEN is taken: request `first` writes it"]);
-        refused("third.json", &["/Muons/Known-v1/GEN is taken: it is in the catalog already"]);
+        refused("third.json", &["/Muons/Known-v1/GEN is taken: it is already in the catalog"]);
     }
     write(
         &sandbox,
