@@ -33,7 +33,7 @@ fn newest_workflow(all: Vec<WorkflowRow>) -> Result<WorkflowRow, CliError> {
             CliError::user("there are no workflows yet").with_hint("`windlass run SPEC` creates and runs one")
         }
         _ => CliError::user("all workflows are archived")
-            .with_hint("`windlass list --archived-only` lists them; select one by its id"),
+            .with_hint("`windlass workflows list --archived-only` lists them; select one by its id"),
     })
 }
 

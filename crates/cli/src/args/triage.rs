@@ -183,7 +183,7 @@ pub(crate) struct TriageShowArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TriageDecisionArgs {
     /// Jobs (ids, names, or patterns of names with `*` and `?`), or keys of groups.
-    #[arg(value_name = "JOB", required_unless_present_any = ["group", "class"])]
+    #[arg(value_name = "JOB|KEY", required_unless_present_any = ["group", "class"])]
     pub(crate) jobs: Vec<JobRef>,
     /// Workflow: id, name, or `last`.
     #[arg(short, long, value_name = "ID", default_value = "last")]

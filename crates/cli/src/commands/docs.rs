@@ -23,7 +23,7 @@ fn write_docs(dir: &Path) -> io::Result<()> {
     let man = dir.join("man");
     std::fs::create_dir_all(&man)?;
     write_man(&man, &command, "windlass")?;
-    // The first page explains the global options, which other pages only name.
+    // The first page describes the global options.
     write_page(&man, show_global_options(command.clone()), "windlass")?;
     let reference = dir.join("reference");
     std::fs::create_dir_all(&reference)?;
@@ -35,7 +35,9 @@ fn write_docs(dir: &Path) -> io::Result<()> {
 
 /// One page per command, subcommands included: `windlass-jobs-list.1`.
 fn write_man(dir: &Path, command: &clap::Command, name: &str) -> io::Result<()> {
-    write_page(dir, command.clone(), name)?;
+    let after = command.get_after_help().map(|text| format!("{text}\n\n")).unwrap_or_default();
+    let page = command.clone().after_help(format!("{after}windlass(1) describes the global options."));
+    write_page(dir, page, name)?;
     visible_subcommands(command)
         .try_for_each(|inner| write_man(dir, inner, &format!("{name}-{}", inner.get_name())))
 }
