@@ -110,7 +110,7 @@ fn a_request_goes_from_submission_to_archived_outputs() {
     sandbox.windlass(&["request", "submit", "other.json"]).exits(4).says("differs in memory_mb");
     sandbox.windlass(&["request", "shwo", "reco"]).exits(2).says("show");
     sandbox.windlass(&["request", "show", "rceo"]).exits(2).says("did you mean `reco`?");
-    sandbox.windlass(&["request", "stop", "reco"]).exits(4).says("it is over");
+    sandbox.windlass(&["request", "stop", "reco"]).exits(4).says("it has ended");
 }
 
 #[test]

@@ -164,7 +164,7 @@ fn each_mistake_about_a_connection_is_told_with_its_remedy() {
     served.stop();
     let plain = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let url = found(&sandbox)["url"].as_str().unwrap().to_owned();
-    ask(&url.replace("http", "https")).says("begins with http://");
+    ask(&url.replace("http", "https")).says("use an address with http://");
     // As Torc's clients name it.
     let token = sandbox.read(".windlass/windlass.db.run/owner.token");
     let named = format!("{url}/torc-service/v1");

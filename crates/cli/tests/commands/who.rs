@@ -65,7 +65,7 @@ fn a_token_is_not_sent_in_the_clear() {
     // Nobody is there: that it was not even tried is seen by what is said.
     told(&sandbox, &["login", "http://192.0.2.1:9"], "wl_x\n")
         .exits(2)
-        .says("in the clear")
+        .says("unencrypted")
         .says("--insecure-http");
     told(&sandbox, &["login", "ftp://a"], "wl_x\n").exits(2).says("http:// or https://");
     told(&sandbox, &["login", "http://127.0.0.1:1"], "wl_x\n").exits(5).says("cannot reach the server");

@@ -258,7 +258,7 @@ fn a_token_made_with_a_certificate_ends_with_it() {
         kept[0].expires_at.expect("it ends").since(windlass_types::SystemClock.now()).as_secs() / 86_400;
     assert_eq!(days, 1, "within the two days of the certificate");
     let refused = make(serde_json::json!({"name": "longer", "scopes": ["read"], "expires_in": 864_000}));
-    assert!(refused["detail"].as_str().unwrap().contains("outlast"), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("outlive"), "{refused}");
 }
 
 #[test]

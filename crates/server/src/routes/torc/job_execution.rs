@@ -546,7 +546,7 @@ mod tests {
         let mut models: Vec<_> = (0..MAX_SPAWNED).map(|n| model(&name(n), &waits(n))).collect();
         assert_eq!(spawned(&models).unwrap()[0].depends_on, [1]);
         models[last] = model(&name(last), &[name(0)]);
-        assert!(spawned(&models).unwrap_err().to_string().contains("circle"));
+        assert!(spawned(&models).unwrap_err().to_string().contains("cycle"));
         models[last] = model(&name(0), &[]);
         assert!(spawned(&models).unwrap_err().to_string().contains("two of the jobs"));
     }
