@@ -220,3 +220,24 @@ impl AgentTool {
         rmcp::model::Tool::new(self.name, self.description, Arc::clone(&self.schema)).with_annotations(hints)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn undescribed_arguments(schema: &Value) -> Vec<String> {
+        let properties = schema["properties"].as_object().into_iter().flatten();
+        let missing = properties.filter(|(_, argument)| !argument["description"].is_string());
+        let nested = schema["$defs"].as_object().into_iter().flatten();
+        let nested = nested.flat_map(|(_, schema)| undescribed_arguments(schema));
+        missing.map(|(name, _)| name.clone()).chain(nested).collect()
+    }
+
+    #[test]
+    fn every_argument_has_a_description() {
+        for tool in TOOLS.iter() {
+            let missing = undescribed_arguments(&Value::Object((*tool.schema).clone()));
+            assert!(missing.is_empty(), "{}: {missing:?}", tool.name);
+        }
+    }
+}
