@@ -69,9 +69,11 @@ pub(super) fn run(ctx: &CliContext, args: &RequestPlanArgs) -> Result<CliExit, C
         ctx.ui.print_table(&render_table(&plan, if args.all { usize::MAX } else { MAX_UNITS_SHOWN }))?;
         ctx.ui.print_line("")?;
         ctx.ui.print_lines(&render_totals(&plan.summary(), args.all))?;
-        ctx.ui.print_lines(
-            &describe_programs(&request).iter().map(|one| format!("runs {one}")).collect::<Vec<_>>(),
-        )?;
+        let is_hidden = request.payload_config.contains_key("hidden");
+        if is_hidden || windlass_requests::payload_steps(&request).is_ok() {
+            let programs = describe_programs(&request);
+            ctx.ui.print_lines(&programs.iter().map(|one| format!("runs {one}")).collect::<Vec<_>>())?;
+        }
     }
     Ok(CliExit::Success)
 }
