@@ -1,18 +1,21 @@
-//! The steward: the one who talks to Slurm's controller about allocations, so that nobody else has to.
+//! The allocation reconciler: the only part of the server that talks to Slurm's controller about allocations.
 //!
-//! One thread makes passes: when it is told something, and otherwise at an interval that is short while something happens and
-//! long while nothing does. Nothing that matters is in memory alone. What a pass does, in this order:
+//! One thread makes passes: after a notice, and otherwise at an interval that is short during activity and long
+//! without.
+//! All state that matters is in the database. The order of a pass:
 //!
-//! 1. Actions that ask for allocations become rows, and are then claimed ([`intents`]).
-//! 2. All open allocations are looked up with one question, and for those that the controller does not have, accounting is
-//!    asked with another ([`pass`]).
-//! 3. What follows is decided in `core/src/slurm/allocation_decision.rs`, and committed.
-//! 4. Only then is something submitted or canceled ([`submit`]): a row says `submitting` before `sbatch` is called, so that
-//!    whoever comes after a crash looks for the job by its tag before it is asked for again.
+//! 1. Actions that request allocations become rows, and are then claimed ([`allocation_actions`]).
+//! 2. One `squeue` call queries all open allocations; one `sacct` call queries those that the controller no
+//!    longer has
+//!    ([`reconcile_pass`]).
+//! 3. `core/src/slurm/allocation_decision.rs` decides what follows, and the decision is committed.
+//! 4. Only then are allocations submitted or canceled ([`submit`]): the row says `submitting` before `sbatch`
+//!    is called, so
+//!    that after a crash the job is searched by its tag before it is submitted again.
 //!
-//! Before all that, steps are ended whose worker is gone ([`fences`]).
+//! Before all that, steps of lost workers are canceled ([`step_fencing`]).
 //!
-//! Without an open allocation Slurm is asked nothing.
+//! Without open allocations Slurm is not called.
 
 mod allocation_actions;
 mod mailbox;
@@ -40,10 +43,10 @@ use windlass_store::model::WorkflowRow;
 use windlass_types::slurm::AllocationState;
 use windlass_types::{AllocationId, SystemClock, Timestamp};
 
-/// So many calls are not for people who want to know something.
+/// Calls reserved for allocations; user queries cannot use them.
 const RESERVED_CALLS: u32 = 5;
 
-/// What the steward works with.
+/// What the reconciler works with.
 #[derive(Clone)]
 pub struct ReconcilerDependencies {
     pub database: Arc<dyn StoreDatabase>,
@@ -60,29 +63,30 @@ impl std::fmt::Debug for ReconcilerDependencies {
 pub struct AllocationReconcilerOptions {
     pub slurm: SlurmClientOptions,
     pub patience: AllocationTimeouts,
-    /// How often Slurm is asked while something happens.
+    /// Polling interval during activity.
     pub active_interval: Duration,
-    /// How often while nothing does.
+    /// Polling interval without activity.
     pub idle_interval: Duration,
-    /// Where workers find the server.
+    /// The URL of the server for workers.
     pub server: String,
-    /// The program that a worker is, as its nodes see it.
+    /// The worker program, as the nodes see it.
     pub windlass: PathBuf,
-    /// Of the books, as [`windlass_core::slurm::home`] has it.
+    /// The identity of the database, see [`windlass_core::slurm::home`].
     pub tag_prefix: String,
-    /// So long before its end the worker of an allocation is told.
+    /// Time before the end of an allocation at which its worker is warned.
     pub warning: Duration,
-    /// What workers in allocations show to the server. `None`: the server asks for nothing.
+    /// Credentials of workers in allocations. `None`: the server requires no authentication.
     pub credentials: Option<Arc<dyn CredentialIssuer>>,
-    /// Whose workflows get allocations: their jobs run with the account of this process. `None`: all users.
+    /// Users whose workflows get allocations; their jobs run with the account of this process. `None`: all
+    /// users.
     pub users: Option<Vec<String>>,
 }
 
-/// Makes what the workers of an allocation show to the server, and ends it with the allocation.
+/// Creates the credentials for the workers of an allocation, and revokes them when it ends.
 pub trait CredentialIssuer: std::fmt::Debug + Send + Sync {
-    /// The path of a file with it, the same for each call until the allocation is over.
+    /// The path of the credentials file; the same for every call until the allocation ends.
     fn issue_credential(&self, allocation: AllocationId, workflow: &WorkflowRow) -> std::io::Result<PathBuf>;
-    /// Those of all other allocations are accepted no more.
+    /// Revokes the credentials of all other allocations.
     fn revoke_others(&self, open: &BTreeSet<AllocationId>);
 }
 
@@ -103,20 +107,20 @@ impl AllocationReconcilerOptions {
     }
 }
 
-/// How it goes.
+/// Status of the reconciler.
 #[derive(Clone, Debug, Default)]
 pub struct ReconcilerStatus {
     pub passes: u64,
     pub last_pass_at: Option<Timestamp>,
-    /// When the controller last answered a poll.
+    /// Time of the last answered poll.
     pub last_answer_at: Option<Timestamp>,
-    /// What went wrong last, until something goes well.
+    /// The last error, until the next success.
     pub problem: Option<String>,
     /// Open allocations by state.
     pub open_allocations: BTreeMap<AllocationState, u64>,
 }
 
-/// The handle; cheap to clone. When the last one is dropped the steward ends, after its pass.
+/// The handle; cheap to clone. When the last one is dropped, the reconciler ends after the current pass.
 #[derive(Clone, Debug)]
 pub struct AllocationReconciler(Arc<ReconcilerThread>);
 
@@ -129,8 +133,9 @@ struct ReconcilerThread {
 }
 
 impl AllocationReconciler {
-    /// Takes up all allocations that the books know to be open. `nudge` is what others tell it by; the caller is the only one
-    /// who does this with these books.
+    /// Resumes all open allocations of the database. `wake` is the handle for notices. Only one reconciler may
+    /// run per
+    /// database.
     pub fn open(
         parts: ReconcilerDependencies,
         nudge: ReconcilerMailbox,
@@ -161,15 +166,16 @@ impl AllocationReconciler {
         lock_ignoring_poison(&self.0.status).clone()
     }
 
-    /// Asks Slurm now what became of the allocations, as far as the budget allows, notes that, and says whether it answered. Waits
-    /// no longer than `limit`.
+    /// Polls Slurm now, within the call budget, stores the answers, and returns whether it answered. Waits at
+    /// most `limit`.
     pub fn poll_now(&self, limit: Duration) -> PollOutcome {
         let number = self.0.mailbox.request_poll();
         self.0.mailbox.wait_for_poll(number, Instant::now() + limit)
     }
 
-    /// The way to Slurm, for questions of people: they count like those of the steward. `Err`: when there will be room for
-    /// them, for what is left now is kept for allocations.
+    /// The Slurm client, for queries of users: they count towards the same budget. `Err`: when calls will be
+    /// available,
+    /// because the rest is reserved for allocations.
     pub fn client_for_users(&self) -> Result<&SlurmClient, SlurmUnavailable> {
         let left = self.0.slurm.remaining_budget();
         if let Some(until) = left.paused_until {
@@ -183,17 +189,17 @@ impl AllocationReconciler {
         Ok(&self.0.slurm)
     }
 
-    /// What may be asked of Slurm still.
+    /// The remaining call budget.
     pub fn remaining_budget(&self) -> RemainingCalls {
         self.0.slurm.remaining_budget()
     }
 
-    /// What was asked of Slurm since the start, by command.
+    /// Number of Slurm calls since the start, by command.
     pub fn total_statistics(&self) -> BTreeMap<&'static str, CallStatistics> {
         self.0.slurm.total_statistics()
     }
 
-    /// Ends it; returns when the pass that is under way is over.
+    /// Stops the reconciler; returns after the current pass.
     pub fn stop(&self) {
         self.0.stop();
     }
@@ -205,7 +211,7 @@ impl ReconcilerThread {
         let is_other = |thread: &mut JoinHandle<()>| thread.thread().id() != thread::current().id();
         let thread = lock_ignoring_poison(&self.thread).take_if(is_other);
         if let Some(thread) = thread {
-            // A panic of the loop itself has been told by the hook.
+            // The panic hook has logged a panic of the loop itself.
             drop(thread.join());
         }
     }
@@ -217,12 +223,12 @@ impl Drop for ReconcilerThread {
     }
 }
 
-/// Nothing that is kept behind these locks can be left half done by a panic.
+/// A panic leaves nothing inconsistent behind these locks.
 fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Shortest pause between two passes: what comes at once is seen to at once, together.
+/// Shortest pause between two passes: notices that arrive together are handled together.
 const MIN_PASS_INTERVAL: Duration = Duration::from_millis(5);
 
 fn run_passes(mailbox: &ReconcilerMailbox, status: &Mutex<ReconcilerStatus>, mut passes: ReconcilePasses) {
@@ -247,16 +253,15 @@ fn run_passes(mailbox: &ReconcilerMailbox, status: &Mutex<ReconcilerStatus>, mut
     }
 }
 
-/// A panic in a pass is told like any other trouble, and the next pass begins anew from the rows.
+/// A panic in a pass is reported like any other error, and the next pass starts again from the rows.
 fn run_pass_catching_panics(
     passes: &mut ReconcilePasses,
     heard: &ReceivedNotices,
     status: &Mutex<ReconcilerStatus>,
 ) -> Duration {
     catch_unwind(AssertUnwindSafe(|| passes.run_pass(heard))).unwrap_or_else(|_| {
-        tracing::error!("a pass over the allocations has failed; the next one begins anew");
-        lock_ignoring_poison(status).problem =
-            Some("a pass has failed; the log of the server says where".to_owned());
+        tracing::error!("a pass over the allocations failed; the next one starts again from the database");
+        lock_ignoring_poison(status).problem = Some("a pass failed; see the log of the server".to_owned());
         Duration::from_mins(1)
     })
 }

@@ -1,4 +1,5 @@
-//! What a cluster has, and when it would have room: asked of Slurm itself, within whatever budget the asking is.
+//! What a cluster offers, and when an allocation would start: queries to Slurm, within the call budget of the
+//! caller.
 
 use crate::parse::cluster::{self, SCONTROL_ARGUMENTS, SINFO_ARGUMENTS, StartEstimate, UnreadableOutput};
 use crate::render::batch::{self, InvalidAllocation};
@@ -9,7 +10,7 @@ use windlass_types::slurm::AllocationRequest;
 /// Why nothing is known about the cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterDiscoveryError {
-    #[error("there is no Slurm here: {command} cannot be started ({why})")]
+    #[error("Slurm is not available: cannot start {command} ({why})")]
     NoSlurm { command: &'static str, why: String },
     #[error("{command} failed: {said}")]
     Failed { command: &'static str, said: String },
@@ -21,7 +22,7 @@ pub enum ClusterDiscoveryError {
     Unreadable(#[from] UnreadableOutput),
 }
 
-/// Partitions, their limits and nodes. Two questions to the controller, and one to the configuration.
+/// Partitions, their limits and nodes: two calls to the controller, and one for the configuration.
 pub fn discover_cluster(slurm: &SlurmClient) -> Result<ClusterProfile, ClusterDiscoveryError> {
     let sinfo =
         require_answer("sinfo", slurm.run_command(SlurmTool::Sinfo, &SINFO_ARGUMENTS.map(str::to_owned)))?;
@@ -33,7 +34,7 @@ pub fn discover_cluster(slurm: &SlurmClient) -> Result<ClusterProfile, ClusterDi
     Ok(ClusterProfile { display_name: find_cluster_name(slurm).unwrap_or_default(), ..profile })
 }
 
-/// As the cluster calls itself; it is a matter of looks, so whatever keeps us from it does not matter.
+/// The name of the cluster. It is only displayed, so errors are ignored.
 fn find_cluster_name(slurm: &SlurmClient) -> Option<String> {
     let config =
         slurm.run_command(SlurmTool::Scontrol, &["show", "config"].map(str::to_owned)).into_answer()?;
@@ -41,7 +42,7 @@ fn find_cluster_name(slurm: &SlurmClient) -> Option<String> {
     line.split_once('=').map(|(_, name)| name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// When such an allocation would start. Nothing is submitted; Slurm counts a number for it, though.
+/// When such an allocation would start. Nothing is submitted, but Slurm uses up a job id.
 pub fn estimate_start(
     slurm: &SlurmClient,
     request: &AllocationRequest,
@@ -49,7 +50,7 @@ pub fn estimate_start(
     const COMMAND: &str = "sbatch --test-only";
     let unfit = |why| ClusterDiscoveryError::InvalidRequest { scheduler: request.scheduler.clone(), why };
     let arguments = batch::render_test_only_arguments(request).map_err(unfit)?;
-    // It answers on its standard error, whether it can be or not.
+    // `sbatch` answers on its standard error in both cases.
     let said = match slurm.run_command_with_stderr(SlurmTool::Sbatch, &arguments) {
         SlurmOutcome::Refused(said) => said,
         other => require_answer(COMMAND, other)?.stderr,

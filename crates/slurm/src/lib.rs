@@ -1,7 +1,8 @@
 //! Slurm: allocations that host workers.
 //!
-//! Text in and out is pure: [`render`] writes what `sbatch` and `srun` are given, [`read`] understands what `squeue`, `sacct`,
-//! `sinfo` and `scontrol` answer, [`worker`] what a worker finds in its environment.
+//! Text in and out is pure: [`render`] writes the arguments of `sbatch` and `srun`, [`parse`] reads the answers
+//! of `squeue`,
+//! `sacct`, `sinfo` and `scontrol`, [`slurm_environment`] the environment of a worker.
 
 pub mod allocation_reconciler;
 pub mod cluster_discovery;

@@ -1,4 +1,4 @@
-//! What the commands of Slurm answer.
+//! Parsers for the output of Slurm's commands.
 
 pub mod cluster;
 pub mod sacct;

@@ -1,4 +1,4 @@
-//! What `sbatch` and `srun` are given.
+//! The arguments and scripts for `sbatch` and `srun`.
 
 pub mod batch;
 pub mod shell_words;

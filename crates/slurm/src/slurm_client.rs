@@ -1,8 +1,10 @@
-//! The commands of Slurm: each with a time limit of ours, within a budget, and with what its answer is worth.
+//! The commands of Slurm, each with a timeout and within a call budget, and the meaning of their answers.
 //!
-//! A controller serves thousands; whoever asks it without end is asked to leave. So questions come from one budget, and
-//! after failures they become rarer. An answer is one of three things: Slurm did it, Slurm said no, or nobody knows. The last
-//! one is not the second: a submission that timed out may have been accepted.
+//! A controller serves thousands of users. So all calls share one budget, and after failures they become rarer.
+//! A call has
+//! one of three results: done, rejected, or unknown. Unknown is not rejected: a submission that timed out may
+//! have been
+//! accepted.
 
 mod call_budget;
 pub(crate) mod environment;
@@ -23,13 +25,13 @@ use windlass_core::slurm::slurm_jobs::{AccountedJob, QueueJob};
 use windlass_process::command;
 use windlass_types::{SystemClock, Timestamp};
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlurmOutcome<T> {
     Answered(T),
-    /// Slurm said no, in its words.
+    /// Rejected, with Slurm's message.
     Refused(String),
-    /// Nobody knows: it took too long, or nobody could be reached. Nothing follows from it.
+    /// Unknown: it timed out, or the controller could not be reached. Nothing follows from it.
     Unknown(SlurmUnavailable),
 }
 
@@ -50,26 +52,26 @@ impl<T> SlurmOutcome<T> {
     }
 }
 
-/// Why a question has no answer.
+/// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlurmUnavailable {
-    #[error("`{tool}` took longer than {} s and was ended: the controller hangs or is overloaded", limit.as_secs())]
+    #[error("`{tool}` timed out after {} s: the controller hangs or is overloaded", limit.as_secs())]
     TimedOut { tool: &'static str, limit: Duration },
-    #[error("Slurm cannot be reached, which says nothing about its jobs: {said}")]
+    #[error("cannot reach Slurm (the state of its jobs is unknown): {said}")]
     Unreachable { said: String },
     #[error(
-        "`{tool}` cannot be started: install Slurm's commands, and have them on the PATH of whoever runs this ({why})"
+        "cannot start `{tool}`: install Slurm's commands, and add them to the PATH of this process ({why})"
     )]
     NotStarted { tool: &'static str, why: String },
-    #[error("`{tool}` printed what cannot be understood: {said}")]
+    #[error("cannot parse the output of `{tool}`: {said}")]
     UnreadableAnswer { tool: &'static str, said: String },
-    /// It was not asked at all.
-    #[error("Slurm is not asked before {until}, so as not to ask it too often")]
+    /// The command was not called.
+    #[error("Slurm is not called before {until}, because of the call budget")]
     OutOfBudget { until: Timestamp },
 }
 
 impl SlurmUnavailable {
-    /// Whether it is certain that Slurm heard nothing.
+    /// Whether it is certain that Slurm received nothing.
     pub const fn is_certainly_not_sent(&self) -> bool {
         matches!(self, Self::NotStarted { .. } | Self::OutOfBudget { .. })
     }
@@ -78,11 +80,11 @@ impl SlurmUnavailable {
 /// How Slurm is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlurmClientOptions {
-    /// Where the commands are, if not on the path.
+    /// The directory of the commands, if not on the PATH.
     pub tools_dir: Option<PathBuf>,
-    /// Set for each command: `SLURM_CONF`, for one that is not where commands look for it.
+    /// Set for each command: `SLURM_CONF`, for a configuration file in an unusual place.
     pub environment: Vec<(String, String)>,
-    /// How long a command may take. Slurm's own limits are shorter where all is well, and up to 90 s where it is not.
+    /// Timeout of a command. Slurm's own timeouts are shorter in good health, and up to 90 s otherwise.
     pub timeout: Duration,
     pub budget: CallBudgetOptions,
 }
@@ -98,21 +100,21 @@ impl Default for SlurmClientOptions {
     }
 }
 
-/// The way to Slurm.
+/// The client for Slurm.
 #[derive(Debug)]
 pub struct SlurmClient {
     options: SlurmClientOptions,
     budget: Mutex<CallBudget>,
 }
 
-/// What `sacct` says, or that it never will.
+/// The answer of `sacct`, or that accounting is disabled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountingRecords {
     Disabled,
     Jobs(BTreeMap<u64, AccountedJob>),
 }
 
-/// So many numbers are given to a command at once.
+/// Maximum number of ids per command.
 const IDS_PER_CALL: usize = 100;
 
 impl SlurmClient {
@@ -121,7 +123,7 @@ impl SlurmClient {
         Self { options, budget }
     }
 
-    /// For somebody who asks by himself, where no server does: as often as it takes, and without pauses.
+    /// For a single command without a server: without a budget and without pauses.
     pub fn unlimited() -> Self {
         let budget = CallBudgetOptions {
             burst: u32::MAX,
@@ -131,26 +133,26 @@ impl SlurmClient {
         Self::new(SlurmClientOptions { budget, ..SlurmClientOptions::default() })
     }
 
-    /// All jobs of this user that the controller knows, those that are over a short while ago among them: one call.
+    /// All jobs of this user that the controller knows, including those that ended recently: one call.
     pub fn list_jobs(&self) -> SlurmOutcome<Vec<QueueJob>> {
         let arguments = ["-h", "-r", "-t", "all", "--me", "-o", squeue::FORMAT];
         self.run_command(SlurmTool::Squeue, &arguments.map(str::to_owned))
             .map_answer(|printed| squeue::parse_queue(&printed))
     }
 
-    /// All steps of this user that are not over.
+    /// All steps of this user that have not ended.
     pub fn list_steps(&self) -> SlurmOutcome<Vec<SlurmStep>> {
         let arguments = ["-h", "-s", "--me", "-o", steps::FORMAT];
         self.run_command(SlurmTool::Squeue, &arguments.map(str::to_owned))
             .map_answer(|printed| steps::parse_steps(&printed))
     }
 
-    /// Ends steps at once, by the names that Slurm has for them.
+    /// Cancels steps at once, by their names in Slurm.
     pub fn kill_steps(&self, ids: &[String]) -> SlurmOutcome<()> {
         self.cancel_each(&["--signal=KILL".to_owned()], ids)
     }
 
-    /// What accounting has about these numbers, and about jobs with these names since then.
+    /// The accounting records of these ids, and of jobs with these names since then.
     pub fn find_accounted_jobs(
         &self,
         ids: &BTreeSet<u64>,
@@ -185,7 +187,7 @@ impl SlurmClient {
         SlurmOutcome::Answered(AccountingRecords::Jobs(jobs))
     }
 
-    /// What accounting measured of these jobs and of their steps; `None` where there is no accounting.
+    /// The measured usage of these jobs and of their steps; `None` without accounting.
     pub fn list_accounting(&self, ids: &[u64]) -> SlurmOutcome<Option<Vec<SlurmAccountingEntry>>> {
         let mut rows = Vec::new();
         for chunk in ids.chunks(IDS_PER_CALL) {
@@ -204,9 +206,11 @@ impl SlurmClient {
         SlurmOutcome::Answered(Some(rows))
     }
 
-    /// Hands an allocation over: its number. [`Outcome::Unknown`] may mean that it was accepted. `sbatch` reads the script
-    /// from its standard input, so no file is written where others could have put a link. `environment`: what the job finds
-    /// besides that of this process.
+    /// Submits an allocation and returns its job id. [`CallResult::Unknown`] may mean that it was accepted.
+    /// `sbatch` reads the
+    /// script from its standard input, so no file is written where another user could have created a link.
+    /// `environment`: added
+    /// to the environment of this process for the job.
     pub fn submit(
         &self,
         arguments: &[String],
@@ -229,7 +233,7 @@ impl SlurmClient {
         }
     }
 
-    /// Ends them, or takes them out of the queue. What is over already is no error.
+    /// Cancels jobs, running or pending. Jobs that have ended are not an error.
     pub fn cancel_jobs(&self, ids: &[u64]) -> SlurmOutcome<()> {
         let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
         self.cancel_each(&[], &ids)
@@ -249,17 +253,17 @@ impl SlurmClient {
         outcome
     }
 
-    /// What may be asked still.
+    /// The remaining call budget.
     pub fn remaining_budget(&self) -> RemainingCalls {
         self.lock_budget().remaining(SystemClock.now())
     }
 
-    /// What was asked since it was asked for the last time, by command.
+    /// The calls since the last time this was called, by command.
     pub fn take_statistics(&self) -> BTreeMap<&'static str, CallStatistics> {
         self.lock_budget().take_statistics()
     }
 
-    /// What was asked since the start, by command.
+    /// The calls since the start, by command.
     pub fn total_statistics(&self) -> BTreeMap<&'static str, CallStatistics> {
         self.lock_budget().totals().clone()
     }
@@ -268,12 +272,12 @@ impl SlurmClient {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it printed.
+    /// Standard output.
     pub(crate) fn run_command(&self, tool: SlurmTool, arguments: &[String]) -> SlurmOutcome<String> {
         self.run_command_with_stderr(tool, arguments).map_answer(|said| said.stdout)
     }
 
-    /// The same with what it wrote to its standard error, for commands that answer there.
+    /// The same with standard error, for commands that answer there.
     pub(crate) fn run_command_with_stderr(
         &self,
         tool: SlurmTool,
@@ -301,7 +305,7 @@ impl SlurmClient {
             SystemClock.now(),
         );
         if let SlurmOutcome::Unknown(why) = &outcome {
-            tracing::warn!(command = tool.name(), error = %why, "Slurm has not answered");
+            tracing::warn!(command = tool.name(), error = %why, "Slurm did not answer");
         }
         outcome
     }
@@ -351,27 +355,27 @@ impl SlurmClient {
             }
         }
         command.envs(self.options.environment.iter().map(|(name, value)| (name, value)));
-        // What is printed is read by us; what is submitted takes its environment along.
+        // The output is parsed in this process; a submitted job inherits the environment.
         if tool != SlurmTool::Sbatch {
             command.env("TZ", "UTC").env("LC_ALL", "C");
         }
-        // Not where we happen to be: that may be a directory that is gone.
+        // Not the current directory: it may have been removed.
         command.stdin(Stdio::null()).current_dir(Path::new("/"));
         command
     }
 }
 
-/// Has the command read this on its standard input. A thread writes it: a pipe holds only so much.
+/// Writes the standard input of the command. In a thread: a pipe has a limited capacity.
 fn write_stdin(command: &mut Command, input: &str) -> io::Result<()> {
     let (reader, mut writer) = io::pipe()?;
     command.stdin(reader);
     let input = input.to_owned();
-    // If the command does not read it all, it has failed and says so itself.
+    // A command that does not read all of it has failed and reports that itself.
     let write = move || writer.write_all(input.as_bytes()).unwrap_or_default();
     std::thread::Builder::new().name("windlass-script".into()).spawn(write).map(drop)
 }
 
-/// What a command that succeeded wrote.
+/// The output of a successful command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SlurmOutput {
     pub(crate) stdout: String,
@@ -401,7 +405,7 @@ impl SlurmTool {
         }
     }
 
-    /// Accounting is another service, and may be down while the controller is not.
+    /// Accounting is another service, and may be down while the controller is up.
     const fn service(self) -> SlurmService {
         match self {
             Self::Sacct => SlurmService::Accounting,
@@ -416,7 +420,7 @@ pub(crate) enum SlurmService {
     Accounting,
 }
 
-/// How a call went, for whoever counts.
+/// How a call ended, for the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallResult {
     Answered,
@@ -436,7 +440,7 @@ impl CallResult {
     }
 }
 
-/// Each command has its own words before these, and most exit with 1.
+/// Each command has its own text before these, and most exit with 1.
 const UNREACHABLE_MESSAGES: &[&str] = &[
     "Unable to contact slurm controller",
     "Socket timed out",
@@ -461,8 +465,9 @@ const UNREACHABLE_MESSAGES: &[&str] = &[
     "Unable to process configuration file",
 ];
 
-/// What a controller says whose reason nobody has a number for. Of a submission that is a refusal: a site's own script
-/// for submissions (`job_submit.lua`) that says no without a reason.
+/// What a controller prints for a reason without a number. For a submission that is a rejection: a submission
+/// script of the
+/// site (`job_submit.lua`) rejects without a reason.
 const UNSPECIFIED_MESSAGE: &str = "Unspecified error";
 
 fn is_unreachable(tool: SlurmTool, complaint: &str) -> bool {
@@ -470,7 +475,7 @@ fn is_unreachable(tool: SlurmTool, complaint: &str) -> bool {
         || (tool != SlurmTool::Sbatch && complaint.contains(UNSPECIFIED_MESSAGE))
 }
 
-/// A day before: clocks differ, and jobs are looked for by their names anyway.
+/// A day before: clocks differ, and jobs are searched by name anyway.
 fn render_day_before(since: Timestamp) -> String {
     let before = Timestamp(since.0.saturating_sub(86_400_000_000)).to_string();
     before.split('.').next().unwrap_or_default().to_owned()

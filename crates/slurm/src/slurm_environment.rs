@@ -1,12 +1,12 @@
-//! What a worker in an allocation finds around it: where it is, what it may use, how long.
+//! The environment of a worker in an allocation: where it is, its resources, its time.
 //!
-//! Nothing here asks anybody: variables, a configuration file and what `squeue` printed come in as text.
+//! Nothing here calls Slurm: variables, a configuration file and the output of `squeue` come in as text.
 
 use std::time::Duration;
 use windlass_types::slurm::SlurmJobNode;
 use windlass_types::{Bytes, Capacity, Timestamp};
 
-/// Set in an allocation, and taken for options by any `srun` or `sbatch` that is called there: jobs do not get them.
+/// Set in an allocation, and read as options by any `srun` or `sbatch` in it: jobs do not get them.
 pub const OPTION_LIKE_VARIABLES: &[&str] = &[
     "SLURM_CPUS_PER_TASK",
     "SLURM_CPU_BIND",
@@ -37,40 +37,40 @@ pub const OPTION_LIKE_VARIABLES: &[&str] = &[
     "SLURM_UMASK",
 ];
 
-/// More names than a cluster has nodes: whoever writes such a list has made a mistake.
+/// More names than a cluster has nodes: such a list is a mistake.
 const MAX_NODES: usize = 100_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlurmEnvironmentError {
-    #[error("{0} is not set: this is for the inside of an allocation, whose batch script starts it")]
+    #[error("{0} is not set: this command runs only inside an allocation, started by its batch script")]
     MissingVariable(&'static str),
-    #[error("{name} is {value:?}, which is no number")]
+    #[error("{name} is {value:?}, which is not a number")]
     NotANumber { name: &'static str, value: String },
-    #[error("{0:?} is no list of nodes as Slurm writes it")]
+    #[error("{0:?} is not a list of nodes in Slurm's format")]
     InvalidHostList(String),
 }
 
-/// What a worker has around it.
+/// The environment of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlurmEnvironment {
     pub place: SlurmJobNode,
-    /// Of each node.
+    /// Per node.
     pub cpus: u32,
-    /// Of each node; `None`: nobody said.
+    /// Per node; `None`: unknown.
     pub memory: Option<Bytes>,
-    /// The graphics cards of this node.
+    /// The GPUs of this node.
     pub devices: Vec<String>,
-    /// The nodes that it has jobs run on, this one first.
+    /// The nodes on which it runs jobs, this one first.
     pub nodes: Vec<String>,
-    /// Which of how many workers of the allocation it is.
+    /// Index and number of the workers of the allocation.
     pub worker_index: u32,
     pub worker_count: u32,
-    /// When Slurm is going to end it, as far as was known at its start. Older versions do not say.
+    /// When Slurm will end it, as known at its start. Older versions do not tell.
     pub ends_at: Option<Timestamp>,
 }
 
 impl SlurmEnvironment {
-    /// From the environment.
+    /// Reads the environment.
     pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Self, SlurmEnvironmentError> {
         let said = |name: &'static str| get(name).filter(|value| !value.is_empty());
         let job_id = parse_number(said("SLURM_JOB_ID"), "SLURM_JOB_ID")?
@@ -78,7 +78,7 @@ impl SlurmEnvironment {
         let cpus = parse_number(said("SLURM_CPUS_ON_NODE"), "SLURM_CPUS_ON_NODE")?;
         let cpus: u32 = cpus.ok_or(SlurmEnvironmentError::MissingVariable("SLURM_CPUS_ON_NODE"))?;
         let restarts = parse_number(said("SLURM_RESTART_COUNT"), "SLURM_RESTART_COUNT")?.unwrap_or(0);
-        // Of several steps of one allocation each is on a node of its own.
+        // With several steps, each is on a node of its own.
         let is_one_of_many = said("SLURM_STEP_ID").is_some();
         let listed =
             said("SLURM_JOB_NODELIST").map(|list| parse_hostlist(&list)).transpose()?.unwrap_or_default();
@@ -101,7 +101,7 @@ impl SlurmEnvironment {
         })
     }
 
-    /// What it has to give; `otherwise` is this machine's memory, for where Slurm limits none.
+    /// The capacity of the worker; `otherwise` is the memory of this machine, used where Slurm limits none.
     pub fn capacity(&self, otherwise: Bytes, max_jobs: Option<u32>) -> Capacity {
         Capacity {
             cpus: self.cpus,
@@ -112,15 +112,16 @@ impl SlurmEnvironment {
         }
     }
 
-    /// How long it waits before its first word, where so many begin at once that they would stand in each other's way: the
-    /// same each time, another one for each.
+    /// Delay before the first contact, to spread workers that start at the same time: constant for each worker,
+    /// different between
+    /// them.
     pub fn start_delay(&self) -> Duration {
         let most = match self.worker_count {
             0..=10 => return Duration::ZERO,
             11..=100 => 5_000,
             _ => 20_000,
         };
-        // Neighbours are far apart: multiples of the golden section.
+        // Neighbors are far apart: multiples of the golden section.
         let spread =
             u64::from(self.worker_index).wrapping_add(self.place.job_id).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Duration::from_millis((spread >> 32) % most)
@@ -135,7 +136,7 @@ fn parse_number<T: std::str::FromStr>(
     value.trim().parse().map(Some).map_err(|_| SlurmEnvironmentError::NotANumber { name, value })
 }
 
-/// In megabytes: of the node, else of each CPU. 0 is all that there is.
+/// In megabytes: of the node, else of each CPU. 0 means all of it.
 fn parse_memory(
     said: &impl Fn(&'static str) -> Option<String>,
     cpus: u32,
@@ -153,7 +154,7 @@ fn parse_devices(said: &impl Fn(&'static str) -> Option<String>) -> Vec<String> 
     parts.flat_map(expand_range).collect()
 }
 
-/// `2-4` is `2`, `3`, `4`; all else is itself.
+/// `2-4` is `2`, `3`, `4`; all else is unchanged.
 fn expand_range(part: &str) -> Vec<String> {
     let bounds = part.split_once('-').and_then(|(low, high)| {
         let (low, high): (u32, u32) = (low.parse().ok()?, high.parse().ok()?);
@@ -162,7 +163,7 @@ fn expand_range(part: &str) -> Vec<String> {
     bounds.map_or_else(|| vec![part.to_owned()], |range| range.map(|index| index.to_string()).collect())
 }
 
-/// The nodes of a list as Slurm writes it: `n[1-3,5],g1`, `r[1-2]n[01-16]`.
+/// The nodes of a list in Slurm's format: `n[1-3,5],g1`, `r[1-2]n[01-16]`.
 pub fn parse_hostlist(text: &str) -> Result<Vec<String>, SlurmEnvironmentError> {
     let wrong = || SlurmEnvironmentError::InvalidHostList(text.to_owned());
     let mut nodes = Vec::new();
@@ -206,7 +207,7 @@ fn split_outside_brackets(text: &str) -> Option<Vec<&str>> {
     (depth == 0).then_some(parts)
 }
 
-/// `1-3,07`: with as many digits as they are written with.
+/// `1-3,07`: with the number of digits that they are written with.
 fn expand_numbers(list: &str) -> Option<Vec<String>> {
     let mut numbers = Vec::new();
     for part in list.split(',') {
@@ -220,12 +221,12 @@ fn expand_numbers(list: &str) -> Option<Vec<String>> {
     Some(numbers)
 }
 
-/// How much time an allocation has, as `squeue -o %L` has it.
+/// Time limit of an allocation, as printed by `squeue -o %L`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeLeft {
     Time(Duration),
     Unlimited,
-    /// It did not say.
+    /// Unknown.
     Unknown,
 }
 
@@ -251,8 +252,9 @@ impl TimeLeft {
     }
 }
 
-/// How long a worker has, as far as it is known when it begins. In an allocation that its server looks after, Slurm is asked
-/// nothing: the server tells when it ends otherwise, and a thousand workers that begin at once would be a thousand questions.
+/// The remaining time of a worker, as known at its start. In an allocation of a server Slurm is not called: the
+/// server reports
+/// changes of the end, and a thousand workers that start at once would make a thousand calls.
 pub fn decide_time_left(
     around: &SlurmEnvironment,
     asked_for: Option<Duration>,
@@ -260,12 +262,12 @@ pub fn decide_time_left(
     now: Timestamp,
     ask: impl FnOnce() -> Option<Duration>,
 ) -> Option<Duration> {
-    // A time that is past is that of another clock.
+    // A time in the past comes from another clock.
     let said = around.ends_at.filter(|at| *at > now).map(|at| at.since(now));
     said.or_else(|| asked_for.filter(|_| is_looked_after)).or_else(ask).or(asked_for)
 }
 
-/// How long what was asked to end may take before Slurm kills it, as its configuration says.
+/// Time between SIGTERM and SIGKILL in Slurm's configuration.
 pub fn parse_kill_wait(configuration: &str) -> Duration {
     let mut said = configuration.lines().filter_map(|line| {
         let (name, value) = line.split('#').next()?.split_once('=')?;
@@ -274,7 +276,7 @@ pub fn parse_kill_wait(configuration: &str) -> Duration {
     Duration::from_secs(said.next_back().unwrap_or(30))
 }
 
-/// What jobs get of that, so that the server still hears of it.
+/// The part of it for jobs, so that the server still gets their results.
 pub fn job_grace(kill_wait: Duration) -> Duration {
     kill_wait.saturating_sub((kill_wait / 2).min(Duration::from_secs(5)))
 }
@@ -373,7 +375,7 @@ mod tests {
     fn outside_of_an_allocation_it_says_so() {
         assert_eq!(read(&[]), Err(SlurmEnvironmentError::MissingVariable("SLURM_JOB_ID")));
         let odd = read(&[("SLURM_JOB_ID", "8"), ("SLURM_CPUS_ON_NODE", "many")]).unwrap_err();
-        assert_eq!(odd.to_string(), "SLURM_CPUS_ON_NODE is \"many\", which is no number");
+        assert_eq!(odd.to_string(), "SLURM_CPUS_ON_NODE is \"many\", which is not a number");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What Slurm's accounting has of a workflow: asked for its allocations, and joined with what the books know of them.
+//! Slurm's accounting records of a workflow: queried for its allocations, and joined with the database.
 
 use crate::parse::sacct_usage::parse_attempt;
 use crate::slurm_client::{SlurmClient, SlurmOutcome, SlurmUnavailable};
@@ -8,12 +8,12 @@ use windlass_store::model::{AllocationFilter, JobFilter};
 use windlass_store::{Store, StoreError};
 use windlass_types::{JobId, WorkflowId};
 
-/// Why nothing is known.
+/// Why there are no records.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountingError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("this cluster keeps no accounts: accounting is disabled")]
+    #[error("accounting is disabled on this cluster")]
     Disabled,
     #[error("sacct failed: {0}")]
     Refused(String),
@@ -25,17 +25,19 @@ impl AccountingError {
     pub fn render_hint(&self) -> Option<String> {
         match self {
             Self::Store(error) => error.hint(),
-            Self::Disabled => Some("`windlass slurm usage` shows what Windlass itself knows".to_owned()),
+            Self::Disabled => {
+                Some("`windlass slurm usage` shows the usage that Windlass measured".to_owned())
+            }
             Self::Unknown(SlurmUnavailable::NotStarted { .. }) => {
                 Some("run this on a login node; `windlass slurm usage` works everywhere".to_owned())
             }
-            Self::Unknown(_) => Some("ask again later".to_owned()),
+            Self::Unknown(_) => Some("try again later".to_owned()),
             Self::Refused(_) => None,
         }
     }
 }
 
-/// So many jobs are looked up at once.
+/// Number of jobs per query.
 const LOOKUP_BATCH: usize = 500;
 
 /// All allocations of the workflow that Slurm has seen, and their steps.
@@ -70,7 +72,7 @@ pub fn load_workflow_accounting(
     Ok(rows)
 }
 
-/// What these jobs are called.
+/// The names of these jobs.
 pub fn load_job_names(
     store: &dyn Store,
     workflow: WorkflowId,

@@ -1,13 +1,16 @@
-//! Actions that ask for allocations, and what becomes of them: rows first, then the claim.
+//! Actions that request allocations: first the rows, then the claim.
 //!
-//! Each execution of an action asks once. Its allocations are put into the books under the number that the execution will
-//! have, and the action is claimed after that:
+//! Each execution of an action requests once. The allocations are stored with the number of that execution, and
+//! the action
+//! is claimed after that:
 //!
-//! - a crash before the rows: the action is still due, and everything begins anew;
-//! - a crash after the rows and before the claim: the action is still due with the same number, so the same rows are found
-//!   and none is added. Rows of an execution that has not begun are not submitted;
-//! - a crash after the claim: the rows are there, their execution has begun, and they are submitted;
-//! - the claim is refused because somebody else was faster, or the action is due no more: the rows are withdrawn.
+//! - crash before the rows: the action is still due, and everything starts again;
+//! - crash after the rows and before the claim: the action is still due with the same number, so the same rows
+//!   are found
+//!   and none is added. Rows of an execution that has not started are not submitted;
+//! - crash after the claim: the rows exist, their execution has started, and they are submitted;
+//! - the claim is refused because another process was faster, or the action is no longer due: the rows are
+//!   withdrawn.
 
 use super::reconcile_pass::{PassError, ReconcilePasses, call_scheduler};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,11 +21,11 @@ use windlass_types::settings::ActionType;
 use windlass_types::slurm::{Allocation, AllocationState};
 use windlass_types::{SystemClock, WorkflowId};
 
-/// More in one action is taken for a mistake of whoever wrote it.
+/// More allocations in one action are treated as a mistake in the spec.
 const MAX_ALLOCATIONS_PER_ACTION: u32 = 10_000;
 
 impl ReconcilePasses {
-    /// Sees to the actions of these workflows.
+    /// Handles the actions of these workflows.
     pub(super) fn process_actions(&self, workflows: &BTreeSet<WorkflowId>) -> Result<(), PassError> {
         for id in workflows {
             let Some(row) = self.database().workflow(*id)? else { continue };
@@ -41,8 +44,9 @@ impl ReconcilePasses {
             return Ok(Vec::new());
         }
         let mut due = call_scheduler(|reply| self.scheduler().pending_actions(workflow.id, reply))?;
-        // What is once for each worker is nobody's here. One that is persistent stays to be had for others who come; whoever asks
-        // Slurm is one, and asks once.
+        // Actions that run once per worker are not handled here. A persistent action stays available for other
+        // workers; the
+        // reconciler counts as one of them and requests once.
         let is_asked_for = |action: &ActionRow| action.last_run().is_some();
         due.retain(|action| {
             is_for_slurm(action) && !action.action.trigger_type.is_about_workers() && !is_asked_for(action)
@@ -57,9 +61,9 @@ impl ReconcilePasses {
         let (count, request, scheduler) = match asked {
             Ok(asked) => asked,
             Err(why) => {
-                let message = format!("action {} asks for allocations that cannot be had: {why}", action.id);
+                let message = format!("action {} requests allocations that are impossible: {why}", action.id);
                 self.record_workflow_event(workflow.id, EventSeverity::Error, message)?;
-                // It stays carried out: whoever puts it right has it carried out once more.
+                // It stays completed; after the correction a user has it run again.
                 call_scheduler(|reply| self.scheduler().claim_action(workflow.id, action.id, None, reply))?;
                 return Ok(());
             }
@@ -79,12 +83,12 @@ impl ReconcilePasses {
             call_scheduler(|reply| self.scheduler().claim_action(workflow.id, action.id, None, reply))?;
         if !claimed {
             let intended = self.load_intended_allocations(action.id)?;
-            self.withdraw_allocations(&intended, "its action was carried out by somebody else")?;
+            self.withdraw_allocations(&intended, "another process ran its action")?;
         }
         Ok(())
     }
 
-    /// What the action asks for, or why that cannot be.
+    /// The allocations that the action requests, or why that is impossible.
     fn requested_allocations(
         &self,
         workflow: &WorkflowRow,
@@ -92,7 +96,9 @@ impl ReconcilePasses {
     ) -> Result<(u32, windlass_types::slurm::AllocationRequest, i64), String> {
         let count = action.action.num_allocations.unwrap_or(1);
         if count > MAX_ALLOCATIONS_PER_ACTION {
-            return Err(format!("{count} are more than {MAX_ALLOCATIONS_PER_ACTION}"));
+            return Err(format!(
+                "{count} allocations are more than the maximum of {MAX_ALLOCATIONS_PER_ACTION}"
+            ));
         }
         let name = action.action.scheduler.as_deref().ok_or("it names no scheduler")?;
         let schedulers = self.database().schedulers(workflow.id).map_err(|error| error.to_string())?;
@@ -115,8 +121,9 @@ impl ReconcilePasses {
         Ok(self.database().allocations(&filter)?)
     }
 
-    /// Which of these rows may be submitted: those that people asked for, and those whose execution has begun. Rows of an
-    /// execution that will not begin are withdrawn.
+    /// The rows that may be submitted: those that users requested, and those whose execution has started. Rows
+    /// of an
+    /// execution that will not start are withdrawn.
     pub(super) fn submittable_allocations(
         &self,
         rows: &[Allocation],
@@ -139,12 +146,12 @@ impl ReconcilePasses {
                 Some(action) if action.runs.iter().any(|run| run.attempt.0 == attempt) => {
                     released.insert(row.id);
                 }
-                // Its turn may still come: the next pass claims it.
+                // The next pass may still claim it.
                 Some(action) if action.last_run().is_none() => {}
                 _ => lapsed.push(row.clone()),
             }
         }
-        self.withdraw_allocations(&lapsed, "its action is not due any more")?;
+        self.withdraw_allocations(&lapsed, "its action is no longer due")?;
         Ok(released)
     }
 
@@ -161,7 +168,7 @@ impl ReconcilePasses {
         self.commit_changes(&changes)
     }
 
-    /// Tells people, in the events of the workflow.
+    /// Adds an event to the workflow.
     pub(super) fn record_workflow_event(
         &self,
         workflow: WorkflowId,

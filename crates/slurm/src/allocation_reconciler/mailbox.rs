@@ -1,5 +1,4 @@
-//! What the steward is told between two passes. Telling costs nothing and never waits; the same thing told a hundred times is
-//! one thing to see to.
+//! Notices for the reconciler between two passes. Sending never blocks; repeated notices count as one.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -8,25 +7,25 @@ use std::time::Instant;
 use windlass_scheduler::service::SilentWorker;
 use windlass_types::WorkflowId;
 
-/// What was told since the last pass.
+/// Notices since the last pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReceivedNotices {
-    /// Anything may have changed: a start, or allocations that somebody asked for or wants gone.
+    /// Anything may have changed: a start, or allocations that a user requested or canceled.
     pub(super) is_any_change: bool,
-    /// Workflows that something happened to: an action is due, a run has begun or is over.
+    /// Workflows with a change: an action is due, or a run started or ended.
     pub(super) workflows: BTreeSet<WorkflowId>,
-    /// Workers that are not heard of, whose jobs wait until what they left in Slurm is gone.
+    /// Silent workers whose jobs wait until their steps in Slurm have ended.
     pub(super) silent_workers: Vec<SilentWorker>,
-    /// Slurm is to be asked now: the number of whoever wanted that last.
+    /// A poll of Slurm was requested: the number of the last request.
     pub(super) poll_request: Option<u64>,
 }
 
-/// What came of asking Slurm.
+/// The result of a poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PollOutcome {
-    /// It answered, or there was nothing to ask it.
+    /// Slurm answered, or there was nothing to query.
     Answered,
-    /// It did not, or was not asked: why. Nothing follows from that.
+    /// Slurm did not answer or was not called, with the reason. Nothing follows from that.
     NoAnswer(String),
 }
 
@@ -34,34 +33,34 @@ pub enum PollOutcome {
 struct MailboxState {
     received: ReceivedNotices,
     is_stopped: bool,
-    /// So often somebody wanted Slurm to be asked now.
+    /// Number of requests for a poll.
     poll_requests: u64,
-    /// What came of it the last time, up to whose wish.
+    /// The last result, and the number of the last request that it covers.
     last_poll: Option<(u64, PollOutcome)>,
 }
 
-/// Tells the steward that something happened; cheap to clone, and there before the steward is.
+/// Wakes the reconciler; cheap to clone, and created before it.
 #[derive(Clone, Debug, Default)]
 pub struct ReconcilerMailbox(Arc<(Mutex<MailboxState>, Condvar)>);
 
 impl ReconcilerMailbox {
-    /// Somebody asked for allocations, or wants some gone.
+    /// A user requested or canceled allocations.
     pub fn notify_all(&self) {
         self.notify(|heard| heard.is_any_change = true);
     }
 
-    /// Something happened to this workflow.
+    /// This workflow has changed.
     pub fn notify_workflow(&self, workflow: WorkflowId) {
         self.notify(|heard| heard.workflows.extend([workflow]));
     }
 
-    /// What this worker has left in Slurm is to be ended, and the service told when it is.
+    /// Requests that the steps of this worker are canceled; the service is notified when they have ended.
     pub fn notify_silent_worker(&self, worker: SilentWorker) {
         self.notify(|heard| heard.silent_workers.push(worker));
     }
 
-    /// Slurm is to be asked now. Whoever says so gets a number, and the pass after which his answer is there bears it or a higher
-    /// one.
+    /// Requests a poll of Slurm. Returns a number; the first pass with this number or a higher one has the
+    /// result.
     pub(super) fn request_poll(&self) -> u64 {
         let mut inside = self.lock_state();
         inside.poll_requests += 1;
@@ -72,13 +71,13 @@ impl ReconcilerMailbox {
         number
     }
 
-    /// What came of it.
+    /// The result of the poll.
     pub(super) fn complete_poll(&self, number: u64, looked: PollOutcome) {
         self.lock_state().last_poll = Some((number, looked));
         self.0.1.notify_all();
     }
 
-    /// Waits for what came of it, but not longer than `until`.
+    /// Waits for the result, at most until `until`.
     pub(super) fn wait_for_poll(&self, number: u64, until: Instant) -> PollOutcome {
         let is_done = |inside: &MailboxState| {
             inside.last_poll.as_ref().is_some_and(|(answered, _)| *answered >= number)
@@ -86,12 +85,12 @@ impl ReconcilerMailbox {
         let inside = self.wait_while(until, |inside| !inside.is_stopped && !is_done(inside));
         match &inside.last_poll {
             Some((answered, looked)) if *answered >= number => looked.clone(),
-            _ if inside.is_stopped => PollOutcome::NoAnswer("the server is about to end".to_owned()),
-            _ => PollOutcome::NoAnswer("it takes too long".to_owned()),
+            _ if inside.is_stopped => PollOutcome::NoAnswer("the server is shutting down".to_owned()),
+            _ => PollOutcome::NoAnswer("timed out waiting for Slurm".to_owned()),
         }
     }
 
-    /// Nothing in here can be left half done by a panic.
+    /// A panic leaves nothing inconsistent in here.
     fn lock_state(&self) -> MutexGuard<'_, MailboxState> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,7 +100,7 @@ impl ReconcilerMailbox {
         self.0.1.notify_all();
     }
 
-    /// A steward begins: one that was told by it before has ended.
+    /// Called when a reconciler starts; an earlier one with this handle has ended.
     pub(super) fn reopen(&self) {
         self.lock_state().is_stopped = false;
         self.notify_all();
@@ -112,7 +111,7 @@ impl ReconcilerMailbox {
         self.0.1.notify_all();
     }
 
-    /// Waits until something was told, but not longer than `until`, and takes it. `None`: it is over.
+    /// Waits for a notice until `until` and takes it. `None`: shut down.
     pub(super) fn wait_for_notice(&self, until: Instant) -> Option<ReceivedNotices> {
         let is_idle =
             |inside: &MailboxState| !inside.is_stopped && inside.received == ReceivedNotices::default();
@@ -120,7 +119,7 @@ impl ReconcilerMailbox {
         (!inside.is_stopped).then(|| mem::take(&mut inside.received))
     }
 
-    /// Waits, whatever is told meanwhile. `false`: it is over.
+    /// Waits regardless of notices. `false`: shut down.
     pub(super) fn wait_until(&self, until: Instant) -> bool {
         !self.wait_while(until, |inside| !inside.is_stopped).is_stopped
     }
@@ -153,7 +152,7 @@ mod tests {
         let (first, second) = (nudge.request_poll(), nudge.request_poll());
         let far = Instant::now() + Duration::from_hours(1);
         assert_eq!(nudge.wait_for_notice(far).unwrap().poll_request, Some(second));
-        let late = PollOutcome::NoAnswer("it takes too long".to_owned());
+        let late = PollOutcome::NoAnswer("timed out waiting for Slurm".to_owned());
         assert_eq!(nudge.wait_for_poll(first, Instant::now()), late);
         nudge.complete_poll(second, PollOutcome::Answered);
         assert_eq!(nudge.wait_for_poll(first, far), PollOutcome::Answered);
@@ -176,12 +175,12 @@ mod tests {
         assert_eq!(
             nudge.wait_for_notice(Instant::now()).unwrap(),
             ReceivedNotices::default(),
-            "nothing more"
+            "no further notices"
         );
         assert!(nudge.wait_until(Instant::now()));
         nudge.stop();
         assert!(nudge.wait_for_notice(far).is_none() && !nudge.wait_until(far));
         nudge.reopen();
-        assert!(nudge.wait_for_notice(far).unwrap().is_any_change, "the next steward hears again");
+        assert!(nudge.wait_for_notice(far).unwrap().is_any_change, "the next reconciler gets notices again");
     }
 }

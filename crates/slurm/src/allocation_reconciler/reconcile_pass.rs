@@ -1,4 +1,4 @@
-//! One pass: look, decide, commit, act.
+//! One pass: query, decide, commit, act.
 
 use super::mailbox::{PollOutcome, ReceivedNotices};
 use super::{AllocationReconcilerOptions, ReconcilerDependencies, ReconcilerStatus, lock_ignoring_poison};
@@ -23,14 +23,14 @@ use windlass_store::{StoreDatabase, StoreError};
 use windlass_types::slurm::{Allocation, AllocationState};
 use windlass_types::{AllocationId, JobStatus, Resources, SystemClock, Timestamp, WorkflowId};
 
-/// Something went wrong in a pass; the next one tries again.
+/// An error in a pass; the next one tries again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PassError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Scheduler(#[from] CallError),
-    #[error("the service is gone")]
+    #[error("the service has stopped")]
     SchedulerGone,
 }
 
@@ -38,40 +38,40 @@ pub(super) enum PassError {
 pub(super) fn call_scheduler<T: Send + 'static>(call: impl FnOnce(CallReply<T>)) -> Result<T, PassError> {
     let (sender, receiver) = mpsc::sync_channel(1);
     call(Box::new(move |answer| {
-        // Whoever asked waits for it, unless the whole process ends.
+        // The caller waits, unless the whole process ends.
         sender.send(answer).unwrap_or_default();
     }));
     Ok(receiver.recv().map_err(|_| PassError::SchedulerGone)??)
 }
 
-/// A job that was canceled and is still there is canceled again after this.
+/// A canceled job that still exists is canceled again after this time.
 const CANCEL_RETRY_INTERVAL: Duration = Duration::from_mins(1);
-/// All workflows are looked at for actions so often, in case that telling failed.
+/// Interval at which the actions of all workflows are checked, in case a notice was lost.
 const FULL_SCAN_INTERVAL: Duration = Duration::from_mins(1);
-/// Something happened so lately that more is to be expected.
+/// Time after a change during which more changes are expected.
 const ACTIVE_PERIOD: Duration = Duration::from_mins(2);
 
-/// Makes the passes. What it remembers only saves questions: a new one begins from the rows.
+/// Makes the passes. Its memory only saves calls: a new one starts from the rows.
 pub(super) struct ReconcilePasses {
     dependencies: ReconcilerDependencies,
     pub(super) slurm: Arc<SlurmClient>,
     pub(super) options: AllocationReconcilerOptions,
     status: Arc<Mutex<ReconcilerStatus>>,
-    /// Before that there was nobody here whom a worker could have reached.
+    /// Start of this server: workers could not connect before.
     began_at: Timestamp,
     polled_at: Option<Timestamp>,
     changed_at: Timestamp,
     last_full_scan: Option<Timestamp>,
     canceled: HashMap<u64, Timestamp>,
-    /// Allocations that are not submitted before this.
+    /// Allocations that are not submitted before this time.
     pub(super) not_before: HashMap<AllocationId, Timestamp>,
-    /// Tags in Slurm of allocations that are over, or not ours.
+    /// Tags in Slurm of ended or foreign allocations.
     known_tags: HashMap<String, Option<TaggedAllocation>>,
-    /// Workers that are not heard of, whose steps are not known to be gone.
+    /// Silent workers whose steps may still run.
     pub(super) silent_workers: Vec<(Instant, SilentWorker)>,
     /// Whether Slurm answered in this pass.
     poll_outcome: PollOutcome,
-    /// The allocations whose credentials are accepted; `None`: of an earlier server.
+    /// Allocations whose credentials are accepted; `None`: those of an earlier server.
     with_credentials: Option<BTreeSet<AllocationId>>,
 }
 
@@ -114,25 +114,24 @@ impl ReconcilePasses {
         &self.dependencies.scheduler
     }
 
-    /// How long to wait for the next one, unless something is told before.
+    /// Time until the next pass, unless a notice comes first.
     pub(super) fn run_pass(&mut self, heard: &ReceivedNotices) -> Duration {
         let again = self.fence_silent_workers(&heard.silent_workers);
-        // Until something says otherwise.
-        self.poll_outcome =
-            PollOutcome::NoAnswer("a pass has failed; the log of the server says where".to_owned());
+        // Until a call succeeds.
+        self.poll_outcome = PollOutcome::NoAnswer("a pass failed; see the log of the server".to_owned());
         let pause = self.try_pass(heard).unwrap_or_else(|trouble| {
             self.poll_outcome = PollOutcome::NoAnswer(trouble.to_string());
-            tracing::warn!(error = %trouble, "a pass over the allocations had trouble");
+            tracing::warn!(error = %trouble, "an error occurred in a pass over the allocations");
             lock_ignoring_poison(&self.status).problem = Some(trouble.to_string());
             self.options.active_interval
         });
         if let Err(error) = self.record_call_statistics() {
-            tracing::warn!(%error, "what was asked of Slurm could not be noted");
+            tracing::warn!(%error, "cannot store the number of Slurm calls");
         }
         again.map_or(pause, |again| again.min(pause))
     }
 
-    /// What came of asking Slurm in the last pass.
+    /// The result of polling Slurm in the last pass.
     pub(super) fn poll_outcome(&self) -> PollOutcome {
         self.poll_outcome.clone()
     }
@@ -145,14 +144,14 @@ impl ReconcilePasses {
         self.revoke_old_credentials(&open);
         let is_known = |row: &Allocation| row.state != AllocationState::Intended;
         if !open.iter().any(is_known) {
-            // There is nothing to ask about.
+            // There is nothing to query.
             self.poll_outcome = PollOutcome::Answered;
         }
         if open.is_empty() {
             self.update_status(&open, None);
             return Ok(self.options.active_interval);
         }
-        // Whoever waits for Slurm's answers, or for his turn, holds up nobody who is to go.
+        // A slow or rate-limited Slurm does not delay withdrawals.
         let unwanted: Vec<u64> = open.iter().filter_map(allocation_decision::job_to_cancel).collect();
         self.cancel_jobs(&unwanted);
         let is_asked_to = heard.poll_request.is_some() && open.iter().any(is_known);
@@ -178,7 +177,7 @@ impl ReconcilePasses {
         Ok(self.next_pass_delay(&left))
     }
 
-    /// What workers of allocations that are over could show is accepted no more.
+    /// Revokes the credentials of ended allocations.
     fn revoke_old_credentials(&mut self, open: &[Allocation]) {
         let Some(credentials) = &self.options.credentials else { return };
         let now: BTreeSet<AllocationId> = open.iter().map(|row| row.id).collect();
@@ -212,7 +211,7 @@ impl ReconcilePasses {
         Ok(self.database().allocations(&filter)?)
     }
 
-    /// Slurm is asked only about what it may have.
+    /// Only allocations that Slurm may know are queried.
     fn is_poll_due(&self, open: &[Allocation], now: Timestamp) -> bool {
         let is_known = |row: &Allocation| row.state != AllocationState::Intended;
         let interval = self.poll_interval(open, now);
@@ -229,7 +228,7 @@ impl ReconcilePasses {
             }
             SlurmOutcome::Unknown(why) if why.is_certainly_not_sent() => {
                 if matches!(why, SlurmUnavailable::OutOfBudget { .. }) {
-                    // It has the next call, before those who submit.
+                    // The next call is reserved for it, before submissions.
                     self.polled_at = before;
                 }
                 self.poll_outcome = PollOutcome::NoAnswer(why.to_string());
@@ -243,9 +242,9 @@ impl ReconcilePasses {
         QueuePoll::NoAnswer
     }
 
-    /// Fast while something happens, slow while nothing does.
+    /// A short interval during activity, a long one without.
     fn poll_interval(&self, open: &[Allocation], now: Timestamp) -> Duration {
-        // However small the budget, half of it is for those who have something to do.
+        // Half of the budget, however small, is reserved for allocations with activity.
         let at_most = Duration::from_mins(2) / self.options.slurm.budget.per_minute.max(1);
         let fastest = self.options.active_interval.max(at_most);
         let slowest = self.options.idle_interval.max(fastest);
@@ -257,7 +256,7 @@ impl ReconcilePasses {
         if quiet < ACTIVE_PERIOD || open.iter().any(moves) {
             return fastest;
         }
-        // As long as a twentieth of the time in which nothing happened: what waits for an hour may wait a minute more.
+        // A twentieth of the time without a change: after an hour of waiting, another minute does not matter.
         (quiet / 20).clamp(fastest, slowest)
     }
 
@@ -322,14 +321,14 @@ impl ReconcilePasses {
             }
             SlurmOutcome::Answered(AccountingRecords::Disabled) => Some(AccountingRecords::Disabled),
             SlurmOutcome::Refused(said) => {
-                tracing::warn!(%said, "accounting has refused to answer");
+                tracing::warn!(%said, "accounting did not answer");
                 None
             }
             SlurmOutcome::Unknown(_) => None,
         }
     }
 
-    /// What was decided goes to disk; then the service and people are told.
+    /// Commits the decisions; then notifies the service and the users.
     fn commit_fates(&mut self, open: &[Allocation], fates: &[AllocationDecision]) -> Result<(), PassError> {
         let changes: Vec<AllocationChange> = fates.iter().filter_map(|fate| fate.change.clone()).collect();
         if changes.iter().any(|change| change.from != change.to) {
@@ -337,7 +336,7 @@ impl ReconcilePasses {
         }
         self.commit_changes(&changes)?;
         for change in &changes {
-            // Also if the row was otherwise by then: Slurm has said so.
+            // Also if the row has changed since: Slurm has said so.
             if let Some(Some(at)) = change.ends_at {
                 self.scheduler().notify_allocation_end_time(change.id, at);
             }
@@ -347,7 +346,7 @@ impl ReconcilePasses {
         }
         for (row, fate) in open.iter().zip(fates) {
             if let Some(reason) = &fate.alarm {
-                let number = row.job_id.map(|id| format!(", job {id} of Slurm,")).unwrap_or_default();
+                let number = row.job_id.map(|id| format!(", Slurm job {id},")).unwrap_or_default();
                 let words = pending_reasons::describe_reason(reason);
                 let message = format!("allocation {}{number} will not start by itself: {words}", row.id);
                 self.record_workflow_event(row.workflow, EventSeverity::Warning, message)?;
@@ -356,8 +355,8 @@ impl ReconcilePasses {
         Ok(())
     }
 
-    /// All at once; one by one where somebody was faster with one of them: what was decided from an older row is decided
-    /// again.
+    /// Commits all at once, or one by one if a row has changed: its decision is made again from the current
+    /// row.
     pub(super) fn commit_changes(&self, changes: &[AllocationChange]) -> Result<(), PassError> {
         if changes.is_empty() {
             return Ok(());
@@ -369,7 +368,7 @@ impl ReconcilePasses {
         for change in changes {
             match self.database().change_allocations(std::slice::from_ref(change), SystemClock.now()) {
                 Err(StoreError::Unexpected { .. }) => {
-                    tracing::debug!(id = %change.id, "an allocation is otherwise by now");
+                    tracing::debug!(id = %change.id, "an allocation has changed");
                 }
                 other => other?,
             }
@@ -412,17 +411,17 @@ impl ReconcilePasses {
             return;
         }
         match self.slurm.cancel_jobs(&jobs) {
-            SlurmOutcome::Answered(()) => tracing::info!(?jobs, "canceled jobs of Slurm"),
-            SlurmOutcome::Refused(said) => tracing::warn!(?jobs, %said, "Slurm refuses to cancel"),
+            SlurmOutcome::Answered(()) => tracing::info!(?jobs, "canceled Slurm jobs"),
+            SlurmOutcome::Refused(said) => tracing::warn!(?jobs, %said, "Slurm refused to cancel jobs"),
             // The next pass tries again.
             SlurmOutcome::Unknown(_) => return,
         }
         self.canceled.extend(jobs.into_iter().map(|job| (job, now)));
     }
 
-    /// Jobs that bear a tag of ours and belong to nobody.
+    /// Slurm jobs with a tag of this database that belong to no allocation.
     fn cancel_stray_jobs(&mut self, open: &[Allocation], queue: &[QueueJob]) -> Result<(), PassError> {
-        // As the rows are now: what was found by its tag has its number.
+        // With the current rows: an allocation found by its tag has a job id by now.
         let rows = if open.iter().any(|row| row.job_id.is_none()) {
             self.load_open_allocations()?
         } else {
@@ -445,13 +444,13 @@ impl ReconcilePasses {
         known.extend(over.into_iter().map(|tag| (tag, TaggedAllocation::Over)));
         let strays = allocation_decision::find_stray_jobs(queue, &known, &prefixes);
         if !strays.is_empty() {
-            tracing::warn!(jobs = ?strays, "jobs of Slurm that bear our tags and belong to no allocation are canceled");
+            tracing::warn!(jobs = ?strays, "canceling Slurm jobs that have a tag of this database and belong to no allocation");
             self.cancel_jobs(&strays);
         }
         Ok(())
     }
 
-    /// Whether the books have an allocation with this tag; it is none of the open ones.
+    /// Whether the database has an allocation with this tag that is not open.
     fn is_known_tag(&mut self, tag: &str) -> Result<bool, PassError> {
         if let Some(known) = self.known_tags.get(tag) {
             return Ok(known.is_some());
@@ -478,7 +477,7 @@ impl ReconcilePasses {
         }
     }
 
-    /// The books are looked at often, which costs little; Slurm only when it is due.
+    /// Reading the database is cheap and done often; Slurm is called only when it is due.
     fn next_pass_delay(&self, open: &[Allocation]) -> Duration {
         let is_to_go = |row: &Allocation| {
             allocation_decision::job_to_cancel(row).is_some_and(|job| !self.canceled.contains_key(&job))
@@ -512,7 +511,7 @@ impl ReconcilePasses {
     }
 }
 
-/// What came of the question for all jobs.
+/// The result of the query for all jobs.
 enum QueuePoll {
     NotAsked,
     NoAnswer,
@@ -528,10 +527,10 @@ impl QueuePoll {
     }
 }
 
-/// A pass that comes so little early is not sent back.
+/// A pass that is this early runs anyway.
 const EARLY_TOLERANCE: Duration = Duration::from_millis(100);
 
-/// What a pass knows besides Slurm's answers.
+/// What a pass knows besides the answers of Slurm.
 struct PassObservations<'a> {
     queue: Option<&'a [QueueJob]>,
     by_id: HashMap<u64, &'a QueueJob>,
@@ -581,7 +580,7 @@ impl<'a> PassObservations<'a> {
         Ok(seen)
     }
 
-    /// Which of these allocations of a workflow nobody needs.
+    /// The allocations of a workflow that are not needed.
     fn find_unneeded<'r>(
         &mut self,
         store: &dyn StoreDatabase,
@@ -601,7 +600,7 @@ impl<'a> PassObservations<'a> {
         for row in waiting {
             let offer = AllocationCapacity::from(&row.request);
             if !left.iter().any(|asks| offer.fits_job(asks)) {
-                let why = format!("none of the jobs that are left fits into it ({} of them)", left.len());
+                let why = format!("none of the {} remaining jobs fits into it", left.len());
                 self.not_needed.insert(row.id, why);
             }
         }
@@ -631,23 +630,26 @@ impl<'a> PassObservations<'a> {
     }
 }
 
-/// Why allocations of a workflow have nothing left to do. One that waits is kept while any job is not over, be it held by
-/// somebody: his allocation may end before the job does, and then this one goes on with it.
+/// Why allocations of a workflow have nothing left to do. A pending allocation is kept as long as any job has
+/// not ended,
+/// even a running one: its own allocation may end first, and then this one runs it.
 fn why_not_needed(id: WorkflowId, row: Option<&WorkflowRow>) -> Option<String> {
-    let Some(row) = row else { return Some(format!("workflow {id} is gone")) };
+    let Some(row) = row else { return Some(format!("workflow {id} was deleted")) };
     let is_over = row.counts.total() > 0 && row.counts.settled() == row.counts.total();
     match () {
         () if row.is_canceled => Some(format!("workflow {id} was canceled")),
-        () if row.is_archived => Some(format!("workflow {id} was put away")),
-        () if is_over => Some(format!("all jobs of workflow {id} are over")),
+        () if row.is_archived => Some(format!("workflow {id} was archived")),
+        () if is_over => Some(format!("all jobs of workflow {id} have ended")),
         () => None,
     }
 }
 
-/// When so few jobs of a workflow are left they are looked at.
+/// With at most this many jobs left, each is checked.
 const MAX_INSPECTED_JOBS: u64 = 200;
 
-/// What the jobs ask for that are not over, also those that somebody holds. `None`: there are many, or some do not say.
+/// The requirements of all jobs that have not ended, including running ones. `None`: there are too many, or
+/// some have no
+/// requirements.
 fn remaining_job_resources(
     store: &dyn StoreDatabase,
     workflow: &WorkflowRow,
@@ -665,8 +667,9 @@ fn remaining_job_resources(
     Ok(left.filter(|left| !left.is_empty()))
 }
 
-/// What accounting has of an allocation: under its number, or its tag. Where comments are not kept, one of a series is known
-/// by the name of the series and by belonging to no other allocation.
+/// The accounting record of an allocation, found by its job id or tag. Where comments are not stored, an
+/// allocation of a
+/// series is found by the name of the series if no other allocation has that job.
 fn find_accounted_jobs<'a>(
     row: &Allocation,
     jobs: &'a BTreeMap<u64, AccountedJob>,

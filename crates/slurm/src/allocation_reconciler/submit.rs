@@ -1,7 +1,8 @@
-//! Handing an allocation over to Slurm.
+//! Submitting an allocation to Slurm.
 //!
-//! That it is being submitted is on disk before `sbatch` is called. If nobody knows what came of the call the row stays as it
-//! is, and later passes look for the job by its tag; only what is certainly not there is submitted again.
+//! The state `submitting` is committed before `sbatch` is called. If the result of the call is unknown, the row
+//! stays as it
+//! is, and later passes search the job by its tag; only what certainly does not exist is submitted again.
 
 use super::reconcile_pass::{PassError, ReconcilePasses};
 use crate::parse::sbatch;
@@ -17,9 +18,9 @@ use windlass_store::model::{EventSeverity, WorkflowRow};
 use windlass_types::SystemClock;
 use windlass_types::slurm::{Allocation, AllocationState};
 
-/// As many as one may have are there: it is tried again after this, or when one has ended.
+/// Pause after the limit of submitted jobs is reached; it ends early when an allocation ends.
 const JOB_LIMIT_DELAY: Duration = Duration::from_mins(5);
-/// What it prints cannot be written: a disk that is full, a directory that is gone.
+/// Pause after the output cannot be written: a full disk, a missing directory.
 const WRITE_ERROR_DELAY: Duration = Duration::from_mins(1);
 
 impl ReconcilePasses {
@@ -58,7 +59,7 @@ impl ReconcilePasses {
         if let Err((path, error)) = prepare_outputs(&batch) {
             self.not_before.insert(row.id, now.after(WRITE_ERROR_DELAY));
             let why = format!("{} cannot be written: {error}", path.display());
-            tracing::warn!(id = %row.id, %why, "an allocation cannot be submitted");
+            tracing::warn!(id = %row.id, %why, "cannot submit an allocation");
             self.record_reason(row, row.state, why)?;
             return Ok(false);
         }
@@ -68,8 +69,8 @@ impl ReconcilePasses {
             Ok(path) => path,
             Err(error) => {
                 self.not_before.insert(row.id, now.after(WRITE_ERROR_DELAY));
-                let why = format!("the token of its workers cannot be kept: {error}");
-                tracing::warn!(id = %row.id, %why, "an allocation cannot be submitted");
+                let why = format!("cannot store the token of its workers: {error}");
+                tracing::warn!(id = %row.id, %why, "cannot submit an allocation");
                 self.record_reason(row, row.state, why)?;
                 return Ok(false);
             }
@@ -78,7 +79,7 @@ impl ReconcilePasses {
         change.submitted_at = Some(now);
         change.missed_polls = Some(0);
         change.reason = Some(None);
-        // Somebody may have withdrawn it meanwhile: then this fails, and nothing is submitted.
+        // This fails if a user withdrew the allocation meanwhile; then nothing is submitted.
         self.database().change_allocations(&[change], now)?;
         self.call_sbatch(row, &batch, credential.as_deref(), open)?;
         Ok(true)
@@ -92,7 +93,7 @@ impl ReconcilePasses {
         open: &[Allocation],
     ) -> Result<(), PassError> {
         let submitting = AllocationState::Submitting;
-        // Where it is may be known: only the account that it runs with can read it.
+        // The path may be known: only the account that it runs with can read the file.
         let environment =
             credential.map(|path| ("WINDLASS_TOKEN_FILE".to_owned(), path.display().to_string()));
         match self.slurm.submit(&batch.arguments, &batch.script, environment.as_slice()) {
@@ -100,14 +101,14 @@ impl ReconcilePasses {
                 tracing::info!(allocation = %row.id, job, "submitted to Slurm");
                 let mut change = AllocationChange::new(row.id, submitting, AllocationState::Pending);
                 change.job_id = Some(Some(job));
-                // If its worker has come already it has said the same.
+                // Its worker may have started already and reported the same.
                 self.commit_changes(&[change])
             }
             SlurmOutcome::Refused(said) if sbatch::is_job_limit(&said) && has_other_jobs(open, row) => {
                 self.not_before.insert(row.id, SystemClock.now().after(JOB_LIMIT_DELAY));
                 self.reset_to_intended(
                     row,
-                    format!("as many as you may have are there; it is tried again: {said}"),
+                    format!("the limit of submitted jobs is reached; retrying: {said}"),
                 )
             }
             SlurmOutcome::Refused(said) => self.record_refusal(row, submitting, &said),
@@ -118,7 +119,7 @@ impl ReconcilePasses {
                 self.reset_to_intended(row, why.to_string())
             }
             SlurmOutcome::Unknown(why) => {
-                self.record_reason(row, submitting, format!("{why}; it is looked for by its tag"))
+                self.record_reason(row, submitting, format!("{why}; searching it by its tag"))
             }
         }
     }
@@ -163,7 +164,7 @@ impl ReconcilePasses {
         change.ended_at = Some(SystemClock.now());
         self.commit_changes(&[change])?;
         let message = format!(
-            "Slurm refuses allocation {} of scheduler `{}`: {said}. Put the scheduler right, then ask again: \
+            "Slurm rejected allocation {} of scheduler `{}`: {said}. Correct the scheduler, then request again: \
              `windlass slurm schedule-nodes`",
             row.id, row.request.scheduler
         );
@@ -171,7 +172,7 @@ impl ReconcilePasses {
     }
 }
 
-/// Of a series one is handed over after the other: what became of the one before must be known.
+/// Allocations of a series are submitted one after the other: the result of the previous one must be known.
 fn is_earlier_in_series(other: &Allocation, row: &Allocation) -> bool {
     other.id != row.id
         && other.state == AllocationState::Submitting
@@ -179,20 +180,21 @@ fn is_earlier_in_series(other: &Allocation, row: &Allocation) -> bool {
         && other.request.scheduler == row.request.scheduler
 }
 
-/// Others of ours are there, whose end makes room.
+/// Other allocations of this server exist whose end makes room.
 fn has_other_jobs(open: &[Allocation], row: &Allocation) -> bool {
     let is_there = |other: &Allocation| other.job_id.is_some() && other.id != row.id;
     open.iter().any(is_there)
 }
 
-/// Slurm writes what the allocation prints as the user of the server: not through a link that the owner of the directory
-/// has put there.
+/// Slurm writes the output of the allocation as the user of the server: it must not follow a link that the
+/// owner of the
+/// directory has created.
 fn prepare_outputs(batch: &BatchSubmission) -> Result<(), (&Path, io::Error)> {
     for path in &batch.outputs {
         fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))
             .map_err(|error| (path.as_path(), error))?;
         if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
-            return Err((path, io::Error::other("it is a link or no file; remove it")));
+            return Err((path, io::Error::other("it is a link or not a regular file; remove it")));
         }
     }
     Ok(())
@@ -209,7 +211,7 @@ mod tests {
         BatchSubmission { arguments: Vec::new(), script: "#!/bin/sh\n".to_owned(), outputs }
     }
 
-    /// The server may write what the owner of the directory may not.
+    /// The server may have permissions that the owner of the directory lacks.
     #[test]
     fn nothing_is_written_through_links_in_the_directory_of_a_user() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,22 +1,22 @@
-//! What `sinfo` and `scontrol` say about a cluster: partitions, their limits, and the kinds of nodes in them.
+//! `sinfo` and `scontrol`: partitions, their limits, and the kinds of nodes in them.
 
 use std::collections::BTreeMap;
 use windlass_core::slurm::cluster_profile::{ClusterProfile, NodeShape, Partition};
 
-/// One line for each partition and kind of node. `-e`: only nodes that are just alike share a line.
+/// One line for each partition and kind of node. `-e`: only identical nodes share a line.
 pub const SINFO_ARGUMENTS: [&str; 5] = ["-h", "-e", "-a", "-o", "%P|%a|%l|%D|%c|%m|%T|%s|%p|%M|%h|%G"];
-/// What `sinfo` does not tell: who may use a partition, and what it gives of a node.
+/// What `sinfo` does not print: who may use a partition, and limits below those of its nodes.
 pub const SCONTROL_ARGUMENTS: [&str; 4] = ["-o", "-a", "show", "partition"];
 
-/// An answer that nobody can read.
+/// Output that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{command} printed a line that cannot be read: `{line}`")]
+#[error("cannot parse a line of {command}: `{line}`")]
 pub struct UnreadableOutput {
     pub command: &'static str,
     pub line: String,
 }
 
-/// The cluster, from what both print.
+/// The cluster, from the output of both.
 pub fn parse_cluster(name: &str, sinfo: &str, scontrol: &str) -> Result<ClusterProfile, UnreadableOutput> {
     let mut partitions = parse_sinfo(sinfo)?;
     let limits = parse_scontrol(scontrol);
@@ -25,7 +25,7 @@ pub fn parse_cluster(name: &str, sinfo: &str, scontrol: &str) -> Result<ClusterP
             apply_partition_limits(partition, fields);
         }
     }
-    // Nodes that are down for good leave nothing to run on, but the partition is there: it is shown, and not chosen.
+    // A partition whose nodes are all down is shown, but not chosen.
     Ok(ClusterProfile { name: name.to_owned(), partitions, ..ClusterProfile::default() })
 }
 
@@ -50,7 +50,7 @@ fn parse_sinfo(text: &str) -> Result<Vec<Partition>, UnreadableOutput> {
 
 /// The partition without its nodes, the nodes, and whether jobs can ever run on them.
 fn parse_sinfo_line(line: &str) -> Option<(Partition, NodeShape, bool)> {
-    // What nodes have beside the usual comes last: it alone may have any sign in it.
+    // The features of nodes come last: only they may contain any character.
     let fields: Vec<&str> = line.splitn(12, '|').map(str::trim).collect();
     let [name, up, time, nodes, cpus, memory, state, size, tier, preempt, oversubscribe, gres] =
         fields.as_slice()
@@ -81,12 +81,12 @@ fn parse_sinfo_line(line: &str) -> Option<(Partition, NodeShape, bool)> {
     Some((partition, shape, is_usable(state)))
 }
 
-/// `104`, or `104+` where a line speaks of several kinds.
+/// `104`, or `104+` for a line with several kinds.
 fn parse_number(text: &str) -> Option<u64> {
     text.trim_end_matches('+').parse().ok()
 }
 
-/// Nodes that come back count: those that are drained for a while, reboot or are switched off to save power.
+/// Nodes that will return count: drained, rebooting, or powered down.
 fn is_usable(state: &str) -> bool {
     let state = state.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_ascii_lowercase();
     !matches!(state.as_str(), "down" | "fail" | "failing" | "future" | "unknown" | "error" | "perfctrs")
@@ -98,7 +98,7 @@ struct InvalidTimeLimit;
 fn parse_time_limit(text: &str) -> Result<Option<u64>, InvalidTimeLimit> {
     match text {
         "infinite" | "UNLIMITED" | "n/a" => Ok(None),
-        // As Slurm prints times, two numbers are minutes and seconds.
+        // In Slurm's times, two numbers are minutes and seconds.
         _ if text.contains([':', '-']) => windlass_types::parse_duration(text)
             .map(|time| Some(time.as_secs()))
             .map_err(|_| InvalidTimeLimit),
@@ -112,7 +112,7 @@ fn parse_preempt_mode(text: &str) -> Option<String> {
     (!none).then(|| text.to_owned())
 }
 
-/// GPUs of a node, all kinds together, and what kind the first are.
+/// Number of GPUs of a node, all kinds together, and the kind of the first.
 fn parse_gpus(gres: &str) -> (u32, Option<String>) {
     let mut kind = None;
     for word in gres.split(',') {
@@ -124,7 +124,7 @@ fn parse_gpus(gres: &str) -> (u32, Option<String>) {
     (windlass_core::slurm::schedule_generation::parse_gres_gpus(&strip_brackets(gres)), kind)
 }
 
-/// `gpu:2(S:0,1),tmp:3` without what stands in brackets: commas in it separate nothing.
+/// `gpu:2(S:0,1),tmp:3` without the brackets: commas in them separate nothing.
 fn strip_brackets(gres: &str) -> String {
     let mut depth = 0_u32;
     let mut text = String::new();
@@ -139,7 +139,7 @@ fn strip_brackets(gres: &str) -> String {
     text
 }
 
-/// Nodes that are like others are counted with them. Those on which nothing can run say what the partition would have.
+/// Equal nodes are counted together. Nodes on which nothing can run show what the partition would have.
 fn add_nodes(partition: &mut Partition, shape: NodeShape, is_usable: bool) {
     let count = if is_usable { shape.nodes.unwrap_or(0) } else { 0 };
     let is_same = |cpus: u32, memory: u64, gpus: u32, kind: &Option<String>| {
@@ -182,7 +182,7 @@ fn parse_pairs(line: &str) -> impl Iterator<Item = (&str, &str)> {
     line.split_whitespace().filter_map(|word| word.split_once('='))
 }
 
-/// What a partition gives may be less than what its nodes have.
+/// The limits of a partition may be below those of its nodes.
 fn apply_partition_limits(partition: &mut Partition, fields: &BTreeMap<&str, &str>) {
     let list = |key: &str| -> Vec<String> {
         match fields.get(key) {
@@ -197,7 +197,7 @@ fn apply_partition_limits(partition: &mut Partition, fields: &BTreeMap<&str, &st
     if fields.get("State").is_some_and(|state| *state != "UP") || fields.get("RootOnly") == Some(&"YES") {
         partition.is_up = false;
     }
-    // What needs a reservation is not for everybody.
+    // A partition that requires a reservation is not open to all users.
     if fields.get("ReqResv") == Some(&"YES") {
         partition.is_up = false;
     }
@@ -212,12 +212,12 @@ fn apply_partition_limits(partition: &mut Partition, fields: &BTreeMap<&str, &st
     }
 }
 
-/// When `sbatch --test-only` says that a job would start.
+/// The answer of `sbatch --test-only`: when a job would start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartEstimate {
-    /// In the cluster's own time, as Slurm writes it.
+    /// In the time zone of the cluster, as Slurm writes it.
     At(String),
-    /// Slurm says no, and why.
+    /// Slurm rejects the request, with the reason.
     Never(String),
 }
 
@@ -230,7 +230,7 @@ impl std::fmt::Display for StartEstimate {
     }
 }
 
-/// From what it prints to its standard error. `None`: that is no answer.
+/// Parses its standard error. `None`: no known answer.
 pub fn parse_start_estimate(stderr: &str) -> Option<StartEstimate> {
     for line in stderr.lines() {
         let line = line.trim();

@@ -1,28 +1,28 @@
-//! `sacct`: what accounting has of jobs that the controller has forgotten.
+//! `sacct`: the accounting records of jobs that the controller has forgotten.
 //!
-//! Not its `--json`: in 22.05 the exit codes in it are wrong.
+//! Not with `--json`: in 22.05 the exit codes in it are wrong.
 
 use super::values::{parse_time, parse_value};
 use std::collections::BTreeMap;
 use windlass_core::slurm::slurm_jobs::AccountedJob;
 use windlass_types::slurm::SlurmJobState;
 
-/// What is asked for. What people may write freely stands last.
+/// The columns. Free text comes last.
 pub const FORMAT: &str = "JobIDRaw,State,ExitCode,Submit,Start,End,NodeList,JobName,Comment";
 
-/// Of each job the last row: earlier ones are runs before it was requeued, or before it lost a node.
+/// The last row of each job: earlier ones are runs before a requeue or the loss of a node.
 pub fn parse_jobs(text: &str) -> BTreeMap<u64, AccountedJob> {
     text.lines().filter_map(parse_row).map(|job| (job.job_id, job)).collect()
 }
 
-/// There is no accounting here, and never will be an answer.
+/// Accounting is disabled here.
 pub fn is_accounting_disabled(complaint: &str) -> bool {
     complaint.contains("accounting storage is disabled")
 }
 
 fn parse_row(line: &str) -> Option<AccountedJob> {
     let mut fields = line.splitn(8, '|');
-    // Steps have a dot in their numbers.
+    // The ids of steps have a dot.
     let job_id = fields.next()?.parse().ok()?;
     let said = fields.next()?.trim().to_owned();
     let exit_code = parse_value(fields.next()?);

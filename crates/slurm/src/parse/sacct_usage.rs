@@ -1,15 +1,15 @@
-//! `sacct` in full: what accounting measured of allocations and of the steps in them.
+//! `sacct` with usage: what accounting measured of allocations and their steps.
 
 use super::values::{parse_time, parse_value};
 use windlass_api::slurm::SlurmAccountingEntry;
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{Attempt, JobId, RunId, WorkflowId};
 
-/// What is asked for. What people may write freely stands last.
+/// The columns. Free text comes last.
 pub const FORMAT: &str = "JobIDRaw,State,ExitCode,Start,End,ElapsedRaw,AllocCPUS,TotalCPU,AveCPU,MaxRSS,AveRSS,MaxVMSize,\
                           MaxDiskRead,MaxDiskWrite,NodeList,JobName";
 
-/// The attempt of ours that a step is.
+/// The attempt that a step runs.
 pub fn parse_attempt(account: &SlurmAccountingEntry) -> Option<AttemptKey> {
     account.step.as_ref()?;
     let mut rest = account.name.strip_prefix("job_wf")?;
@@ -23,7 +23,7 @@ pub fn parse_attempt(account: &SlurmAccountingEntry) -> Option<AttemptKey> {
     Some(AttemptKey { workflow, job, run, attempt })
 }
 
-/// In the order in which they were printed; of a job that was requeued all runs.
+/// In printed order; all runs of a requeued job.
 pub fn parse_accounting(text: &str) -> Vec<SlurmAccountingEntry> {
     text.lines().filter_map(parse_row).collect()
 }

@@ -1,4 +1,4 @@
-//! `sbatch`: under which number it took a job, or what it said instead.
+//! `sbatch`: the job id, or the reason of a rejection.
 
 /// What `--parsable` prints: `11`, or `12;testcluster`.
 pub fn parse_job_id(printed: &str) -> Option<u64> {
@@ -6,7 +6,7 @@ pub fn parse_job_id(printed: &str) -> Option<u64> {
     line.split(';').next()?.parse().ok().filter(|number| *number > 0)
 }
 
-/// Why it said no, in its own words: without its name, and without what is the same each time.
+/// The reason of a rejection, without the name of the command and the constant parts.
 pub fn parse_refusal(complaint: &str) -> String {
     let words = complaint.lines().map(str::trim).filter(|line| !line.is_empty()).map(|line| {
         let line = line.strip_prefix("sbatch: ").unwrap_or(line);
@@ -22,7 +22,7 @@ pub fn parse_refusal(complaint: &str) -> String {
     said.join("; ")
 }
 
-/// There are as many as this user may have, which may be different when some have ended.
+/// The limit of submitted jobs of this user is reached; later submissions may succeed.
 pub fn is_job_limit(said: &str) -> bool {
     let words = ["job submit limit", "MaxSubmit", "GrpSubmit", "Job limit exceeded", "Reached"];
     words.iter().any(|word| said.contains(word))

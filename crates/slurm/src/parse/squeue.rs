@@ -1,15 +1,15 @@
-//! `squeue`: what the controller has, all of a user's with one question.
+//! `squeue`: all jobs of a user known to the controller, with one call.
 //!
-//! Not its `--json`: in 22.05 that prints an empty list and exits with 0 when nobody answers.
+//! Not with `--json`: in 22.05 it prints an empty list and exits with 0 when the controller does not answer.
 
 use super::values::{parse_time, parse_value};
 use windlass_core::slurm::slurm_jobs::QueueJob;
 use windlass_types::slurm::SlurmJobState;
 
-/// What is asked for. What people may write freely stands last.
+/// The columns. Free text comes last.
 pub const FORMAT: &str = "%A|%T|%V|%S|%e|%N|%r|%j|%k";
 
-/// All rows. A line that begins with no number is the rest of a name that has a newline in it, and no row.
+/// All rows. A line that does not begin with a number is the rest of a name with a newline, and not a row.
 pub fn parse_queue(text: &str) -> Vec<QueueJob> {
     text.lines().filter_map(parse_row).collect()
 }
@@ -21,7 +21,7 @@ fn parse_row(line: &str) -> Option<QueueJob> {
     let (submitted_at, started_at, ends_at) =
         (parse_time(fields.next()?), parse_time(fields.next()?), parse_time(fields.next()?));
     let (nodes, reason) = (parse_value(fields.next()?), parse_value(fields.next()?));
-    // Whatever is in the name: our tags have no bar, and the comment is what follows the last one.
+    // Whatever the name contains: our tags have no bar, and the comment follows the last one.
     let (name, comment) = fields.next()?.rsplit_once('|')?;
     let comment = parse_value(comment).unwrap_or_default();
     Some(QueueJob {

@@ -1,11 +1,11 @@
-//! `squeue --steps`: what runs in allocations.
+//! `squeue --steps`: the steps in allocations.
 
 use windlass_core::slurm::job_steps::SlurmStep;
 
-/// What people may write freely stands last.
+/// Free text comes last.
 pub const FORMAT: &str = "%i|%j";
 
-/// All that have a number: what the script itself runs, and what Slurm runs beside it, are no jobs of ours.
+/// All steps with a number: the batch script and Slurm's own steps are not jobs of a workflow.
 pub fn parse_steps(text: &str) -> Vec<SlurmStep> {
     text.lines().filter_map(parse_row).collect()
 }

@@ -1,8 +1,8 @@
-//! What is written alike by all of them.
+//! Values that all commands write alike.
 
 use windlass_types::Timestamp;
 
-/// What stands where there is nothing.
+/// The forms of an absent value.
 const EMPTY_VALUES: &[&str] = &["", "N/A", "(null)", "None", "Unknown", "NONE", "None assigned", "INVALID"];
 
 /// A value, if there is one.
@@ -11,7 +11,7 @@ pub(super) fn parse_value(text: &str) -> Option<String> {
     (!EMPTY_VALUES.contains(&text)).then(|| text.to_owned())
 }
 
-/// A time of `2026-11-15T06:31:13`, which is in the time zone that the command was called with: [`crate::calls`] says UTC.
+/// A time like `2026-11-15T06:31:13`, in the time zone of the command's environment: UTC.
 pub(super) fn parse_time(text: &str) -> Option<Timestamp> {
     let text = parse_value(text)?;
     format!("{text}Z").parse().ok()

@@ -1,8 +1,10 @@
-//! How an allocation is asked for: the arguments of `sbatch`, and the script that it hands to Slurm.
+//! How an allocation is requested: the arguments of `sbatch`, and the script.
 //!
-//! Options are arguments and never lines of the script: what somebody wrote is then a word, whatever is in it, and the
-//! script is short enough to be read. What users ask for comes first and ours last, because with `sbatch` the last one
-//! counts: nobody takes the tag away that an allocation is found by.
+//! Options are arguments and never lines of the script: text from a user is then one word, whatever it
+//! contains, and the
+//! script stays short. The user's options come first and ours last, because with `sbatch` the last one counts:
+//! no option can
+//! remove the tag by which an allocation is found.
 
 use super::shell_words::{WordSplitError, quote_word, split_words};
 use std::path::{Path, PathBuf};
@@ -12,52 +14,52 @@ use windlass_core::slurm::database_id::mark_tag;
 use windlass_types::settings::WorkflowSettings;
 use windlass_types::slurm::{Allocation, AllocationRequest};
 
-/// What a batch script needs to know besides the allocation.
+/// What a batch script needs besides the allocation.
 #[derive(Clone, Debug)]
 pub struct BatchContext<'a> {
-    /// The program that the worker is.
+    /// The worker program.
     pub windlass: &'a Path,
-    /// Where the worker finds its server.
+    /// The URL of the server.
     pub server: &'a str,
-    /// Where the workflow's output goes; what the allocation prints is kept here.
+    /// The output directory of the workflow; the output of the allocation is stored here.
     pub output_dir: &'a Path,
-    /// Where the batch script starts.
+    /// The working directory of the batch script.
     pub directory: &'a Path,
-    /// Of the books: what tells our jobs from those of a copy. May be empty.
+    /// The identity of the database, which distinguishes its jobs from those of a copy. May be empty.
     pub tag_prefix: &'a str,
-    /// So long before its end the worker is told. Slurm may be a minute early, never late.
+    /// Time before its end at which the worker is warned. Slurm may be a minute early, never late.
     pub warning: Duration,
-    /// What the worker has to know of its workflow should the server be away when it begins.
+    /// Settings of the workflow for a worker that starts while the server is away.
     pub settings: WorkflowSettings,
 }
 
 impl BatchContext<'_> {
-    /// So long before its end the worker of such an allocation is told.
+    /// Time before its end at which the worker of such an allocation is warned.
     fn warning_seconds(&self, request: &AllocationRequest) -> u64 {
         self.warning.min(request.walltime / 2).as_secs().max(1)
     }
 }
 
-/// An allocation that can be asked for.
+/// An allocation that can be submitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchSubmission {
-    /// Of `sbatch`, which reads the script from its standard input.
+    /// Arguments of `sbatch`, which reads the script from its standard input.
     pub arguments: Vec<String>,
     pub script: String,
-    /// Where Slurm writes what the allocation prints.
+    /// The output file of the allocation.
     pub outputs: [PathBuf; 2],
 }
 
-/// Something in a request that cannot be asked for.
+/// An invalid value in a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAllocation {
     #[error("{place} is {value:?}, which {why}")]
     Value { place: String, value: String, why: &'static str },
-    #[error("`extra` of the scheduler cannot be taken apart: {0}")]
+    #[error("`extra` of the scheduler cannot be split into words: {0}")]
     Extra(#[from] WordSplitError),
     #[error("`--{option}` in `extra` or `slurm_defaults` cannot be used: {why}")]
     Option { option: String, why: &'static str },
-    #[error("`{word}` in `extra` belongs to no option: write `--option=value`")]
+    #[error("`{word}` in `extra` belongs to no option; write `--option=value`")]
     UnexpectedWord { word: String },
 }
 
@@ -74,7 +76,7 @@ pub fn render_batch(
     Ok(BatchSubmission { arguments, script: render_script(allocation, site)?, outputs })
 }
 
-/// What Slurm is asked with when such an allocation would start. Nothing is submitted.
+/// The arguments for the query when such an allocation would start. Nothing is submitted.
 pub fn render_test_only_arguments(request: &AllocationRequest) -> Result<Vec<String>, InvalidAllocation> {
     let mut arguments = vec!["--test-only".to_owned()];
     arguments.extend(render_user_options(request)?);
@@ -83,12 +85,12 @@ pub fn render_test_only_arguments(request: &AllocationRequest) -> Result<Vec<Str
     Ok(arguments)
 }
 
-/// What the files of an allocation are called: as Torc calls what they hold.
+/// The names of an allocation's files, as Torc names them.
 pub fn file_stem(allocation: &Allocation) -> String {
     format!("slurm_output_wf{}_sl{}", allocation.workflow.0, allocation.id.0)
 }
 
-/// Jobs of one series have one name, so that Slurm lets one run at a time; all others have their tag for a name.
+/// Jobs of one series share a name, so that Slurm runs one at a time; all others are named by their tag.
 pub fn job_name(allocation: &Allocation) -> String {
     if !allocation.request.serialize {
         return allocation.tag.clone();
@@ -98,12 +100,12 @@ pub fn job_name(allocation: &Allocation) -> String {
     format!("{}-wf{}-{scheduler}", series_prefix(&allocation.tag), allocation.workflow.0)
 }
 
-/// What all tags of one server begin with, so that two servers of one user have no series in common.
+/// The common prefix of all tags of one server, so that two servers of one user share no series.
 fn series_prefix(tag: &str) -> &str {
     tag.rsplit_once('-').map_or(tag, |(prefix, _)| prefix)
 }
 
-/// What the user asks for.
+/// The user's options.
 fn render_user_options(request: &AllocationRequest) -> Result<Vec<String>, InvalidAllocation> {
     let mut arguments = parse_extra_options(request.extra.as_deref().unwrap_or_default())?;
     for (name, value) in &request.options {
@@ -124,7 +126,7 @@ fn render_user_options(request: &AllocationRequest) -> Result<Vec<String>, Inval
         }
     }
     if request.nodes == 0 {
-        return Err(invalid_value("`nodes` of the scheduler", "0", "is no number of nodes"));
+        return Err(invalid_value("`nodes` of the scheduler", "0", "is not a number of nodes"));
     }
     arguments.push(format!("--nodes={}", request.nodes));
     if let Some(tasks) = request.ntasks_per_node {
@@ -134,8 +136,9 @@ fn render_user_options(request: &AllocationRequest) -> Result<Vec<String>, Inval
     Ok(arguments)
 }
 
-/// A scheduler that names nodes and no cores means whole nodes: Slurm would give it one core of each, with the memory that
-/// belongs to one.
+/// A scheduler with nodes and without cores requests whole nodes: Slurm would otherwise allocate one core of
+/// each, with its
+/// share of memory.
 fn request_whole_nodes(arguments: &mut Vec<String>) {
     if has_option(arguments, CORE_OPTIONS) {
         return;
@@ -146,7 +149,7 @@ fn request_whole_nodes(arguments: &mut Vec<String>) {
     }
 }
 
-/// Options that say how many cores an allocation has, or who else is on its nodes.
+/// Options that set the number of cores or the sharing of nodes.
 const CORE_OPTIONS: &[(&str, Option<char>)] = &[
     ("cores-per-socket", None),
     ("cpus-per-gpu", None),
@@ -166,7 +169,7 @@ const CORE_OPTIONS: &[(&str, Option<char>)] = &[
 const MEMORY_OPTIONS: &[(&str, Option<char>)] =
     &[("mem", None), ("mem-per-cpu", None), ("mem-per-gpu", None)];
 
-/// Whether some of the arguments is one of these options; abbreviated ones are.
+/// Whether some argument is one of these options, also abbreviated.
 fn has_option(arguments: &[String], options: &[(&str, Option<char>)]) -> bool {
     let is_one = |argument: &String| {
         if let Some(long) = argument.strip_prefix("--") {
@@ -179,7 +182,7 @@ fn has_option(arguments: &[String], options: &[(&str, Option<char>)]) -> bool {
     arguments.iter().any(is_one)
 }
 
-/// What is ours to say, whatever the user asks for.
+/// Options that users cannot override.
 fn render_required_options(
     allocation: &Allocation,
     site: &BatchContext<'_>,
@@ -188,10 +191,10 @@ fn render_required_options(
     let request = &allocation.request;
     let tag = check_tag(&allocation.tag)?;
     let warning = site.warning_seconds(request);
-    // Without a step only the batch script itself can be told, and with one only the step is.
+    // Without a step only the batch script can be signaled, and with one only the step.
     let to = if request.one_worker_per_node { "" } else { "B:" };
     let output = |end: &str| -> Result<String, InvalidAllocation> {
-        // Slurm replaces `%` in names of files.
+        // Slurm replaces `%` in file names.
         let path = check_path("the output directory", &site.output_dir.join(format!("{stem}.{end}")))?;
         Ok(path.replace('%', "%%"))
     };
@@ -231,15 +234,15 @@ fn render_script(allocation: &Allocation, site: &BatchContext<'_>) -> Result<Str
     let settings = if site.settings == WorkflowSettings::default() {
         String::new()
     } else {
-        // Numbers and flags alone: there is nothing in it that cannot be written.
+        // Numbers and flags only, so this cannot fail.
         let text = serde_json::to_string(&site.settings).unwrap_or_else(|_| "{}".to_owned());
         format!(" --settings {}", quote_word(&text))
     };
     Ok(format!(
         "#!/bin/sh\n\
-         # Windlass: allocation {allocation} of workflow {workflow}. What it asks of Slurm was said to sbatch as arguments;\n\
-         # `scontrol show job` tells. It is known by its tag: {tag}\n\
-         # These would be taken for options of what is started below, or are the server's own.\n\
+         # Windlass: allocation {allocation} of workflow {workflow}. Its options were arguments of sbatch;\n\
+         # `scontrol show job` prints them. Its tag: {tag}\n\
+         # These variables would act as options of nested commands, or belong to the server.\n\
          unset {variables}\n\
          exec {step}{program} slurm worker --server {server} \\\n  \
          --workflow {workflow} --allocation {allocation} --walltime {walltime} --warning {warning} \\\n  \
@@ -255,9 +258,11 @@ fn render_script(allocation: &Allocation, site: &BatchContext<'_>) -> Result<Str
     ))
 }
 
-/// Set in an allocation, and taken for options by `srun` and `sbatch` that are called there. (What the worker reads its
-/// capacity from is not among them.) `SLURM_JWT` is there because `sbatch` needed it to be let in: it speaks for the user of
-/// the server, and is not for jobs.
+/// Set in an allocation, and read as options by `srun` and `sbatch` in it. (The worker's capacity is not read
+/// from these.)
+/// `SLURM_JWT` is in the environment because `sbatch` needed it: it authenticates the user of the server, and
+/// jobs must not
+/// get it.
 pub const OPTION_VARIABLES: &[&str] = &[
     "SLURM_CPUS_PER_TASK",
     "SLURM_CPU_BIND",
@@ -274,7 +279,7 @@ pub const OPTION_VARIABLES: &[&str] = &[
     "SLURM_TIMELIMIT",
 ];
 
-/// `D-HH:MM:SS`: the same to everybody, however long.
+/// `D-HH:MM:SS`: unambiguous at any length.
 fn render_walltime(limit: Duration) -> String {
     let seconds = limit.as_secs().max(60);
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
@@ -285,12 +290,12 @@ fn invalid_value(place: &str, value: &str, why: &'static str) -> InvalidAllocati
     InvalidAllocation::Value { place: place.to_owned(), value: value.to_owned(), why }
 }
 
-/// A value that is one word, and cannot be taken for an option or for two.
+/// A value that is one word, and cannot be read as an option or as two words.
 fn check_word(place: impl Fn() -> String, value: &str) -> Result<&str, InvalidAllocation> {
     let why = if value.is_empty() {
         "is empty"
     } else if value.chars().any(char::is_control) {
-        "has a newline or another control character in it"
+        "contains a newline or another control character"
     } else {
         return Ok(value);
     };
@@ -299,45 +304,47 @@ fn check_word(place: impl Fn() -> String, value: &str) -> Result<&str, InvalidAl
 
 fn check_path(place: &str, path: &Path) -> Result<String, InvalidAllocation> {
     let shown = path.to_string_lossy();
-    let text = path
-        .to_str()
-        .ok_or_else(|| invalid_value(place, &shown, "is not text that Slurm takes: not UTF-8"))?;
+    let text = path.to_str().ok_or_else(|| invalid_value(place, &shown, "is not valid UTF-8"))?;
     if !path.is_absolute() {
         return Err(invalid_value(place, text, "is not absolute"));
     }
     check_word(|| place.to_owned(), text).map(str::to_owned)
 }
 
-/// Found again by it, in a column of a table: no bars and no spaces.
+/// The tag is searched in a column of a table: no bars and no spaces.
 fn check_tag(tag: &str) -> Result<&str, InvalidAllocation> {
     if !is_valid_tag(tag) {
-        return Err(invalid_value("the tag", tag, "is no tag: it has letters, digits, `-`, `_` and `.`"));
+        return Err(invalid_value(
+            "the tag",
+            tag,
+            "is not a valid tag: allowed are letters, digits, `-`, `_` and `.`",
+        ));
     }
     Ok(tag)
 }
 
-/// Options that are not for a worker's allocation, and why.
+/// Options that are invalid for the allocation of a worker, with the reason.
 const REJECTED_OPTIONS: &[(&str, Option<char>, &str)] = &[
-    ("array", Some('a'), "each allocation is one job; ask for more allocations instead"),
-    ("wrap", None, "what an allocation runs is a worker"),
-    ("wait", Some('W'), "nobody waits for an allocation"),
+    ("array", Some('a'), "each allocation is one job; request more allocations instead"),
+    ("wrap", None, "an allocation runs a worker"),
+    ("wait", Some('W'), "the server does not wait for an allocation"),
     ("test-only", None, "nothing would be submitted"),
     (
         "requeue",
         None,
-        "an allocation that ends is replaced by a new one, never started twice under one number",
+        "an allocation that ends is replaced by a new one, never requeued under the same job id",
     ),
-    ("clusters", Some('M'), "allocations are looked for on one cluster, the default one"),
-    ("uid", None, "allocations belong to whoever runs the server"),
-    ("gid", None, "allocations belong to whoever runs the server"),
+    ("clusters", Some('M'), "allocations are searched on the default cluster only"),
+    ("uid", None, "allocations belong to the user of the server"),
+    ("gid", None, "allocations belong to the user of the server"),
     ("help", Some('h'), "nothing would be submitted"),
     ("usage", None, "nothing would be submitted"),
     ("version", Some('V'), "nothing would be submitted"),
     ("batch", None, "the worker runs on the first node"),
-    ("export-file", None, "the worker's environment is its server's; use the jobs' `env`"),
+    ("export-file", None, "the worker has the environment of its server; set `env` of the jobs instead"),
 ];
 
-/// Options that take no value, or one after `=` only: a word after them belongs to nothing.
+/// Options that take no value, or one after `=` only: a following word belongs to nothing.
 const FLAG_OPTIONS: &[(&str, Option<char>)] = &[
     ("contiguous", None),
     ("exclusive", None),
@@ -372,7 +379,7 @@ fn check_option_name(name: &str) -> Result<(), InvalidAllocation> {
         return Err(invalid_value(
             "the name of an option",
             name,
-            "has other characters than small letters, digits and `-`",
+            "has characters other than lowercase letters, digits and `-`",
         ));
     }
     reject_option(|refused, _| {
@@ -380,7 +387,7 @@ fn check_option_name(name: &str) -> Result<(), InvalidAllocation> {
     })
 }
 
-/// Whole names of options that are also the beginning of one that is refused.
+/// Full names of options that are also a prefix of a rejected one.
 fn is_allowed_option(name: &str) -> bool {
     ["export", "batch"].contains(&name)
 }
@@ -394,8 +401,9 @@ fn render_option(name: &str, value: &str) -> Result<String, InvalidAllocation> {
     Ok(format!("--{name}={}", check_word(place, value)?))
 }
 
-/// The words of `extra`, each of which is an option or the value of the one before it: `sbatch` takes the first other one
-/// for the script.
+/// The words of `extra`, each of which is an option or the value of the previous one: `sbatch` would read the
+/// first other
+/// word as the script.
 fn parse_extra_options(text: &str) -> Result<Vec<String>, InvalidAllocation> {
     let words = split_words(text)?;
     let mut may_be_value = false;
@@ -410,7 +418,7 @@ fn parse_extra_options(text: &str) -> Result<Vec<String>, InvalidAllocation> {
             reject_option(|_, refused| refused.is_some() && refused == letter)?;
             let is_flag = FLAG_OPTIONS.iter().any(|(_, flag)| flag.is_some() && *flag == letter);
             if is_flag && short.len() > 1 {
-                // `-HM other`: flags that were put together hide what follows them.
+                // `-HM other`: combined flags hide what follows them.
                 return Err(InvalidAllocation::UnexpectedWord { word: word.clone() });
             }
             short.len() == 1 && !is_flag

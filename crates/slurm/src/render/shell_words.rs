@@ -1,6 +1,6 @@
-//! Words of a shell: taken apart without one, and put so that one reads them as they are.
+//! Shell words: splitting without a shell, and quoting for one.
 
-/// Text that cannot be taken apart.
+/// Text that cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WordSplitError {
     #[error("a quote is not closed")]
@@ -8,12 +8,12 @@ pub enum WordSplitError {
     #[error("it ends with a backslash")]
     Backslash,
     #[error(
-        "it has a character in it that no argument can have: a newline, a NUL or another control character"
+        "it contains a character that no argument can have: a newline, a NUL or another control character"
     )]
     Control,
 }
 
-/// The words, as a shell takes them apart: quotes and backslashes count, and nothing is expanded or run.
+/// Splits text into words as a shell does: quotes and backslashes count, and nothing is expanded or run.
 pub fn split_words(text: &str) -> Result<Vec<String>, WordSplitError> {
     if text.chars().any(|c| c.is_control() && c != '\t') {
         return Err(WordSplitError::Control);
@@ -56,7 +56,7 @@ fn parse_double_quoted(rest: &mut std::str::Chars<'_>, word: &mut String) -> Res
     }
 }
 
-/// A word that a shell reads as this, whatever is in it.
+/// Quotes a word so that a shell reads it unchanged.
 pub fn quote_word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

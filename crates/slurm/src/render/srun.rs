@@ -1,14 +1,15 @@
-//! How a job runs as a step of the allocation: what goes before `bash -c COMMAND`.
+//! How a job runs as a step of the allocation: what precedes `bash -c COMMAND`.
 
 use std::path::Path;
 use std::time::Duration;
 use windlass_types::settings::ExecutionConfig;
 use windlass_types::worker_messages::{Assignment, StdioMode};
 
-/// The program and its options, each a word of its own: no shell reads them.
+/// The program and its options, one word each: no shell reads them.
 ///
-/// Slurm keeps the limit of memory. Our own clock keeps that of time, by the second; its `--time`, which counts minutes, is
-/// there for when we cannot.
+/// Slurm enforces the memory limit. The worker enforces the runtime by the second; `--time`, which counts
+/// minutes, is a
+/// fallback.
 pub fn render_srun(
     program: &Path,
     job_id: u64,
@@ -30,18 +31,18 @@ pub fn render_srun(
         "--input=none".to_owned(),
         "--kill-on-bad-exit=1".to_owned(),
     ];
-    // What `srun` itself says is heard all the same. Alone, `--output` would be for standard error too.
+    // The messages of `srun` itself are read as well. Alone, `--output` would apply to standard error too.
     match assignment.stdio.mode {
         StdioMode::None => words.extend(["--output=none".to_owned(), "--error=none".to_owned()]),
         StdioMode::NoStderr => words.push("--error=none".to_owned()),
         StdioMode::Separate | StdioMode::Combined | StdioMode::NoStdout => {}
     }
     match asked.memory.0 >> 20 {
-        // Without a word about memory a step would take all of it, and the others would wait.
+        // Without a memory option a step would take all of it, and the others would wait.
         0 => words.extend(["--mem=0".to_owned(), "--overlap".to_owned()]),
         megabytes => words.push(format!("--mem={megabytes}M")),
     }
-    // A step that asks for none would have all of them.
+    // A step that requests none would get all of them.
     words.push(if asked.gpus > 0 {
         format!("--gpus-per-node={}", asked.gpus)
     } else {
@@ -63,7 +64,7 @@ pub fn render_srun(
     words
 }
 
-/// A minute more than asked for, so that it never comes before us.
+/// A minute more than the runtime, so that Slurm never acts before the worker.
 fn render_minutes(runtime: Duration) -> u64 {
     runtime.as_secs().div_ceil(60) + 1
 }

@@ -1,17 +1,18 @@
-//! How often Slurm may be asked: a bucket of questions that fills slowly, and pauses that grow with failures. No clock here.
+//! The call budget for Slurm: a token bucket that fills slowly, and pauses that grow with failures. It has no
+//! clock.
 
 use super::{CallResult, SlurmService, SlurmTool};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use windlass_types::Timestamp;
 
-/// How often Slurm may be asked.
+/// Limits for calls to Slurm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallBudgetOptions {
     pub per_minute: u32,
-    /// So many at once.
+    /// Burst.
     pub burst: u32,
-    /// After the first failure, and twice as long after each more.
+    /// Pause after the first failure; doubled with each further one.
     pub first_pause: Duration,
     pub longest_pause: Duration,
 }
@@ -27,13 +28,13 @@ impl Default for CallBudgetOptions {
     }
 }
 
-/// What was asked of one command.
+/// Counters of one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallStatistics {
     pub calls: u64,
-    /// Slurm said no.
+    /// Slurm rejected the call.
     pub refused: u64,
-    /// Nobody answered, for other reasons than time.
+    /// No answer, for reasons other than a timeout.
     pub failed: u64,
     pub timed_out: u64,
     pub total_time: Duration,
@@ -56,14 +57,14 @@ impl CallStatistics {
     }
 }
 
-/// What may be asked still.
+/// The remaining call budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemainingCalls {
-    /// Besides the one that is kept for canceling.
+    /// Besides the one that is reserved for canceling.
     pub calls: u32,
-    /// The controller is left alone until then.
+    /// No calls to the controller before this time.
     pub paused_until: Option<Timestamp>,
-    /// So many questions in a row it has not answered.
+    /// Number of consecutive calls without an answer.
     pub unanswered: u32,
 }
 
@@ -104,7 +105,7 @@ impl CallBudget {
         }
     }
 
-    /// Takes one call from it, or says when there will be one.
+    /// Takes one call from the bucket, or returns when one will be available.
     pub(crate) fn take_call(&mut self, tool: SlurmTool, now: Timestamp) -> Result<(), Timestamp> {
         self.refill(now);
         let pause =
@@ -112,7 +113,7 @@ impl CallBudget {
         if let Some(until) = pause {
             return Err(until);
         }
-        // The last one is for whoever cancels: what nobody wants costs nodes, and must not wait for what is wanted.
+        // The last one is reserved for canceling: unneeded allocations hold nodes, and must not wait.
         let wanted =
             if tool == SlurmTool::Scancel { CALL_COST } else { CALL_COST + self.reserved_for_cancel() };
         if self.level < wanted {
@@ -123,7 +124,7 @@ impl CallBudget {
         Ok(())
     }
 
-    /// How a call went. Who says no has answered.
+    /// Records the result of a call. A rejection is an answer.
     pub(crate) fn record_call(
         &mut self,
         tool: SlurmTool,
@@ -141,8 +142,8 @@ impl CallBudget {
         pause.failures = pause.failures.saturating_add(1);
         let doubled = self.options.first_pause.saturating_mul(1 << (pause.failures - 1).min(16));
         let length = doubled.min(self.options.longest_pause);
-        // Between three quarters and all of it, by a clock that nobody else has: so servers that failed together do not
-        // come back together.
+        // Between three quarters and all of it, at random: so servers that failed together do not return
+        // together.
         let spread = u32::try_from(now.micros().rem_euclid(256)).unwrap_or(0);
         pause.until = Some(now.after(length * 3 / 4 + length / 4 * spread / 256));
     }
@@ -158,7 +159,7 @@ impl CallBudget {
         }
     }
 
-    /// What is kept for canceling, where there is room for it.
+    /// The calls reserved for canceling, where the burst has room for them.
     const fn reserved_for_cancel(&self) -> u64 {
         if self.options.burst > 1 { CALL_COST } else { 0 }
     }
@@ -176,7 +177,7 @@ impl CallBudget {
         let more =
             passed.saturating_mul(u64::from(self.options.per_minute)).saturating_mul(CALL_COST) / 60_000;
         if more > 0 || now < self.filled_at {
-            // A clock that was set back fills nothing, and goes on from there.
+            // A clock that was set back adds nothing, and counting continues from there.
             self.level = self.level.saturating_add(more).min(u64::from(self.options.burst) * CALL_COST);
             self.filled_at = now;
         }
@@ -223,7 +224,7 @@ mod tests {
             assert_eq!(asked, others as usize, "{burst}");
             assert_eq!(budget.remaining(at(0)).calls, 0, "{burst}");
             assert_eq!(budget.take_call(SlurmTool::Scancel, at(0)).is_ok(), burst > 1, "{burst}");
-            // It comes back before anybody else gets one.
+            // It is returned before any other caller gets one.
             let again = budget.take_call(SlurmTool::Scancel, at(0)).unwrap_err();
             assert!(budget.take_call(SlurmTool::Sbatch, at(0)).unwrap_err() >= again, "{burst}");
             assert_eq!(budget.take_call(SlurmTool::Scancel, again), Ok(()), "{burst}");

@@ -1,19 +1,20 @@
-//! What of our environment the commands of Slurm do not get.
+//! Variables that Slurm's commands do not inherit.
 
 use windlass_core::redact::SecretNames;
 
-/// With what variables begin that act as options of the commands.
+/// Prefixes of variables that act as options of the commands.
 const OPTION_PREFIXES: &[&str] =
     &["SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SCONTROL_", "SALLOC_", "SRUN_"];
 
-/// Those among them that say where Slurm is and who we are.
+/// Those that tell where Slurm is and identify the user.
 const KEPT_VARIABLES: &[&str] = &["SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"];
 
-/// Ours that are no secrets, though their names look so: they say in which files those are.
+/// Variables that look like secrets by name but only contain paths of files.
 const FILE_VARIABLES: &[&str] = &["WINDLASS_TOKEN_FILE"];
 
-/// Whether a variable is taken away. What is submitted goes with its environment to wherever it runs, and stays in files of
-/// Slurm's: no secret goes along.
+/// Whether a variable is removed. A submitted job inherits the environment, and Slurm stores it in files: it
+/// must not contain
+/// secrets.
 pub(crate) fn is_dropped(name: &str, is_submission: bool) -> bool {
     if KEPT_VARIABLES.contains(&name) {
         return false;

@@ -27,14 +27,14 @@ fn who_cannot_be_reached_is_told_from_who_refuses() {
         assert!(!is_unreachable(SlurmTool::Sbatch, no), "{no}");
     }
     let unspecified = "sbatch: error: Batch job submission failed: Unspecified error";
-    assert!(!is_unreachable(SlurmTool::Sbatch, unspecified), "a site's own script said no");
+    assert!(!is_unreachable(SlurmTool::Sbatch, unspecified), "a submission script of the site rejected it");
     assert!(is_unreachable(
         SlurmTool::Scancel,
         "scancel: error: Kill job error on job id 4: Unspecified error"
     ));
 }
 
-/// What a real cluster does not do on demand: commands that hang, or print what nobody understands.
+/// What a real cluster does not do on demand: commands that hang, or print unknown text.
 fn scripted(commands: &[(&str, &str)], limit: Duration) -> (tempfile::TempDir, SlurmClient) {
     let directory = tempfile::tempdir().unwrap();
     for (name, script) in commands {
@@ -66,7 +66,7 @@ fn a_command_that_hangs_is_ended_and_says_nothing() {
             slurm.submit(&[], "#!/bin/sh\n", &[]),
             SlurmOutcome::Unknown(SlurmUnavailable::OutOfBudget { .. })
         ),
-        "it is left alone for a while"
+        "no calls for a while"
     );
     assert_eq!(
         (slurm.total_statistics()["sbatch"].calls, slurm.total_statistics()["sbatch"].timed_out),
@@ -74,7 +74,7 @@ fn a_command_that_hangs_is_ended_and_says_nothing() {
     );
 }
 
-/// Larger than what a pipe holds.
+/// Larger than the capacity of a pipe.
 #[test]
 fn the_script_is_read_from_the_standard_input() {
     let script = format!("#!/bin/sh\n: {}\n", "x".repeat(1 << 20));
@@ -92,7 +92,7 @@ fn answers_that_mean_nothing_are_no_answers() {
         matches!(outcome, SlurmOutcome::Unknown(SlurmUnavailable::UnreadableAnswer { .. })),
         "{outcome:?}"
     );
-    assert_eq!(slurm.list_jobs(), SlurmOutcome::Refused(String::new()), "and not that nobody has a job");
+    assert_eq!(slurm.list_jobs(), SlurmOutcome::Refused(String::new()), "and not that the user has no jobs");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn commands_that_are_not_there_say_so() {
     let (_directory, slurm) = scripted(&[], LONG);
     let SlurmOutcome::Unknown(why) = slurm.list_jobs() else { panic!("answered") };
     assert!(
-        why.is_certainly_not_sent() && why.to_string().starts_with("`squeue` cannot be started: install"),
+        why.is_certainly_not_sent() && why.to_string().starts_with("cannot start `squeue`: install"),
         "{why}"
     );
 }

@@ -36,7 +36,7 @@ fn a_cluster_from_two_answers() {
     let standard = cluster.partition("standard").unwrap();
     assert_eq!((standard.nodes, standard.is_default, standard.total_nodes()), (Some(3), true, Some(5)));
     assert_eq!(standard.max_walltime_secs, Some(2 * 86_400));
-    // It gives less than its large nodes have.
+    // Its limit is below its largest nodes.
     let large = NodeShape { nodes: Some(2), cpus_per_node: 32, memory_mb: 128_000, ..NodeShape::default() };
     assert_eq!(standard.other_nodes, [large]);
     assert_eq!(standard.allow_groups, ["physics", "chemistry"]);
@@ -58,7 +58,7 @@ fn what_cannot_be_read_is_no_cluster() {
         "a|up|1:00|x|1|1|idle|1|1|OFF|NO|x",
     ] {
         let error = parse_cluster("test", line, "").unwrap_err();
-        assert_eq!(error.to_string(), format!("sinfo printed a line that cannot be read: `{line}`"));
+        assert_eq!(error.to_string(), format!("cannot parse a line of sinfo: `{line}`"));
     }
     assert_eq!(parse_cluster("test", "\n", "rubbish").unwrap().partitions, []);
 }

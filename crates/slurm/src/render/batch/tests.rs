@@ -60,9 +60,9 @@ fn one_worker_for_an_allocation() {
     assert_eq!(
         batch.script,
         "#!/bin/sh\n\
-         # Windlass: allocation 12 of workflow 3. What it asks of Slurm was said to sbatch as arguments;\n\
-         # `scontrol show job` tells. It is known by its tag: wl-5f2a-12\n\
-         # These would be taken for options of what is started below, or are the server's own.\n\
+         # Windlass: allocation 12 of workflow 3. Its options were arguments of sbatch;\n\
+         # `scontrol show job` prints them. Its tag: wl-5f2a-12\n\
+         # These variables would act as options of nested commands, or belong to the server.\n\
          unset SLURM_CPUS_PER_TASK SLURM_CPU_BIND SLURM_DISTRIBUTION SLURM_EXPORT_ENV SLURM_GPUS_PER_NODE \
          SLURM_GPUS_PER_TASK SLURM_JWT SLURM_MEM_BIND SLURM_NPROCS SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_OPEN_MODE \
          SLURM_TIMELIMIT\n\
@@ -148,7 +148,7 @@ fn what_is_refused_in_extra() {
         (": -N1", "`:`"),
         ("--mail-user='me", "a quote is not closed"),
         ("--a\n#SBATCH", "a newline"),
-        ("--Foo", "small letters"),
+        ("--Foo", "lowercase letters"),
     ];
     for (extra, said) in rows {
         let request = AllocationRequest { extra: Some(extra.to_owned()), ..request() };
@@ -171,11 +171,12 @@ fn values_that_are_no_words_are_refused() {
     };
     let newline = with(&|request| request.partition = Some("a\n#SBATCH --uid=0".to_owned()));
     assert!(
-        newline.starts_with("`partition` of the scheduler is \"a\\n#SBATCH --uid=0\", which has a newline")
+        newline
+            .starts_with("`partition` of the scheduler is \"a\\n#SBATCH --uid=0\", which contains a newline")
     );
     assert!(with(&|request| request.account = "a\0b".to_owned()).contains("`account`"));
     assert!(with(&|request| request.qos = Some(String::new())).contains("is empty"));
-    assert!(with(&|request| request.nodes = 0).contains("no number of nodes"));
+    assert!(with(&|request| request.nodes = 0).contains("not a number of nodes"));
     assert!(with(&|request| drop(request.options.insert("x;y".to_owned(), "1".to_owned()))).contains("x;y"));
     let mut odd = allocation(&request());
     odd.tag = "a b".to_owned();
