@@ -772,7 +772,8 @@ jobs:
     assert!(commands(&workflow)[0].ends_with("run {x} value {x}"), "{:?}", commands(&workflow));
     assert_eq!(commands(&workflow)[1], "y p/{x}");
     let first = job(&workflow, "j{x}");
-    assert_eq!(first.invocation_script().as_deref(), Some("nice {x}"));
+    let group = &workflow.job_groups()[first.group.unwrap() as usize];
+    assert_eq!(group.invocation_script.as_deref(), Some("nice {x}"));
     assert!(first.env().contains(&("B".to_owned(), "b {x}".to_owned())), "{:?}", first.env());
     assert_eq!((waits(&workflow, "k{x}"), waits(&workflow, "l")), (vec!["j{x}"], vec!["k{x}"]));
 }

@@ -65,7 +65,7 @@ fn nothing_survives(cgroups: bool, worker_dies_first: bool) {
 
 #[test]
 fn usage_of_leftovers_counts_for_the_attempt_that_started_them() {
-    let mut bench = Bench::with(|options| options.capacity.max_jobs = Some(3));
+    let mut bench = Bench::with(|options| options.capacity.cpus = 3);
     let burn = |name: &str| {
         format!(
             "python3 -c '
@@ -81,9 +81,9 @@ time.sleep(1000)'"
     bench.assign([
         job(1, &format!("(setsid {} &) ; sleep 1000", burn("a"))),
         job(2, &unmarked),
-        job(3, "sleep 1000"),
+        job(3, "echo yes > c; sleep 1000"),
     ]);
-    for name in ["a", "b"] {
+    for name in ["a", "b", "c"] {
         eventually("the use of CPU time", || bench.path(name).exists().then_some(()));
     }
     let worker = ProcessIdentity::from_pid(bench.child.id()).unwrap();
