@@ -90,6 +90,6 @@ mod tests {
             assert!(parts.iter().all(|part| said.contains(part)), "{said}");
         }
         let missing = build_classifier(Some(Path::new("/nowhere/rules.toml"))).unwrap_err().to_string();
-        assert!(missing.contains("cannot read the rules in /nowhere/rules.toml"), "{missing}");
+        assert!(missing.contains("cannot read the classification rules in /nowhere/rules.toml"), "{missing}");
     }
 }

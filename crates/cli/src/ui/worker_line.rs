@@ -160,10 +160,10 @@ fn progress_facts(progress: &RemoteWorkerProgress) -> Vec<(String, Option<TextTo
             0 => String::new(),
             n => format!(", {} kept", text::render_count(n as u64, "result")),
         };
-        facts.push((format!("the server is unreachable{kept}"), Some(TextTone::Warn)));
+        facts.push((format!("server unreachable{kept}"), Some(TextTone::Warn)));
     }
     if progress.is_frozen {
-        facts.push(("jobs are suspended".to_owned(), Some(TextTone::Warn)));
+        facts.push(("jobs suspended".to_owned(), Some(TextTone::Warn)));
     }
     if progress.is_leaving {
         facts.push(("leaving".to_owned(), Some(TextTone::Warn)));
@@ -210,7 +210,7 @@ mod tests {
         };
         assert_eq!(
             drawn(&away, 100),
-            "1 job running  0 completed  4 failed  the server is unreachable, 1 result kept  jobs are suspended  leaving"
+            "1 job running  0 completed  4 failed  server unreachable, 1 result kept  jobs suspended  leaving"
         );
     }
 }
