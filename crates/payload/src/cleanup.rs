@@ -8,7 +8,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// How many files went. Only after the merge, unless somebody insists: they are all there is of the unit's work.
+/// Removes the files and returns their number. Only after the merge, unless forced: they are the only copy of
+/// the unit's work.
 pub fn cleanup_unit(place: &UnitWorkspace, insist: bool) -> Result<usize, PayloadFailure> {
     let unit = &place.manifest.unit;
     if !insist {
@@ -37,14 +38,14 @@ pub fn cleanup_unit(place: &UnitWorkspace, insist: bool) -> Result<usize, Payloa
     Ok(removed)
 }
 
-/// Here, and wherever a node of the unit left something.
+/// In this directory, and in the output directories of all nodes of the unit.
 fn used_sites(place: &UnitWorkspace) -> BTreeSet<String> {
     let nodes = place.manifest.nodes.iter();
     let reported = nodes.filter_map(|node| place.report(node.index).ok().flatten()).map(|report| report.site);
     reported.chain([place.site.clone()]).collect()
 }
 
-/// Drafts of attempts that were killed go with the files.
+/// Drafts of killed attempts are removed with the files.
 fn remove_files(directory: &Path) -> io::Result<usize> {
     let files = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),

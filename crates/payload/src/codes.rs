@@ -1,7 +1,8 @@
-//! Exit codes: what those of CMS mean, and how they leave a process that has only eight bits for them.
+//! Exit codes: the meaning of the codes of CMS, and their mapping to the eight bits of a process.
 //!
-//! A code up to 255 is passed on as it is. One above becomes the code that `sysexits.h` has for its class, so that also
-//! somebody who sees nothing but the process knows what sort of failure it was.
+//! A code up to 255 is passed on unchanged. A larger one becomes the code that `sysexits.h` has for its class,
+//! so that the
+//! class is known even where only the process status is visible.
 
 use windlass_types::FailureClass;
 
@@ -13,22 +14,22 @@ pub const FILE_READ: i32 = 8021;
 pub const FILE_OPEN: i32 = 8028;
 /// No memory was left.
 pub const BAD_ALLOC: i32 = 8004;
-/// Some other exception.
+/// Another exception.
 pub const EXCEPTION: i32 = 8001;
 /// An output was not written.
 pub const NO_OUTPUT: i32 = 60302;
 /// An output has no events.
 pub const NO_EVENTS: i32 = 60450;
-/// An output could not be brought to the storage.
+/// Stage-out of an output to the storage failed.
 pub const STAGE_OUT: i32 = 60311;
-/// The storage is not there, full, or may not be written to.
+/// The storage is missing, full, or not writable.
 pub const STORAGE: i32 = 60321;
-/// The manifest or what it names is wrong.
+/// The manifest, or a file that it names, is invalid.
 pub const CONFIGURATION: i32 = 7002;
-/// What a merge reads is not what the reports of the nodes say.
+/// The inputs of a merge differ from the reports of the nodes.
 pub const MERGE_INPUT: i32 = 71101;
 
-/// What the process ends with for a code.
+/// The exit status of the process for a code.
 pub fn process_code(code: i32, class: Option<FailureClass>) -> u8 {
     if let Ok(code) = u8::try_from(code)
         && code != 0
@@ -43,7 +44,7 @@ pub fn process_code(code: i32, class: Option<FailureClass>) -> u8 {
         (_, Some(FailureClass::Infrastructure)) => 71,
         (_, Some(FailureClass::Transient)) => 75,
         (_, Some(FailureClass::Timeout)) => 124,
-        // None of sysexits is about memory; the last line of stderr is.
+        // No code of sysexits means memory; the last line of stderr tells.
         (_, Some(FailureClass::Memory | FailureClass::Unknown) | None) => 1,
     }
 }
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
     use windlass_core::classify::{FailureClassifier, FailureEvidence};
 
-    /// A process that only its code is known of is taken for the same class as by its report.
+    /// A process of which only the exit status is known gets the same class as by its report.
     #[test]
     fn the_process_code_alone_leads_to_the_class() {
         for code in [8021, 8028, 60311, 60321, 7002, 10032, 9000, 50664, 60302, 71101] {

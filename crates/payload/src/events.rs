@@ -24,32 +24,33 @@ impl<'a> EventLine<'a> {
     }
 }
 
-/// The number at the beginning, and what comes after the blank behind it.
+/// The leading number, and the text after the space that follows it.
 fn parse_number(text: &str) -> Option<(u64, &str)> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
-    // `parse` would take a sign.
+    // `parse` would accept a sign.
     if !word.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     Some((word.parse().ok()?, rest))
 }
 
-/// What is in an event file.
+/// The content of an event file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFileContents {
     pub events: u64,
     pub lumis: LumiMask,
 }
 
-/// Counts as bytes come, without keeping them. A line that is no event is not counted, and does not end the counting: a
-/// file is an event file if it is text and has events, or is empty.
+/// Counts events in a stream of bytes without keeping them. A line that is not an event is skipped: a file is
+/// an event file if
+/// it is text and has events, or is empty.
 #[derive(Debug, Default)]
 pub struct EventCounter {
     contents: EventFileContents,
-    /// The beginning of a line whose end has not come yet; of a long one the first [`HEAD`] bytes.
+    /// The beginning of an incomplete line; of a long line the first [`HEAD`] bytes.
     line: Vec<u8>,
     last: Option<(u64, u64)>,
-    /// There are lines that are no events.
+    /// Some lines are not events.
     has_other_lines: bool,
     is_binary: bool,
 }
@@ -71,7 +72,7 @@ impl EventCounter {
         }
     }
 
-    /// `None` if it is not an event file. An empty file is one, without events.
+    /// `None` if it is not an event file. An empty file is an event file without events.
     pub fn finish(mut self) -> Option<EventFileContents> {
         if !self.line.is_empty() {
             self.end_line();
@@ -86,7 +87,7 @@ impl EventCounter {
     }
 
     fn end_line(&mut self) {
-        // A long line is cut within what is behind its numbers, perhaps in the middle of a character.
+        // A long line is cut behind its numbers, perhaps in the middle of a character.
         let text = String::from_utf8_lossy(&self.line);
         let Some(EventLine { run, lumi, .. }) = EventLine::parse(&text) else {
             self.has_other_lines = true;
@@ -102,7 +103,7 @@ impl EventCounter {
     }
 }
 
-/// What is in a file, if it is an event file.
+/// The content of a file, if it is an event file.
 pub fn read_contents(path: &Path) -> io::Result<Option<EventFileContents>> {
     let mut counter = EventCounter::default();
     read_chunks(path, |piece| {
@@ -112,7 +113,7 @@ pub fn read_contents(path: &Path) -> io::Result<Option<EventFileContents>> {
     Ok(counter.finish())
 }
 
-/// Which events of a file are wanted.
+/// The requested events of a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventSelection<'a> {
     pub events: Option<EventWindow>,
@@ -127,16 +128,16 @@ impl EventSelection<'_> {
     }
 }
 
-/// Why an event file could not be read.
+/// Why an event file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum EventReadError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("line {0} is no event")]
+    #[error("line {0} is not an event")]
     NoEvent(u64),
 }
 
-/// Hands over the wanted events of a file, in their order.
+/// Passes the requested events of a file on, in order.
 pub fn read_events(
     path: &Path,
     wanted: EventSelection<'_>,

@@ -1,4 +1,4 @@
-//! Why a job of a work unit failed, in the words that its log, its report and its exit code need.
+//! Why a job of a work unit failed, in the forms for its log, its report and its exit code.
 
 use crate::codes;
 use std::fmt;
@@ -10,12 +10,12 @@ use windlass_types::payload::NodeFailure;
 /// A failure of a payload job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PayloadFailure {
-    /// Of the job report if there is one, else of the process; 128 + n for a signal.
+    /// The code of the job report if there is one, else of the process; 128 + n for a signal.
     pub code: i32,
     pub signal: Option<i32>,
     pub step: Option<String>,
     pub message: String,
-    /// Known for codes of CMS and for what went wrong in the payload itself. Otherwise what the step said decides.
+    /// Known for codes of CMS and for errors of the payload itself. Otherwise the output of the step decides.
     pub class: Option<FailureClass>,
     pub bad_inputs: Vec<String>,
 }
@@ -27,7 +27,7 @@ impl PayloadFailure {
         Self { code, signal: None, step: None, message, class, bad_inputs: Vec::new() }
     }
 
-    /// Something of the file system failed while this was done to that file.
+    /// An operation on that file failed in the file system.
     pub fn from_io(code: i32, doing: &str, path: &Path, error: &io::Error) -> Self {
         Self::new(code, format!("cannot {doing} {}: {error}", path.display()))
     }
@@ -42,7 +42,7 @@ impl PayloadFailure {
         Self { bad_inputs, ..self }
     }
 
-    /// What the process ends with.
+    /// The exit status of the process.
     pub fn process_code(&self) -> u8 {
         codes::process_code(self.code, self.class)
     }
@@ -57,10 +57,10 @@ impl PayloadFailure {
     }
 }
 
-/// What the last line of a failed job begins with.
+/// The beginning of the last line of a failed job.
 const LOG_LINE_PREFIX: &str = "windlass payload: ";
 
-/// The last line on stderr. Its class, where there is one, is what the default rules of classification look for.
+/// The last line on stderr. The default rules of classification look for its class.
 impl fmt::Display for PayloadFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(LOG_LINE_PREFIX)?;
@@ -70,14 +70,14 @@ impl fmt::Display for PayloadFailure {
         if let Some(step) = &self.step {
             write!(f, "step {step}: ")?;
         }
-        // One line: whoever reads logs by their lines must not lose the class.
+        // A single line, so that tools that read logs by line keep the class.
         f.write_str(&self.message.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 }
 
 impl std::error::Error for PayloadFailure {}
 
-/// What the last line of a job of ours tells of its failure.
+/// The failure that the last line of a payload job describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedFailure {
     pub class: FailureClass,
@@ -86,7 +86,7 @@ pub struct LoggedFailure {
 }
 
 impl LoggedFailure {
-    /// Looks for the line at the end of a log: what [`Failure`] says, read back.
+    /// Searches the end of a log for the line, the inverse of [`Failure`]'s text.
     pub fn from_log_tail(log: &str) -> Option<Self> {
         let line = log.trim_end().lines().last()?.strip_prefix(LOG_LINE_PREFIX)?;
         let (head, message) = line.split_once(": ")?;

@@ -1,4 +1,5 @@
-//! Files that others look at: written under another name, synced, renamed; with the checksum taken on the way.
+//! Files for other processes: written under a temporary name, synced, renamed; the checksum is computed while
+//! writing.
 
 use adler2::Adler32;
 use serde::Serialize;
@@ -6,10 +7,10 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Pieces in which files are read.
+/// Size of the pieces in which files are read.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Counts bytes and takes their checksum.
+/// Counts bytes and computes their checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct FileChecksum {
     adler: Adler32,
@@ -57,8 +58,9 @@ pub fn compute_checksum(path: &Path) -> io::Result<FileChecksum> {
     Ok(sum)
 }
 
-/// A file on its way. Dropped before [`Draft::publish`], it is gone; killed before, it has a name that nobody reads, and
-/// the next attempt overwrites it.
+/// A file that is not published yet. Dropped before [`Draft::publish`], it is removed; killed before, it has a
+/// name that no
+/// process reads, and the next attempt overwrites it.
 #[derive(Debug)]
 pub struct DraftFile {
     file: Option<BufWriter<File>>,
@@ -68,7 +70,7 @@ pub struct DraftFile {
 }
 
 impl DraftFile {
-    /// Makes the directory, if need be.
+    /// Creates the directory if needed.
     pub fn new(place: &Path) -> io::Result<Self> {
         let path = draft_path(place)?;
         if let Some(directory) = place.parent() {
@@ -83,7 +85,7 @@ impl DraftFile {
         })
     }
 
-    /// Where it is written until it is published, for programs that write it by themselves.
+    /// The temporary path, for programs that write the file themselves.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -96,7 +98,7 @@ impl DraftFile {
         read_chunks(path, |piece| self.write_all(piece))
     }
 
-    /// On disk with all that was written, then under its name, and the name on disk as well.
+    /// Syncs the content, renames the file, and syncs the directory.
     pub fn publish(mut self) -> io::Result<FileChecksum> {
         let Some(mut writer) = self.file.take() else { return Ok(self.checksum) };
         writer.flush()?;
@@ -123,7 +125,7 @@ impl Write for DraftFile {
 impl Drop for DraftFile {
     fn drop(&mut self) {
         if self.file.take().is_some() {
-            // A draft that stays behind harms nobody.
+            // A remaining draft does no harm.
             fs::remove_file(&self.path).ok();
         }
     }
@@ -142,7 +144,7 @@ fn sync_directory(place: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a value as JSON, whole or not at all.
+/// Writes a value as JSON, completely or not at all.
 pub fn write_json(place: &Path, value: &impl Serialize) -> io::Result<()> {
     let mut draft = DraftFile::new(place)?;
     serde_json::to_writer_pretty(&mut draft, value)?;
@@ -162,7 +164,7 @@ mod tests {
         draft.write_all(b"Wikipedia").unwrap();
         assert!(!place.exists());
         let sum = draft.publish().unwrap();
-        assert_eq!((sum.size, sum.adler32().as_str()), (9, "11e60398"), "the example that everybody knows");
+        assert_eq!((sum.size, sum.adler32().as_str()), (9, "11e60398"), "the standard example");
         assert_eq!(compute_checksum(&place).unwrap().adler32(), "11e60398");
         assert_eq!(fs::read_dir(place.parent().unwrap()).unwrap().count(), 1, "no draft is left");
     }

@@ -1,4 +1,4 @@
-//! Whether a site will do for a unit: its storage can be written to, and the inputs can be read from there.
+//! Whether a site is suitable for a unit: its storage is writable, and the inputs are readable from there.
 
 use crate::codes;
 use crate::failure::PayloadFailure;
@@ -10,8 +10,9 @@ use std::path::Path;
 use windlass_types::FailureClass;
 use windlass_types::payload::{ManifestInput, NodeReport};
 
-/// Looks, and clears away what an earlier life of the unit left beside its manifest: where a landing runs, the whole unit
-/// begins anew, perhaps at another site, and old reports must not be taken for new ones.
+/// Checks the site, and removes the reports of an earlier try of the unit: where a landing runs, the whole unit
+/// starts again,
+/// perhaps at another site, and old reports must not be read as new ones.
 pub fn run_landing(place: &UnitWorkspace) -> Result<(), PayloadFailure> {
     let report = place.landing_path();
     match fs::remove_file(&report) {
@@ -50,8 +51,9 @@ fn try_write(storage: &Path, probe: &Path) -> io::Result<()> {
     fs::remove_file(&draft)
 }
 
-/// The last line of a log has room for a few names only; what is to be left out from now on has to be known in full.
-/// Where it cannot be written, the failure is the same, and a person reads the names.
+/// The last line of a log has room for a few names only; the complete list goes into a file. If it cannot be
+/// written, the
+/// failure is the same, and an operator reads the names.
 fn write_missing_inputs(place: &UnitWorkspace, failure: &PayloadFailure) {
     let report = NodeReport {
         unit: place.manifest.unit.clone(),
@@ -63,8 +65,9 @@ fn write_missing_inputs(place: &UnitWorkspace, failure: &PayloadFailure) {
     write_json(&place.landing_path(), &report).unwrap_or_default();
 }
 
-/// A file that another site is said to have may be in reach from there. One that no other site has is lost; and one that
-/// was changed is of no use wherever it is.
+/// A file that the catalog lists at another site may be accessible from there. A file without another site is
+/// lost, and a
+/// changed file is unusable everywhere.
 fn check_inputs(place: &UnitWorkspace) -> Result<(), PayloadFailure> {
     let inputs = place.manifest.nodes.iter().flat_map(|node| &node.inputs);
     let (mut missing, mut changed) = (Vec::new(), Vec::new());

@@ -1,11 +1,15 @@
-//! What runs on a worker for a node of a request: reads its manifest, runs the steps, measures, writes and merges outputs.
+//! What runs on a worker for a node of a request: reads the manifest, runs the steps, measures, writes and
+//! merges outputs.
 //!
-//! Every job of a work unit is one of these, started as `windlass payload …` by whoever runs the jobs:
-//! [`land`] looks whether a site will do, [`run`] does the work of a node, [`merge`] makes the files that are registered,
-//! [`cleanup`] removes what they were made of. [`simulate`] stands in for a real program.
+//! Every job of a work unit is one of these, started as `windlass payload …`: [`land`] checks a site, [`run`]
+//! does the work of
+//! a node, [`merge`] makes the files that are registered, [`cleanup`] removes the unmerged ones. [`simulate`]
+//! replaces a real
+//! program.
 //!
-//! What holds for all of them: a file that others look at is written under another name, synced, and renamed; the report
-//! that says "done" is renamed last; a job that runs again overwrites what it left before, byte for byte alike.
+//! Common rules: a file for other processes is written under a temporary name, synced, and renamed; the report
+//! of success is
+//! renamed last; a job that runs again overwrites its earlier output with identical bytes.
 
 pub mod cleanup;
 pub mod codes;

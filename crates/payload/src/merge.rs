@@ -1,7 +1,8 @@
-//! Makes the files that are registered out of those that the nodes wrote.
+//! Merges the outputs of the nodes into the files that are registered.
 //!
-//! Everything that is read is held to what the reports of the nodes say: size, checksum, events. `merge_output.json` comes
-//! last, so whoever sees it may rely on all that it names.
+//! All inputs are compared with the reports of the nodes: size, checksum, events. `merge_output.json` is
+//! written last, so all
+//! files that it names exist.
 
 use crate::codes;
 use crate::events::EventCounter;
@@ -22,7 +23,7 @@ use windlass_types::payload::{
 };
 use windlass_types::worker_messages::ProcessExit;
 
-/// Merges a unit. One that is merged already is left as it is: what it was made of may be gone.
+/// Merges a unit. A merged unit is left unchanged: its inputs may have been removed.
 pub fn merge_unit(
     place: &UnitWorkspace,
     work_dir: &Path,
@@ -60,7 +61,7 @@ pub fn merge_unit(
     Ok(output)
 }
 
-/// What an earlier attempt merged here, if all of it is there.
+/// The result of an earlier attempt, if all of its files exist.
 fn find_earlier_merge(place: &UnitWorkspace) -> Option<MergeOutput> {
     let output = place.merge_output().ok().flatten().filter(|output| output.site == place.site)?;
     place.metrics().ok().flatten()?;
@@ -74,7 +75,7 @@ fn write_json_file(path: &Path, value: &impl serde::Serialize) -> Result<(), Pay
     write_json(path, value).map_err(|error| PayloadFailure::from_io(codes::STORAGE, "write", path, &error))
 }
 
-/// In the order of the nodes. All of them must have gone well.
+/// In the order of the nodes. All must have succeeded.
 fn read_reports(place: &UnitWorkspace) -> Result<Vec<NodeReport>, PayloadFailure> {
     let mut nodes: Vec<u32> = place.manifest.nodes.iter().map(|node| node.index).collect();
     nodes.sort_unstable();
@@ -103,7 +104,7 @@ fn read_reports(place: &UnitWorkspace) -> Result<Vec<NodeReport>, PayloadFailure
     Ok(reports)
 }
 
-/// An unmerged file with where it is.
+/// An unmerged file with its path.
 struct MergeSource<'a> {
     node: u32,
     file: &'a ProducedFile,
@@ -119,7 +120,7 @@ fn collect_sources<'a>(
     for report in reports {
         let lfn = place.manifest.unmerged_lfn(output, report.node);
         let file = report.outputs.iter().find(|file| file.lfn == lfn).ok_or_else(|| {
-            PayloadFailure::new(codes::MERGE_INPUT, format!("node {} does not tell of {lfn}", report.node))
+            PayloadFailure::new(codes::MERGE_INPUT, format!("node {} does not report {lfn}", report.node))
         })?;
         let path = place.path_at(&report.site, &lfn).unwrap_or_else(|| place.path_of(&lfn));
         sources.push(MergeSource { node: report.node, file, path });
@@ -127,7 +128,7 @@ fn collect_sources<'a>(
     Ok(sources)
 }
 
-/// Neighbours together, as many as fit. A file that is too large by itself is a part by itself.
+/// Neighbors together, as many as fit. A file above the limit is a part of its own.
 fn split_into_parts(sources: Vec<MergeSource<'_>>, max_bytes: Option<u64>) -> Vec<Vec<MergeSource<'_>>> {
     let mut parts: Vec<Vec<MergeSource<'_>>> = Vec::new();
     let mut size = 0u64;
@@ -190,7 +191,7 @@ impl MergePart<'_> {
         lfns.into_iter().cloned().collect()
     }
 
-    /// One after another, checked while they are copied.
+    /// Concatenates the inputs, checking them while they are copied.
     fn concatenate(&self, target: &Path) -> Result<FileChecksum, PayloadFailure> {
         let trouble =
             |error: &std::io::Error| PayloadFailure::from_io(codes::STAGE_OUT, "write", target, error);
@@ -209,7 +210,9 @@ impl MergePart<'_> {
         draft.publish().map_err(|error| trouble(&error))
     }
 
-    /// The command writes where it is told; what it wrote gets its name when it ended well and is there.
+    /// Runs the merge command, which writes to a temporary path; the output is renamed when the command has
+    /// succeeded and the file
+    /// exists.
     fn run_merge_command(
         &self,
         command: &str,
@@ -237,7 +240,7 @@ impl MergePart<'_> {
                 .current_dir(work_dir)
                 .stdin(Stdio::null()),
         );
-        // It was of use to the command alone.
+        // Only the command needed it.
         fs::remove_file(&list).ok();
         match ended.map(|ended| ended.exit) {
             Ok(ProcessExit::Code(0)) => {}
@@ -245,7 +248,7 @@ impl MergePart<'_> {
                 let code = exit.return_code();
                 return Err(PayloadFailure::new(
                     code,
-                    format!("the merge command ended with exit code {code}"),
+                    format!("the merge command failed with exit code {code}"),
                 ));
             }
             Err(error) => {
@@ -257,7 +260,7 @@ impl MergePart<'_> {
         }
         let (sum, contents) = read_and_count(draft.path()).map_err(|error| trouble(&error))?;
         if sum.size == 0 && self.event_count() > 0 {
-            let said = format!("the merge command ended well and wrote nothing to {}", target.display());
+            let said = format!("the merge command succeeded and wrote nothing to {}", target.display());
             return Err(PayloadFailure::new(codes::NO_OUTPUT, said));
         }
         if let Some(contents) = contents.filter(|contents| contents.events != self.event_count()) {
@@ -265,7 +268,7 @@ impl MergePart<'_> {
                 format!("the merge command wrote {} events out of {}", contents.events, self.event_count());
             return Err(PayloadFailure::new(codes::MERGE_INPUT, said));
         }
-        // It may have put another file in the place of ours: that one must be on disk.
+        // It may have replaced the file: the new one must be on disk.
         let sync = || fs::File::open(draft.path())?.sync_all();
         sync().and_then(|()| draft.publish().map(drop)).map_err(|error| trouble(&error))?;
         Ok(sum)
@@ -286,7 +289,8 @@ impl MergePart<'_> {
     }
 }
 
-/// Reads a file, hands on its pieces, and holds it to its report. Events can be counted only in event files.
+/// Reads a file, passes its pieces on, and compares it with its report. Only event files have a countable
+/// number of events.
 fn verify_source(
     source: &MergeSource<'_>,
     mut each: impl FnMut(&[u8]) -> std::io::Result<()>,
@@ -300,8 +304,10 @@ fn verify_source(
     })
     .map_err(|error| PayloadFailure::from_io(codes::MERGE_INPUT, "read", path, &error))?;
     let wrong = |what: &str, found: &dyn std::fmt::Display, told: &dyn std::fmt::Display| {
-        let said =
-            format!("{} of node {node} is not what it wrote: {what} {found}, told {told}", path.display());
+        let said = format!(
+            "{} of node {node} differs from the report: {what} {found}, reported {told}",
+            path.display()
+        );
         PayloadFailure::new(codes::MERGE_INPUT, said)
     };
     if sum.size != file.size {
@@ -320,7 +326,7 @@ fn verify_source(
     }
 }
 
-/// Only text can be concatenated: programs read no more than the first of several binary files in one.
+/// Only text can be concatenated: programs read only the first of several concatenated binary files.
 fn binary_source_error(source: &MergeSource<'_>) -> PayloadFailure {
     let message = format!(
         "{} of node {} is a binary file, and binary files are not concatenated: name a command that merges them in \

@@ -5,20 +5,19 @@ use windlass_types::payload::{
     NodeReport, SampleStatistics, StepMetrics, StepSummary, StepTotals, WorkUnitMetrics,
 };
 
-/// Summaries by the names of the steps: numbers mean one thing to whoever counts from 0 and another to whoever counts
-/// from 1.
+/// Summaries by the names of the steps, because numbers are ambiguous between counting from 0 and from 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepSummaries {
-    /// As most jobs ran them.
+    /// With the settings of most jobs.
     pub usual: BTreeMap<String, StepSummary>,
-    /// Those that ran with other threads, or another number side by side: what they used is not to be mixed in.
+    /// Jobs with other settings (threads, instances), which are not mixed in.
     pub others: BTreeMap<String, Vec<StepSummary>>,
 }
 
-/// What the nodes of a unit used.
+/// The resources that the nodes of a unit used.
 pub fn unit_metrics(request: &str, unit: &str, site: &str, reports: &[NodeReport]) -> WorkUnitMetrics {
     let StepSummaries { usual, others } = summarize_steps(reports);
-    // The first step reads all that goes in, whatever is filtered out behind it.
+    // The first step reads all inputs, before any filter.
     let first = reports.iter().filter_map(|report| report.steps.first());
     WorkUnitMetrics {
         request: request.to_owned(),
@@ -41,7 +40,7 @@ pub fn summarize_steps<'a>(reports: impl IntoIterator<Item = &'a NodeReport>) ->
     let mut summaries = StepSummaries::default();
     for (step, ways) in by_step {
         let mut ways: Vec<StepSummary> = ways.values().map(|samples| summarize_samples(samples)).collect();
-        // Of as many jobs, the one with more threads: probes try out fewer.
+        // With equal numbers of jobs, the setting with more threads: probes try fewer.
         ways.sort_by_key(|way| (way.samples, way.threads));
         if let Some(usual) = ways.pop() {
             summaries.usual.insert(step.to_owned(), usual);
@@ -131,7 +130,7 @@ mod tests {
         assert_eq!((usual.threads, usual.samples, usual.wall_sec.max), (8, 2, 3.0));
         let probe = &found.others["RECO"][0];
         assert_eq!((probe.threads, probe.instances, probe.samples), (4, 2, 1));
-        // Alone in its unit, what the probe did is not the usual way.
+        // A probe that is alone in its unit does not show the usual setting.
         let found = summarize_steps(&[report(4, 2, 9.0), report(8, 1, 1.0)]);
         assert_eq!(found.usual["RECO"].threads, 8);
     }

@@ -1,5 +1,6 @@
-//! The work of one node: its steps one after another in a scratch directory, what they made into the storage of the
-//! site, and a report at the end of it.
+//! The work of one node: its steps one after another in a scratch directory, stage-out of the outputs to the
+//! storage of the
+//! site, and the report.
 
 mod event_counts;
 mod event_shares;
@@ -27,21 +28,21 @@ use windlass_types::payload::{
     StepTuning, WorkUnitOutput,
 };
 
-/// How a node is to be run.
+/// Options for running a node.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRunOptions<'a> {
     pub node: u32,
     /// Counted from 1.
     pub attempt: u32,
-    /// The scratch directory is made in here.
+    /// The parent of the scratch directory.
     pub work_dir: &'a Path,
-    /// The `windlass` that is the built-in simulation.
+    /// The `windlass` binary with the built-in simulation.
     pub program: &'a Path,
-    /// Leave the scratch directory, for somebody who wants to look.
+    /// Keep the scratch directory for inspection.
     pub keep_scratch: bool,
 }
 
-/// Runs a node. The report is on disk when this returns, also if it failed.
+/// Runs a node. The report is on disk when this returns, also after a failure.
 pub fn run_node(
     place: &UnitWorkspace,
     options: &NodeRunOptions<'_>,
@@ -65,7 +66,7 @@ pub fn run_node(
     }
     let written = write_json(&report_path, &report)
         .map_err(|error| PayloadFailure::from_io(codes::STORAGE, "write the report", &report_path, &error));
-    // What failed first is what matters.
+    // The first failure counts.
     worked.and(written).map(|()| report)
 }
 
@@ -96,7 +97,7 @@ fn run_steps(
     Ok(())
 }
 
-/// Where the inputs of a node are read from. Each is compared with the catalog before a step sees it.
+/// The paths of a node's inputs. Each is compared with the catalog before a step reads it.
 fn find_inputs(place: &UnitWorkspace, node: &ProcessingNode) -> Result<Vec<StepInput>, PayloadFailure> {
     let (mut found, mut missing, mut changed, mut bad) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for input in &node.inputs {
@@ -124,18 +125,18 @@ fn find_inputs(place: &UnitWorkspace, node: &ProcessingNode) -> Result<Vec<StepI
     Err(PayloadFailure::new(code, said).with_bad_inputs(bad))
 }
 
-/// A file of a step that is to be kept.
+/// An output of a step that is kept.
 struct KeptFile<'a> {
     output: &'a WorkUnitOutput,
     path: PathBuf,
     counted: EventCount,
 }
 
-/// The steps of a node, each with what the ones before it made.
+/// Runs the steps of a node, each with the outputs of the previous ones.
 struct StepChain<'a> {
     context: StepContext<'a>,
     profile: Option<StepProfile>,
-    /// What each step hands on, with its events.
+    /// The output that each step passes on, with its number of events.
     step_outputs: BTreeMap<&'a str, (PathBuf, u64)>,
     last: Option<&'a str>,
 }
@@ -164,7 +165,7 @@ impl<'a> StepChain<'a> {
         (metrics, Ok(kept.collect()))
     }
 
-    /// What it reads or makes, and how many events that should be.
+    /// The inputs or the events to generate, and the expected number of events.
     fn step_share(&self, step: &'a ManifestStep, inputs: &[StepInput]) -> EventShare {
         let before = step.reads.as_deref().or(self.last);
         if let Some((path, events)) = before.and_then(|name| self.step_outputs.get(name)) {
@@ -181,7 +182,7 @@ impl<'a> StepChain<'a> {
     }
 }
 
-/// How a step is run: what a probe tries out stands over what earlier rounds found out, and that over the manifest.
+/// The settings of a step: those of a probe override those of earlier rounds, which override the manifest.
 pub(crate) fn choose_parallelism(
     node: &ProcessingNode,
     step: &ManifestStep,
@@ -190,7 +191,8 @@ pub(crate) fn choose_parallelism(
     let tuning = profile.and_then(|profile| profile.steps.get(&step.name)).copied().unwrap_or_default();
     let threads = tuning.run_threads.filter(|threads| *threads > 0).unwrap_or(step.threads);
     let (instances, threads) = match node.probe {
-        // What cannot be run side by side is tried alone with as few threads: that is what is to be found out.
+        // A step that cannot run in several instances is tried as one with as few threads: that is the purpose
+        // of the probe.
         Some(probe) if !step.can_split() => (1, probe.threads.min(step.threads)),
         Some(probe) => (probe.instances, probe.threads.min(step.threads)),
         None => (tuning.instances.unwrap_or(1), threads),
@@ -201,7 +203,7 @@ pub(crate) fn choose_parallelism(
     StepParallelism { instances, threads: all / instances }
 }
 
-/// No more of them than there is memory for.
+/// Limited by the memory.
 fn max_instances_in_memory(node: &ProcessingNode, tuning: &StepTuning) -> u32 {
     match tuning.instance_mb.filter(|each| *each > 0.0) {
         Some(each) if node.estimates.memory_mb > 0 => {
@@ -211,7 +213,7 @@ fn max_instances_in_memory(node: &ProcessingNode, tuning: &StepTuning) -> u32 {
     }
 }
 
-/// Brings a file to the storage of the site, whole or not at all.
+/// Copies a file to the storage of the site, completely or not at all.
 fn stage_out(
     place: &UnitWorkspace,
     node: &ProcessingNode,
@@ -254,7 +256,7 @@ mod tests {
         serde_json::from_value(node).unwrap()
     }
 
-    /// What is run as all others are tells nothing new.
+    /// A probe with the usual settings shows nothing new.
     #[test]
     fn a_probe_has_other_threads_whether_or_not_it_can_be_split() {
         let probe = Some(StepParallelism { instances: 2, threads: 4 });

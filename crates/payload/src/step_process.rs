@@ -1,5 +1,6 @@
-//! A process of a job: started in a group of its own, told of signals, measured, and its whole group ended with it. Several
-//! may run side by side; the first that fails ends the others.
+//! A process of a job: started in a process group of its own, signaled, measured, and its whole group ended
+//! with it. Several may
+//! run side by side; the first that fails ends the others.
 
 use std::fs;
 use std::io;
@@ -15,7 +16,7 @@ use windlass_process::{Pid, Signal, child_wait, process_tree, procfs};
 use windlass_types::Bytes;
 use windlass_types::worker_messages::ProcessExit;
 
-/// How others reach the process that runs: signals for the job are signals for its step.
+/// Reaches the running process: signals for the job are forwarded to its step.
 #[derive(Clone, Debug, Default)]
 pub struct StepControl(Arc<StepControlShared>);
 
@@ -27,12 +28,12 @@ struct StepControlShared {
 #[derive(Clone, Debug, Default)]
 struct StepControlState {
     running: Vec<Pid>,
-    /// The first that asked for the end.
+    /// The first signal that requested the end.
     ended_by: Option<i32>,
 }
 
 impl StepControl {
-    /// Passes a signal on. One that ends things also keeps the next step from starting.
+    /// Forwards a signal. A terminating one also keeps the next step from starting.
     pub fn signal(&self, signal: i32, ends: bool) {
         let mut state = self.lock();
         if ends {
@@ -48,7 +49,7 @@ impl StepControl {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, StepControlState> {
-        // What is in there is whole after every statement.
+        // The content is consistent after every statement.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -61,7 +62,7 @@ impl StepControlState {
     }
 }
 
-/// How a process ended and what it used, with all that it started.
+/// How a process ended and what it used, including its child processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedProcess {
     pub(crate) exit: ProcessExit,
@@ -70,7 +71,7 @@ pub(crate) struct EndedProcess {
     pub(crate) peak_rss: Bytes,
 }
 
-/// Short steps are seen too; long ones are looked at less often.
+/// Sampling interval: short at first, longer for long steps.
 const FIRST_SAMPLE_DELAY: Duration = Duration::from_millis(5);
 const MAX_SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -83,11 +84,11 @@ pub(crate) fn run_process(control: &StepControl, command: &mut Command) -> io::R
 #[derive(Debug)]
 pub(crate) struct SideBySideResult {
     pub(crate) ended: Vec<EndedProcess>,
-    /// The one because of which the others were ended.
+    /// The one that failed first and ended the others.
     pub(crate) failed: Option<usize>,
 }
 
-/// Runs commands side by side. What the others would make is of no use without one that fails: it ends them.
+/// Runs commands side by side. One that fails ends the others, because their output is useless without its own.
 pub(crate) fn run_side_by_side(
     control: &StepControl,
     commands: &mut [Command],
@@ -99,7 +100,7 @@ pub(crate) fn run_side_by_side(
             scope.spawn(move || {
                 let ended = run_one_process(control, command, Some(failed));
                 if !ended.as_ref().is_ok_and(|ended| ended.exit == ProcessExit::Code(0)) {
-                    // Under the lock nothing starts: whatever of them runs is known, and what does not will not.
+                    // Under the lock nothing starts: every running process is known, and no other will start.
                     let state = control.lock();
                     if failed.set(index).is_ok() {
                         state.send(Signal::KILL);
@@ -110,7 +111,7 @@ pub(crate) fn run_side_by_side(
         };
         let running: Vec<_> = commands.iter_mut().enumerate().map(one).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|_| Err(io::Error::other("it could not be watched")))
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("it could not be monitored")))
         };
         running.into_iter().map(join).collect::<io::Result<Vec<EndedProcess>>>()
     })?;
@@ -125,7 +126,7 @@ fn run_one_process(
     let begin = Instant::now();
     let spawner_peak = own_peak_rss().unwrap_or(Bytes(0));
     let pid = {
-        // Held until the process is known: a signal that comes in between waits for it.
+        // Held until the process is known: a signal in between waits for it.
         let mut state = control.lock();
         let given_up = failed.and_then(OnceLock::get).map(|_| Signal::KILL.as_raw());
         if let Some(signal) = state.ended_by.or(given_up) {
@@ -146,7 +147,7 @@ fn run_one_process(
     let sampled = sample_until_over(pid)?;
     let wall = begin.elapsed();
     control.lock().running.retain(|running| *running != pid);
-    // What it left in its group must not go on writing into files that count from now on. Its pid is still its own.
+    // Leftovers in its group must not write into files that count from now on. Its pid is not reused yet.
     rustix::process::kill_process_group(pid, Signal::KILL).ok();
     let reaped = child_wait::reap_child(pid)?;
     let peak = peak_if_trusted(reaped.max_rss, spawner_peak).unwrap_or(Bytes(0));
@@ -158,8 +159,8 @@ fn run_one_process(
     })
 }
 
-/// The most that its tree held at once, and the CPU time it was seen with, until it is over.
-/// What opens storage to a job, perhaps named as it is seen from where the job began. Steps begin elsewhere.
+/// Highest memory usage of its process tree, and the CPU time seen, until it ends.
+/// The credentials for the storage, made absolute: the path may be relative to where the job started.
 const CREDENTIAL_VARIABLES: [&str; 2] = ["BEARER_TOKEN_FILE", "X509_USER_PROXY"];
 
 fn set_credential_paths(command: &mut Command) {
@@ -172,7 +173,7 @@ fn set_credential_paths(command: &mut Command) {
     }
 }
 
-/// `None`: it is so already, or names nothing.
+/// `None`: already absolute, or not a path.
 fn absolute_credential_path(here: &Path, path: &Path) -> Option<PathBuf> {
     (path.is_relative() && path.file_name().is_some()).then(|| here.join(path))
 }
@@ -199,16 +200,16 @@ fn sample_until(pid: Pid, is_over: &mpsc::Receiver<()>) -> UsageSample {
     seen
 }
 
-/// What the cgroup of this job holds while a step runs: memory that is no mere copy of files, and files that are nowhere but
-/// in memory. Its high-water mark would count the cache of everything that was read and written, up to its limit, and never
-/// falls.
+/// The memory in the cgroup of this job while a step runs: anonymous memory and files in memory. The cgroup's
+/// own high-water mark
+/// would include the page cache of everything that was read and written, up to the limit, and never falls.
 pub(crate) struct CgroupMonitor {
     over: mpsc::Sender<()>,
     watcher: JoinHandle<u64>,
 }
 
 impl CgroupMonitor {
-    /// `None` if there is none, or if others are in it too: then what it holds says nothing about this job.
+    /// `None` if there is none, or if other processes share it: then its content says nothing about this job.
     pub(crate) fn start() -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let (directory, kinds) = own.lines().find_map(parse_cgroup_line)?;
@@ -228,7 +229,7 @@ impl CgroupMonitor {
         Some(Self { over, watcher })
     }
 
-    /// The most that was seen.
+    /// The highest value seen.
     pub(crate) fn stop(self) -> Option<Bytes> {
         drop(self.over);
         self.watcher.join().ok().filter(|most| *most > 0).map(Bytes)
@@ -245,7 +246,7 @@ fn peak_held_bytes(file: &Path, kinds: [&str; 2], is_over: &mpsc::Receiver<()>) 
     most
 }
 
-/// The sum of these lines of a `memory.stat`. `None`: the first of them is not there.
+/// The sum of these lines of a `memory.stat`. `None`: the first of them is missing.
 fn sum_memory_lines(text: &str, [first, other]: [&str; 2]) -> Option<u64> {
     let of = |kind: &str| {
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -254,7 +255,8 @@ fn sum_memory_lines(text: &str, [first, other]: [&str; 2]) -> Option<u64> {
     Some(of(first)?.saturating_add(of(other).unwrap_or_default()))
 }
 
-/// From a line of `/proc/self/cgroup`: the directory of the group, and the lines of its `memory.stat` that count.
+/// Reads a line of `/proc/self/cgroup`: the directory of the group, and the lines of its `memory.stat` that
+/// count.
 fn parse_cgroup_line(line: &str) -> Option<(PathBuf, [&'static str; 2])> {
     let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
     match controllers {
@@ -317,7 +319,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         run_process(&control, &mut sh(&format!("mkfifo {}", fifo.display()))).unwrap();
-        // It fails once the last one is there.
+        // It fails once the last one has started.
         let waits = format!("read -r line < {}; exit 3", fifo.display());
         let sleeps = format!("echo there > {}; sleep 1000", fifo.display());
         let mut commands = [sh("sleep 1000"), sh(&waits), sh(&sleeps)];
@@ -327,7 +329,7 @@ mod tests {
             (exits, together.failed),
             (vec![ProcessExit::Signal(9), ProcessExit::Code(3), ProcessExit::Signal(9)], Some(1))
         );
-        assert_eq!(control.ended_by(), None, "nobody told the job to end");
+        assert_eq!(control.ended_by(), None, "the job was not told to end");
         let together = run_side_by_side(&control, &mut [sh("exit 0"), sh("exit 0")]).unwrap();
         assert_eq!((together.ended.len(), together.failed), (2, None));
     }
@@ -342,13 +344,13 @@ mod tests {
         assert_eq!(place("3:cpu,cpuacct:/job"), None);
     }
 
-    /// A step that reads and writes much fills the cache of its group, and needs no more memory for that.
+    /// A step that reads and writes much fills the page cache of its group without needing more memory.
     #[test]
     fn copies_of_files_are_no_memory_of_the_job() {
         let stat = "anon 1000\nfile 900000\nkernel 50\nshmem 30\nfile_mapped 7\n";
         assert_eq!(sum_memory_lines(stat, ["anon", "shmem"]), Some(1030));
         assert_eq!(sum_memory_lines("cache 900\nrss 400\n", ["rss", "shmem"]), Some(400));
-        assert_eq!(sum_memory_lines("cache 900\n", ["rss", "shmem"]), None, "nothing is known");
+        assert_eq!(sum_memory_lines("cache 900\n", ["rss", "shmem"]), None, "unknown");
     }
 
     #[test]

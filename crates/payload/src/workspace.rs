@@ -1,4 +1,4 @@
-//! Where things are: the manifest, what the jobs of its unit leave beside it, and the files of a site.
+//! Paths: the manifest, the results that the jobs of its unit leave beside it, and the files of a site.
 
 use crate::codes;
 use crate::failure::PayloadFailure;
@@ -17,10 +17,10 @@ use windlass_types::payload::{
 pub struct UnitWorkspace {
     pub manifest: WorkUnitManifest,
     pub site: String,
-    /// Holds the manifest.
+    /// Directory of the manifest.
     directory: PathBuf,
     results_directory: PathBuf,
-    /// Where a landing says what it found missing, if not among the results.
+    /// Where a landing writes its missing inputs, if not among the results.
     landing_report: Option<PathBuf>,
 }
 
@@ -35,29 +35,27 @@ impl UnitWorkspace {
         let unit: WorkUnitManifest = serde_json::from_slice(&text).map_err(|error| {
             PayloadFailure::new(
                 codes::CONFIGURATION,
-                format!("the manifest {} is wrong: {error}", path.display()),
+                format!("the manifest {} is invalid: {error}", path.display()),
             )
         })?;
         let faults = unit.find_problems();
         if !faults.is_empty() {
-            let said = format!("the manifest {} is wrong: {}", path.display(), faults.join("; "));
+            let said = format!("the manifest {} is invalid: {}", path.display(), faults.join("; "));
             return Err(PayloadFailure::new(codes::CONFIGURATION, said));
         }
         let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
         Self::new(unit, site, directory)
     }
 
-    /// Of a manifest that is in order.
+    /// For a valid manifest.
     pub fn new(manifest: WorkUnitManifest, site: &str, directory: PathBuf) -> Result<Self, PayloadFailure> {
         if let Err(error) = check_name(site) {
-            return Err(PayloadFailure::new(
-                codes::CONFIGURATION,
-                format!("the site cannot be `{site}`: {error}"),
-            ));
+            return Err(PayloadFailure::new(codes::CONFIGURATION, format!("invalid site `{site}`: {error}")));
         }
         if !manifest.sites.contains_key(site) {
             let known = manifest.sites.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            let said = format!("site {site} is not in the manifest of {}; there are: {known}", manifest.unit);
+            let said =
+                format!("site {site} is not in the manifest of {}; known sites: {known}", manifest.unit);
             return Err(PayloadFailure::new(codes::CONFIGURATION, said));
         }
         let results = directory.join(&manifest.unit);
@@ -70,13 +68,14 @@ impl UnitWorkspace {
         })
     }
 
-    /// Reports are elsewhere: where nothing is shared with whoever planned the unit, they travel by themselves.
+    /// Reports are in another directory: without a shared file system they are transferred separately.
     #[must_use]
     pub fn with_results(self, results: PathBuf) -> Self {
         Self { results_directory: results, ..self }
     }
 
-    /// What a landing found missing is told in this file. It clears away all results, and only this travels back.
+    /// The missing inputs of a landing are written to this file. It removes all results, and only this file is
+    /// transferred back.
     #[must_use]
     pub fn with_landing(self, report: PathBuf) -> Self {
         Self { landing_report: Some(report), ..self }
@@ -86,15 +85,15 @@ impl UnitWorkspace {
         &self.directory
     }
 
-    /// Where an LFN is at a site of the manifest.
+    /// The path of an LFN at a site of the manifest.
     pub fn path_at(&self, site: &str, lfn: &str) -> Option<PathBuf> {
         let storage = &self.manifest.sites.get(site)?.storage_path;
         Some(PathBuf::from(format!("{}{lfn}", storage.trim_end_matches('/'))))
     }
 
-    /// Where an LFN is, or goes, here.
+    /// The path of an LFN at this site.
     pub fn path_of(&self, lfn: &str) -> PathBuf {
-        // `new` has seen that the site is there.
+        // `new` has checked that the site exists.
         self.path_at(&self.site, lfn).unwrap_or_else(|| PathBuf::from(lfn))
     }
 
@@ -102,7 +101,7 @@ impl UnitWorkspace {
         Path::new(self.manifest.sites.get(&self.site).map_or("/", |site| &site.storage_path))
     }
 
-    /// What the jobs of the unit leave.
+    /// Results of the jobs of the unit.
     pub fn results_directory(&self) -> &Path {
         &self.results_directory
     }
@@ -111,7 +110,7 @@ impl UnitWorkspace {
         self.results_directory().join(format!("proc_{node}.json"))
     }
 
-    /// What a landing leaves that found inputs missing.
+    /// Written by a landing that found inputs missing.
     pub fn landing_path(&self) -> PathBuf {
         self.landing_report.clone().unwrap_or_else(|| self.results_directory().join("landing.json"))
     }
@@ -147,8 +146,9 @@ impl UnitWorkspace {
         read_json(&self.directory.join("step_profile.json"))
     }
 
-    /// Where an input can be read from here: the copy of this site first, then those of others that are in reach. A copy
-    /// that is not what the catalog says is passed over.
+    /// Where an input can be read from: the copy of this site first, then accessible ones of other sites. A
+    /// copy that differs from
+    /// the catalog is skipped.
     pub fn find_input_path(
         &self,
         input: &ManifestInput,
@@ -174,7 +174,7 @@ impl UnitWorkspace {
 pub enum InputCheck {
     /// Without reading it.
     Size,
-    /// Size and checksum: all of it is read.
+    /// Size and checksum: the whole file is read.
     Checksum,
 }
 
@@ -182,23 +182,23 @@ pub enum InputCheck {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnusableInput {
     Missing,
-    /// How the first copy differs from what the catalog says.
+    /// How the first copy differs from the catalog.
     Changed(String),
 }
 
-/// Of a file that can be opened.
+/// For a file that can be opened.
 fn readable_size(path: &Path) -> Option<u64> {
     let metadata = fs::File::open(path).and_then(|file| file.metadata()).ok()?;
     metadata.is_file().then_some(metadata.len())
 }
 
-/// How a file differs from what the catalog says, as far as the catalog knows it.
+/// How a file differs from the catalog, as far as the catalog knows it.
 fn describe_difference(input: &ManifestInput, path: &Path, size: u64, compare: InputCheck) -> Option<String> {
     let ManifestInput { lfn, .. } = input;
     if let Some(known) = input.size.filter(|known| *known != size) {
         return Some(format!("{lfn} has {size} bytes, the catalog says {known}"));
     }
-    // Some catalogs say a word where there is no checksum, and some leave out zeros in front.
+    // Some catalogs have a word instead of a checksum, and some omit leading zeros.
     let number = |text: &str| u32::from_str_radix(text, 16).ok();
     let known = input.adler32.as_deref().and_then(number).filter(|_| compare == InputCheck::Checksum)?;
     match compute_checksum(path) {

@@ -1,4 +1,4 @@
-//! How many events a file has, and who says so.
+//! The number of events of a file, and its source.
 
 use crate::codes;
 use crate::events;
@@ -16,8 +16,9 @@ pub(super) struct EventCount {
 }
 
 impl EventCount {
-    /// The report says it, or the events of an event file are counted. Of any other file the number of events is not known:
-    /// `expected` is then an estimate for the step that reads it, and must not be registered.
+    /// From the job report, or by counting the events of an event file. For any other file the number of events
+    /// is unknown:
+    /// `expected` is then an estimate for the next step, and must not be registered.
     pub(super) fn from_file(
         path: &Path,
         report: Option<&JobReport>,
@@ -27,7 +28,7 @@ impl EventCount {
             if error.kind() == std::io::ErrorKind::NotFound {
                 PayloadFailure::new(
                     codes::NO_OUTPUT,
-                    format!("it ended well and left no output {}", file_name(path)),
+                    format!("it succeeded and left no output {}", file_name(path)),
                 )
             } else {
                 PayloadFailure::from_io(codes::NO_OUTPUT, "read its output", path, error)
@@ -64,7 +65,7 @@ impl EventCount {
         })
     }
 
-    /// Of two files that become one. It is known no better than the part of which less is known.
+    /// For two files that become one. The result is only as certain as the less certain part.
     #[must_use]
     pub(super) fn combine(mut self, other: &Self) -> Self {
         for (run, ranges) in &other.lumis {

@@ -1,12 +1,12 @@
-//! The work of a step, cut into shares for instances that run side by side. Pure but for counting events.
+//! The work of a step, split into shares for instances that run side by side. Pure except for counting events.
 //!
-//! Shares follow one another: what their instances write, put one after another, is what one instance would have written.
+//! Shares are contiguous: the concatenated outputs of their instances equal the output of a single instance.
 
 use super::step_environment::StepInput;
 use std::path::Path;
 use windlass_types::payload::{EventGeneration, EventWindow};
 
-/// What one instance of a step reads or makes.
+/// The inputs or the events to generate of one instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct EventShare {
     pub(super) inputs: Vec<StepInput>,
@@ -15,8 +15,7 @@ pub(super) struct EventShare {
     pub(super) expected: u64,
 }
 
-/// No more than so many shares, and fewer where there is too little to share. `events_of` counts the events of a file,
-/// if it can.
+/// At most this many shares, and fewer for little work. `events_of` counts the events of a file, if possible.
 pub(super) fn split_work(
     whole: &EventShare,
     most: u32,
@@ -29,7 +28,7 @@ pub(super) fn split_work(
     if shares.len() > 1 { shares } else { vec![whole.clone()] }
 }
 
-/// Sections stay as they are: a share has whole ones, or a part of the only one.
+/// Lumi sections are not split: a share has whole ones, or a part of the only one.
 fn split_generation(made: EventGeneration, most: u32) -> Vec<EventShare> {
     let events = made.last_event - made.first_event + 1;
     let section = made.events_per_lumi.filter(|size| *size > 0 && *size < events);
@@ -52,7 +51,7 @@ fn split_inputs(whole: &EventShare, most: u32, events_of: impl Fn(&Path) -> Opti
     let spans: Option<Vec<InputSpan<'_>>> =
         whole.inputs.iter().map(|input| InputSpan::from_input(input, whole, &events_of)).collect();
     let Some(spans) = spans else {
-        // Nobody knows where the middle of a file is: whole ones.
+        // The middle of a file without a known number of events is unknown: whole files.
         let total = whole.inputs.len() as u64;
         let share = |(from, to): (u64, u64)| EventShare {
             inputs: whole.inputs[from as usize..to as usize].to_vec(),
@@ -70,26 +69,26 @@ fn split_inputs(whole: &EventShare, most: u32, events_of: impl Fn(&Path) -> Opti
     even_ranges(total, most).map(share).collect()
 }
 
-/// So many things in order, as even as can be: from, and to but not including.
+/// Splits that many items into ranges of nearly equal length; the upper bound is exclusive.
 fn even_ranges(total: u64, most: u32) -> impl Iterator<Item = (u64, u64)> {
     let shares = u64::from(most).min(total).max(1);
     let at = move |index: u64| (u128::from(total) * u128::from(index) / u128::from(shares)) as u64;
     (0..shares).map(move |index| (at(index), at(index + 1)))
 }
 
-/// Of something that is spread evenly, what is between two borders; all of them together are all of it.
+/// The part of an evenly spread total between two bounds; all parts add up to the total.
 fn proportional_part(all: u64, from: u64, to: u64, total: u64) -> u64 {
     let until = |border: u64| (u128::from(all) * u128::from(border) / u128::from(total.max(1))) as u64;
     until(to) - until(from)
 }
 
-/// An input with the number of its events.
+/// An input with its number of events.
 struct InputSpan<'a> {
     input: &'a StepInput,
-    /// Where it begins in the file, from 1.
+    /// Position of the first event in the file, from 1.
     first: u64,
     events: u64,
-    /// They were not counted: whoever gets the last of them takes what there is.
+    /// They were not counted: the last share reads to the end.
     is_open: bool,
 }
 
@@ -111,7 +110,7 @@ impl<'a> InputSpan<'a> {
     }
 }
 
-/// What of the inputs, as one stream, is between two borders.
+/// The part of the inputs, as one stream, between two bounds.
 fn inputs_within(spans: &[InputSpan<'_>], from: u64, to: u64) -> Vec<StepInput> {
     let mut start = 0;
     let mut inputs = Vec::new();
@@ -121,7 +120,7 @@ fn inputs_within(spans: &[InputSpan<'_>], from: u64, to: u64) -> Vec<StepInput> 
         if low < high {
             let last = if span.is_open && high == end { u64::MAX } else { span.first + (high - start) - 1 };
             let window = EventWindow { first: span.first + (low - start), last };
-            // A file that is read as a whole needs no window.
+            // A file that is read completely needs no window.
             let is_whole = (low, high) == (start, end) && span.input.events.is_none();
             inputs.push(StepInput { events: (!is_whole).then_some(window), ..span.input.clone() });
         }

@@ -1,4 +1,5 @@
-//! The directory in which a node works. Gone afterwards; what an attempt left that was killed goes before the next one.
+//! The scratch directory of a node. Removed afterwards; leftovers of a killed attempt are removed before the
+//! next one.
 
 use crate::codes;
 use crate::failure::PayloadFailure;
@@ -15,7 +16,7 @@ pub(super) struct ScratchDirectory {
 }
 
 impl ScratchDirectory {
-    /// Its name is the same for every attempt of this node and of no other, so that nothing piles up.
+    /// Its name is the same for every attempt of this node and of no other, so that nothing accumulates.
     pub(super) fn create(
         work_dir: &Path,
         place: &UnitWorkspace,
@@ -46,13 +47,14 @@ impl ScratchDirectory {
     }
 }
 
-/// Removes what an earlier attempt left. Where everybody may write, somebody else may have taken the name.
+/// Removes the leftovers of an earlier attempt. In a world-writable directory another user may have taken the
+/// name.
 fn remove_own(path: &Path, owner: u32) -> io::Result<()> {
     match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
         Ok(metadata) if metadata.is_dir() && metadata.uid() == owner => fs::remove_dir_all(path),
-        Ok(_) => Err(io::Error::other("somebody else has something of that name there")),
+        Ok(_) => Err(io::Error::other("another user has a directory or file of that name there")),
     }
 }
 

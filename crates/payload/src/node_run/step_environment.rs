@@ -1,4 +1,5 @@
-//! What a step is told: variables, and the lists of files that they name. Documented in `docs/guide/payload.md`.
+//! The environment of a step: variables, and the list files that they name. Documented in
+//! `docs/guide/payload.md`.
 
 use super::event_shares::EventShare;
 use crate::workspace::UnitWorkspace;
@@ -14,7 +15,7 @@ use windlass_types::payload::{EventWindow, ManifestStep, ProcessingNode, WorkUni
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepInput {
     pub path: PathBuf,
-    /// Empty for what another step of the node made.
+    /// Empty for the output of another step of the node.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub lfn: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,11 +30,11 @@ impl StepInput {
     }
 }
 
-/// Where a step finds and leaves things.
+/// The paths of a step.
 #[derive(Clone, Debug)]
 pub(super) struct StepFiles {
     pub(super) directory: PathBuf,
-    /// One for each output of the step; of an intermediate step, the one that it hands on. The first is handed on.
+    /// One per output of the step; of an intermediate step, the one that it passes on. The first is passed on.
     pub(super) outputs: Vec<PathBuf>,
     pub(super) report: PathBuf,
     inputs: PathBuf,
@@ -61,7 +62,7 @@ impl StepFiles {
     }
 }
 
-/// The lists that the variables name.
+/// The list files that the variables name.
 pub(super) fn write_lists(files: &StepFiles, inputs: &[StepInput]) -> io::Result<()> {
     fs::write(&files.inputs, join_lines(inputs.iter().map(|input| &input.path)))?;
     fs::write(&files.details, serde_json::to_vec_pretty(inputs)?)?;
@@ -72,7 +73,7 @@ fn join_lines<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> String {
     paths.fold(String::new(), |text, path| text + &path.to_string_lossy() + "\n")
 }
 
-/// Variables that are not set for every step, and that our own environment may have.
+/// Variables that are not set for every step, and may exist in the inherited environment.
 const OPTIONAL_VARIABLES: [&str; 10] = [
     "WINDLASS_FIRST_EVENT",
     "WINDLASS_LAST_EVENT",
@@ -92,14 +93,14 @@ pub(super) fn clear_variables(command: &mut Command) {
     }
 }
 
-/// What there is to tell.
+/// The values for the environment.
 pub(super) struct StepEnvironment<'a> {
     pub(super) workspace: &'a UnitWorkspace,
     pub(super) node: &'a ProcessingNode,
     pub(super) step: &'a ManifestStep,
     pub(super) threads: u32,
     pub(super) attempt: u32,
-    /// Which of how many that run side by side.
+    /// Index and number of the instances.
     pub(super) instance: (usize, usize),
 }
 
@@ -154,12 +155,13 @@ impl StepEnvironment<'_> {
     }
 }
 
-/// For programs that read their inputs as one stream: how many events to skip, and how many to read then. `None` where
-/// there are windows in several files: whether they touch, nobody here knows.
+/// For programs that read their inputs as one stream: how many events to skip, and how many to read. `None`
+/// with windows in
+/// several files: it is unknown whether they are adjacent.
 fn skip_and_max_events(inputs: &[StepInput]) -> Option<(u64, Option<u64>)> {
     match inputs {
         [StepInput { events: Some(window), .. }] => {
-            // The last share of a file whose events nobody has counted has no end.
+            // The last share of a file with an unknown number of events has no end.
             let most = (window.last < u64::MAX).then(|| window.last - window.first + 1);
             Some((window.first - 1, most))
         }
@@ -168,7 +170,7 @@ fn skip_and_max_events(inputs: &[StepInput]) -> Option<(u64, Option<u64>)> {
     }
 }
 
-/// What the random numbers of a step begin with: the same for every attempt, another one for every node and step.
+/// The random seed of a step: the same for every attempt, different for every node and step.
 fn step_seed(manifest: &WorkUnitManifest, node: u32, step: &str) -> u64 {
     let WorkUnitManifest { seed, number, request, tag, .. } = manifest;
     let text = windlass_types::digest_bytes(
@@ -177,7 +179,8 @@ fn step_seed(manifest: &WorkUnitManifest, node: u32, step: &str) -> u64 {
     u64::from_str_radix(&text[..16], 16).unwrap_or(*seed)
 }
 
-/// Programs whose random numbers do not follow from the numbers of events would make the same ones in every instance.
+/// Programs whose random numbers do not depend on the event numbers would generate the same ones in every
+/// instance.
 fn instance_seed(seed: u64, instance: usize) -> u64 {
     seed.wrapping_add((instance as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }

@@ -1,5 +1,6 @@
-//! A step, run: as one process, or as several side by side that each have a share of its events. Judged, counted and
-//! measured as one.
+//! Runs a step as one process, or as several instances side by side, each with a share of its events. The
+//! result, the events
+//! and the metrics are those of one step.
 
 use super::event_counts::{EventCount, file_name};
 use super::event_shares::{self, EventShare};
@@ -20,7 +21,7 @@ use windlass_process::shell;
 use windlass_types::payload::{EventCountSource, ManifestStep, ProcessingNode, StepMetrics, StepParallelism};
 use windlass_types::worker_messages::ProcessExit;
 
-/// What steps of a node have in common.
+/// The parameters that all steps of a node share.
 #[derive(Clone, Copy)]
 pub(super) struct StepContext<'a> {
     pub(super) workspace: &'a UnitWorkspace,
@@ -29,10 +30,10 @@ pub(super) struct StepContext<'a> {
     pub(super) control: &'a StepControl,
 }
 
-/// The outputs of a step, with their events.
+/// The outputs of a step, with their numbers of events.
 pub(super) type StepOutputs = Vec<(PathBuf, EventCount)>;
 
-/// Runs a step. What it used is told also if it failed.
+/// Runs a step. Its usage is reported also after a failure.
 pub(super) fn run_step(
     ground: &StepContext<'_>,
     step: &ManifestStep,
@@ -79,9 +80,9 @@ pub(super) struct StepInstance {
 struct StepInstances<'a> {
     context: &'a StepContext<'a>,
     step: &'a ManifestStep,
-    /// Of each.
+    /// Per instance.
     threads: u32,
-    /// Where the outputs of all of them together go.
+    /// The paths of the joined outputs.
     files: StepFiles,
     instances: Vec<StepInstance>,
 }
@@ -96,7 +97,7 @@ impl<'a> StepInstances<'a> {
     ) -> Self {
         let count = |path: &Path| events::read_contents(path).ok().flatten().map(|contents| contents.events);
         let shares = event_shares::split_work(whole, way.instances.max(1), count);
-        // What too little work leaves idle goes to those that have some.
+        // Threads that little work leaves idle go to the remaining instances.
         let threads = way.threads * way.instances.max(1) / shares.len() as u32;
         let files = |directory: &Path| StepFiles::new(&context.workspace.manifest, step, directory);
         let is_alone = shares.len() == 1;
@@ -159,7 +160,7 @@ impl<'a> StepInstances<'a> {
         }
     }
 
-    /// What was made, or what went wrong first and with which of them.
+    /// The outputs, or the first failure with its instance.
     fn step_result(&self, together: &SideBySideResult) -> (usize, Result<StepOutputs, PayloadFailure>) {
         let verdict = |(index, ended): (usize, &EndedProcess)| {
             let StepInstance { share, report, .. } = &self.instances[index];
@@ -167,7 +168,7 @@ impl<'a> StepInstances<'a> {
                 step_outcome::find_failure(ended, report.as_ref(), self.context.control, &share.inputs)?;
             Some((index, failure))
         };
-        // Those that were ended because of another are not to blame.
+        // Instances that were ended because of another one have not failed themselves.
         let first = together.failed.map(|index| (index, &together.ended[index]));
         let failed = first.and_then(verdict).or_else(|| together.ended.iter().enumerate().find_map(verdict));
         match failed {
@@ -176,14 +177,14 @@ impl<'a> StepInstances<'a> {
         }
     }
 
-    /// Every file that the step was to write, as one, with its events.
+    /// Every output of the step, joined, with its number of events.
     fn outputs(&self) -> Result<StepOutputs, PayloadFailure> {
         let expected: u64 = self.instances.iter().map(|instance| instance.share.expected).sum();
         let mut wanted = self.context.workspace.manifest.outputs_of(&self.step.name);
         let mut outputs = Vec::new();
         for (index, path) in self.files.outputs.iter().enumerate() {
             let counted = self.count_events(index)?;
-            // What only the next step reads is not registered: it may be empty, and of any form.
+            // An output that only the next step reads is not registered: it may be empty, and of any format.
             let output = wanted.next();
             if output.is_some() && counted.source == EventCountSource::Expected {
                 return Err(uncounted_error(path));
@@ -200,7 +201,7 @@ impl<'a> StepInstances<'a> {
         Ok(outputs)
     }
 
-    /// The events of one output, of all instances together.
+    /// The number of events of one output, over all instances.
     fn count_events(&self, output: usize) -> Result<EventCount, PayloadFailure> {
         let mut all: Option<EventCount> = None;
         for StepInstance { share, files, report } in &self.instances {
@@ -210,10 +211,10 @@ impl<'a> StepInstances<'a> {
                 None => one,
             });
         }
-        all.ok_or_else(|| PayloadFailure::new(codes::NO_OUTPUT, "nothing of it ran"))
+        all.ok_or_else(|| PayloadFailure::new(codes::NO_OUTPUT, "no instance of it ran"))
     }
 
-    /// One file out of those of the instances, in their order.
+    /// Joins the files of the instances, in their order.
     fn join_outputs(&self, output: usize, target: &Path, counted: &EventCount) -> Result<(), PayloadFailure> {
         let parts: Vec<&PathBuf> =
             self.instances.iter().map(|instance| &instance.files.outputs[output]).collect();
@@ -227,7 +228,7 @@ impl<'a> StepInstances<'a> {
         match found {
             Some(found) if counted.source != EventCountSource::Expected && found.events != counted.events => {
                 let said = format!(
-                    "{} was joined of parts with {} events and has {}",
+                    "{} was joined from parts with {} events and has {}",
                     file_name(target),
                     counted.events,
                     found.events
@@ -250,7 +251,7 @@ impl<'a> StepInstances<'a> {
             Ok(ProcessExit::Code(0)) => Ok(()),
             Ok(exit) => {
                 let code = exit.return_code();
-                Err(PayloadFailure::new(code, format!("what joins its outputs ended with exit code {code}")))
+                Err(PayloadFailure::new(code, format!("the join command failed with exit code {code}")))
             }
             Err(error) => Err(PayloadFailure::new(
                 codes::EXCEPTION,
@@ -260,7 +261,7 @@ impl<'a> StepInstances<'a> {
     }
 }
 
-/// Whatever was planned: how many events are registered follows from what was written.
+/// The registered number of events is that of the output, not the planned one.
 fn uncounted_error(path: &Path) -> PayloadFailure {
     let said = format!(
         "the events of {} cannot be counted: it is not an event file, and there is no job report ($WINDLASS_JOB_REPORT) \
@@ -275,7 +276,7 @@ fn concatenate(parts: &[&PathBuf], target: &Path) -> Result<(), PayloadFailure> 
         let mut draft = DraftFile::new(target)?;
         for part in parts {
             draft.copy_from(part)?;
-            // It is here twice otherwise, and scratch space is what jobs run out of.
+            // It would exist twice otherwise, and scratch space is scarce.
             fs::remove_file(part)?;
         }
         draft.publish().map(drop)

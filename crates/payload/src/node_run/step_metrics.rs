@@ -1,4 +1,4 @@
-//! What a step used and did, all its instances together.
+//! The usage of a step, all instances together.
 
 use super::step_instances::StepInstance;
 use crate::report::JobReport;
@@ -9,21 +9,21 @@ use windlass_types::Bytes;
 use windlass_types::payload::StepMetrics;
 use windlass_types::worker_messages::ProcessExit;
 
-/// How it went.
+/// The result.
 pub(super) struct StepUsageInput<'a> {
     /// In the order of the instances.
     pub(super) ended: &'a [EndedProcess],
-    /// Whose end is that of the step.
+    /// The process whose end is that of the step.
     pub(super) deciding_instance: usize,
     /// Events of the first output.
     pub(super) events_written: Option<u64>,
-    /// The most that the cgroup of the job was seen with.
+    /// The highest memory usage seen in the cgroup of the job.
     pub(super) cgroup_peak: Option<Bytes>,
 }
 
 const MB: f64 = 1024.0 * 1024.0;
 
-/// CPU time is that of all, wall time that of the slowest, memory that of the largest.
+/// CPU time is the sum, wall time that of the slowest, memory that of the largest.
 pub(super) fn fill_metrics(metrics: &mut StepMetrics, instances: &[StepInstance], used: &StepUsageInput<'_>) {
     let ended = used.ended;
     metrics.wall_sec = ended.iter().map(|one| one.wall.as_secs_f64()).fold(0.0, f64::max);
@@ -55,11 +55,11 @@ fn fill_memory(metrics: &mut StepMetrics, instances: &[StepInstance], used: &Ste
     let peak = used.ended.iter().map(|one| one.peak_rss.0).max().unwrap_or(0) as f64 / MB;
     metrics.peak_rss_mb = told("PeakValueRss").map_or(peak, |told| told.max(peak));
     metrics.peak_vsize_mb = told("PeakValueVsize");
-    // The kernel remembers the most of each process, also what came and went between two looks at the group.
+    // The kernel knows the peak of each process, also between two samples of the group.
     metrics.cgroup_memory_mb = used.cgroup_peak.map(|peak| (peak.0 as f64 / MB).max(metrics.peak_rss_mb));
 }
 
-/// The sum of what their reports say, if all do.
+/// The sum over all job reports, if all have the value.
 fn sum_reported(instances: &[StepInstance], value: fn(&JobReport) -> Option<f64>) -> Option<f64> {
     instances.iter().map(|instance| value(instance.report.as_ref()?)).sum()
 }

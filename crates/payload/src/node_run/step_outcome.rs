@@ -1,4 +1,4 @@
-//! Whether a step went well: what its job report says, then how its process ended.
+//! Whether a step succeeded: first by its job report, then by the end of its process.
 
 use super::step_environment::StepInput;
 use crate::codes;
@@ -8,7 +8,7 @@ use crate::step_process::{EndedProcess, StepControl};
 use windlass_types::worker_messages::ProcessExit;
 use windlass_types::{FailureClass, signal_name};
 
-/// Why it failed, if it did. A process knows eight bits of its code; the report knows all of it.
+/// Why it failed, if it did. A process has eight bits of its code; the report has all of it.
 pub(super) fn find_failure(
     ended: &EndedProcess,
     report: Option<&JobReport>,
@@ -43,12 +43,12 @@ fn report_failure(report: &JobReport, error: &FrameworkError, inputs: &[StepInpu
     let names: Vec<(String, String)> =
         inputs.iter().map(|input| (input.lfn.clone(), input.path.to_string_lossy().into_owned())).collect();
     let blamed = report.bad_inputs(names.iter().map(|(lfn, path)| (lfn.as_str(), path.as_str())));
-    // Only where data is at fault is a file that is named in passing a bad one.
+    // Only with a data failure is a file named in passing a bad one.
     let bad_inputs = if class == Some(FailureClass::Data) { blamed } else { Vec::new() };
     PayloadFailure { class, bad_inputs, ..failure }
 }
 
-/// A line of a log has room for this much.
+/// Space for the message in a log line.
 const MAX_CHARS: usize = 600;
 
 fn truncate_text(text: &str) -> String {

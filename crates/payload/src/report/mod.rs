@@ -1,7 +1,8 @@
-//! Framework job reports: what programs of CMS tell about themselves, as XML.
+//! Framework job reports: the XML reports of CMS programs.
 //!
-//! [`read`] takes what is there, since a killed job leaves a report that breaks off anywhere: what was read until then
-//! counts. [`write`] writes those of the simulation.
+//! [`parse`] reads as far as possible, because the report of a killed job breaks off anywhere. [`write`] writes
+//! the reports of
+//! the simulation.
 
 mod parse;
 mod write;
@@ -49,7 +50,7 @@ pub struct ReportedOutput {
     pub module: String,
     pub module_class: String,
     pub guid: String,
-    /// Absent if the report breaks off before.
+    /// Missing if the report breaks off before.
     pub events: Option<u64>,
     pub lumis: LumiMask,
     /// LFNs.
@@ -63,7 +64,7 @@ pub struct FrameworkError {
     pub text: String,
 }
 
-/// Reports are small; what is larger than this is none.
+/// Size limit: reports are small.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The report in a file. `None` if there is no file.
@@ -79,12 +80,12 @@ pub fn read_report(path: &Path) -> io::Result<Option<JobReport>> {
 }
 
 impl JobReport {
-    /// A metric that is a number, and a sensible one.
+    /// A metric that is a valid number.
     pub fn metric(&self, summary: &str, name: &str) -> Option<f64> {
         self.performance.get(summary)?.get(name).copied().filter(|value| *value >= 0.0)
     }
 
-    /// The last error: those before it are what it was caused by.
+    /// The last error: the ones before are its causes.
     pub fn last_error(&self) -> Option<&FrameworkError> {
         self.errors.iter().rfind(|error| error.status != 0)
     }
@@ -94,7 +95,7 @@ impl JobReport {
         primary.map(|input| input.events_read).fold(0, u64::saturating_add)
     }
 
-    /// Seconds, of the job and of what it started.
+    /// Seconds, of the job and its child processes.
     pub fn cpu_sec(&self) -> Option<f64> {
         let children = self.metric("Timing", "TotalJobChildrenCPU").unwrap_or(0.0);
         self.metric("Timing", "TotalJobCPU").map(|own| own + children)
@@ -112,7 +113,7 @@ impl JobReport {
         names.iter().find_map(|name| self.metric("StorageStatistics", name))
     }
 
-    /// What it says about an output, by the last part of its path: programs know files by names of their own.
+    /// The entry of an output, by the last part of its path: programs use file names of their own.
     pub fn find_output(&self, path: &Path) -> Option<&ReportedOutput> {
         let name = path.file_name()?.to_str()?;
         let is_named = |text: &str| text.rsplit('/').next() == Some(name);
@@ -133,10 +134,10 @@ impl JobReport {
     }
 }
 
-/// Whether a text holds a name, and not one that merely begins with it.
+/// Whether a text contains a name, and not only a longer one that begins with it.
 fn mentions(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-/".contains(c);
-    // A full stop ends a sentence, unless the name goes on behind it.
+    // A full stop ends a sentence, unless the name continues after it.
     let goes_on = |rest: &str| rest.strip_prefix('.').unwrap_or(rest).starts_with(is_part);
     !name.is_empty() && text.match_indices(name).any(|(at, _)| !goes_on(&text[at + name.len()..]))
 }

@@ -1,4 +1,4 @@
-//! Reads job reports. Takes everything for text that might be cut, wrong or hostile: it never fails, it stops.
+//! Reads job reports. Treats everything as text that might be cut, wrong or hostile: it never fails, it stops.
 
 use super::{FrameworkError, JobReport, ReportedFileName, ReportedInput, ReportedOutput};
 use quick_xml::XmlVersion;
@@ -6,7 +6,7 @@ use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::reader::Reader;
 use std::borrow::Cow;
 
-/// What a text says, as far as it can be read.
+/// The content of a text, as far as it can be parsed.
 pub fn parse_report(text: &str) -> JobReport {
     let mut reader = Reader::from_str(text);
     let config = reader.config_mut();
@@ -40,7 +40,7 @@ pub fn parse_report(text: &str) -> JobReport {
 struct ReportParser {
     report: JobReport,
     open_elements: Vec<String>,
-    /// Of the innermost element, if it is one whose text matters.
+    /// Text of the innermost element, where it matters.
     text: String,
     run: u64,
     summary: String,
@@ -130,7 +130,7 @@ impl ReportParser {
     }
 
     fn add_metric(&mut self, tag: &BytesStart<'_>) {
-        // `-nan` and `inf` are what programs write for "nobody knows".
+        // Programs write `-nan` and `inf` for unknown values.
         let value = attribute(tag, "Value").trim().parse().ok().filter(|value: &f64| value.is_finite());
         if let Some(value) = value {
             let summary = self.report.performance.entry(self.summary.clone()).or_default();
@@ -155,7 +155,7 @@ impl ReportParser {
         }
     }
 
-    /// Branches are most of a report, and nobody asks for them.
+    /// Branches are most of a report and are not used.
     fn is_wanted(&self) -> bool {
         self.open_elements.last().is_some_and(|name| name != "Branch" && name != "Branches")
     }
@@ -169,7 +169,7 @@ fn file_name(tag: &BytesStart<'_>) -> ReportedFileName {
     ReportedFileName { lfn: attribute(tag, "Lfn"), pfn: attribute(tag, "Pfn") }
 }
 
-/// Empty if it is not there, or cannot be read.
+/// Empty if it is missing or invalid.
 fn attribute(tag: &BytesStart<'_>, name: &str) -> String {
     let mut attributes = tag.attributes();
     let found = attributes.with_checks(false).flatten().find(|attribute| attribute.key.as_ref() == name);

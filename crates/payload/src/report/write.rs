@@ -1,4 +1,4 @@
-//! Writes job reports, in the shape in which real ones are.
+//! Writes job reports in the form of real ones.
 
 use super::{JobReport, ReportedFileName};
 use quick_xml::escape::escape;

@@ -1,9 +1,9 @@
-//! Failures on demand: which of them is due, and how one is written on a command line.
+//! Failures on demand: which one is due, and their syntax on a command line.
 
 use windlass_types::payload::{SimulatedFailure, SimulatedFailureKind};
 use windlass_types::{Bytes, signal_number};
 
-/// The first whose conditions all hold.
+/// The first one whose conditions all hold.
 pub(super) fn find_due_fault(
     faults: &[SimulatedFailure],
     node: u32,
@@ -33,7 +33,7 @@ pub fn parse_fault(text: &str) -> Result<SimulatedFailureKind, String> {
     };
     kind.ok_or_else(|| {
         format!(
-            "`{text}` is no way to fail; known: exit:CODE, signal:NAME, memory:SIZE, hang, bad-input, no-output, no-events"
+            "unknown failure `{text}`; known: exit:CODE, signal:NAME, memory:SIZE, hang, bad-input, no-output, no-events"
         )
     })
 }

@@ -1,10 +1,10 @@
-//! Really uses CPU and memory.
+//! Uses real CPU time and memory.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::time::Duration;
 
-/// Memory that is held, every page of it touched.
+/// Allocated memory, with every page touched.
 pub(super) fn allocate_memory(bytes: u64) -> Vec<u8> {
     let mut memory = Vec::new();
     fill_memory(&mut memory, bytes as usize);
@@ -12,12 +12,12 @@ pub(super) fn allocate_memory(bytes: u64) -> Vec<u8> {
 }
 
 fn fill_memory(memory: &mut Vec<u8>, size: usize) {
-    // What is not written the system need not give. Never zero, which it might give for free.
+    // The system may leave out pages that were never written. Never zero, which it might share.
     memory.resize(size, 0xa5);
     black_box(memory);
 }
 
-/// Takes more and more, a piece at a time, up to a limit.
+/// Allocates piece by piece, up to a limit.
 pub(super) fn grow_memory(most: u64) {
     const PIECE: usize = 4 << 20;
     let mut held: Vec<Vec<u8>> = Vec::new();
@@ -27,8 +27,9 @@ pub(super) fn grow_memory(most: u64) {
     black_box(&held);
 }
 
-/// One thread alone, then all of them, each until its own clock says that it has worked enough: how busy the machine is
-/// changes how long that takes, not how much it is.
+/// One thread alone, then all of them, each until its own CPU clock has reached its share: load on the machine
+/// changes the wall
+/// time and not the amount of work.
 pub(super) fn use_cpu(serial: Duration, parallel: Duration, threads: u32) {
     spend_cpu_time(serial);
     std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! A stand-in for a real program: reads or makes events, uses CPU and memory as a profile says, writes event files and a
+//! A simulation of a real program: reads or makes events, uses CPU and memory according to a profile, writes
+//! event files and a
 //! job report, and fails on demand.
 
 mod fault;
@@ -22,7 +23,7 @@ use std::path::Path;
 use std::time::Instant;
 use windlass_types::payload::{EventGeneration, SimulatedFailureKind};
 
-/// Does what a program would do. Returns what the process is to end with; a signal or a hang does not return.
+/// Runs the simulation. Returns the exit status; a signal or a hang does not return.
 pub fn run_simulation(task: &SimulationTask) -> io::Result<u8> {
     let begin = Instant::now();
     let fault = fault::find_due_fault(&task.simulation.faults, task.node, &task.site, task.attempt);
@@ -43,12 +44,12 @@ struct SimulatedProgram<'a> {
     task: &'a SimulationTask,
     report: JobReport,
     events_read: u64,
-    /// Read and written.
+    /// Events read and written.
     bytes: (u64, u64),
 }
 
 impl SimulatedProgram<'_> {
-    /// Reads, works, writes. The inner error is what the process is to end with.
+    /// Reads, works, writes. The inner error is the exit status.
     fn produce(&mut self, fault: Option<SimulatedFailureKind>) -> io::Result<Result<(), u8>> {
         let task = self.task;
         let profile = find_profile(task.simulation.profile.as_deref().unwrap_or(&task.step));
@@ -118,11 +119,11 @@ impl SimulatedProgram<'_> {
 
     fn add_error(&mut self, status: i32, kind: &str, text: String) -> u8 {
         self.report.errors.push(FrameworkError { status, kind: kind.to_owned(), text });
-        // As a real one ends: the low eight bits, and never 0.
+        // As real programs end: the low eight bits, and never 0.
         u8::try_from(status & 0xff).ok().filter(|code| *code != 0).unwrap_or(1)
     }
 
-    /// What is to go wrong after the work was done.
+    /// Failures that are due after the work.
     fn inject_fault(&mut self, fault: Option<SimulatedFailureKind>) -> io::Result<u8> {
         match fault {
             None | Some(SimulatedFailureKind::NoEvents | SimulatedFailureKind::BadInput) => Ok(0),
@@ -132,7 +133,7 @@ impl SimulatedProgram<'_> {
             Some(SimulatedFailureKind::Signal(signal)) => {
                 let signal = rustix::process::Signal::from_named_raw(signal)
                     .ok_or_else(|| io::Error::other(format!("there is no signal {signal}")))?;
-                // The first SIGSEGV from outside only takes off the handler that looks for overflows of the stack.
+                // The first SIGSEGV from outside only removes the handler for stack overflows.
                 loop {
                     rustix::process::kill_process(rustix::process::getpid(), signal)?;
                     std::thread::yield_now();
@@ -219,7 +220,7 @@ fn hang_forever() -> ! {
     }
 }
 
-/// Makes events from nothing. Returns how many.
+/// Generates events and returns their number.
 fn generate_events(made: EventGeneration, writer: &mut EventWriter) -> io::Result<u64> {
     for number in made.first_event..=made.last_event {
         let section = made.events_per_lumi.map_or(0, |size| (number - made.first_event) / size.max(1));
@@ -236,7 +237,7 @@ struct EventWriter {
     step: String,
     seed: u64,
     size: usize,
-    /// The share that is kept.
+    /// The fraction of events that is kept.
     kept_fraction: f64,
     line: String,
 }
@@ -255,7 +256,7 @@ impl EventWriter {
         })
     }
 
-    /// What comes out depends on what goes in.
+    /// The output depends on the input.
     fn process(&mut self, event: &EventLine<'_>) -> io::Result<()> {
         let word = event.rest.split(' ').next().unwrap_or_default();
         let value =
@@ -265,7 +266,7 @@ impl EventWriter {
 
     fn write(&mut self, run: u64, lumi: u64, number: u64, value: u64) -> io::Result<()> {
         use std::fmt::Write as _;
-        // The value is as good as random, so the share of all values below a limit is the limit.
+        // The value is practically random, so the fraction of values below a limit equals the limit.
         if mix_bits(value, 1) as f64 / u64::MAX as f64 >= self.kept_fraction {
             return Ok(());
         }
@@ -289,7 +290,7 @@ impl EventWriter {
     }
 }
 
-/// Two numbers into one in which every bit of both counts (`splitmix64`).
+/// Mixes two numbers into one in which every bit of both counts (`splitmix64`).
 fn mix_bits(a: u64, b: u64) -> u64 {
     let mut z = a.rotate_left(32) ^ b.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

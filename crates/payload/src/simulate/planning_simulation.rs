@@ -1,5 +1,6 @@
-//! Rounds as they would be if their jobs ran: planned as always, run in the mind alone, by the law that the simulated
-//! program follows, and learnt from as always. Shows whether estimates get better; takes no time.
+//! Simulated rounds: planned as always, run only in this model with the law of the simulated program, and
+//! learned from as
+//! always. Shows whether estimates improve, without running jobs.
 
 use super::mix_bits;
 use super::profile::{ProgramProfile, ResourceDemand, compute_demand};
@@ -19,34 +20,34 @@ use windlass_types::payload::{
 };
 use windlass_types::requests::{CleanupPolicy, GenerationParams, Request, SplittingAlgo, SplittingParams};
 
-/// A request, and what its programs are really like.
+/// A request, and the real properties of its programs.
 #[derive(Clone, Debug)]
 pub struct SimulatedRequest {
     pub request: Request,
-    /// Its steps, one after the other.
+    /// Its steps in order.
     pub programs: Vec<ProgramProfile>,
-    /// Which of them can run side by side; the others are commands that nobody has said how to join.
+    /// The steps that can run in several instances; the others are commands without a join command.
     pub can_split: Vec<bool>,
-    /// Jobs differ by no more than this share.
+    /// Largest relative difference between jobs.
     pub noise: f64,
     pub seed: u64,
 }
 
-/// What became of a round.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SimulatedRound {
     pub asked: RoundEstimate,
     pub measured: RoundMeasurement,
-    /// All that was spent counts: starting jobs, and attempts that memory did not do for.
+    /// All CPU time, including job starts and attempts that ran out of memory.
     pub events_per_core_hour: f64,
-    /// Attempts that were ended because of memory …
+    /// Attempts that were killed for memory.
     pub killed: u64,
-    /// … and because of time.
+    /// Attempts that timed out.
     pub timed_out: u64,
 }
 
 impl SimulatedRound {
-    /// By how much estimates of memory and time missed, the worse of them: 0.2 is 20 %.
+    /// Relative error of the estimates of memory and time, the larger of them: 0.2 is 20 %.
     pub fn estimate_error(&self) -> f64 {
         let off = |estimate: f64, actual: f64| (estimate / actual - 1.0).abs();
         let memory = off(self.asked.expected_memory_mb, self.measured.memory_mb);
@@ -54,8 +55,9 @@ impl SimulatedRound {
     }
 }
 
-/// A request whose hints are wrong by factors from 0.3 to 5, in memory and in time, of programs that nobody has seen
-/// before. The same for the same seed.
+/// A request whose hints are wrong by factors from 0.3 to 5, in memory and in time, of programs without earlier
+/// measurements.
+/// The same for the same seed.
 pub fn request_with_wrong_hints(seed: u64, settings: &PlanSettings) -> SimulatedRequest {
     let mut dice = RandomSource(seed);
     let cores: u32 = [4, 8, 8, 16][dice.next_below(4)];
@@ -66,7 +68,7 @@ pub fn request_with_wrong_hints(seed: u64, settings: &PlanSettings) -> Simulated
             name: format!("STEP{index}"),
             serial_fraction: dice.next_between(0.0, 0.5),
             base_mb: dice.next_between(500.0, 2000.0) as u64,
-            // No more than may be asked for: nothing else could run at all.
+            // At most what may be requested: nothing could run otherwise.
             mb_per_thread: dice.next_factor(100.0, most_per_thread) as u64,
             sec_per_event: dice.next_between(1.0, 60.0),
             kb_per_event: dice.next_between(20.0, 400.0) as u64,
@@ -93,7 +95,7 @@ pub fn request_with_wrong_hints(seed: u64, settings: &PlanSettings) -> Simulated
     }
 }
 
-/// Carries out so many rounds in the mind.
+/// Simulates that many rounds.
 pub fn simulate_rounds(
     truth: &SimulatedRequest,
     settings: &PlanSettings,
@@ -155,7 +157,7 @@ fn simulate_round(
     settings: &PlanSettings,
     dice: &mut RandomSource,
 ) -> RoundUsage {
-    /// Later rounds have tens of thousands of jobs that are all alike.
+    /// Later rounds have tens of thousands of equal jobs.
     const CARRIED_OUT: usize = 100;
     let mut spent = RoundUsage::default();
     for unit in plan.units().step_by(plan.units().len().div_ceil(CARRIED_OUT).max(1)) {
@@ -163,7 +165,7 @@ fn simulate_round(
         for node in unit.nodes() {
             let job = SimulatedNodeJob::new(truth, plan, &node, dice);
             if !job.run_with_retries(settings, plan, &node, &mut spent) {
-                // Its unit is not merged, so that nothing of it is known.
+                // Its unit is not merged, so nothing of it is known.
                 break;
             }
             reports.push(NodeReport { steps: job.steps, ..NodeReport::default() });
@@ -176,7 +178,7 @@ fn simulate_round(
     spent
 }
 
-/// One job with what its steps would use.
+/// One job with the usage of its steps.
 struct SimulatedNodeJob {
     steps: Vec<StepMetrics>,
 }
@@ -205,8 +207,9 @@ impl SimulatedNodeJob {
         Self { steps: truth.programs.iter().zip(&truth.can_split).map(step).collect() }
     }
 
-    /// Whether it ended well. What is killed is tried again with half as much memory more, as long as that may be asked
-    /// for, and what took too long with more time.
+    /// Whether it succeeded. Killed jobs are retried with half as much memory more, as long as that may be
+    /// requested, and timed-out
+    /// jobs with more time.
     fn run_with_retries(
         &self,
         settings: &PlanSettings,
@@ -220,7 +223,7 @@ impl SimulatedNodeJob {
         let mut memory = node.memory_mb() as f64;
         let mut limit = RequestRetryPolicy::time_limit(node.time_sec());
         for _ in 0..=settings.retries.processing {
-            // Programs take their memory when they begin.
+            // Programs allocate their memory at the start.
             let killed = self.steps.iter().position(|step| needs(step) > memory);
             let done = &self.steps[..killed.unwrap_or(self.steps.len())];
             let wall = done.iter().map(|step| step.wall_sec).sum::<f64>() + overhead;
@@ -242,7 +245,7 @@ impl SimulatedNodeJob {
     }
 }
 
-/// What a program uses, as the payload would measure it.
+/// The usage of a program, as the payload would measure it.
 fn step_usage(
     program: &ProgramProfile,
     way: StepParallelism,
@@ -323,7 +326,7 @@ fn build_request(cores: u32, memory_mb: u64, time_per_event_sec: f64, events_per
     }
 }
 
-/// Random enough, and the same each time.
+/// Pseudo-random, and the same for the same seed.
 struct RandomSource(u64);
 
 impl RandomSource {
@@ -336,7 +339,7 @@ impl RandomSource {
         low + (high - low) * self.next_fraction()
     }
 
-    /// Twice too small is as likely as twice too large.
+    /// Half is as likely as double.
     fn next_factor(&mut self, low: f64, high: f64) -> f64 {
         self.next_between(low.ln(), high.ln()).exp()
     }

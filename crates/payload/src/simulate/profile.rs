@@ -1,8 +1,9 @@
-//! How demanding the simulated programs are. The numbers are data: `profiles.json`.
+//! Resource profiles of the simulated programs. The numbers are data: `profiles.json`.
 //!
-//! The law is Amdahl's: of the work of an event a fraction `f` has to be done by one thread, the rest is shared by all.
-//! With `n` threads the wall time is the work times `f + (1 − f) / n`, and the CPU time is the work, so the CPU
-//! efficiency is `1 / (n·f + 1 − f)`.
+//! The law is Amdahl's: a fraction `f` of the work of an event runs on one thread, the rest on all. With `n`
+//! threads the wall
+//! time is the work times `f + (1 − f) / n`, and the CPU time is the work, so the CPU efficiency is `1 / (n·f +
+//! 1 − f)`.
 
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -12,42 +13,41 @@ use std::time::Duration;
 #[serde(deny_unknown_fields)]
 pub struct ProgramProfile {
     pub name: String,
-    /// Of the work of an event, what one thread has to do alone.
+    /// The fraction of the work of an event that one thread does alone.
     pub serial_fraction: f64,
     pub base_mb: u64,
     pub mb_per_thread: u64,
     /// CPU time of one event.
     pub sec_per_event: f64,
-    /// Of its output.
+    /// Bytes of output per event.
     pub kb_per_event: u64,
 }
 
 static PROFILES: LazyLock<Vec<ProgramProfile>> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("profiles.json"))
-        .expect("a test has read the profiles that are built in")
+    serde_json::from_str(include_str!("profiles.json")).expect("a test has read the built-in profiles")
 });
 
 const DEFAULT_PROFILE: usize = 1;
 
-/// The one that a name begins with, in upper or lower case; DIGI if there is none.
+/// The profile whose name is a prefix of this one, ignoring case; DIGI if there is none.
 pub fn find_profile(name: &str) -> &'static ProgramProfile {
     let name = name.to_ascii_uppercase();
     PROFILES.iter().find(|profile| name.starts_with(&profile.name)).unwrap_or(&PROFILES[DEFAULT_PROFILE])
 }
 
-/// What it takes, all together.
+/// The total usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceDemand {
-    /// CPU time that one thread spends alone.
+    /// CPU time of the serial part.
     pub serial: Duration,
-    /// CPU time that each thread spends beside the others.
+    /// CPU time of each thread in the parallel part.
     pub parallel: Duration,
     pub memory: u64,
-    /// Bytes of output for each event.
+    /// Bytes of output per event.
     pub event_size: usize,
 }
 
-/// A speed of 1000 is a thousand times faster, and smaller in memory and in files.
+/// A speed of 1000 is a thousand times faster, with less memory and smaller files.
 pub fn compute_demand(profile: &ProgramProfile, events: u64, threads: u32, speed: f64) -> ResourceDemand {
     let speed = if speed.is_finite() && speed > 0.0 { speed } else { 1.0 };
     let work = events as f64 * profile.sec_per_event / speed;

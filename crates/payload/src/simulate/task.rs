@@ -1,4 +1,4 @@
-//! What the simulation is to do, as a step is told it: by its environment.
+//! The task of the simulation, read from the environment of a step.
 
 use crate::node_run::StepInput;
 use std::fs;
@@ -24,14 +24,14 @@ pub struct SimulationTask {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SimulationTaskError {
-    #[error("{name} is `{value}`, which cannot be read: {why}")]
+    #[error("{name} is `{value}`, which is invalid: {why}")]
     Variable { name: &'static str, value: String, why: String },
-    #[error("cannot read {path}, which {name} names: {why}")]
+    #[error("cannot read {path}, named by {name}: {why}")]
     List { name: &'static str, path: String, why: String },
 }
 
 impl SimulationTask {
-    /// As [`crate::run`] tells it. Without a variable: one thread, no inputs, nothing to generate.
+    /// As [`crate::run`] sets it. Without a variable: one thread, no inputs, nothing to generate.
     pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Self, SimulationTaskError> {
         let text = |name: &str| variable(name).filter(|text| !text.is_empty());
         let mut task = Self {
@@ -40,7 +40,7 @@ impl SimulationTask {
             node: parse_number(&text, "WINDLASS_NODE")?.unwrap_or(0),
             attempt: parse_number(&text, "WINDLASS_ATTEMPT")?.unwrap_or(1),
             threads: parse_number(&text, "WINDLASS_THREADS")?.unwrap_or(1),
-            // What it makes follows from the numbers of events: the same whoever makes them.
+            // Generated events depend only on their numbers.
             seed: parse_number(&text, "WINDLASS_NODE_SEED")?
                 .or(parse_number(&text, "WINDLASS_SEED")?)
                 .unwrap_or(0),

@@ -1,4 +1,4 @@
-//! What runs on a worker, with real reports, files and processes. One program for all of it.
+//! Payload jobs with real reports, files and processes. One program for all tests.
 
 // `cfg(test)` is what tells clippy that helpers may unwrap.
 #[cfg(test)]

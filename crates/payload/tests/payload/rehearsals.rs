@@ -1,4 +1,4 @@
-//! Rounds learn: a few of the requests that `cargo xtask bench adaptive` has a hundred of.
+//! Rounds learn: a few of the hundred requests of `cargo xtask bench adaptive`.
 
 use windlass_core::round_plan::PlanSettings;
 use windlass_payload::simulate::planning_simulation::{
@@ -17,7 +17,7 @@ fn rehearsed(seeds: std::ops::Range<u64>) -> Vec<Vec<SimulatedRound>> {
 fn estimates_are_right_by_round_two() {
     let all = rehearsed(0..60);
     let is_right = |round: usize| all.iter().filter(|rounds| rounds[round].estimate_error() <= 0.20).count();
-    assert!(is_right(0) < 20, "hints are to be wrong");
+    assert!(is_right(0) < 20, "hints must be wrong");
     assert!(is_right(1) >= 57, "{} of 60", is_right(1));
     assert!(is_right(2) >= 57, "{} of 60", is_right(2));
 }
@@ -29,7 +29,7 @@ fn cores_get_more_done() {
     let mean = all.iter().map(|rounds| gain(rounds).ln()).sum::<f64>() / all.len() as f64;
     assert!(mean.exp() > 1.1, "{}", mean.exp());
     let killed = |round: usize| all.iter().map(|rounds| rounds[round].killed).sum::<u64>();
-    assert!(killed(0) > 0, "some hints are too small: jobs are killed and tried again with more");
+    assert!(killed(0) > 0, "some hints are too small: jobs are killed and retried with more");
     assert!(killed(1) * 4 < killed(0), "{} and {}", killed(0), killed(1));
 }
 

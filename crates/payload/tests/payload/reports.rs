@@ -1,4 +1,4 @@
-//! Real job reports: what is read from them, and that nothing that happens to them on the way does harm.
+//! Real job reports: what is read from them, and that corruption does no harm.
 
 use proptest::prelude::*;
 use windlass_payload::report::{JobReport, parse_report};
@@ -52,7 +52,7 @@ fn a_report_that_is_cut_says_what_it_said_until_then() {
     assert!(parse_report(MERGED).inputs.len() > 1);
 }
 
-/// What a file that is cut anywhere says is the beginning of what the whole one says.
+/// The content of a truncated file is a prefix of the content of the whole one.
 #[test]
 fn cut_anywhere_it_never_says_more() {
     for sample in ALL {
@@ -88,7 +88,7 @@ proptest! {
             }
         }
         let report = parse_report(&String::from_utf8_lossy(&bytes));
-        // A flipped byte may make a tag of a text, but no number of files from nothing.
+        // A flipped byte may turn text into a tag, but cannot create many files.
         prop_assert!(report.inputs.len() + report.outputs.len() <= bytes.len() / "<File>".len());
     }
 }

@@ -1,4 +1,4 @@
-//! Steps that run in several instances side by side: what comes out is what one instance would have written.
+//! Steps that run in several instances side by side: the output equals that of a single instance.
 
 use super::units::{TAKE_ALL, Unit, node};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use windlass_types::payload::{
     StepTuning,
 };
 
-/// Takes the events of its share, whatever file they are in.
+/// Takes the events of its share, from any file.
 const TAKE_SHARE: &str = r#"
     f=$(cat "$WINDLASS_INPUTS"); last=$((WINDLASS_SKIP_EVENTS + WINDLASS_MAX_EVENTS))
     [ "$WINDLASS_MAX_EVENTS" -lt 0 ] && last='$'
@@ -80,7 +80,7 @@ fn instances_write_together_what_one_would_write_alone() {
     let step = &split.steps[1];
     assert_eq!((step.threads, step.instances, step.can_split), (2, 3, true));
     assert_eq!((step.events_read, step.events_written), (10, 10));
-    assert!(!split.steps[0].can_split && split.steps[0].instances == 1, "nobody can join what it writes");
+    assert!(!split.steps[0].can_split && split.steps[0].instances == 1, "its outputs cannot be joined");
 }
 
 /// R-165.
@@ -120,7 +120,7 @@ fn windows_and_sections_are_kept() {
     let numbers: Vec<String> =
         written(&unit, &report).lines().map(|line| line.split(' ').nth(2).unwrap().to_owned()).collect();
     assert_eq!(numbers.join(" "), "3 4 5 6 7 8 9");
-    // Made from nothing: numbers and sections are those of the node.
+    // Generated events: numbers and sections are those of the node.
     unit.manifest.steps[0].command = Some(MAKE_SHARE.to_owned());
     let generate = EventGeneration {
         first_event: 101,
@@ -155,5 +155,5 @@ fn what_is_lost_in_joining_is_noticed() {
         Some(r#"head -n 1 "$WINDLASS_INPUTS" | xargs cat > "$WINDLASS_OUTPUT""#.to_owned());
     tune(&unit, "RECO", StepTuning { instances: Some(2), ..StepTuning::default() });
     let failure = unit.run(0).unwrap_err();
-    assert!(failure.message.contains("joined of parts with 10 events and has 5"), "{failure}");
+    assert!(failure.message.contains("joined from parts with 10 events and has 5"), "{failure}");
 }

@@ -20,7 +20,7 @@ pub(super) struct Unit {
 const SITE: &str = "T1";
 
 impl Unit {
-    /// Two nodes that take every event of their inputs and add the name of the step.
+    /// Two nodes that take every event of their inputs and append the name of the step.
     pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let storage = |name: &str| ManifestSite { storage_path: dir.path().join(name).display().to_string() };
@@ -70,7 +70,7 @@ impl Unit {
         let options =
             node_run::NodeRunOptions { node, attempt: 1, work_dir: &work_dir, program, keep_scratch: false };
         let ended = node_run::run_node(&self.place(), &options, control);
-        assert_eq!(fs::read_dir(&work_dir).unwrap().count(), 0, "the scratch directory is gone");
+        assert_eq!(fs::read_dir(&work_dir).unwrap().count(), 0, "the scratch directory is removed");
         ended
     }
 
@@ -154,11 +154,11 @@ fn a_unit_from_landing_to_cleanup() {
 
     assert_eq!(cleanup::cleanup_unit(&unit.place(), false).unwrap(), 2);
     assert!(!unit.path(UNMERGED).exists() && unit.path(MERGED).exists());
-    assert_eq!(cleanup::cleanup_unit(&unit.place(), false).unwrap(), 0, "again there is nothing to do");
-    assert_eq!(unit.merge().unwrap(), merged, "also when what it was made of is gone");
+    assert_eq!(cleanup::cleanup_unit(&unit.place(), false).unwrap(), 0, "a second run has nothing to do");
+    assert_eq!(unit.merge().unwrap(), merged, "also when its inputs have been removed");
 }
 
-/// Where the jobs of a unit share nothing but the storage of the site, each is sent the reports that it needs.
+/// Where the jobs of a unit share only the storage of the site, the reports are transferred to each.
 #[test]
 fn reports_can_be_elsewhere() {
     let unit = Unit::new();
@@ -297,7 +297,7 @@ fn inputs_that_cannot_be_read_are_named() {
     assert_eq!(landing::run_landing(&unit.place()).unwrap_err().class, Some(FailureClass::Data));
     let landing = unit.place().landing_path();
     let told: NodeReport = serde_json::from_slice(&fs::read(&landing).unwrap()).unwrap();
-    assert_eq!(told.bad_inputs, ["/store/in/b.txt"], "all of them, for whoever leaves them out");
+    assert_eq!(told.bad_inputs, ["/store/in/b.txt"], "all of them, so that they can be excluded");
 
     let travels = unit.path("landing.json");
     landing::run_landing(&unit.place().with_landing(travels.clone())).unwrap_err();
@@ -307,11 +307,11 @@ fn inputs_that_cannot_be_read_are_named() {
     let elsewhere = unit.path("t2/b.txt").display().to_string();
     unit.manifest.nodes[1].inputs[0].replicas.insert("T2".to_owned(), elsewhere);
     let failure = landing::run_landing(&unit.place()).unwrap_err();
-    assert_eq!(failure.class, Some(FailureClass::Infrastructure), "another site may do");
+    assert_eq!(failure.class, Some(FailureClass::Infrastructure), "another site may be suitable");
     unit.write("t2/b.txt", "1 3 4\n");
     landing::run_landing(&unit.place()).unwrap();
-    assert!(!landing.exists(), "what an earlier one found is not said of this one");
-    assert_eq!(unit.run(1).unwrap().outputs[0].events, 1, "the copy of the other site is in reach");
+    assert!(!landing.exists(), "findings of an earlier landing are not reported again");
+    assert_eq!(unit.run(1).unwrap().outputs[0].events, 1, "the copy of the other site is accessible");
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn a_site_without_storage_does_not_do() {
     assert_eq!((failure.code, failure.process_code()), (60321, 74));
     assert_eq!(failure.class, Some(FailureClass::Infrastructure));
     let failure = UnitWorkspace::open(&unit.path("run/mg_000000.json"), "T9").unwrap_err();
-    assert!(failure.message.contains("there are: T1, T2"), "{failure}");
+    assert!(failure.message.contains("known sites: T1, T2"), "{failure}");
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn a_landing_begins_the_unit_anew() {
 #[test]
 fn storage_that_cannot_be_written_to_is_the_site_s_fault() {
     let unit = Unit::new();
-    // Root may write everywhere, but nobody makes a directory below a file.
+    // Root may write everywhere, but a directory cannot be created below a file.
     unit.write("t1/store/unmerged", "");
     let failure = unit.run(0).unwrap_err();
     assert_eq!((failure.code, failure.process_code()), (60311, 74));
@@ -374,10 +374,10 @@ fn merge_counts_events() {
     let report = unit.path("run/mg_000000/proc_1.json");
     let lied = fs::read_to_string(&report).unwrap().replace("\"events\": 2", "\"events\": 3");
     fs::write(&report, lied).unwrap();
-    assert!(unit.merge().unwrap_err().message.contains("events 2, told 3"));
+    assert!(unit.merge().unwrap_err().message.contains("events 2, reported 3"));
 }
 
-/// Writes six bytes that are no text, and reports three events.
+/// Writes six bytes that are not text, and reports three events.
 fn binary_step() -> ManifestStep {
     let report =
         "<FrameworkJobReport><File><PFN>%s</PFN><TotalEvents>3</TotalEvents></File></FrameworkJobReport>";
@@ -401,7 +401,7 @@ fn binary_files_are_not_concatenated() {
 
     unit.manifest.merge.max_bytes = Some(6);
     let merged = unit.merge().unwrap();
-    assert_eq!(merged.counts.files, 2, "one file for each node: nothing is joined");
+    assert_eq!(merged.counts.files, 2, "one file for each node: nothing is merged");
 }
 
 #[test]
@@ -493,7 +493,8 @@ fn manifests_that_lead_elsewhere_are_refused() {
     assert!(failure.message.contains("unmerged_base"), "{failure}");
 }
 
-/// The catalog knows size and checksum of every input; what is not the file that was registered is not processed.
+/// The catalog has size and checksum of every input; a file that differs from the registered one is not
+/// processed.
 #[test]
 fn an_input_that_was_changed_is_not_processed() {
     let mut unit = Unit::new();
@@ -512,7 +513,7 @@ fn an_input_that_was_changed_is_not_processed() {
         assert!(failure.message.contains(said) && failure.step.is_none(), "{failure}");
         let report = unit.report(1);
         assert_eq!(report.bad_inputs, ["/store/in/b.txt"]);
-        assert!(report.steps.is_empty() && report.outputs.is_empty(), "no step saw it");
+        assert!(report.steps.is_empty() && report.outputs.is_empty(), "no step read it");
     };
     unit.write("t1/store/in/b.txt", &good.replace("2 1 5", "2 1 6"));
     is_refused(&unit, "/store/in/b.txt has the adler32");
@@ -526,8 +527,8 @@ fn an_input_that_was_changed_is_not_processed() {
     unit.write("t2/b.txt", &good);
     let elsewhere = unit.path("t2/b.txt").display().to_string();
     unit.manifest.nodes[1].inputs[0].replicas.insert("T2".to_owned(), elsewhere);
-    assert_eq!(unit.run(1).unwrap().outputs[0].events, 2, "a good copy that is in reach is used");
-    // Catalogs say such words where there is no checksum.
+    assert_eq!(unit.run(1).unwrap().outputs[0].events, 2, "an accessible good copy is used");
+    // Some catalogs have such words instead of a checksum.
     unit.manifest.nodes[1].inputs[0] = ManifestInput {
         lfn: "/store/in/b.txt".to_owned(),
         adler32: Some("NOTSET".to_owned()),
@@ -536,7 +537,7 @@ fn an_input_that_was_changed_is_not_processed() {
     assert_eq!(unit.run(1).unwrap().outputs[0].events, 2);
 }
 
-/// Nodes here are planned to have 3 events.
+/// Nodes in this test are planned with 3 events.
 #[test]
 fn events_are_counted_and_never_taken_from_the_plan() {
     let mut unit = Unit::new();
@@ -546,7 +547,7 @@ fn events_are_counted_and_never_taken_from_the_plan() {
              \"$WINDLASS_OUTPUT\" > $WINDLASS_JOB_REPORT"
         )
     };
-    // The command of the step whose output is registered → events, or what is told
+    // The command of the step whose output is registered → events, or the message
     let table: Vec<(String, Result<u64, &str>)> = vec![
         ("printf '1 1 1\\nodd\\n1 1 2\\n' > $WINDLASS_OUTPUT".to_owned(), Ok(2)),
         ("echo no events > $WINDLASS_OUTPUT".to_owned(), Err("cannot be counted")),
@@ -566,7 +567,7 @@ fn events_are_counted_and_never_taken_from_the_plan() {
             (found, _) => panic!("{command}: {found:?}"),
         }
     }
-    // What only the next step reads may be of any form.
+    // An intermediate output may have any format.
     unit.manifest.steps[0].command = Some("echo compressed > $WINDLASS_OUTPUT".to_owned());
     unit.manifest.steps[1].command = Some("printf '1 1 1\\n' > $WINDLASS_OUTPUT".to_owned());
     assert_eq!(unit.run(0).unwrap().outputs[0].events, 1);
