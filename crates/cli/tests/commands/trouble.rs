@@ -118,10 +118,7 @@ fn a_run_whose_database_is_removed_says_so_and_does_not_end_well() {
 fn a_server_whose_disk_is_full_says_so_and_how_much_it_needs() {
     let sandbox = Sandbox::new();
     let disk = SmallDisk::mount_at(sandbox.path(".windlass"), "4m");
-    let log = fs::File::create(sandbox.path("log")).unwrap();
-    let server = sandbox.command(&["serve", "--listen", "127.0.0.1:0"]).stderr(log).spawn().unwrap();
-    let _server = Kept(server);
-    eventually("it says where it is", || disk.0.join("windlass.db.run/server.json").exists());
+    let _server = start_server(&sandbox, &disk);
     sandbox.write("spec.yaml", SMALL);
     sandbox.windlass(&["submit", "spec.yaml"]).exits(0);
     sandbox.windlass(&["ping"]).exits(0).prints("database ok");
@@ -147,30 +144,62 @@ fn a_server_whose_disk_is_full_says_so_and_how_much_it_needs() {
 fn a_server_with_a_disk_of_6_mb_completes_four_hundred_jobs_once_each() {
     let sandbox = Sandbox::new();
     let disk = SmallDisk::mount_at(sandbox.path(".windlass"), "6m");
-    let log = fs::File::create(sandbox.path("log")).unwrap();
-    let server = sandbox.command(&["serve", "--listen", "127.0.0.1:0"]).stderr(log).spawn().unwrap();
-    let _server = Kept(server);
-    eventually("it says where it is", || disk.0.join("windlass.db.run/server.json").exists());
-    fs::create_dir(sandbox.path("ran")).unwrap();
-    let mut spec = String::from("name: small\njobs:\n");
-    for job in 0..400 {
-        writeln!(spec, "  - {{name: j{job}, command: echo $WINDLASS_ATTEMPT >> ran/{job}}}").unwrap();
-    }
-    sandbox.write("spec.yaml", &spec);
-    sandbox.windlass(&["submit", "spec.yaml"]).exits(0);
+    let _server = start_server(&sandbox, &disk);
+    submit_four_hundred(&sandbox, "true");
     let mut worker = Kept(sandbox.start(&["worker", "-w", "last", "-j8"]));
     // Readers beside the writer.
     while worker.0.try_wait().unwrap().is_none() {
         sandbox.json(&["jobs"]);
     }
     assert_eq!(worker.0.wait().unwrap().code(), Some(0), "{}", sandbox.read("log"));
-    assert_eq!(sandbox.json(&["status"])["jobs"]["completed"], 400);
-    for job in 0..400 {
-        assert_eq!(sandbox.read(&format!("ran/{job}")), "1\n", "job {job}");
-    }
+    all_completed_once(&sandbox);
     sandbox.windlass(&["ping"]).exits(0).prints("database ok");
     let log = sandbox.read("log");
     assert!(!log.contains("no space left"), "{log}");
+}
+
+#[test]
+fn a_server_whose_disk_was_full_for_a_while_completes_every_job_once() {
+    let sandbox = Sandbox::new();
+    let disk = SmallDisk::mount_at(sandbox.path(".windlass"), "64m");
+    let _server = start_server(&sandbox, &disk);
+    submit_four_hundred(&sandbox, "head -c 100m /dev/zero > .windlass/filler; true");
+    let mut worker = Kept(sandbox.start(&["worker", "-w", "last", "-j8"]));
+    eventually("the log says so", || sandbox.read("log").contains("no space left for the database"));
+    sandbox.windlass(&["ping"]).exits(5).prints("the disk of the database is full").prints("needed");
+    sandbox.windlass(&["status"]).exits(0).says("the disk of the database is full");
+    assert!(worker.0.try_wait().unwrap().is_none(), "it waits");
+    fs::remove_file(disk.0.join("filler")).unwrap();
+    assert_eq!(worker.0.wait().unwrap().code(), Some(0), "{}", sandbox.read("log"));
+    all_completed_once(&sandbox);
+}
+
+/// A server whose database is on the disk, with its log in `log`.
+fn start_server(sandbox: &Sandbox, disk: &SmallDisk) -> Kept {
+    let log = fs::File::create(sandbox.path("log")).unwrap();
+    let server = sandbox.command(&["serve", "--listen", "127.0.0.1:0"]).stderr(log).spawn().unwrap();
+    let server = Kept(server);
+    eventually("the address of the server", || disk.0.join("windlass.db.run/server.json").exists());
+    server
+}
+
+/// A job that runs `first`, and 400 jobs after it that each leave a line per attempt.
+fn submit_four_hundred(sandbox: &Sandbox, first: &str) {
+    fs::create_dir(sandbox.path("ran")).unwrap();
+    let mut spec = format!("name: small\njobs:\n  - {{name: first, command: '{first}'}}\n");
+    for job in 0..400 {
+        let command = format!("echo $WINDLASS_ATTEMPT >> ran/{job}");
+        writeln!(spec, "  - {{name: j{job}, command: {command}, depends_on: [first]}}").unwrap();
+    }
+    sandbox.write("spec.yaml", &spec);
+    sandbox.windlass(&["submit", "spec.yaml"]).exits(0);
+}
+
+fn all_completed_once(sandbox: &Sandbox) {
+    assert_eq!(sandbox.json(&["status"])["jobs"]["completed"], 401);
+    for job in 0..400 {
+        assert_eq!(sandbox.read(&format!("ran/{job}")), "1\n", "job {job}");
+    }
 }
 
 /// In a container the session is often led by somebody who cannot be seen from inside, and has the number 0 there.
