@@ -1,8 +1,7 @@
 //! Exit codes: the meaning of the codes of CMS, and their mapping to the eight bits of a process.
 //!
-//! A code up to 255 is passed on unchanged. A larger one becomes the code that `sysexits.h` has for its class,
-//! so that the
-//! class is known even where only the process status is visible.
+//! A code up to 255 is passed on unchanged. A larger one becomes the code that `sysexits.h` has for its class, so
+//! that the class is known even where only the process status is visible.
 
 use windlass_types::FailureClass;
 

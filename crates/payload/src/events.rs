@@ -41,9 +41,8 @@ pub struct EventFileContents {
     pub lumis: LumiMask,
 }
 
-/// Counts events in a stream of bytes without keeping them. A line that is not an event is skipped: a file is
-/// an event file if
-/// it is text and has events, or is empty.
+/// Counts events in a stream of bytes without keeping them. A line that is not an event is skipped: a file is an
+/// event file if it is text and has events, or is empty.
 #[derive(Debug, Default)]
 pub struct EventCounter {
     contents: EventFileContents,

@@ -59,8 +59,7 @@ pub fn compute_checksum(path: &Path) -> io::Result<FileChecksum> {
 }
 
 /// A file that is not published yet. Dropped before [`Draft::publish`], it is removed; killed before, it has a
-/// name that no
-/// process reads, and the next attempt overwrites it.
+/// name that no process reads, and the next attempt overwrites it.
 #[derive(Debug)]
 pub struct DraftFile {
     file: Option<BufWriter<File>>,

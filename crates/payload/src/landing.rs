@@ -11,8 +11,7 @@ use windlass_types::FailureClass;
 use windlass_types::payload::{ManifestInput, NodeReport};
 
 /// Checks the site, and removes the reports of an earlier try of the unit: where a landing runs, the whole unit
-/// starts again,
-/// perhaps at another site, and old reports must not be read as new ones.
+/// starts again, perhaps at another site, and old reports must not be read as new ones.
 pub fn run_landing(place: &UnitWorkspace) -> Result<(), PayloadFailure> {
     let report = place.landing_path();
     match fs::remove_file(&report) {
@@ -52,8 +51,7 @@ fn try_write(storage: &Path, probe: &Path) -> io::Result<()> {
 }
 
 /// The last line of a log has room for a few names only; the complete list goes into a file. If it cannot be
-/// written, the
-/// failure is the same, and an operator reads the names.
+/// written, the failure is the same, and an operator reads the names.
 fn write_missing_inputs(place: &UnitWorkspace, failure: &PayloadFailure) {
     let report = NodeReport {
         unit: place.manifest.unit.clone(),
@@ -66,8 +64,7 @@ fn write_missing_inputs(place: &UnitWorkspace, failure: &PayloadFailure) {
 }
 
 /// A file that the catalog lists at another site may be accessible from there. A file without another site is
-/// lost, and a
-/// changed file is unusable everywhere.
+/// lost, and a changed file is unusable everywhere.
 fn check_inputs(place: &UnitWorkspace) -> Result<(), PayloadFailure> {
     let inputs = place.manifest.nodes.iter().flat_map(|node| &node.inputs);
     let (mut missing, mut changed) = (Vec::new(), Vec::new());

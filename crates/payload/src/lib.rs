@@ -2,14 +2,11 @@
 //! merges outputs.
 //!
 //! Every job of a work unit is one of these, started as `windlass payload …`: [`land`] checks a site, [`run`]
-//! does the work of
-//! a node, [`merge`] makes the files that are registered, [`cleanup`] removes the unmerged ones. [`simulate`]
-//! replaces a real
-//! program.
+//! does the work of a node, [`merge`] makes the files that are registered, [`cleanup`] removes the unmerged ones.
+//! [`simulate`] replaces a real program.
 //!
-//! Common rules: a file for other processes is written under a temporary name, synced, and renamed; the report
-//! of success is
-//! renamed last; a job that runs again overwrites its earlier output with identical bytes.
+//! Common rules: a file for other processes is written under a temporary name, synced, and renamed; the report of
+//! success is renamed last; a job that runs again overwrites its earlier output with identical bytes.
 
 pub mod cleanup;
 pub mod codes;

@@ -1,8 +1,7 @@
 //! Merges the outputs of the nodes into the files that are registered.
 //!
-//! All inputs are compared with the reports of the nodes: size, checksum, events. `merge_output.json` is
-//! written last, so all
-//! files that it names exist.
+//! All inputs are compared with the reports of the nodes: size, checksum, events. `merge_output.json` is written
+//! last, so all files that it names exist.
 
 use crate::codes;
 use crate::events::EventCounter;
@@ -211,8 +210,7 @@ impl MergePart<'_> {
     }
 
     /// Runs the merge command, which writes to a temporary path; the output is renamed when the command has
-    /// succeeded and the file
-    /// exists.
+    /// succeeded and the file exists.
     fn run_merge_command(
         &self,
         command: &str,

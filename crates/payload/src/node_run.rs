@@ -1,6 +1,5 @@
 //! The work of one node: its steps one after another in a scratch directory, stage-out of the outputs to the
-//! storage of the
-//! site, and the report.
+//! storage of the site, and the report.
 
 mod event_counts;
 mod event_shares;

@@ -1,6 +1,5 @@
-//! A process of a job: started in a process group of its own, signaled, measured, and its whole group ended
-//! with it. Several may
-//! run side by side; the first that fails ends the others.
+//! A process of a job: started in a process group of its own, signaled, measured, and its whole group ended with
+//! it. Several may run side by side; the first that fails ends the others.
 
 use std::fs;
 use std::io;
@@ -159,7 +158,6 @@ fn run_one_process(
     })
 }
 
-/// Highest memory usage of its process tree, and the CPU time seen, until it ends.
 /// The credentials for the storage, made absolute: the path may be relative to where the job started.
 const CREDENTIAL_VARIABLES: [&str; 2] = ["BEARER_TOKEN_FILE", "X509_USER_PROXY"];
 
@@ -178,6 +176,7 @@ fn absolute_credential_path(here: &Path, path: &Path) -> Option<PathBuf> {
     (path.is_relative() && path.file_name().is_some()).then(|| here.join(path))
 }
 
+/// Highest memory usage of its process tree, and the CPU time seen, until it ends.
 fn sample_until_over(pid: Pid) -> io::Result<UsageSample> {
     let (over, is_over) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
@@ -200,9 +199,9 @@ fn sample_until(pid: Pid, is_over: &mpsc::Receiver<()>) -> UsageSample {
     seen
 }
 
-/// The memory in the cgroup of this job while a step runs: anonymous memory and files in memory. The cgroup's
-/// own high-water mark
-/// would include the page cache of everything that was read and written, up to the limit, and never falls.
+/// The memory in the cgroup of this job while a step runs: anonymous memory and files in memory. The cgroup's own
+/// high-water mark would include the page cache of everything that was read and written, up to the limit, and
+/// never falls.
 pub(crate) struct CgroupMonitor {
     over: mpsc::Sender<()>,
     watcher: JoinHandle<u64>,

@@ -146,9 +146,8 @@ impl UnitWorkspace {
         read_json(&self.directory.join("step_profile.json"))
     }
 
-    /// Where an input can be read from: the copy of this site first, then accessible ones of other sites. A
-    /// copy that differs from
-    /// the catalog is skipped.
+    /// Where an input can be read from: the copy of this site first, then accessible ones of other sites. A copy
+    /// that differs from the catalog is skipped.
     pub fn find_input_path(
         &self,
         input: &ManifestInput,

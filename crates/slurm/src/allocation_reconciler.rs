@@ -1,8 +1,7 @@
 //! The allocation reconciler: the only part of the server that talks to Slurm's controller about allocations.
 //!
 //! One thread makes passes: after a notice, and otherwise at an interval that is short during activity and long
-//! without.
-//! All state that matters is in the database. The order of a pass:
+//! without. All state that matters is in the database. The order of a pass:
 //!
 //! 1. Actions that request allocations become rows, and are then claimed ([`allocation_actions`]).
 //! 2. One `squeue` call queries all open allocations; one `sacct` call queries those that the controller no
@@ -134,8 +133,7 @@ struct ReconcilerThread {
 
 impl AllocationReconciler {
     /// Resumes all open allocations of the database. `wake` is the handle for notices. Only one reconciler may
-    /// run per
-    /// database.
+    /// run per database.
     pub fn open(
         parts: ReconcilerDependencies,
         nudge: ReconcilerMailbox,
@@ -174,8 +172,7 @@ impl AllocationReconciler {
     }
 
     /// The Slurm client, for queries of users: they count towards the same budget. `Err`: when calls will be
-    /// available,
-    /// because the rest is reserved for allocations.
+    /// available, because the rest is reserved for allocations.
     pub fn client_for_users(&self) -> Result<&SlurmClient, SlurmUnavailable> {
         let left = self.0.slurm.remaining_budget();
         if let Some(until) = left.paused_until {

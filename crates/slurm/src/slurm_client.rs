@@ -1,10 +1,8 @@
 //! The commands of Slurm, each with a timeout and within a call budget, and the meaning of their answers.
 //!
-//! A controller serves thousands of users. So all calls share one budget, and after failures they become rarer.
-//! A call has
-//! one of three results: done, rejected, or unknown. Unknown is not rejected: a submission that timed out may
-//! have been
-//! accepted.
+//! A controller serves thousands of users. So all calls share one budget, and after failures they become rarer. A
+//! call has one of three results: done, rejected, or unknown. Unknown is not rejected: a submission that timed
+//! out may have been accepted.
 
 mod call_budget;
 pub(crate) mod environment;
@@ -207,10 +205,8 @@ impl SlurmClient {
     }
 
     /// Submits an allocation and returns its job id. [`CallResult::Unknown`] may mean that it was accepted.
-    /// `sbatch` reads the
-    /// script from its standard input, so no file is written where another user could have created a link.
-    /// `environment`: added
-    /// to the environment of this process for the job.
+    /// `sbatch` reads the script from its standard input, so no file is written where another user could have
+    /// created a link. `environment`: added to the environment of this process for the job.
     pub fn submit(
         &self,
         arguments: &[String],
@@ -466,8 +462,7 @@ const UNREACHABLE_MESSAGES: &[&str] = &[
 ];
 
 /// What a controller prints for a reason without a number. For a submission that is a rejection: a submission
-/// script of the
-/// site (`job_submit.lua`) rejects without a reason.
+/// script of the site (`job_submit.lua`) rejects without a reason.
 const UNSPECIFIED_MESSAGE: &str = "Unspecified error";
 
 fn is_unreachable(tool: SlurmTool, complaint: &str) -> bool {

@@ -113,8 +113,7 @@ impl SlurmEnvironment {
     }
 
     /// Delay before the first contact, to spread workers that start at the same time: constant for each worker,
-    /// different between
-    /// them.
+    /// different between them.
     pub fn start_delay(&self) -> Duration {
         let most = match self.worker_count {
             0..=10 => return Duration::ZERO,
@@ -253,8 +252,7 @@ impl TimeLeft {
 }
 
 /// The remaining time of a worker, as known at its start. In an allocation of a server Slurm is not called: the
-/// server reports
-/// changes of the end, and a thousand workers that start at once would make a thousand calls.
+/// server reports changes of the end, and a thousand workers that start at once would make a thousand calls.
 pub fn decide_time_left(
     around: &SlurmEnvironment,
     asked_for: Option<Duration>,

@@ -17,8 +17,7 @@ pub(super) struct EventCount {
 
 impl EventCount {
     /// From the job report, or by counting the events of an event file. For any other file the number of events
-    /// is unknown:
-    /// `expected` is then an estimate for the next step, and must not be registered.
+    /// is unknown: `expected` is then an estimate for the next step, and must not be registered.
     pub(super) fn from_file(
         path: &Path,
         report: Option<&JobReport>,

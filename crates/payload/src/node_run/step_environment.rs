@@ -155,9 +155,8 @@ impl StepEnvironment<'_> {
     }
 }
 
-/// For programs that read their inputs as one stream: how many events to skip, and how many to read. `None`
-/// with windows in
-/// several files: it is unknown whether they are adjacent.
+/// For programs that read their inputs as one stream: how many events to skip, and how many to read. `None` with
+/// windows in several files: it is unknown whether they are adjacent.
 fn skip_and_max_events(inputs: &[StepInput]) -> Option<(u64, Option<u64>)> {
     match inputs {
         [StepInput { events: Some(window), .. }] => {

@@ -1,6 +1,5 @@
-//! Runs a step as one process, or as several instances side by side, each with a share of its events. The
-//! result, the events
-//! and the metrics are those of one step.
+//! Runs a step as one process, or as several instances side by side, each with a share of its events. The result,
+//! the events and the metrics are those of one step.
 
 use super::event_counts::{EventCount, file_name};
 use super::event_shares::{self, EventShare};

@@ -1,8 +1,7 @@
 //! Framework job reports: the XML reports of CMS programs.
 //!
 //! [`parse`] reads as far as possible, because the report of a killed job breaks off anywhere. [`write`] writes
-//! the reports of
-//! the simulation.
+//! the reports of the simulation.
 
 mod parse;
 mod write;

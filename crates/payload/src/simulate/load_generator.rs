@@ -28,8 +28,7 @@ pub(super) fn grow_memory(most: u64) {
 }
 
 /// One thread alone, then all of them, each until its own CPU clock has reached its share: load on the machine
-/// changes the wall
-/// time and not the amount of work.
+/// changes the wall time and not the amount of work.
 pub(super) fn use_cpu(serial: Duration, parallel: Duration, threads: u32) {
     spend_cpu_time(serial);
     std::thread::scope(|scope| {

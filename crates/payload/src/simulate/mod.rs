@@ -1,6 +1,5 @@
 //! A simulation of a real program: reads or makes events, uses CPU and memory according to a profile, writes
-//! event files and a
-//! job report, and fails on demand.
+//! event files and a job report, and fails on demand.
 
 mod fault;
 mod load_generator;

@@ -1,6 +1,5 @@
-//! Simulated rounds: planned as always, run only in this model with the law of the simulated program, and
-//! learned from as
-//! always. Shows whether estimates improve, without running jobs.
+//! Simulated rounds: planned as always, run only in this model with the law of the simulated program, and learned
+//! from as always. Shows whether estimates improve, without running jobs.
 
 use super::mix_bits;
 use super::profile::{ProgramProfile, ResourceDemand, compute_demand};
@@ -56,8 +55,7 @@ impl SimulatedRound {
 }
 
 /// A request whose hints are wrong by factors from 0.3 to 5, in memory and in time, of programs without earlier
-/// measurements.
-/// The same for the same seed.
+/// measurements. The same for the same seed.
 pub fn request_with_wrong_hints(seed: u64, settings: &PlanSettings) -> SimulatedRequest {
     let mut dice = RandomSource(seed);
     let cores: u32 = [4, 8, 8, 16][dice.next_below(4)];
@@ -208,8 +206,7 @@ impl SimulatedNodeJob {
     }
 
     /// Whether it succeeded. Killed jobs are retried with half as much memory more, as long as that may be
-    /// requested, and timed-out
-    /// jobs with more time.
+    /// requested, and timed-out jobs with more time.
     fn run_with_retries(
         &self,
         settings: &PlanSettings,

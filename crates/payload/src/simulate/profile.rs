@@ -1,9 +1,8 @@
 //! Resource profiles of the simulated programs. The numbers are data: `profiles.json`.
 //!
 //! The law is Amdahl's: a fraction `f` of the work of an event runs on one thread, the rest on all. With `n`
-//! threads the wall
-//! time is the work times `f + (1 − f) / n`, and the CPU time is the work, so the CPU efficiency is `1 / (n·f +
-//! 1 − f)`.
+//! threads the wall time is the work times `f + (1 − f) / n`, and the CPU time is the work, so the CPU efficiency
+//! is `1 / (n·f + 1 − f)`.
 
 use serde::Deserialize;
 use std::sync::LazyLock;

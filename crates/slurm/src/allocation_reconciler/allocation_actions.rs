@@ -1,8 +1,7 @@
 //! Actions that request allocations: first the rows, then the claim.
 //!
 //! Each execution of an action requests once. The allocations are stored with the number of that execution, and
-//! the action
-//! is claimed after that:
+//! the action is claimed after that:
 //!
 //! - crash before the rows: the action is still due, and everything starts again;
 //! - crash after the rows and before the claim: the action is still due with the same number, so the same rows
@@ -45,8 +44,7 @@ impl ReconcilePasses {
         }
         let mut due = call_scheduler(|reply| self.scheduler().pending_actions(workflow.id, reply))?;
         // Actions that run once per worker are not handled here. A persistent action stays available for other
-        // workers; the
-        // reconciler counts as one of them and requests once.
+        // workers; the reconciler counts as one of them and requests once.
         let is_asked_for = |action: &ActionRow| action.last_run().is_some();
         due.retain(|action| {
             is_for_slurm(action) && !action.action.trigger_type.is_about_workers() && !is_asked_for(action)
@@ -121,9 +119,8 @@ impl ReconcilePasses {
         Ok(self.database().allocations(&filter)?)
     }
 
-    /// The rows that may be submitted: those that users requested, and those whose execution has started. Rows
-    /// of an
-    /// execution that will not start are withdrawn.
+    /// The rows that may be submitted: those that users requested, and those whose execution has started. Rows of
+    /// an execution that will not start are withdrawn.
     pub(super) fn submittable_allocations(
         &self,
         rows: &[Allocation],

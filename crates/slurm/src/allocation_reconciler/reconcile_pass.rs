@@ -630,9 +630,8 @@ impl<'a> PassObservations<'a> {
     }
 }
 
-/// Why allocations of a workflow have nothing left to do. A pending allocation is kept as long as any job has
-/// not ended,
-/// even a running one: its own allocation may end first, and then this one runs it.
+/// Why allocations of a workflow have nothing left to do. A pending allocation is kept as long as any job has not
+/// ended, even a running one: its own allocation may end first, and then this one runs it.
 fn why_not_needed(id: WorkflowId, row: Option<&WorkflowRow>) -> Option<String> {
     let Some(row) = row else { return Some(format!("workflow {id} was deleted")) };
     let is_over = row.counts.total() > 0 && row.counts.settled() == row.counts.total();
@@ -647,9 +646,8 @@ fn why_not_needed(id: WorkflowId, row: Option<&WorkflowRow>) -> Option<String> {
 /// With at most this many jobs left, each is checked.
 const MAX_INSPECTED_JOBS: u64 = 200;
 
-/// The requirements of all jobs that have not ended, including running ones. `None`: there are too many, or
-/// some have no
-/// requirements.
+/// The requirements of all jobs that have not ended, including running ones. `None`: there are too many, or some
+/// have no requirements.
 fn remaining_job_resources(
     store: &dyn StoreDatabase,
     workflow: &WorkflowRow,
@@ -668,8 +666,7 @@ fn remaining_job_resources(
 }
 
 /// The accounting record of an allocation, found by its job id or tag. Where comments are not stored, an
-/// allocation of a
-/// series is found by the name of the series if no other allocation has that job.
+/// allocation of a series is found by the name of the series if no other allocation has that job.
 fn find_accounted_jobs<'a>(
     row: &Allocation,
     jobs: &'a BTreeMap<u64, AccountedJob>,

@@ -1,9 +1,8 @@
 //! Steps that outlive their worker: they are canceled before other workers get their jobs.
 //!
 //! A killed worker may leave steps running, because Slurm ends a step only when its processes end or with the
-//! whole
-//! allocation. So the service asks before it reassigns the jobs of a silent worker, and gets an answer when no
-//! step is left.
+//! whole allocation. So the service asks before it reassigns the jobs of a silent worker, and gets an answer when
+//! no step is left.
 
 use super::reconcile_pass::ReconcilePasses;
 use crate::slurm_client::SlurmOutcome;

@@ -1,8 +1,8 @@
 //! Submitting an allocation to Slurm.
 //!
 //! The state `submitting` is committed before `sbatch` is called. If the result of the call is unknown, the row
-//! stays as it
-//! is, and later passes search the job by its tag; only what certainly does not exist is submitted again.
+//! stays as it is, and later passes search the job by its tag; only what certainly does not exist is submitted
+//! again.
 
 use super::reconcile_pass::{PassError, ReconcilePasses};
 use crate::parse::sbatch;
@@ -186,9 +186,8 @@ fn has_other_jobs(open: &[Allocation], row: &Allocation) -> bool {
     open.iter().any(is_there)
 }
 
-/// Slurm writes the output of the allocation as the user of the server: it must not follow a link that the
-/// owner of the
-/// directory has created.
+/// Slurm writes the output of the allocation as the user of the server: it must not follow a link that the owner
+/// of the directory has created.
 fn prepare_outputs(batch: &BatchSubmission) -> Result<(), (&Path, io::Error)> {
     for path in &batch.outputs {
         fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))

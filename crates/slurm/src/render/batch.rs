@@ -1,10 +1,8 @@
 //! How an allocation is requested: the arguments of `sbatch`, and the script.
 //!
-//! Options are arguments and never lines of the script: text from a user is then one word, whatever it
-//! contains, and the
-//! script stays short. The user's options come first and ours last, because with `sbatch` the last one counts:
-//! no option can
-//! remove the tag by which an allocation is found.
+//! Options are arguments and never lines of the script: text from a user is then one word, whatever it contains,
+//! and the script stays short. The user's options come first and ours last, because with `sbatch` the last one
+//! counts: no option can remove the tag by which an allocation is found.
 
 use super::shell_words::{WordSplitError, quote_word, split_words};
 use std::path::{Path, PathBuf};
@@ -137,8 +135,7 @@ fn render_user_options(request: &AllocationRequest) -> Result<Vec<String>, Inval
 }
 
 /// A scheduler with nodes and without cores requests whole nodes: Slurm would otherwise allocate one core of
-/// each, with its
-/// share of memory.
+/// each, with its share of memory.
 fn request_whole_nodes(arguments: &mut Vec<String>) {
     if has_option(arguments, CORE_OPTIONS) {
         return;
@@ -259,10 +256,8 @@ fn render_script(allocation: &Allocation, site: &BatchContext<'_>) -> Result<Str
 }
 
 /// Set in an allocation, and read as options by `srun` and `sbatch` in it. (The worker's capacity is not read
-/// from these.)
-/// `SLURM_JWT` is in the environment because `sbatch` needed it: it authenticates the user of the server, and
-/// jobs must not
-/// get it.
+/// from these.) `SLURM_JWT` is in the environment because `sbatch` needed it: it authenticates the user of the
+/// server, and jobs must not get it.
 pub const OPTION_VARIABLES: &[&str] = &[
     "SLURM_CPUS_PER_TASK",
     "SLURM_CPU_BIND",
@@ -402,8 +397,7 @@ fn render_option(name: &str, value: &str) -> Result<String, InvalidAllocation> {
 }
 
 /// The words of `extra`, each of which is an option or the value of the previous one: `sbatch` would read the
-/// first other
-/// word as the script.
+/// first other word as the script.
 fn parse_extra_options(text: &str) -> Result<Vec<String>, InvalidAllocation> {
     let words = split_words(text)?;
     let mut may_be_value = false;

@@ -8,8 +8,7 @@ use windlass_types::worker_messages::{Assignment, StdioMode};
 /// The program and its options, one word each: no shell reads them.
 ///
 /// Slurm enforces the memory limit. The worker enforces the runtime by the second; `--time`, which counts
-/// minutes, is a
-/// fallback.
+/// minutes, is a fallback.
 pub fn render_srun(
     program: &Path,
     job_id: u64,

@@ -12,9 +12,8 @@ const KEPT_VARIABLES: &[&str] = &["SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"
 /// Variables that look like secrets by name but only contain paths of files.
 const FILE_VARIABLES: &[&str] = &["WINDLASS_TOKEN_FILE"];
 
-/// Whether a variable is removed. A submitted job inherits the environment, and Slurm stores it in files: it
-/// must not contain
-/// secrets.
+/// Whether a variable is removed. A submitted job inherits the environment, and Slurm stores it in files: it must
+/// not contain secrets.
 pub(crate) fn is_dropped(name: &str, is_submission: bool) -> bool {
     if KEPT_VARIABLES.contains(&name) {
         return false;

@@ -1,9 +1,10 @@
 //! A real Slurm cluster for tests: one, shared by all that run at the same time, with pretend nodes n1..n4 and g1.
 //!
-//! It is `tools/slurm-cluster`; the first test that wants it starts it, and it goes on until somebody stops it, as
-//! `cargo xtask test` does at its end. Whoever stops one of its daemons takes it alone: [`Cluster::alone`], in a module called
-//! `disturbed`. Other crates use this file by `#[path]`. Tests that do so live in binaries called `cluster` (here) or `slurm`
-//! (elsewhere): by these names they are kept from running all at once, and left out where no cluster can be.
+//! It is `tools/slurm-cluster`; the first test that wants it starts it, and it goes on until somebody stops it,
+//! as `cargo xtask test` does at its end. Whoever stops one of its daemons takes it alone: [`Cluster::alone`], in
+//! a module called `disturbed`. Other crates use this file by `#[path]`. Tests that do so live in binaries called
+//! `cluster` (here) or `slurm` (elsewhere): by these names they are kept from running all at once, and left out
+//! where no cluster can be.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -41,8 +42,8 @@ impl Cluster {
         fs::create_dir_all(&directory).unwrap();
         let used = lock_file(&directory.join("used.lock"));
         {
-            // Whoever wants it alone keeps this while it waits for those that have it. Others queue up behind, so it gets
-            // its turn.
+            // Whoever wants it alone keeps this while it waits for those that have it. Others queue up behind, so
+            // it gets its turn.
             let turn = lock_file(&directory.join("turn.lock"));
             turn.lock().unwrap();
             if is_alone { used.lock() } else { used.lock_shared() }.unwrap();
@@ -59,8 +60,8 @@ impl Cluster {
         done(&mut self.tool("start"));
     }
 
-    /// Does something to one of its daemons: `stop-ctld`, `freeze-ctld`, `start-ctld`, `stop-dbd`, `start-dbd`, or with a
-    /// node's name `kill-node`, `stop-node`, `start-node`.
+    /// Does something to one of its daemons: `stop-ctld`, `freeze-ctld`, `start-ctld`, `stop-dbd`, `start-dbd`,
+    /// or with a node's name `kill-node`, `stop-node`, `start-node`.
     pub(crate) fn disturb(&self, verb: &str, node: Option<&str>) {
         assert!(self.is_alone, "others use it too: take `Cluster::alone()`");
         done(self.tool(verb).args(node));
@@ -127,8 +128,9 @@ impl Cluster {
         kill_while_there(|pid| is_marked(pid, &sign));
     }
 
-    /// Holds processes of this job whose command line, its words separated by zeros, contains this: they do nothing more, and
-    /// SIGKILL alone ends them. SIGSTOP would not do, for Slurm sends SIGCONT with the signal that asks a job to end.
+    /// Holds processes of this job whose command line, its words separated by zeros, contains this: they do
+    /// nothing more, and SIGKILL alone ends them. SIGSTOP would not do, for Slurm sends SIGCONT with the signal
+    /// that asks a job to end.
     pub(crate) fn hold_processes_of(&self, job: u64, line: &str) -> HeldProcesses {
         let meant = self.processes_of(job, line);
         let mut holder = Command::new("python3")
@@ -195,8 +197,8 @@ impl Cluster {
         output.status.success()
     }
 
-    /// Moves the end time of a job to a few seconds from now. Slurm rejects an end time that has passed when the controller
-    /// reads it, so `now` fails whenever the second changes on the way.
+    /// Moves the end time of a job to a few seconds from now. Slurm rejects an end time that has passed when the
+    /// controller reads it, so `now` fails whenever the second changes on the way.
     pub(crate) fn expire_job(&self, job: u64) {
         self.slurm("scontrol", &["update", &format!("jobid={job}"), "endtime=now+3seconds"]);
     }
