@@ -266,6 +266,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn agents_may_not_use_commands_that_give_rights() {
+        let is_refused = |line: &str| {
+            let words: Vec<&str> = line.split(' ').collect();
+            requires_person(&crate::args::tests::parse(&words).unwrap())
+        };
+        for line in [
+            "token create --name t --scope read",
+            "token list",
+            "login http://x",
+            "logout http://x",
+            "password list f",
+            "access-groups list",
+            "serve",
+            "db check",
+            "delete 1",
+            "archive 1",
+            "import f",
+            "cancel 1",
+            "workflows cancel 1",
+            "workflows update 1",
+            "workflows archive true 1",
+            "jobs create -n a -c true",
+            "jobs delete-all",
+        ] {
+            assert!(is_refused(line), "{line}");
+        }
+        for line in
+            ["whoami", "ping", "triage retry a", "failures approve 1", "export", "jobs list", "workers"]
+        {
+            assert!(!is_refused(line), "{line}");
+        }
+    }
+
+    #[test]
     fn many_are_named_by_the_first_of_them() {
         assert_eq!(render_names(&["a", "b"]), "a, b");
         assert_eq!(render_names(&["a", "b", "c", "d", "e", "f", "g"]), "a, b, c, d, e and 2 more");

@@ -73,13 +73,16 @@ pub(crate) fn split_jobs_and_groups(
     let groups = if args.jobs.is_empty() { Vec::new() } else { store.failure_groups(workflow.id)? };
     for word in &args.jobs {
         let is_key = groups.iter().any(|group| group.signature.starts_with(&word.text));
-        if !is_key || word.text.is_empty() {
-            jobs.push(word.clone());
-            continue;
-        }
-        match object_selection::find_exact_job(store, workflow, word)? {
+        let exact = object_selection::find_exact_job(store, workflow, word)?;
+        match exact {
+            None if is_pattern(&word.text) => jobs.push(word.clone()),
+            None if !is_key || word.text.is_empty() => {
+                object_selection::find_job(store, workflow, word, "--workflow")
+                    .map_err(|error| explain_unknown_word(error, workflow, &word.text))?;
+                jobs.push(word.clone());
+            }
             None => keys.push(word.text.clone()),
-            Some(_) if word.text.len() < MIN_CLEAR_KEY => jobs.push(word.clone()),
+            Some(_) if !is_key || word.text.len() < MIN_CLEAR_KEY => jobs.push(word.clone()),
             Some(job) => {
                 return Err(CliError::user(format!("`{}` names a job and a group of failures", word.text))
                     .with_hint(format!(
@@ -99,6 +102,14 @@ pub(crate) fn split_jobs_and_groups(
     }
     which.group.extend(keys);
     Ok((jobs, which))
+}
+
+fn explain_unknown_word(error: CliError, workflow: &WorkflowRow, word: &str) -> CliError {
+    let message = format!("`{word}` is neither a job nor the key of a group: {error}");
+    CliError { message, ..error }.with_hint(format!(
+        "`windlass failures {0}` lists groups and their keys, `windlass jobs {0}` the jobs",
+        workflow.id
+    ))
 }
 
 /// The jobs of a command. Jobs that are named individually are kept, so that the result explains why the

@@ -199,6 +199,77 @@ mod tests {
     }
 
     #[test]
+    fn command_lines_of_torc_parse() {
+        for line in [
+            "ping",
+            "create diamond.yaml --no-resource-monitoring --skip-checks",
+            "create --dry-run diamond.yaml",
+            "run 1 --poll-interval 0.1 --num-cpus 2 --memory-gb 2",
+            "-s --in-memory run diamond.yaml",
+            "exec --param n=1:3 -- true {n}",
+            "submit diamond.yaml",
+            "status 1",
+            "cancel 1 --no-prompts",
+            "delete 1 --no-prompts",
+            "recover 1 --dry-run --no-prompts -o out",
+            "watch 1 --recover --max-retries 3 -p 60 --auto-schedule",
+            "workflows list",
+            "workflows get 1",
+            "workflows init 1 --no-prompts --force",
+            "workflows reinit 1 --dry-run",
+            "workflows reset-status 1 --failed-only --no-prompts",
+            "workflows sync-status 1 --dry-run",
+            "workflows is-complete 1",
+            "workflows list-actions 1",
+            "workflows archive true 1 2",
+            "workflows export 1 -o w.json",
+            "workflows import w.json",
+            "workflows delete 1 --no-prompts",
+            "workflows execution-plan diamond.yaml",
+            "workflows check-resources 1 --include-failed",
+            "workflows correct-resources 1 --dry-run",
+            "workflows run 1",
+            "workflows create diamond.yaml",
+            "workflows status 1",
+            "workflows cancel 1",
+            "jobs list 1 --status completed --limit 1",
+            "jobs create-from-file 1 jobs.txt --cpus-per-job 1 --memory-per-job 1g --runtime-per-job PT1H",
+            "jobs update 7 --runtime PT2H",
+            "job-dependencies job-job 1",
+            "job-dependencies job-file 1 --limit 1",
+            "results list 1 --include-logs",
+            "files list 1",
+            "files list-required-existing 1",
+            "user-data list 1 -o 2",
+            "user-data update 1 --data 5",
+            "events list 1 -s id -r",
+            "events monitor 1 --duration 5",
+            "resource-requirements list 1",
+            "failure-handlers list 1",
+            "compute-nodes list 1",
+            "access-groups list-users climate",
+            "access-groups add-workflow 1 climate",
+            "plot-resources 1 -o use.html",
+            "logs analyze --workflow-id 1",
+            "logs bundle 1 -o out",
+            "slurm generate diamond.yaml --account lab",
+            "slurm regenerate 1 --submit -p 60",
+            "slurm schedule-nodes 1 --scheduler-config-id night --num-hpc-jobs 2",
+            "slurm plan-allocations diamond.yaml --skip-test-only",
+            "slurm parse-logs 1 --errors-only",
+            "hpc match --cpus 8",
+            "remote add-workers 1 node1",
+            "remote run 1",
+        ] {
+            let root = build_command();
+            let (words, found) = replace_old_spelling(&root, words(&format!("windlass {line}")));
+            assert_eq!(found.and_then(OldSpelling::note), None, "{line}");
+            let parsed = root.try_get_matches_from(move_subcommands_first(&build_command(), words));
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
+    }
+
+    #[test]
     fn renamed_commands_are_noted_and_torcs_are_not() {
         let note =
             |line: &str| replace_old_spelling(&build_command(), words(line)).1.and_then(OldSpelling::note);

@@ -114,6 +114,8 @@ mod tests {
             (["logs", "--sdterr"], "'--stderr'"),
             (["jobs", "--fromat=json"], "'--format'"),
             (["spec", "schmea"], "'schema'"),
+            (["jobs", "--faild"], "'--failed'"),
+            (["run", "--job"], "'--jobs'"),
         ] {
             let found = complaint(&line);
             assert!(
@@ -121,6 +123,10 @@ mod tests {
                 "{line:?}: {:?}",
                 found.hint
             );
+        }
+        for line in [["status", "--failed"], ["workflows", "--frobnicate"]] {
+            let hint = complaint(&line).hint.unwrap();
+            assert!(hint.starts_with("Usage: "), "{line:?}: {hint}");
         }
         let found = complaint(&["zzzzzz"]);
         assert!(!found.hint.unwrap().contains("similar"));

@@ -69,3 +69,19 @@ fn tables_are_found_beside_the_spec_and_in_the_working_directory() {
     sandbox.write("specs/table.csv", "i\n1\n");
     sandbox.windlass(&["create", "--dry-run", "specs/sim.yaml"]).exits(0).prints("1 job");
 }
+
+#[test]
+fn an_old_spelling_works_and_names_the_new_one() {
+    let sandbox = Sandbox::new();
+    sandbox.write("sim.yaml", "name: sim\njobs:\n  - {name: a, command: 'true'}\n");
+    sandbox.windlass(&["run", "sim.yaml"]).exits(0);
+    let note = "note: `windlass revisions` is now `windlass failures revisions`";
+    sandbox.windlass(&["revisions"]).exits(0).says(note);
+    sandbox.windlass(&["-q", "revisions"]).exits(0).says_nothing_of("note:");
+    sandbox.windlass(&["revisions", "-f", "json"]).exits(0).prints("[]").says_nothing_of("note:");
+    sandbox.windlass(&["results", "list"]).exits(0).prints("completed").says_nothing_of("note:");
+    sandbox.windlass(&["help", "revisions"]).exits(0).prints("windlass failures revisions");
+    sandbox.windlass(&["help", "options"]).exits(0).prints("--db <PATH>");
+    sandbox.windlass(&["workflows", "archive", "true", "1"]).exits(0).prints("archived");
+    sandbox.windlass(&["workflows", "archive", "false", "1"]).exits(0).prints("restored");
+}

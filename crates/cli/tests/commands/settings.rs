@@ -75,6 +75,6 @@ fn usage_errors_come_as_json_too() {
     assert_eq!(error["exit_code"], 2);
     assert!(error["hint"].as_str().unwrap().contains("status"), "{error}");
     assert_eq!(output.stdout, "");
-    sandbox.windlass(&["--help"]).exits(0).prints("Look:\n  status");
-    sandbox.windlass(&["status", "-f", "dot"]).exits(2).says("does not know the format dot");
+    sandbox.windlass(&["--help"]).exits(0).prints("Inspect:\n  status");
+    sandbox.windlass(&["status", "-f", "dot"]).exits(2).says("does not support the format dot");
 }

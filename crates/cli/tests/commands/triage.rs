@@ -133,7 +133,7 @@ fn what_is_failed_takes_along_what_depends_on_it() {
     let tester = &report[0];
     assert_eq!((&tester["fails"], &tester["overruled"]), (&json!(1), &json!(1)), "{report}");
     assert_eq!((&tester["right"], &tester["known"]), (&json!(1), &json!(2)), "{report}");
-    sandbox.windlass(&["failures", "report"]).exits(0).prints("right 1 of 2");
+    sandbox.windlass(&["failures", "report"]).exits(0).prints("1 of 2 right");
 }
 
 #[test]
@@ -178,7 +178,10 @@ fn a_group_of_fifty_is_tried_again_with_one_command() {
     let jobs = sandbox.json(&["failures", "--group", &key]);
     documented_keys(&jobs[0]);
     assert_eq!(list(&jobs).len(), 50);
-    sandbox.windlass(&["failures", "retry", "nokey", "-r", "x"]).exits(2).says("has the key `nokey`");
+    sandbox
+        .windlass(&["failures", "retry", "nokey", "-r", "x"])
+        .exits(2)
+        .says("`nokey` is neither a job nor the key of a group");
     sandbox.windlass(&["failures", "retry", &key]).exits(2).says("--reason");
     sandbox.write("ref.fa", "");
     let retried = sandbox.windlass(&["failures", "retry", &key, "--reason", "it is there now"]).exits(0);
@@ -282,7 +285,7 @@ fn an_agent_that_is_not_sure_waits_for_a_person() {
         .says("windlass failures approve 1");
     assert_eq!(sandbox.json(&["failures", "pending"])[0]["proposals"][0]["id"], 1);
     sandbox.windlass(&["failures", "decline", "1"]).exits(0).prints("declined; the job keeps waiting");
-    sandbox.windlass(&["failures", "approve", "1"]).exits(2).says("no proposal 1 waits");
+    sandbox.windlass(&["failures", "approve", "1"]).exits(2).says("no proposal 1 is waiting");
     retry(&[&evidence[..], &["--confidence", "0.6"]].concat()).exits(6);
     sandbox.write("mended", "");
     sandbox.windlass(&["failures", "approve", "2"]).exits(0).prints("done: retry (part_2)");
@@ -291,5 +294,5 @@ fn an_agent_that_is_not_sure_waits_for_a_person() {
     let robot = &report[0];
     assert_eq!((&robot["made_by"], &robot["is_agent"]), (&json!("robot"), &json!(true)), "{report}");
     assert_eq!((&robot["right"], &robot["known"], &robot["declined"]), (&json!(1), &json!(2), &json!(1)));
-    sandbox.windlass(&["failures", "report", "--all"]).exits(0).prints("right 1 of 2");
+    sandbox.windlass(&["failures", "report", "--all"]).exits(0).prints("1 of 2 right");
 }

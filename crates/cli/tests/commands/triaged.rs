@@ -170,8 +170,8 @@ fn what_an_agent_types_is_decided_by_that_agent() {
     let sandbox = odd();
     let binary = env!("CARGO_BIN_EXE_windlass");
     let text = format!(
-        "cat > /dev/null; touch fixed; {binary} triage approve 1 2> settled; \
-         {binary} triage retry odd --confidence 0.9 -r 'it is fixed'"
+        "cat > /dev/null; touch fixed; {binary} failures approve 1 2> settled; \
+         {binary} failures retry odd --confidence 0.9 -r 'it is fixed'"
     );
     let agent = script(&sandbox, "thinker", &text);
     let ai = ["recover", "--ai-recovery", "--ai-agent-command", &agent];
@@ -201,12 +201,12 @@ jobs:
 fn forgetful(binary: &str) -> String {
     let forget = "env -u WINDLASS_AGENT -u WINDLASS_AGENT_SESSION -u TORC_WORKFLOW_ID";
     format!(
-        "cat > /dev/null; {binary} triage retry odd --confidence 0.1 -r 'a guess'; \
-         {forget} {binary} triage approve 1 2> one; \
-         {forget} setsid -w {binary} triage approve 1 2> two; \
-         env -i PATH=\"$PATH\" HOME=\"$HOME\" PWD=\"$PWD\" {binary} triage approve 1 2> three; \
-         (setsid sh -c '{forget} {binary} triage approve 1 2> four; touch over' &); \
-         {forget} {binary} token create --name mine --scope read 2> five; \
+        "cat > /dev/null; {binary} failures retry odd --confidence 0.1 -r 'a guess'; \
+         {forget} {binary} failures approve 1 2> one; \
+         {forget} setsid -w {binary} failures approve 1 2> two; \
+         env -i PATH=\"$PATH\" HOME=\"$HOME\" PWD=\"$PWD\" {binary} failures approve 1 2> three; \
+         (setsid sh -c '{forget} {binary} failures approve 1 2> four; touch over' &); \
+         {forget} {binary} auth token create --name mine --scope read 2> five; \
          {forget} {binary} jobs update odd --command true 2>> five; \
          while [ ! -e over ]; do sleep 0.05; done"
     )
@@ -222,7 +222,7 @@ fn an_agent_that_drops_its_environment_does_not_approve_its_own_proposal() {
     sandbox.windlass(&ai).says("it decided on 0 jobs of 1");
     for file in ["one", "two", "three", "four"] {
         let said = sandbox.read(file);
-        assert!(said.contains("not for agent `agent`"), "{file}: {said}");
+        assert!(said.contains("agent `agent` may not settle proposals"), "{file}: {said}");
     }
     let said = sandbox.read("five");
     assert_eq!(said.matches("agents may not use this command").count(), 2, "{said}");
