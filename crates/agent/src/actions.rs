@@ -1,4 +1,4 @@
-//! Workflow actions: commands that the server wants run, one after the other, beside the jobs.
+//! Workflow actions: commands that the server orders, run one after the other, beside the jobs.
 
 use crate::environment::{CREDENTIAL_VARIABLES, PassedEnvironment};
 use std::collections::HashMap;
@@ -18,13 +18,13 @@ use windlass_types::worker_messages::return_code::CANNOT_START;
 use windlass_types::worker_protocol::{ActionCommand, ActionReport};
 use windlass_types::{Attempt, SystemClock, Timestamp, WorkflowId};
 
-/// Those under way.
+/// The running actions.
 pub struct ActionRunner {
-    /// In the environment of all that they start, so that it can be found again.
+    /// Marks the environment of all processes they start, so that they can be found again.
     token: String,
     running: HashMap<(i64, Attempt), RunningAction>,
     report: ActionReporter,
-    /// What they get of our environment; `None`: all but our credentials.
+    /// The environment that they get; `None`: the worker's own without its credentials.
     environment: Option<PassedEnvironment>,
 }
 
@@ -32,20 +32,20 @@ pub struct ActionRunner {
 struct RunningAction {
     workflow: WorkflowId,
     handle: ActionHandle,
-    /// It is not ours any more: nobody wants to know how it ends.
+    /// The server has given it to another worker, so its result is not reported.
     is_given_up: bool,
 }
 
-/// Is told how one ended, on a thread of its own.
+/// Called with the result of an action, on the action's thread.
 type ActionReporter = Arc<dyn Fn(ActionReport) + Send + Sync>;
 
-/// What the agent and the thread of an action share.
+/// The state shared by the worker and the thread of an action.
 type ActionHandle = Arc<ActionProcess>;
 
 #[derive(Debug, Default)]
 struct ActionProcess {
     state: Mutex<ActionProcessState>,
-    /// It is over: no command runs, and none will.
+    /// The action has ended: no command runs or will run.
     ended: Condvar,
 }
 
@@ -57,7 +57,7 @@ impl ActionProcess {
 
 #[derive(Debug, Default)]
 struct ActionProcessState {
-    /// Of the command that runs now.
+    /// The process of the current command.
     process: Option<Pid>,
     /// No further command is started.
     is_stopped: bool,
@@ -75,7 +75,7 @@ impl ActionRunner {
         Self { token, running: HashMap::new(), report: Arc::new(tell), environment: None }
     }
 
-    /// They get this part of our environment, and nothing else of it.
+    /// Restricts the environment of actions to these variables.
     #[must_use]
     pub fn with_environment(self, passed: PassedEnvironment) -> Self {
         Self { environment: Some(passed), ..self }
@@ -85,7 +85,7 @@ impl ActionRunner {
         self.running.is_empty()
     }
 
-    /// `output_dir` is that of its workflow; `None`: the server said nothing of it.
+    /// Starts an action. `output_dir` is that of its workflow; `None`: the workflow was not introduced.
     pub fn start_action(&mut self, order: ActionCommand, output_dir: Option<PathBuf>) {
         let key = (order.action, order.attempt);
         if self.running.contains_key(&key) {
@@ -107,16 +107,16 @@ impl ActionRunner {
         }
     }
 
-    /// It does not begin.
+    /// Reports an action as failed without starting it.
     pub(crate) fn report_refused(&self, order: &ActionCommand, why: &str) {
         (self.report)(build_report(
             order,
             SystemClock.now(),
-            Err((CANNOT_START, format!("it was not begun: {why}"))),
+            Err((CANNOT_START, format!("not started: {why}"))),
         ));
     }
 
-    /// Whether the server is to hear how it went.
+    /// Removes an ended action; returns whether its result has to be reported.
     pub(crate) fn on_action_ended(&mut self, report: &ActionReport) -> bool {
         self.running.remove(&(report.action, report.attempt)).is_none_or(|running| !running.is_given_up)
     }
@@ -129,7 +129,7 @@ impl ActionRunner {
         self.running.keys().copied()
     }
 
-    /// These are not ours any more: they end at once.
+    /// Kills actions that the server has given to other workers.
     pub(crate) fn give_up_lost(&mut self, lost: &[(i64, Attempt)]) {
         for key in lost {
             if let Some(running) = self.running.get_mut(key) {
@@ -139,7 +139,7 @@ impl ActionRunner {
         }
     }
 
-    /// Asks those of a workflow to end, and kills them after the grace period.
+    /// Asks the actions of a workflow to end, and kills them after the grace period.
     pub(crate) fn stop_workflow_actions(&self, workflow: WorkflowId, grace: Duration) {
         let own = self.running.values().filter(|running| running.workflow == workflow);
         let handles: Vec<ActionHandle> = own.map(|running| Arc::clone(&running.handle)).collect();
@@ -155,7 +155,7 @@ impl ActionRunner {
                 kill_after_grace(handle, asked, grace);
             }
         };
-        // Without a thread they have all the time they want.
+        // If no thread can be started, they are not killed.
         drop(thread::Builder::new().name("action-grace".to_owned()).spawn(body));
     }
 
@@ -183,7 +183,7 @@ impl ActionRunner {
     }
 }
 
-/// The command that runs gets the signal, and no other is started.
+/// Signals the running command, and prevents the next ones.
 fn stop_action(handle: &ActionHandle, signal: Signal) {
     let mut slot = handle.lock();
     slot.is_stopped = true;
@@ -192,7 +192,7 @@ fn stop_action(handle: &ActionHandle, signal: Signal) {
     }
 }
 
-/// Waits for the end of one that was asked to end, and kills it when the time for that is over.
+/// Waits for the end of an action that was asked to end, and kills it after the grace period.
 fn kill_after_grace(handle: &ActionHandle, asked: Instant, grace: Duration) {
     let left = grace.saturating_sub(asked.elapsed());
     let waited = handle.ended.wait_timeout_while(handle.lock(), left, |slot| !slot.is_over);
@@ -203,7 +203,7 @@ fn kill_after_grace(handle: &ActionHandle, asked: Instant, grace: Duration) {
     }
 }
 
-/// What all commands of an action have in common.
+/// What all commands of an action share.
 struct ActionEnvironment<'a> {
     token: &'a str,
     environment: Option<&'a PassedEnvironment>,
@@ -218,7 +218,7 @@ fn perform_action(
     let started_at = SystemClock.now();
     let outcome = match output_dir {
         Some(directory) => run_commands(order, directory, around, handle),
-        None => Err((CANNOT_START, "the worker was told nothing of its workflow".to_owned())),
+        None => Err((CANNOT_START, "the workflow was not introduced to this worker".to_owned())),
     };
     build_report(order, started_at, outcome)
 }
@@ -259,7 +259,7 @@ fn run_commands(
     for (number, command) in order.commands.iter().enumerate() {
         let which = format!("command {} of {count}, `{command}`", number + 1);
         let status = run_command(order, command, directory, around, &log, handle)
-            .map_err(|error| (CANNOT_START, format!("{which}, cannot be started: {error}")))?;
+            .map_err(|error| (CANNOT_START, format!("{which} cannot be started: {error}")))?;
         if !status.success() {
             let log = path.display();
             return Err((exit_code(status), format!("{which}: {status}; its output is in {log}")));
@@ -358,7 +358,7 @@ mod tests {
         assert!(!directory.path().join("never").exists());
     }
 
-    /// An action that runs: its command has written into the pipe.
+    /// A running action: its command has written into the pipe.
     fn one_under_way(actions: &mut ActionRunner, directory: &Path, command: &str) -> Weak<ActionProcess> {
         let here = directory.join("here");
         assert!(Command::new("mkfifo").arg(&here).status().unwrap().success());
@@ -381,7 +381,7 @@ mod tests {
         actions.on_action_ended(&report);
         let give_up = Instant::now() + Duration::from_mins(1);
         while process.strong_count() > 0 {
-            assert!(Instant::now() < give_up, "somebody still waits");
+            assert!(Instant::now() < give_up, "a reader still waits");
             thread::yield_now();
         }
     }

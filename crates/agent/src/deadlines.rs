@@ -1,5 +1,5 @@
-//! What the agent does because time goes by: the lease, a worker process that hangs, a server that stays away, its own
-//! time, and having nothing to do.
+//! The deadlines of a worker: its lease, a worker process that hangs, an unreachable server, its time limit,
+//! and idleness.
 
 use crate::RemoteWorkerError;
 use crate::observer::RemoteWorkerObserver;
@@ -24,7 +24,7 @@ impl RemoteWorker {
             self.idle_since = now;
         }
         if let Some(leaving) = &mut self.shutdown {
-            // An action may come as the answer to the goodbye.
+            // The last reply before leaving may contain an action.
             leaving.ready_since = is_quiet.then(|| leaving.ready_since.unwrap_or(now));
         } else if self.idle_deadline().is_some_and(|deadline| now >= deadline) {
             self.start_leaving(LeaveReason::Idle, ShutdownUrgency::None);
@@ -33,13 +33,14 @@ impl RemoteWorker {
     }
 
     pub(crate) fn idle_deadline(&self) -> Option<Instant> {
-        // Before the first word of the server nobody can tell whether there is something to do.
+        // Before the first contact it is unknown whether there is work.
         let may_leave = !self.options.persistent && self.shutdown.is_none() && self.was_registered();
         let timeout = self.options.idle_timeout.filter(|_| may_leave)?;
         self.idle_since.checked_add(timeout)
     }
 
-    /// The worker process keeps the same lease by itself; here its jobs are made sure to stand still, and our own.
+    /// Handles an expired lease. The worker process freezes its jobs by itself; this verifies that, and freezes
+    /// actions.
     fn check_lease(&mut self, observer: &mut dyn RemoteWorkerObserver) {
         let Some(until) = self.lease.expires_at() else { return };
         if self.is_frozen || !self.lease.is_over(boot_time()) {
@@ -49,12 +50,11 @@ impl RemoteWorker {
         self.actions.freeze_all();
         self.ask_worker_process(&ToWorker::Lease(until));
         if !self.busy_attempts.is_empty() || !self.actions.is_empty() {
-            observer
-                .on_notice("the server has not been reached for too long: jobs stand still until it answers");
+            observer.on_notice("no contact to the server within the lease: jobs are frozen until it answers");
         }
     }
 
-    /// One that does not answer cannot be trusted to have stopped its jobs.
+    /// Replaces a worker process that does not answer, since it may not have frozen its jobs.
     fn check_worker_process(
         &mut self,
         observer: &mut dyn RemoteWorkerObserver,
@@ -88,7 +88,7 @@ impl RemoteWorker {
         if now >= until.stop_time() && !in_a_hurry {
             if !self.busy_attempts.is_empty() {
                 observer.on_notice(
-                    "the time of this worker is over; what runs is stopped and goes back to be run again",
+                    "time limit of this worker reached: stopping the running jobs; they run again elsewhere",
                 );
             }
             self.options.grace = until.stop_before_end.min(self.options.grace).max(Duration::from_millis(1));

@@ -1,13 +1,13 @@
-//! What jobs get of the environment of their worker: what is on a list, and what the worker was told to pass on. Everything else of
-//! it is for the worker alone, its secrets above all.
+//! The part of the worker's environment that jobs get: variables on a list, and those that the worker's options
+//! name. All others, in particular secrets, stay with the worker.
 
 use std::ffi::OsString;
 use std::process::Command;
 
-/// Variables that every job gets. A `*` at the end stands for any ending.
+/// Variables that every job gets. A trailing `*` matches any suffix.
 const PASSED_VARIABLES: &[&str] =
     &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR"];
-/// What jobs in an allocation of Slurm get besides.
+/// Additional variables for jobs in a Slurm allocation.
 const PASSED_ALLOCATION_VARIABLES: &[&str] = &[
     "SLURM_*",
     "SLURMD_*",
@@ -25,13 +25,13 @@ pub const CREDENTIAL_VARIABLES: &[&str] =
 /// Which variables of its environment a worker passes to its jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassedEnvironment {
-    /// Names, or beginnings of names with a `*` at the end, beyond what every job gets.
+    /// Additional names, or prefixes with a trailing `*`.
     pub extra_patterns: Vec<String>,
     pub in_allocation: bool,
 }
 
 impl PassedEnvironment {
-    /// Those of these variables that are passed on.
+    /// Selects the variables that are passed on.
     pub fn select_variables(
         &self,
         own: impl IntoIterator<Item = (OsString, OsString)>,
@@ -49,7 +49,7 @@ impl PassedEnvironment {
         !CREDENTIAL_VARIABLES.contains(&name) && patterns.any(|pattern| matches_pattern(pattern, name))
     }
 
-    /// Gives this environment, and nothing else, to what the command starts.
+    /// Sets this environment, and nothing else, for the command.
     pub(crate) fn apply_to(&self, command: &mut Command) {
         command.env_clear().envs(self.select_variables(std::env::vars_os()));
     }
@@ -59,14 +59,14 @@ fn matches_pattern(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |beginning| name.starts_with(beginning))
 }
 
-/// Whether this can be the name of a variable that is passed on, or the beginning of one with a `*`.
+/// Checks the name of a variable to pass on, or a prefix with a trailing `*`.
 pub fn check_pattern(text: &str) -> Result<String, String> {
     let name = text.strip_suffix('*').unwrap_or(text);
     if name.is_empty() && text != "*" || name.contains(['=', '*', '\0', ',']) {
-        return Err("it takes the name of a variable, or the beginning of names and `*`".to_owned());
+        return Err("expected the name of a variable, or a prefix followed by `*`".to_owned());
     }
     if CREDENTIAL_VARIABLES.contains(&text) {
-        return Err(format!("{text} is a credential of the worker, which jobs do not get"));
+        return Err(format!("{text} is a credential of the worker and is not passed to jobs"));
     }
     Ok(text.to_owned())
 }

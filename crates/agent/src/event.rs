@@ -1,4 +1,4 @@
-//! What the agent's thread hears of.
+//! The events of the worker's main thread.
 
 use std::time::Duration;
 use windlass_client::Client;
@@ -7,9 +7,9 @@ use windlass_types::worker_protocol::{ActionReport, ExchangeReply, RegistrationR
 
 #[derive(Debug)]
 pub(crate) enum RemoteWorkerEvent {
-    /// From the worker process of this number.
+    /// From the worker process with this number.
     WorkerMessage(u32, FromWorker),
-    /// Its line is closed.
+    /// Its link is closed.
     WorkerGone(u32),
     Registered {
         epoch: u32,
@@ -22,15 +22,15 @@ pub(crate) enum RemoteWorkerEvent {
         sent: Duration,
         result: Result<ExchangeReply, windlass_client::ClientError>,
     },
-    /// The server is elsewhere now.
+    /// The server has a new address.
     ServerMoved(Client),
     ActionDone(ActionReport),
-    /// A signal, or whoever started this agent, wants it to end.
+    /// A signal, or the program that started this worker, asks it to end.
     Interrupt,
-    /// It will have to be gone before long.
+    /// It has to end soon: drain.
     Drain,
-    /// Somebody says that the end of its time is near.
+    /// A warning that its time limit is near.
     TimeLimitNotice,
-    /// It has to be gone at once.
+    /// It has to end now.
     Stop,
 }

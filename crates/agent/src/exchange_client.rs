@@ -1,9 +1,9 @@
-//! The conversation with the server, as data: what is to be said next, what was said and not answered, and what was
-//! answered. Nothing here calls anybody or reads a clock.
+//! The exchanges with the server as pure state: what to send next, what was sent and not answered, and what was
+//! answered. No calls and no clocks here.
 //!
-//! Two exchanges at most are under way: one that waits for something to do, and one that reports. The one that waits
-//! carries no reports, so it does not matter which of the two the server hears first; reports are sent one batch at a
-//! time, so they arrive in order. What failed is repeated as it was, under its number.
+//! At most two exchanges are under way: a long poll for work, and one with reports. The long poll carries no
+//! reports, so the order in which the server receives the two does not matter; reports are sent one batch at a
+//! time, so they arrive in order. A failed exchange is repeated unchanged, with the same number.
 
 use crate::state_directory::WorkerCredentials;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use windlass_types::worker_messages::AttemptReport;
 use windlass_types::worker_protocol::{ActionReport, ExchangeReply, WorkerExchange};
 
-/// So many reports go in one exchange.
+/// The largest number of reports in one exchange.
 const REPORTS_PER_EXCHANGE: usize = WorkerExchange::MAX_REPORTS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,30 +20,30 @@ pub(crate) enum ExchangeLane {
     Report = 1,
 }
 
-/// What is to be said.
+/// The next call to the server.
 #[derive(Debug, PartialEq)]
 pub(crate) enum NextCall {
     Register,
     Exchange(ExchangeLane, Box<WorkerExchange>),
 }
 
-/// What the agent wants of the server in this moment.
+/// The current parameters of an exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExchangeParameters {
-    /// How long an exchange may wait there.
+    /// How long an exchange may wait at the server.
     pub(crate) wait: Duration,
     pub(crate) time_left: Option<Duration>,
     pub(crate) is_draining: bool,
-    /// It holds nothing any more and wants to go.
+    /// It holds no jobs any more and wants to leave.
     pub(crate) is_leaving: bool,
-    /// No need to ask for work just now.
+    /// Do not poll for work now.
     pub(crate) skips_polling: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct ExchangeClient {
     pub(crate) credentials: Option<WorkerCredentials>,
-    /// Counts introductions: what was said in an earlier life is not answered in this one.
+    /// Counts registrations: replies to calls of an earlier registration are ignored.
     pub(crate) epoch: u32,
     is_registering: bool,
     last_number: u64,
@@ -53,7 +53,7 @@ pub(crate) struct ExchangeClient {
     reports: VecDeque<AttemptReport>,
     actions: Vec<ActionReport>,
     is_drain_reported: bool,
-    /// The server knows that we are gone.
+    /// The server has confirmed that this worker left.
     pub(crate) is_over: bool,
     failures: u32,
     retry_at: Option<Instant>,
@@ -74,7 +74,7 @@ impl ExchangeClient {
         self.actions.push(report);
     }
 
-    /// All that the server has not confirmed, oldest first.
+    /// All reports that the server has not confirmed, oldest first.
     pub(crate) fn undelivered(&self) -> impl Iterator<Item = &AttemptReport> {
         self.sent_exchanges().flat_map(|said| &said.exchange.reports).chain(&self.reports)
     }
@@ -91,12 +91,12 @@ impl ExchangeClient {
         self.failures > 0
     }
 
-    /// There is somebody else to talk to: what failed before says nothing about that one.
+    /// Clears the delay when there is another server to call.
     pub(crate) const fn clear_backoff(&mut self) {
         self.retry_at = None;
     }
 
-    /// When there may be something to say again, if that depends on time alone.
+    /// When the next call may be made, if only the delay prevents it.
     pub(crate) const fn retry_at(&self) -> Option<Instant> {
         self.retry_at
     }
@@ -160,7 +160,7 @@ impl ExchangeClient {
         exchange
     }
 
-    /// The server has taken us in, or taken us back.
+    /// The server has registered this worker, or accepted it again.
     pub(crate) fn on_registered(&mut self, me: WorkerCredentials) {
         self.credentials = Some(me);
         self.is_registering = false;
@@ -172,7 +172,8 @@ impl ExchangeClient {
         self.record_failure(retry_at);
     }
 
-    /// The server does not know us: what it has not confirmed will be said again, after the next introduction.
+    /// Prepares a new registration with a server that does not know this worker: unconfirmed reports will be
+    /// sent again after it.
     pub(crate) fn reset(&mut self) {
         let unanswered = std::mem::take(&mut self.lanes).into_iter().flatten().map(|said| said.exchange);
         let (mut reports, mut actions) = (VecDeque::new(), Vec::new());
@@ -185,8 +186,8 @@ impl ExchangeClient {
         *self = Self { epoch: self.epoch + 1, failures: self.failures, reports, actions, ..Self::default() };
     }
 
-    /// Answered: what it carried is delivered. Returns that exchange, and the answers that can be acted on now: they are
-    /// acted on in the order of their numbers.
+    /// Handles a reply: the reports of its exchange are delivered. Returns that exchange, and the replies that
+    /// can be applied now, in the order of their numbers.
     pub(crate) fn on_reply(&mut self, answer: ExchangeReply) -> (Option<WorkerExchange>, Vec<ExchangeReply>) {
         self.record_success();
         let is_it = |said: &SentExchange| said.exchange.number == answer.number;
@@ -195,7 +196,7 @@ impl ExchangeClient {
         if said.is_none() {
             return (None, Vec::new());
         }
-        // Something is to be done before it goes.
+        // An action has to run before the worker leaves.
         let stays = !answer.actions.is_empty();
         self.is_over |= !stays && said.as_ref().is_some_and(|exchange| exchange.leaving);
         self.pending_replies.insert(answer.number, answer);
@@ -207,7 +208,7 @@ impl ExchangeClient {
         (said, ready)
     }
 
-    /// It will be said again.
+    /// Schedules the exchange to be sent again.
     pub(crate) fn on_exchange_failed(&mut self, number: u64, retry_at: Instant) {
         for said in self.lanes.iter_mut().flatten().filter(|said| said.exchange.number == number) {
             said.is_under_way = false;
@@ -258,10 +259,10 @@ mod tests {
         talk
     }
 
-    /// Which lane speaks, under which number, with how many reports.
+    /// The lane, number and count of reports of a call.
     fn speak(talk: &mut ExchangeClient, wish: &ExchangeParameters) -> Option<(ExchangeLane, u64, usize)> {
         match talk.next_call(Instant::now(), wish)? {
-            NextCall::Register => panic!("introduced already"),
+            NextCall::Register => panic!("already registered"),
             NextCall::Exchange(lane, exchange) => Some((lane, exchange.number, exchange.reports.len())),
         }
     }
@@ -278,17 +279,17 @@ mod tests {
         talk.enqueue_reports([report(1), report(2)]);
         assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Report, 2, 2)));
         talk.enqueue_reports([report(3)]);
-        assert_eq!(speak(&mut talk, &WISH), None, "the second batch waits for the answer to the first");
+        assert_eq!(speak(&mut talk, &WISH), None, "the second batch waits for the reply to the first");
         assert_eq!(talk.undelivered().count(), 3);
         let (said, ready) = talk.on_reply(answer(2));
-        assert_eq!((said.unwrap().reports.len(), ready.len()), (2, 0), "the older answer is acted on first");
+        assert_eq!((said.unwrap().reports.len(), ready.len()), (2, 0), "the older reply is applied first");
         assert_eq!(talk.on_reply(answer(1)).1.iter().map(|answer| answer.number).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Report, 3, 1)));
-        assert_eq!(speak(&mut talk, &WISH), None, "nobody waits while a report is under way");
+        assert_eq!(speak(&mut talk, &WISH), None, "no long poll while a report is under way");
         talk.on_reply(answer(3));
         assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Wait, 4, 0)));
         assert_eq!(talk.on_reply(answer(4)).1.len(), 1);
-        assert_eq!(talk.on_reply(answer(4)), (None, Vec::new()), "an answer that comes twice is one");
+        assert_eq!(talk.on_reply(answer(4)), (None, Vec::new()), "a duplicate reply is ignored");
     }
 
     #[test]
@@ -304,7 +305,7 @@ mod tests {
         assert_eq!(
             speak(&mut talk, &WISH),
             Some((ExchangeLane::Report, 1, 1)),
-            "the same, without what came later"
+            "the same, without later reports"
         );
         talk.on_reply(answer(1));
         assert_eq!((speak(&mut talk, &WISH), talk.is_away()), (Some((ExchangeLane::Report, 2, 1)), false));
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(talk.next_call(Instant::now(), &WISH), Some(NextCall::Register));
         assert_eq!(talk.undelivered().cloned().collect::<Vec<_>>(), [report(1), report(2)]);
         talk.on_registered(WorkerCredentials { worker: WorkerId(8), secret: "t".into() });
-        assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Report, 1, 2)), "numbers begin anew");
+        assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Report, 1, 2)), "numbers start again");
     }
 
     #[test]
@@ -332,16 +333,16 @@ mod tests {
         assert_eq!(
             speak(&mut talk, &draining),
             Some((ExchangeLane::Report, 2, 0)),
-            "the server is told at once"
+            "draining is reported at once"
         );
         talk.on_reply(answer(2));
         talk.on_reply(answer(1));
-        assert_eq!(speak(&mut talk, &draining), Some((ExchangeLane::Wait, 3, 0)), "stops may still come");
+        assert_eq!(speak(&mut talk, &draining), Some((ExchangeLane::Wait, 3, 0)), "stops may still arrive");
         talk.enqueue_reports((0..1001).map(report));
         let leaving = ExchangeParameters { is_leaving: true, ..draining };
         assert_eq!(speak(&mut talk, &leaving), Some((ExchangeLane::Report, 4, 1000)));
         talk.on_reply(answer(4));
-        assert!(!talk.is_over, "there was more to say");
+        assert!(!talk.is_over, "there was more to report");
         assert_eq!(speak(&mut talk, &leaving), Some((ExchangeLane::Report, 5, 1)));
         let order = ActionCommand {
             workflow: WorkflowId(1),
@@ -353,7 +354,7 @@ mod tests {
             env: Vec::new(),
         };
         talk.on_reply(ExchangeReply { actions: vec![order], ..answer(5) });
-        assert!(!talk.is_over, "something is to be done first");
+        assert!(!talk.is_over, "an action has to run first");
         assert_eq!(speak(&mut talk, &leaving), Some((ExchangeLane::Report, 6, 0)));
         talk.on_reply(answer(6));
         assert!(talk.is_over);

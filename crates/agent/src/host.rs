@@ -1,4 +1,5 @@
-//! A process that is an agent (`URL STATE_DIR`) or the worker process of one (`__worker`), and nothing else.
+//! The entry point of processes that are only a remote worker (`URL STATE_DIR`) or its worker process
+//! (`__worker`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use windlass_types::{Bytes, Capacity};
 
 struct StderrObserver;
 
-#[expect(clippy::print_stderr, reason = "a process with nobody to tell but its terminal")]
+#[expect(clippy::print_stderr, reason = "the process can report errors only on its terminal")]
 impl RemoteWorkerObserver for StderrObserver {
     fn on_notice(&mut self, text: &str) {
         eprintln!("{text}");
@@ -26,7 +27,7 @@ fn run_remote_worker(url: String, state_dir: PathBuf) -> Result<(), AnyError> {
     Ok(())
 }
 
-#[expect(clippy::print_stderr, reason = "a process with nobody to tell but its terminal")]
+#[expect(clippy::print_stderr, reason = "the process can report errors only on its terminal")]
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     let end = match (words.next(), words.next()) {

@@ -1,5 +1,5 @@
-//! The workflows that the server has told of: where they are at home, and what could not be started for them here. They
-//! are forgotten when they are over, since a worker that stays may serve thousands of them.
+//! The workflows that the server has introduced: their settings, and the problems that prevented starts here.
+//! They are removed when they end, since a persistent worker may serve thousands of them.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use windlass_types::worker_protocol::WorkflowSetup;
 #[derive(Debug, Default)]
 pub(crate) struct KnownWorkflows {
     workflows: HashMap<WorkflowId, WorkflowSetup>,
-    /// What kept jobs from being started here, as it was shown: once each.
+    /// Problems that prevented starts here and were already shown.
     reported_problems: HashSet<(WorkflowId, String)>,
 }
 
@@ -27,12 +27,12 @@ impl KnownWorkflows {
         self.workflows.get(&workflow).map(|site| PathBuf::from(&site.output_dir))
     }
 
-    /// How its jobs are to be executed, if it says so.
+    /// The execution settings of its jobs, if any.
     pub(crate) fn execution_config(&self, workflow: WorkflowId) -> Option<&ExecutionConfig> {
         self.workflows.get(&workflow)?.execution.as_deref()
     }
 
-    /// Whether this is the first time.
+    /// Records a problem; returns whether it is new.
     pub(crate) fn record_problem(&mut self, workflow: WorkflowId, trouble: &str) -> bool {
         self.reported_problems.insert((workflow, trouble.to_owned()))
     }
@@ -42,7 +42,7 @@ impl KnownWorkflows {
         self.reported_problems.retain(|(of, _)| *of != workflow);
     }
 
-    /// Those of which nothing is here.
+    /// Removes the workflows without jobs or actions here.
     pub(crate) fn unused(&self, in_use: &HashSet<WorkflowId>) -> Vec<WorkflowId> {
         self.workflows.keys().filter(|workflow| !in_use.contains(workflow)).copied().collect()
     }

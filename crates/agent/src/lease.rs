@@ -1,8 +1,8 @@
-//! How long jobs may run without a word from the server.
+//! How long jobs may run without contact to the server.
 //!
-//! The server counts from the moment it received an exchange, we from the moment we sent it, and we give up a little
-//! earlier still: whatever the network does, our jobs stand still before the server gives them to others. Times are on
-//! the clock that counts from the boot of the machine, which goes on while we are stopped and while the machine sleeps.
+//! The server counts from the arrival of an exchange, the worker from the moment of sending, and it stops a
+//! little earlier still: regardless of network delays, its jobs are frozen before the server reassigns them.
+//! Times are on the boot clock, which also runs while this process is stopped and while the machine sleeps.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use std::time::Duration;
 pub(crate) struct ServerLease {
     length: Duration,
     expires_at: Option<Duration>,
-    /// When a call was sent that was answered.
+    /// The sending time of the latest call that was answered.
     last_contact: Duration,
 }
 
 impl ServerLease {
-    /// The server has answered a call that was sent then.
+    /// Records an answered call by its sending time.
     pub(crate) fn renew(&mut self, length: Duration, sent: Duration) {
         self.length = length;
         self.last_contact = self.last_contact.max(sent);
@@ -23,7 +23,7 @@ impl ServerLease {
         self.expires_at = self.expires_at.max(Some(until));
     }
 
-    /// As long as the server grants at a time; zero before it has.
+    /// The length of the lease that the server grants; zero before the first grant.
     pub(crate) const fn length(&self) -> Duration {
         self.length
     }
@@ -36,23 +36,24 @@ impl ServerLease {
         self.expires_at.is_some_and(|until| now >= until)
     }
 
-    /// How long nothing was heard of the server.
+    /// The time since the last contact to the server.
     pub(crate) fn silence(&self, now: Duration) -> Duration {
         now.saturating_sub(self.last_contact)
     }
 
-    /// How long an exchange may wait at the server: so short that the next one is there in time, also if one is lost.
+    /// How long an exchange may wait at the server: short enough for the next one to arrive in time even if one
+    /// is lost.
     pub(crate) fn exchange_wait(&self) -> Duration {
         self.length / 3
     }
 
-    /// How long an answer may take beyond that.
+    /// How long a reply may take beyond that.
     pub(crate) fn reply_timeout(&self) -> Duration {
         let longest = Duration::from_secs(20);
         if self.length.is_zero() { longest } else { (self.length / 3).clamp(Duration::from_secs(2), longest) }
     }
 
-    /// How long the worker process may take to say that it is alive, or that its jobs stand still.
+    /// How long the worker process may take to report that it is alive, or that its jobs are frozen.
     pub(crate) fn worker_reply_timeout(&self) -> Duration {
         (self.length / 4).clamp(Duration::from_secs(2), Duration::from_secs(30))
     }
@@ -71,15 +72,11 @@ mod tests {
     #[test]
     fn it_counts_from_when_the_call_was_sent_and_never_goes_back() {
         let mut lease = ServerLease::default();
-        assert!(!lease.is_over(Duration::MAX), "nothing was granted yet, so nothing runs either");
+        assert!(!lease.is_over(Duration::MAX), "without a grant nothing may run");
         lease.renew(60 * SECOND, 100 * SECOND);
         assert_eq!(lease.expires_at(), Some(155 * SECOND));
         lease.renew(60 * SECOND, 90 * SECOND);
-        assert_eq!(
-            lease.expires_at(),
-            Some(155 * SECOND),
-            "an answer that came late is about an earlier time"
-        );
+        assert_eq!(lease.expires_at(), Some(155 * SECOND), "a late reply counts from its own sending time");
         assert!(!lease.is_over(154 * SECOND) && lease.is_over(155 * SECOND));
         assert_eq!(lease.silence(130 * SECOND), 30 * SECOND);
         assert!(lease.exchange_wait() + lease.reply_timeout() < 60 * SECOND);

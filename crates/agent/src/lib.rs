@@ -1,12 +1,12 @@
-//! A worker of a server: `windlass worker`.
+//! The remote worker: `windlass worker`.
 //!
-//! The agent speaks with the server ([`talk`]: exchanges over HTTP, two at a time at most, one that waits and one that
-//! reports) and drives a `__worker` process on this machine ([`crew`]), which knows nothing of servers. In between it
-//! keeps the lease ([`lease`]), the results that could not be delivered ([`journal`]), and what is needed to clear up
-//! after itself should it die ([`home`]).
+//! It exchanges messages with the server over HTTP ([`exchange_client`]: at most two at a time, a long poll and
+//! one with reports) and drives a `__worker` process on this machine ([`worker_process`]), which knows nothing
+//! of servers. It keeps the lease ([`lease`]), the undelivered results ([`result_journal`]), and the records
+//! for cleaning up after its own death ([`state_directory`]).
 //!
-//! One thread decides ([`agent`]); what it hears from the server, the worker, the actions and the signals comes to it as
-//! [`event::Event`]s.
+//! One thread decides ([`remote_worker`]); events from the server, the worker process, actions and signals
+//! reach it as [`event::RemoteWorkerEvent`]s.
 
 mod actions;
 mod backoff;
@@ -37,25 +37,25 @@ pub use undelivered_results::{EndedWorker, end_all_workers};
 use std::io;
 use std::path::PathBuf;
 
-/// Names, in the environment of jobs, the directory whose [`windlass_client::Keyring`] says where their server is and by what it is
-/// known. Their token is in [`JOB_TOKEN`].
+/// Names, in the environment of jobs, the directory of the [`windlass_client::Keyring`] with the server's
+/// address and certificate. The jobs' token is in [`JOB_TOKEN_VARIABLE`].
 pub const KEYRING_VARIABLE: &str = "WINDLASS_KEYRING";
-/// Holds, in the environment of a job, the token that is for its workflow alone and ends with the attempt.
+/// Holds, in the environment of a job, a token that is valid for its workflow and until the attempt ends.
 pub const JOB_TOKEN_VARIABLE: &str = windlass_types::worker_messages::JOB_TOKEN_VARIABLE;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteWorkerError {
-    /// At the start, where a wrong address or token is more likely than a server that will be back.
+    /// Only at the start, where a wrong address or token is more likely than a temporary failure.
     #[error(transparent)]
     Server(#[from] windlass_client::ClientError),
-    #[error("the server has not been reached for {} s; results that it did not get are kept in {}", after.as_secs(), kept.display())]
+    #[error("no contact to the server for {} s; undelivered results are kept in {}", after.as_secs(), kept.display())]
     ServerUnreachable { after: std::time::Duration, kept: PathBuf },
     #[error("cannot use {}: {source}", path.display())]
     StateDirectory { path: PathBuf, source: io::Error },
-    #[error("cannot start the process that runs jobs: {0}")]
+    #[error("cannot start the worker process: {0}")]
     StartWorkerProcess(#[source] io::Error),
-    #[error("what an earlier worker on this machine left cannot be cleared away: {0}")]
+    #[error("cannot clean up after an earlier worker on this machine: {0}")]
     EnsureDead(#[from] windlass_process::ensure_dead::EnsureDeadError),
-    #[error("the process that runs jobs died {0} times in a row without finishing one")]
+    #[error("the worker process died {0} times in a row without completing a job")]
     WorkerKeepsDying(u32),
 }

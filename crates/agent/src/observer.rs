@@ -1,12 +1,12 @@
-//! What people see of an agent while it works.
+//! Progress reports of a remote worker to its user interface.
 
 use windlass_types::worker_messages::AttemptEndReport;
 
-/// Told what happens, on the agent's own thread: be quick.
+/// Callbacks, on the worker's main thread: must return quickly.
 pub trait RemoteWorkerObserver {
-    /// Something that somebody should know.
+    /// A notice for the user.
     fn on_notice(&mut self, text: &str);
-    /// How things stand, whenever that has changed.
+    /// Called when the progress has changed.
     fn on_progress(&mut self, progress: &RemoteWorkerProgress);
     /// An attempt ended here.
     fn on_attempt_ended(&mut self, _ended: &AttemptEndReport) {}
@@ -14,24 +14,24 @@ pub trait RemoteWorkerObserver {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoteWorkerProgress {
-    /// As the server calls it, once it does.
+    /// The id that the server assigned, after registration.
     pub worker: Option<i64>,
-    /// Attempts that it has and that are not over.
+    /// Attempts assigned and not ended.
     pub held_attempts: usize,
-    /// Ended with exit code 0, and otherwise.
+    /// Number of attempts that ended with exit code 0, and of all others.
     pub succeeded: u64,
     pub failed: u64,
-    /// Results that the server has not got yet.
+    /// Results not yet delivered to the server.
     pub undelivered: usize,
     /// The server does not answer.
     pub is_server_away: bool,
-    /// The lease is over and jobs stand still.
+    /// The lease has expired and jobs are frozen.
     pub is_frozen: bool,
-    /// It takes nothing more.
+    /// It accepts no more jobs.
     pub is_leaving: bool,
 }
 
-/// Nobody watches.
+/// An observer that ignores everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SilentObserver;
 

@@ -1,4 +1,4 @@
-//! What an agent is told before it begins.
+//! The options of a remote worker.
 
 use crate::environment::PassedEnvironment;
 use std::path::PathBuf;
@@ -12,54 +12,55 @@ use windlass_types::worker_messages::Assignment;
 use windlass_types::worker_protocol::AcceptedJobOwners;
 use windlass_types::{Capacity, WorkflowId};
 
-/// Finds the server anew, where it may be another one by now. May take a while.
+/// Finds the server again, which may have moved. May take a while.
 pub type FindServer = Arc<dyn Fn() -> Option<Client> + Send + Sync>;
 
-/// Says what is to launch a job, and with which words, of a workflow that is to be executed so: nothing, if it runs here.
+/// Returns the launcher and its arguments for a job of a workflow with these settings; empty if the job runs
+/// here.
 pub type LauncherSelector = Box<dyn Fn(&Assignment, Option<&ExecutionConfig>) -> Vec<String> + Send>;
 
 pub struct RemoteWorkerOptions {
     pub client: Client,
-    /// Asked when the server does not answer. `None`: it is this one or none.
+    /// Called when the server does not answer. `None`: the server cannot move.
     pub find_server: Option<FindServer>,
     pub capacity: Capacity,
-    /// Ids of the graphics cards, as `CUDA_VISIBLE_DEVICES` takes them.
+    /// Ids of the GPUs, as `CUDA_VISIBLE_DEVICES` takes them.
     pub gpu_devices: Vec<String>,
     pub labels: Vec<String>,
-    /// Where it is: it takes jobs that name sites only if this is one of them.
+    /// The worker's site: it takes jobs that name sites only if this is one of them.
     pub site: String,
-    /// Whose jobs it takes.
+    /// The owners of the jobs that it accepts.
     pub jobs_of: AcceptedJobOwners,
-    /// What of its environment its jobs get.
+    /// The part of its environment that jobs get.
     pub environment: PassedEnvironment,
-    /// It works for this one only, and leaves when that is over.
+    /// It serves only this workflow, and leaves when the workflow ends.
     pub workflow: Option<WorkflowId>,
-    /// It stays when there is nothing to do, whatever comes.
+    /// It stays when there is no work.
     pub persistent: bool,
-    /// It leaves when it had nothing to do for so long.
+    /// It leaves after being idle for this long.
     pub idle_timeout: Option<Duration>,
-    /// Without a word from the server for so long, jobs (which stand still by then) are killed.
+    /// After this time without contact to the server, jobs (frozen by then) are killed.
     pub give_up_after: Duration,
     /// At the start the server must be reached within this time.
     pub first_contact: Duration,
-    /// Between SIGTERM and SIGKILL for a job that is stopped.
+    /// The grace period between SIGTERM and SIGKILL for a job that is stopped.
     pub grace: Duration,
     pub deadline: Option<WorkerDeadline>,
-    /// So long before that end somebody warns of it.
+    /// How long before the deadline the batch system sends a warning.
     pub warning_before_end: Option<Duration>,
-    /// What it writes down: one directory per agent in here.
+    /// The parent of the workers' state directories.
     pub state_dir: PathBuf,
-    /// Where an allocation started it: the scheduled compute node it belongs to.
+    /// The scheduled compute node (allocation) that started it, if any.
     pub scheduled_compute_node: Option<i64>,
-    /// Where that allocation is one of Slurm's. Whoever ends it signals all processes in it at once.
+    /// The Slurm job of that allocation. When it ends, all processes in it are signaled at once.
     pub slurm: Option<SlurmJobNode>,
-    /// It leaves as soon as the workflow that it works for is over, whatever else it waits for.
+    /// It leaves as soon as the workflow that it serves ends, regardless of its other options.
     pub leaves_when_over: bool,
-    /// What has jobs run elsewhere than beside this agent.
+    /// Selects the launcher for jobs that run elsewhere.
     pub launcher: Option<LauncherSelector>,
-    /// The program that jobs may call; its directory comes last on their `PATH`.
+    /// The program that jobs may call; its directory is appended to their `PATH`.
     pub program: Option<PathBuf>,
-    /// Starts a process that calls `windlass_worker::serve_on_stdin`.
+    /// Creates the command of a process that calls `windlass_worker::serve_on_stdin`.
     pub worker_command: Box<dyn Fn() -> Command + Send>,
 }
 
@@ -69,23 +70,23 @@ impl std::fmt::Debug for RemoteWorkerOptions {
     }
 }
 
-/// When an agent has to be gone.
+/// The time at which a worker has to be gone.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerDeadline {
     pub end: Instant,
-    /// So long before the end jobs that still run are asked to stop.
+    /// How long before the end running jobs are asked to stop.
     pub stop_before_end: Duration,
 }
 
 impl WorkerDeadline {
-    /// When jobs that still run are asked to stop.
+    /// When running jobs are asked to stop.
     pub(crate) fn stop_time(&self) -> Instant {
         self.end.checked_sub(self.stop_before_end).unwrap_or_else(Instant::now)
     }
 }
 
 impl RemoteWorkerOptions {
-    /// For a machine that gives `capacity`; all else as it usually is.
+    /// Default options for a machine with this capacity.
     pub fn new(client: Client, capacity: Capacity, state_dir: PathBuf) -> Self {
         Self {
             client,
@@ -112,7 +113,7 @@ impl RemoteWorkerOptions {
             program: std::env::current_exe().ok(),
             worker_command: Box::new(|| {
                 use std::os::unix::process::CommandExt as _;
-                // Not the file that is at our path now, which may be a newer build, but the one that runs.
+                // The running executable, not the file at its path, which may be a newer build.
                 let mut command = Command::new("/proc/self/exe");
                 command.arg0("windlass").arg("__worker");
                 command

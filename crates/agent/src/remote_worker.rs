@@ -1,4 +1,4 @@
-//! The agent's own thread: it hears of everything, decides, and has it done.
+//! The main thread of a remote worker: receives all events, decides, and acts.
 
 use crate::actions::ActionRunner;
 use crate::event::RemoteWorkerEvent;
@@ -38,19 +38,19 @@ use windlass_types::worker_protocol::{
 };
 use windlass_types::{Attempt, WorkflowId};
 
-/// A worker process that dies so often in a row without finishing a job is not replaced again. More often than it takes
-/// until the server gives up jobs that kill it.
+/// The number of deaths of the worker process in a row, without a completed job, after which it is not started
+/// again. Higher than the number after which the server fails jobs that kill workers.
 const MAX_WORKER_DEATHS: u32 = 12;
-/// How often one that stays although there is nothing to do asks again, if the server would rather see it go.
+/// How often an idle persistent worker polls again if the server asked it to leave.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// One that has more than it can run at once asks only after this: until then it will have something to report, and the
-/// answer to that brings whatever there is.
+/// The delay of polls while more jobs are assigned than run at once: there will be reports before, and the
+/// replies to these bring new jobs.
 const BUSY_POLL_DELAY: Duration = REPORT_DELAY.saturating_mul(2);
-/// Longest pause between two tries to reach the server.
+/// The largest delay between two attempts to reach the server.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
-/// Nothing is due: look around all the same.
+/// The largest wait of the main loop, if nothing is due.
 const MAX_WAIT: Duration = Duration::from_mins(1);
-/// Who wakes up so much later than it wanted was stopped, or the machine slept.
+/// A wake-up this much too late means that the process was stopped, or the machine slept.
 const STALL_THRESHOLD: Duration = Duration::from_secs(1);
 
 pub struct RemoteWorker {
@@ -62,19 +62,19 @@ pub struct RemoteWorker {
     callers: [CallerThread; 2],
     pub(crate) exchange: ExchangeClient,
     pub(crate) lease: ServerLease,
-    /// As last told to the worker process.
+    /// The lease as last sent to the worker process.
     reported_lease: Duration,
     journal: ResultJournal,
-    /// What is in it.
+    /// The content of the state file.
     journaled_attempts: HashSet<AttemptKey>,
     journaled_actions: HashSet<(i64, Attempt)>,
     pub(crate) worker_process: Option<WorkerProcess>,
     started_processes: u32,
     deaths_in_a_row: u32,
     workflows: KnownWorkflows,
-    /// What the server thinks is ours.
+    /// The attempts that the server assigned to this worker.
     held_attempts: BTreeSet<AttemptKey>,
-    /// What the worker process has.
+    /// The attempts in the worker process.
     pub(crate) busy_attempts: BTreeSet<AttemptKey>,
     pub(crate) actions: ActionRunner,
     pub(crate) shutdown: Option<ShutdownState>,
@@ -97,35 +97,35 @@ impl std::fmt::Debug for RemoteWorker {
     }
 }
 
-/// Tells an agent to end, from another thread: first to drain, then to stop its jobs, then to kill them.
+/// Ends a remote worker from another thread: first drain, then stop its jobs, then kill them.
 #[derive(Clone, Debug)]
 pub struct RemoteWorkerControl(Sender<RemoteWorkerEvent>);
 
 impl RemoteWorkerControl {
-    /// It takes nothing more. What runs may go on as long as there is time.
+    /// Drains the worker. Running jobs continue as long as there is time.
     pub fn drain(&self) {
         self.0.send(RemoteWorkerEvent::Drain).ok();
     }
 
-    /// The end of its time is near. If that is no news it goes on, for it takes nothing that would not be over in time; else it
-    /// drains.
+    /// Warns of the worker's time limit. If the warning was expected the worker continues, because it starts no
+    /// jobs that would not end in time; otherwise it drains.
     pub fn notify_time_limit(&self) {
         self.0.send(RemoteWorkerEvent::TimeLimitNotice).ok();
     }
 
-    /// What runs is stopped now, and goes back; told again, it is killed.
+    /// Stops the running jobs, which are returned to the server; a second call kills them.
     pub fn stop(&self) {
         self.0.send(RemoteWorkerEvent::Stop).ok();
     }
 
     pub fn interrupt(&self) {
-        // One that is gone has nothing to end.
+        // A worker that has ended ignores this.
         self.0.send(RemoteWorkerEvent::Interrupt).ok();
     }
 }
 
 impl RemoteWorker {
-    /// Buries what earlier agents left here, and starts the process that runs jobs.
+    /// Ends the processes that earlier workers left here, and starts the worker process.
     pub fn new(options: RemoteWorkerOptions) -> Result<Self, RemoteWorkerError> {
         let legacies = undelivered_results::ensure_all_dead(&options.state_dir)?;
         let home = StateDirectory::create(&options.state_dir)?;
@@ -153,8 +153,8 @@ impl RemoteWorker {
         };
         let now = Instant::now();
         let first = if options.persistent { options.give_up_after } else { options.first_contact };
-        // One that is not to be idle for long does not wait longer than that for somebody to work for. In an allocation it does:
-        // its node was waited for, and another one would be waited for again.
+        // A worker with an idle timeout does not wait longer than that for the server. In an allocation it
+        // does: the node was queued for, and would have to be queued for again.
         let patience = options.idle_timeout.filter(|_| !options.persistent && options.slurm.is_none());
         let first = patience.map_or(first, |idle| idle.min(first));
         let mut agent = Self {
@@ -202,7 +202,7 @@ impl RemoteWorker {
         RemoteWorkerControl(self.event_sender.clone())
     }
 
-    /// Works until there is a reason to leave.
+    /// Runs until there is a reason to leave.
     pub fn run(
         mut self,
         observer: &mut dyn RemoteWorkerObserver,
@@ -211,7 +211,7 @@ impl RemoteWorker {
         for text in self.delivery.take().and_then(|thread| thread.join().ok()).into_iter().flatten() {
             observer.on_notice(&text);
         }
-        // Whatever happened: nothing of ours runs on without us.
+        // In any case no process may outlive the worker.
         self.actions.stop_all(Signal::KILL);
         if let Some(running_worker) = self.worker_process.take() {
             running_worker.dismiss()?;
@@ -222,7 +222,7 @@ impl RemoteWorker {
         if kept.is_some() {
             // No job is left that needs it.
             Keyring::open(self.state_directory.directory())?.remove(self.options.client.url())?;
-            // Whoever delivers it has nobody to bury.
+            // The worker that delivers the results has no processes to end.
             self.state_directory.save_state(&SavedWorkerState {
                 agent: None,
                 running_worker: None,
@@ -251,7 +251,7 @@ impl RemoteWorker {
             let due = self.next_deadline();
             let mut next = self.events.recv_timeout(due.saturating_duration_since(Instant::now()));
             self.extend_after_stall(due);
-            // All that has come by now, before anything is judged by what has not.
+            // Handle all pending events before any timeout is judged.
             while let Ok(event) = next {
                 self.on_event(event, observer)?;
                 next = self.events.try_recv().map_err(|_| RecvTimeoutError::Timeout);
@@ -259,7 +259,7 @@ impl RemoteWorker {
         }
     }
 
-    /// When to look around again if nothing happens.
+    /// The time of the next check if no event arrives.
     fn next_deadline(&self) -> Instant {
         let now = Instant::now();
         let lease_over = self.lease.expires_at().filter(|_| !self.is_frozen);
@@ -286,7 +286,7 @@ impl RemoteWorker {
         all.into_iter().flatten().chain([now + MAX_WAIT]).min().unwrap_or(now)
     }
 
-    /// After a pause of our own, silence of the others proves nothing yet.
+    /// After a stall of this process, a missing answer of the worker process proves nothing yet.
     fn extend_after_stall(&mut self, due: Instant) {
         let now = Instant::now();
         if now > due + STALL_THRESHOLD
@@ -306,7 +306,7 @@ impl RemoteWorker {
                 self.on_worker_message(message, observer);
             }
             RemoteWorkerEvent::WorkerGone(number) if self.is_current(number) => {
-                // Where all processes are ended at once it is nobody's fault.
+                // Where Slurm ends all processes at once, the jobs are not at fault.
                 let is_ended = self.options.slurm.is_some() && self.is_being_ended();
                 let why = if is_ended { ReturnReason::Recalled } else { ReturnReason::WorkerDied };
                 self.replace_worker_process(&why, observer)?;
@@ -323,7 +323,7 @@ impl RemoteWorker {
                     Err(error) => self.on_exchange_failed(number, &error, observer),
                 }
             }
-            // Of a process that is buried, or of an earlier life at the server.
+            // From a worker process that is dead, or an earlier registration.
             RemoteWorkerEvent::WorkerMessage(..)
             | RemoteWorkerEvent::WorkerGone(_)
             | RemoteWorkerEvent::Registered { .. }
@@ -343,9 +343,11 @@ impl RemoteWorker {
                 let why =
                     if hurry == ShutdownUrgency::None { LeaveReason::Drained } else { LeaveReason::Stopped };
                 observer.on_notice(match hurry {
-                    ShutdownUrgency::None => "finishing what runs; once more to stop it",
-                    ShutdownUrgency::Stop => "stopping what runs; once more to kill it",
-                    ShutdownUrgency::Kill => "killing what runs",
+                    ShutdownUrgency::None => {
+                        "draining: running jobs are completed; interrupt again to stop them"
+                    }
+                    ShutdownUrgency::Stop => "stopping the running jobs; interrupt again to kill them",
+                    ShutdownUrgency::Kill => "killing the running jobs",
                 });
                 self.start_leaving(why, hurry);
             }
@@ -356,12 +358,12 @@ impl RemoteWorker {
                 if !is_warning_expected(left, self.options.warning_before_end) {
                     self.start_draining(observer);
                 } else if self.shutdown.is_none() {
-                    observer.on_notice("the end is near: nothing is begun that would not be over in time");
+                    observer.on_notice("time limit near: starting only jobs that end in time");
                 }
             }
             RemoteWorkerEvent::Stop => {
                 let hurry = next_urgency(self.shutdown.as_ref()).max(ShutdownUrgency::Stop);
-                observer.on_notice("told to end: what runs is stopped, and goes back to be run again");
+                observer.on_notice("asked to end: stopping the running jobs; they run again elsewhere");
                 self.start_leaving(LeaveReason::Stopped, hurry);
             }
         }
@@ -370,7 +372,7 @@ impl RemoteWorker {
 
     fn start_draining(&mut self, observer: &mut dyn RemoteWorkerObserver) {
         if self.shutdown.is_none() {
-            observer.on_notice("the end is near: finishing what runs, as far as there is time");
+            observer.on_notice("asked to end soon: draining; running jobs continue as long as there is time");
         }
         self.start_leaving(LeaveReason::Drained, ShutdownUrgency::None);
     }
@@ -401,7 +403,7 @@ impl RemoteWorker {
         Ok(())
     }
 
-    /// What cannot be said to it will be noticed as its death.
+    /// Sends a message; failure counts as the death of the worker process.
     fn send_to_worker_process(&mut self, message: &ToWorker) {
         if let Some(running_worker) = &mut self.worker_process
             && !running_worker.send(message)
@@ -410,7 +412,7 @@ impl RemoteWorker {
         }
     }
 
-    /// It died or hangs: what it had is lost, or was never started.
+    /// Replaces a worker process that died or hangs: its jobs are lost, or were never started.
     pub(crate) fn replace_worker_process(
         &mut self,
         why: &ReturnReason,
@@ -426,9 +428,9 @@ impl RemoteWorker {
         let lost = std::mem::take(&mut self.busy_attempts);
         let may_have_started = |key: &AttemptKey| started.as_ref().is_none_or(|keys| keys.contains(key));
         let count = lost.iter().filter(|key| may_have_started(key)).count();
-        let what = if *why == ReturnReason::WorkerHung { "does not answer, and was ended" } else { "died" };
+        let what = if *why == ReturnReason::WorkerHung { "hung and was ended" } else { "died" };
         observer.on_notice(&format!(
-            "the process that runs jobs {what} ({count} of them had started); a new one takes over"
+            "the worker process {what} ({count} of its jobs had started); starting a new one"
         ));
         let reports = lost.into_iter().filter(|key| self.held_attempts.contains(key)).flat_map(|key| {
             let why = if may_have_started(&key) { why.clone() } else { ReturnReason::Recalled };
@@ -462,8 +464,8 @@ impl RemoteWorker {
         }
     }
 
-    /// It was sent SIGTERM, and so, probably, were its jobs. If this agent was told to end as well, everything here is
-    /// being shut down: there is no time to let jobs end by themselves.
+    /// It received SIGTERM, and its jobs probably too. If this worker was asked to end as well, the whole
+    /// machine or allocation is being shut down: there is no time to let jobs complete.
     fn on_worker_process_terminated(&mut self) {
         if let Some(running_worker) = &mut self.worker_process {
             running_worker.was_terminated = true;
@@ -480,7 +482,7 @@ impl RemoteWorker {
         self.journal_results(observer);
     }
 
-    /// What ends here now does so because this agent has to go.
+    /// Whether jobs that end now do so because this worker has to leave.
     fn is_being_ended(&self) -> bool {
         self.shutdown.is_some_and(|leaving| leaving.urgency >= ShutdownUrgency::Stop)
     }
@@ -496,7 +498,7 @@ impl RemoteWorker {
             observer.on_attempt_ended(ended);
             let succeeded = ended.exit == ProcessExit::Code(0) && ended.cause == AttemptEndCause::Itself;
             let count = match &ended.cause {
-                // It goes back to be run again.
+                // It is returned and runs again.
                 AttemptEndCause::Stopped(StopReason::Interrupted) if self.shutdown.is_some() => {
                     &mut self.stopped
                 }
@@ -511,7 +513,7 @@ impl RemoteWorker {
             observer
                 .on_notice(&format!("jobs of workflow {} cannot be started here: {trouble}", key.workflow));
         }
-        // Somebody else has the ones that we lost.
+        // Reports of attempts that were reassigned are dropped.
         self.held_attempts.contains(&key)
     }
 
@@ -568,7 +570,7 @@ impl RemoteWorker {
         }
     }
 
-    /// Those under way here, and those whose end the server has not heard of.
+    /// The running actions, and those whose results the server has not got.
     fn held_actions(&self) -> Vec<(i64, Attempt)> {
         let ended = self.exchange.undelivered_actions().map(|report| (report.action, report.attempt));
         self.actions.keys().chain(ended).collect()
@@ -584,14 +586,14 @@ impl RemoteWorker {
         self.saved_state.me = Some(me.clone());
         self.state_directory.save_state(&self.saved_state)?;
         if self.was_registered {
-            observer.on_notice("the server has taken this worker back");
+            observer.on_notice("the server has accepted this worker again");
         } else {
-            // Until now nobody could tell whether there is something to do.
+            // Until now it was unknown whether there is work.
             self.idle_since = Instant::now();
         }
         self.was_registered = true;
         self.exchange.on_registered(me);
-        // Before anything is woken: what is not ours any more must not go on for a moment.
+        // First of all: reassigned jobs must not continue for a moment.
         self.drop_lost_attempts(&welcome.lost, observer);
         self.actions.give_up_lost(&welcome.lost_actions);
         self.forget_unused_workflows();
@@ -611,7 +613,7 @@ impl RemoteWorker {
         let count: usize = orders.values().map(Vec::len).sum();
         if count > 0 {
             observer.on_notice(&format!(
-                "{count} of the jobs here have been given to others meanwhile, and are ended"
+                "{count} jobs were reassigned to other workers in the meantime and are ended here"
             ));
         }
         for (workflow, attempts) in orders {
@@ -637,7 +639,7 @@ impl RemoteWorker {
             return Err(error.into());
         }
         if error.problem().is_some_and(|problem| problem.status == 404) {
-            observer.on_notice(&format!("the server has no more use for this worker: {error}"));
+            observer.on_notice(&format!("the server does not need this worker any more: {error}"));
             self.start_leaving(LeaveReason::Dismissed, ShutdownUrgency::Kill);
         }
         self.notify_server_away(&error, observer);
@@ -663,13 +665,13 @@ impl RemoteWorker {
         self.journal_results(observer);
     }
 
-    /// Jobs find the token for the new place where they found the one for the old.
+    /// Switches to the new address; jobs find its token in the same place as before.
     fn on_server_moved(
         &mut self,
         client: Client,
         observer: &mut dyn RemoteWorkerObserver,
     ) -> Result<(), RemoteWorkerError> {
-        // Both lanes look for it.
+        // Both lanes search for it.
         if client.is_same_server(&self.options.client) {
             return Ok(());
         }
@@ -721,7 +723,7 @@ impl RemoteWorker {
         if is_kept && nothing_left {
             self.journaled_attempts.clear();
             self.journaled_actions.clear();
-            // What stays there would only be delivered once more, and refused.
+            // Remaining entries would be delivered again and rejected.
             self.journal.clear().ok();
         }
         self.renew_lease(self.lease.length(), sent);
@@ -740,7 +742,7 @@ impl RemoteWorker {
             self.options.deadline = Some(WorkerDeadline { end, stop_before_end: lead });
         }
         for StaleReport { key, found } in &answer.stale {
-            observer.on_notice(&format!("the server did not take what was reported of {key}: {found}"));
+            observer.on_notice(&format!("the server rejected a report of {key}: {found}"));
         }
         self.forget_workflows(answer.over);
         for site in answer.workflows {
@@ -756,7 +758,7 @@ impl RemoteWorker {
         } else if !keys.is_empty() {
             for assignment in &mut answer.assignments {
                 let token = self.job_token(JobTokenSubject::Job(assignment.key));
-                // In front: what the job sets itself comes later, and wins.
+                // At the front: variables of the job come later and override these.
                 assignment.env.splice(0..0, token);
             }
             if let Some(launcher) = &self.options.launcher {
@@ -783,7 +785,7 @@ impl RemoteWorker {
             let (workflow, action, attempt) = (order.workflow, order.action, order.attempt);
             order.env.extend(self.job_token(JobTokenSubject::Action { workflow, action, attempt }));
             if self.shutdown.is_some_and(|leaving| leaving.urgency > ShutdownUrgency::None) {
-                self.actions.report_refused(&order, "the worker was being stopped");
+                self.actions.report_refused(&order, "the worker was stopped");
                 continue;
             }
             let directory = self.workflows.output_dir(order.workflow);
@@ -804,15 +806,16 @@ impl RemoteWorker {
         }
     }
 
-    /// A server that took this worker back tells of each workflow anew, and not which were over meanwhile.
+    /// Drops unused workflows: a server that accepts this worker again introduces each workflow anew, and does
+    /// not list those that ended in the meantime.
     fn forget_unused_workflows(&mut self) {
         let of_jobs = self.busy_attempts.iter().map(|key| key.workflow);
         let in_use = of_jobs.chain(self.actions.workflows()).collect();
         self.forget_workflows(self.workflows.unused(&in_use));
     }
 
-    /// What a job or an action shows to the server: good for its workflow, as long as it runs here. Made here, so that the server
-    /// need not make and keep one per job.
+    /// The token of a job or action: valid for its workflow while it runs here. Derived here, so that the
+    /// server need not create and store one per job.
     fn job_token(&self, work: JobTokenSubject) -> Option<(String, String)> {
         self.options.client.token()?;
         let me = self.saved_state.me.as_ref()?;
@@ -820,7 +823,7 @@ impl RemoteWorker {
         Some((crate::JOB_TOKEN_VARIABLE.to_owned(), token))
     }
 
-    /// What jobs find in their environment to act at the server, for the commands of actions.
+    /// The environment variables by which the commands of actions reach the server.
     fn server_variables(&self) -> Vec<(String, String)> {
         let url = self.options.client.url();
         let urls = [
@@ -834,7 +837,7 @@ impl RemoteWorker {
         urls.into_iter().map(|(name, url)| (name.to_owned(), url)).chain(keyring).collect()
     }
 
-    /// One that is to stay, or to stay for a while, asks again later.
+    /// A worker that stays, or has an idle timeout, polls again later.
     fn on_dismissed(&mut self) {
         let may_stay = self.options.persistent || self.options.idle_timeout.is_some();
         if may_stay && !self.options.leaves_when_over {
@@ -858,7 +861,7 @@ impl RemoteWorker {
         }
     }
 
-    /// Says something that is to be answered with a sign of life.
+    /// Sends a message that the worker process has to answer.
     pub(crate) fn ask_worker_process(&mut self, message: &ToWorker) {
         if let Some(running_worker) = &mut self.worker_process {
             running_worker.awaiting_reply_since.get_or_insert_with(Instant::now);
@@ -866,7 +869,7 @@ impl RemoteWorker {
         self.send_to_worker_process(message);
     }
 
-    /// While the server is away, what it has not got is on disk before anything else happens.
+    /// While the server is unreachable, results are stored on disk first.
     fn journal_results(&mut self, observer: &mut dyn RemoteWorkerObserver) {
         if !self.exchange.is_away() {
             return;
@@ -880,7 +883,7 @@ impl RemoteWorker {
         let entries: Vec<JournalEntry> = reports.chain(actions).collect();
         if let Err(error) = self.journal.append(&entries) {
             let path = self.state_directory.journal_path();
-            observer.on_notice(&format!("results cannot be kept in {}: {error}", path.display()));
+            observer.on_notice(&format!("results cannot be stored in {}: {error}", path.display()));
             return;
         }
         for entry in &entries {
@@ -893,7 +896,7 @@ impl RemoteWorker {
         }
     }
 
-    /// What earlier agents here could not deliver, now that the server can be reached.
+    /// Delivers the results of earlier workers here, now that the server can be reached.
     fn deliver_undelivered(&mut self) {
         let legacies = std::mem::take(&mut self.undelivered);
         if legacies.is_empty() {
@@ -906,19 +909,19 @@ impl RemoteWorker {
                 Ok(0) => None,
                 Ok(1) => Some("delivered a result of an earlier worker on this machine".to_owned()),
                 Ok(count) => Some(format!("delivered {count} results of an earlier worker on this machine")),
-                Err(error) => {
-                    Some(format!("results of an earlier worker here are not delivered yet: {error}"))
-                }
+                Err(error) => Some(format!(
+                    "results of an earlier worker on this machine are not delivered yet: {error}"
+                )),
             });
             told.collect()
         };
-        // Without a thread the next agent does it.
+        // If no thread can be started, the next worker does it.
         self.delivery = thread::Builder::new().name("legacies".to_owned()).spawn(deliver).ok();
     }
 
     // ---- leaving
 
-    /// A later reason to leave can only add to the hurry.
+    /// Starts to leave; a later reason can only increase the urgency.
     pub(crate) fn start_leaving(&mut self, why: LeaveReason, hurry: ShutdownUrgency) {
         let before = self.shutdown.map(|leaving| leaving.urgency);
         if before.is_some_and(|before| before >= hurry) {
@@ -951,7 +954,8 @@ impl RemoteWorker {
         leaving.server_timeout(self.count_undelivered() > 0, self.options.give_up_after)
     }
 
-    /// Results that the server has not got. That a job was given back it also learns when our lease is over.
+    /// The number of undelivered results. Returned jobs do not count: the server reassigns them when the lease
+    /// expires.
     fn count_undelivered(&self) -> usize {
         let results = self.exchange.undelivered().filter(|report| matches!(report, AttemptReport::Ended(_)));
         results.count() + self.exchange.undelivered_actions().count()
@@ -959,7 +963,7 @@ impl RemoteWorker {
 
     fn notify_if_undelivered(&self, observer: &mut dyn RemoteWorkerObserver) {
         if self.was_registered && !self.exchange.is_over {
-            observer.on_notice("the server does not answer; leaving without a goodbye");
+            observer.on_notice("the server does not answer; leaving without signing off");
         }
     }
 

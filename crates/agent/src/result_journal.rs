@@ -1,7 +1,7 @@
-//! Results that the server has not got, on disk: one line of JSON each, synced before anything else happens.
+//! Undelivered results on disk: one line of JSON each, synced before anything else happens.
 //!
-//! Written only while the server is away. What is read back is what was whole when its writer died. A line that could not be
-//! written to its end, because the disk was full, is cut off before the next one: it would spoil that one.
+//! Written only while the server is unreachable. Only complete lines are read back. A line that could not be
+//! written completely, because the disk was full, is truncated before the next one, which it would corrupt.
 
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ impl JournalEntry {
 pub(crate) struct ResultJournal {
     path: PathBuf,
     file: Option<File>,
-    /// How much of the file is on disk, in whole lines.
+    /// The length of the complete lines in the file.
     whole_length: u64,
 }
 
@@ -68,7 +68,7 @@ impl ResultJournal {
         }
     }
 
-    /// All of it was delivered.
+    /// Empties the journal after all of it was delivered.
     pub(crate) fn clear(&mut self) -> io::Result<()> {
         if let Some(file) = &mut self.file {
             file.set_len(0)?;
@@ -79,7 +79,7 @@ impl ResultJournal {
         Ok(())
     }
 
-    /// The whole lines; one that was cut off by its writer's death, or by a full disk, was never said.
+    /// Reads the complete lines; one that was cut off by its writer's death or a full disk is ignored.
     pub(crate) fn read_entries(path: &Path) -> io::Result<Vec<JournalEntry>> {
         let text = match fs::read(path) {
             Ok(text) => text,
@@ -91,7 +91,7 @@ impl ResultJournal {
     }
 }
 
-/// Whose attempt a report is about.
+/// The attempt that a report is about.
 pub(crate) const fn report_key(report: &AttemptReport) -> AttemptKey {
     match report {
         AttemptReport::Started { key, .. }
@@ -101,7 +101,7 @@ pub(crate) const fn report_key(report: &AttemptReport) -> AttemptKey {
     }
 }
 
-/// After this nothing more comes of that attempt.
+/// Whether no report of that attempt can follow.
 pub(crate) const fn is_final_report(report: &AttemptReport) -> bool {
     !matches!(report, AttemptReport::Started { .. } | AttemptReport::LeftBehind { .. })
 }
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(
             ResultJournal::read_entries(&path).unwrap(),
             [entry(1), entry(2)],
-            "without its end it is no line"
+            "a line without its end is ignored"
         );
         journal.clear().unwrap();
         assert_eq!(ResultJournal::read_entries(&path).unwrap(), []);
@@ -145,7 +145,7 @@ mod tests {
         let path = directory.path().join("journal");
         let mut journal = ResultJournal::new(path.clone());
         journal.append(&[entry(1)]).unwrap();
-        // As a write leaves it that came to the end of the disk.
+        // As after a write on a full disk.
         let half = |text: &str| {
             File::options().append(true).open(&path).unwrap().write_all(text.as_bytes()).unwrap();
         };
@@ -153,7 +153,7 @@ mod tests {
         journal.append(&[entry(2)]).unwrap();
         journal.append(&[entry(3)]).unwrap();
         assert_eq!(ResultJournal::read_entries(&path).unwrap(), [entry(1), entry(2), entry(3)]);
-        // One that an earlier version went on after.
+        // A partial line that an earlier version wrote after.
         half("{\"Report\":{\"Retu{\"Report\":…}\n");
         half(&format!("{}\n", serde_json::to_string(&entry(4)).unwrap()));
         assert_eq!(ResultJournal::read_entries(&path).unwrap(), [entry(1), entry(2), entry(3), entry(4)]);

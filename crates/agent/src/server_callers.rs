@@ -1,4 +1,4 @@
-//! The threads that call the server, one call at a time each, so that the agent itself never waits for one.
+//! The threads that call the server, one call at a time each, so that the main thread never blocks on a call.
 
 use crate::event::RemoteWorkerEvent;
 use crate::options::FindServer;
@@ -16,16 +16,17 @@ pub(crate) enum ServerCall {
     Exchange(Box<WorkerExchange>),
 }
 
-/// A call, and which life of this worker at the server it belongs to.
+/// A call, and the registration that it belongs to.
 #[derive(Debug)]
 pub(crate) struct QueuedCall {
     pub(crate) epoch: u32,
     pub(crate) call: ServerCall,
-    /// How long the answer may take, beyond what the call itself waits.
+    /// How long the reply may take, beyond the wait of the call itself.
     pub(crate) timeout: Duration,
 }
 
-/// The server, as it is called now. Where it was found by its database another one may have taken over, at another place.
+/// The client for the server. If the server was found by its database, another one may have taken over at
+/// another address.
 pub(crate) struct ServerConnection {
     client: Mutex<Client>,
     find_server: Option<FindServer>,
@@ -39,7 +40,7 @@ impl std::fmt::Debug for ServerConnection {
 
 impl ServerConnection {
     pub(crate) fn new(client: Client, find_server: Option<FindServer>) -> Self {
-        // The jobs have to be told of another server.
+        // The jobs need the address of the new server.
         let client = if find_server.is_some() { client.without_token_lookup() } else { client };
         Self { client: Mutex::new(client), find_server }
     }
@@ -48,7 +49,7 @@ impl ServerConnection {
         self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Looks where the server is now; the one that is there is called from here on.
+    /// Searches the server; a server that is found is used from now on.
     fn find_server_again(&self) -> Option<Client> {
         let found = self.find_server.as_ref()?()?.without_token_lookup();
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = found.clone();
@@ -56,7 +57,7 @@ impl ServerConnection {
     }
 }
 
-/// A thread that calls. It ends when this is dropped, after the call that it is at.
+/// A thread that makes calls. It ends when this is dropped, after its current call.
 #[derive(Debug)]
 pub(crate) struct CallerThread {
     calls: Sender<QueuedCall>,
@@ -74,7 +75,7 @@ impl CallerThread {
     }
 
     pub(crate) fn enqueue_call(&self, order: QueuedCall) {
-        // It ends only with us.
+        // It ends only with the worker.
         self.calls.send(order).ok();
     }
 }
@@ -97,7 +98,7 @@ fn run_calls(way: &ServerConnection, inbox: &Receiver<QueuedCall>, events: &Send
         if events.send(event).is_err() {
             return;
         }
-        // Looking may take a while, so it comes after the news.
+        // The search may take a while, so the result is sent first.
         let found = is_gone.then(|| way.find_server_again()).flatten();
         if let Some(found) = found.filter(|found| !found.is_same_server(&client))
             && events.send(RemoteWorkerEvent::ServerMoved(found)).is_err()
@@ -107,7 +108,7 @@ fn run_calls(way: &ServerConnection, inbox: &Receiver<QueuedCall>, events: &Send
     }
 }
 
-/// It does not answer, or is not the one that has the database.
+/// Whether the server does not answer, or is not the one with the database.
 fn may_be_elsewhere(error: &windlass_client::ClientError) -> bool {
     matches!(error, windlass_client::ClientError::Unreachable { .. })
         || error.is_unknown_token()

@@ -1,4 +1,4 @@
-//! Why and how an agent goes.
+//! Why and how a remote worker leaves.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 /// Why it left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaveReason {
-    /// The workflow that it worked for is over, or the server had no more use for it.
+    /// The workflow that it served has ended, or the server did not need it any more.
     Dismissed,
-    /// There was nothing to do for so long.
+    /// It was idle for the idle timeout.
     Idle,
-    /// Somebody asked it to finish what it had, and go.
+    /// It was asked to drain.
     Drained,
-    /// Its own time was over.
+    /// Its time limit was reached.
     TimeOver,
-    /// Somebody asked twice: jobs that ran were stopped, and go back to be run again.
+    /// It was asked to stop: running jobs were stopped, and run again elsewhere.
     Stopped,
 }
 
-/// How it went.
+/// The summary of a worker that left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteWorkerSummary {
     pub reason: LeaveReason,
@@ -26,17 +26,17 @@ pub struct RemoteWorkerSummary {
     pub failed: u64,
     /// Stopped because it left; they run again elsewhere.
     pub stopped: u64,
-    /// Results that the server did not get; they are kept here, for the next agent on this machine.
+    /// Results that the server did not get; kept here for the next worker on this machine.
     pub undelivered: usize,
     pub kept: Option<PathBuf>,
 }
 
-/// How much of a hurry it is in.
+/// The urgency of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ShutdownUrgency {
-    /// What runs may end by itself.
+    /// Running jobs may complete.
     None,
-    /// It is asked to stop, and killed after the grace period.
+    /// Running jobs are asked to stop, and killed after the grace period.
     Stop,
     Kill,
 }
@@ -45,19 +45,19 @@ pub(crate) enum ShutdownUrgency {
 pub(crate) struct ShutdownState {
     pub(crate) reason: LeaveReason,
     pub(crate) urgency: ShutdownUrgency,
-    /// Since when it has nothing left but to say goodbye.
+    /// Since when it only waits for the server.
     pub(crate) ready_since: Option<Instant>,
 }
 
-/// For a goodbye: one that holds nothing and owes nothing is not missed.
+/// For the last message, if the worker holds nothing and has no results.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
-/// For results: those that nobody gets in this time stay in the journal.
+/// For results: those undelivered after this time stay in the journal.
 const DELIVERY_TIMEOUT: Duration = Duration::from_mins(5);
-/// The same, where somebody waits for it to be gone.
+/// The same, where the worker has to be gone soon.
 const URGENT_DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl ShutdownState {
-    /// How long the server may be away before it goes all the same.
+    /// How long an unreachable server is waited for before leaving.
     pub(crate) fn server_timeout(&self, owes_results: bool, give_up_after: Duration) -> Duration {
         let patience = match self.urgency {
             _ if !owes_results => GOODBYE_TIMEOUT,
@@ -71,13 +71,13 @@ impl ShutdownState {
 /// Slurm warns up to a minute early, and clocks differ.
 const WARNING_TOLERANCE: Duration = Duration::from_secs(90);
 
-/// Whether a warning that comes with so much time left is the one that was to come, and not one of an end that nobody knows of:
-/// somebody else wants the node, or has shortened its time.
+/// Whether a warning with this much time left is the one for the known time limit, and not one of an unexpected
+/// end, such as preemption or a shortened time limit.
 pub(crate) fn is_warning_expected(left: Option<Duration>, warning: Option<Duration>) -> bool {
     left.zip(warning).is_some_and(|(left, warning)| left <= warning.saturating_add(WARNING_TOLERANCE))
 }
 
-/// What the next interrupt means: first drain, then stop, then kill.
+/// The effect of the next interrupt: first drain, then stop, then kill.
 pub(crate) fn next_urgency(leaving: Option<&ShutdownState>) -> ShutdownUrgency {
     match leaving.map(|leaving| leaving.urgency) {
         None => ShutdownUrgency::None,

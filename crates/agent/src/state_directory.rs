@@ -1,8 +1,8 @@
-//! What an agent writes down on its machine, so that the next one there can clear up after it and deliver what it could
-//! not.
+//! The records of a remote worker on its machine, by which the next worker there can end its processes and
+//! deliver its results.
 //!
-//! One directory per agent, private to its user, locked as long as the agent lives. Whoever finds one that can be locked
-//! has found the legacy of a dead agent.
+//! One directory per worker, private to its user, locked while the worker lives. A directory that can be locked
+//! belongs to a dead worker.
 
 use crate::RemoteWorkerError;
 use crate::result_journal::{JournalEntry, ResultJournal};
@@ -17,24 +17,24 @@ use windlass_process::process_identity::{ProcessIdentity, boot_id};
 use windlass_types::WorkerId;
 use windlass_types::worker_messages::AttemptReport;
 
-/// A directory of this name belongs to an agent, alive or dead.
+/// The prefix of the name of a worker's directory.
 const DIRECTORY_PREFIX: &str = "agent-";
-/// One that is not ready yet is nobody's to look at.
+/// The prefix of a directory that is not ready yet and is ignored by others.
 const UNFINISHED_PREFIX: &str = "new-";
 const JOURNAL_FILE: &str = "journal";
 
-/// What is known of an agent.
+/// The records about a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SavedWorkerState {
     pub(crate) url: String,
     pub(crate) host: String,
     pub(crate) boot_id: String,
-    /// The agent itself, and what the actions that it runs carry in their environment. `None`: it left in peace.
+    /// The worker itself, with the mark in the environment of its actions. `None`: it has left orderly.
     pub(crate) agent: Option<SavedProcess>,
-    /// The process that runs its jobs.
+    /// The worker process with its jobs.
     pub(crate) running_worker: Option<SavedProcess>,
-    /// Who it is at the server.
+    /// Its credentials at the server.
     pub(crate) me: Option<WorkerCredentials>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct SavedWorkerState {
 pub(crate) struct SavedProcess {
     pub(crate) pid: u32,
     pub(crate) start_ticks: u64,
-    /// In the environment of all that it started.
+    /// The mark in the environment of all that it started.
     pub(crate) token: String,
     pub(crate) ledger: PathBuf,
 }
@@ -53,14 +53,14 @@ pub(crate) struct WorkerCredentials {
     pub(crate) secret: String,
 }
 
-/// The directory of one agent. Locked until it is dropped.
+/// The directory of one worker. Locked until it is dropped.
 #[derive(Debug)]
 pub(crate) struct StateDirectory {
     directory: PathBuf,
     _lock: File,
 }
 
-/// Where agents of this user on this machine keep their directories: the home directory may be shared by many machines.
+/// The parent directory for workers of this user on this machine: many machines may share the home directory.
 pub fn default_state_dir() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").filter(|path| Path::new(path).is_absolute());
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/state"));
@@ -82,12 +82,12 @@ impl StateDirectory {
         Ok(Self { directory, _lock: lock })
     }
 
-    /// Those of dead agents, locked by us now.
+    /// The directories of dead workers, now locked by this process.
     pub(crate) fn lock_abandoned(state_dir: &Path) -> Vec<Self> {
         list_directories(state_dir).filter_map(Self::lock_existing).collect()
     }
 
-    /// What agents here have written of themselves, those that live and those that do not.
+    /// The records of all workers here, alive and dead.
     pub(crate) fn load_all_states(state_dir: &Path) -> Vec<SavedWorkerState> {
         list_directories(state_dir).filter_map(|directory| load_state_in(&directory).ok()).collect()
     }
@@ -95,7 +95,7 @@ impl StateDirectory {
     fn lock_existing(directory: PathBuf) -> Option<Self> {
         let lock = File::options().write(true).open(directory.join("lock")).ok()?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
-        // Another process may have cleared it away between the look and the lock.
+        // Another process may have removed it before the lock was taken.
         if !directory.exists() || is_copy(&directory) {
             return None;
         }
@@ -114,7 +114,7 @@ impl StateDirectory {
         self.directory.join(format!("ledger-{token}"))
     }
 
-    /// All at once or not at all: whoever reads it finds the old or the new.
+    /// Replaces the state file atomically: readers find the old or the new content.
     pub(crate) fn save_state(&self, notes: &SavedWorkerState) -> Result<(), RemoteWorkerError> {
         let write = || {
             let new = self.directory.join("agent.json.new");
@@ -132,26 +132,26 @@ impl StateDirectory {
         load_state_in(&self.directory)
     }
 
-    /// Nobody needs it any more.
+    /// Removes the directory.
     pub(crate) fn remove(self) {
-        // What stays behind is looked at again by the next agent.
+        // If files stay, the next worker tries again.
         fs::remove_dir_all(&self.directory).ok();
     }
 }
 
-/// A worker of this user on this machine with results that its server has not got.
+/// A worker of this user on this machine with undelivered results.
 #[derive(Debug)]
 pub struct UndeliveredSummary {
-    /// Where its server is.
+    /// The address of its server.
     pub url: String,
     pub host: String,
     pub worker: Option<WorkerId>,
-    /// If not, the next worker on this machine delivers what is here.
+    /// If not, the next worker on this machine delivers the results.
     pub is_alive: bool,
     pub reports: Vec<AttemptReport>,
 }
 
-/// What was not delivered; nothing is touched.
+/// Lists the undelivered results without changing anything.
 pub fn list_undelivered(state_dir: &Path) -> io::Result<Vec<UndeliveredSummary>> {
     let entries = match fs::read_dir(state_dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -162,7 +162,7 @@ pub fn list_undelivered(state_dir: &Path) -> io::Result<Vec<UndeliveredSummary>>
         if !entry.file_name().to_string_lossy().starts_with(DIRECTORY_PREFIX) {
             continue;
         }
-        // One that was cleared away meanwhile has delivered.
+        // A directory removed in the meantime has been delivered.
         let Ok(notes) = load_state_in(&entry.path()) else { continue };
         let said = ResultJournal::read_entries(&entry.path().join(JOURNAL_FILE))?.into_iter();
         let reports: Vec<AttemptReport> = said.filter_map(JournalEntry::into_report).collect();
@@ -178,15 +178,15 @@ pub fn list_undelivered(state_dir: &Path) -> io::Result<Vec<UndeliveredSummary>>
     Ok(found)
 }
 
-/// Of agents.
+/// The directories of workers.
 fn list_directories(state_dir: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(state_dir).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(DIRECTORY_PREFIX));
     named.map(|entry| entry.path())
 }
 
-/// An agent keeps its own directory locked: one that is not locked although its agent lives is a copy, whose notes give no
-/// right to end that agent.
+/// Whether the directory of a living worker is not locked, and so is a copy: a worker keeps its own directory
+/// locked, and the records in a copy must not be used to end that worker.
 fn is_copy(directory: &Path) -> bool {
     let Ok(notes) = load_state_in(directory) else { return false };
     let is_here = boot_id().is_ok_and(|here| here == notes.boot_id);
@@ -198,7 +198,7 @@ fn load_state_in(directory: &Path) -> io::Result<SavedWorkerState> {
     Ok(serde_json::from_slice(&fs::read(directory.join("agent.json"))?)?)
 }
 
-/// A word that nobody had before.
+/// A unique random word.
 pub(crate) fn unique_name() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())
 }
@@ -276,7 +276,7 @@ mod tests {
         let path = dead.directory().to_owned();
         assert!(StateDirectory::lock_abandoned(directory.path()).is_empty());
         drop(dead);
-        // Another test may start a process at this moment, which has the lock too until it becomes another program.
+        // Another test may start a process at this moment, which holds the lock too until its exec.
         let give_up = std::time::Instant::now() + std::time::Duration::from_mins(1);
         let found = loop {
             let found = StateDirectory::lock_abandoned(directory.path());

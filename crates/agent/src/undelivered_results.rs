@@ -1,5 +1,5 @@
-//! What dead agents of this machine left: their processes are ended, and the results that they could not deliver go to
-//! the server, in their name.
+//! Cleans up after dead workers of this machine: ends their processes, and delivers their undelivered results
+//! to the server under their identity.
 
 use crate::result_journal::{JournalEntry, ResultJournal, is_final_report, report_key};
 use crate::state_directory::{SavedWorkerState, StateDirectory};
@@ -18,47 +18,47 @@ use windlass_types::worker_protocol::{
 };
 use windlass_worker::read_ends;
 
-/// How long a call may take.
+/// The timeout of a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// So many reports go in one exchange.
+/// The largest number of reports in one exchange.
 const REPORTS_PER_EXCHANGE: usize = WorkerExchange::MAX_REPORTS;
 
-/// What one dead agent left, after its processes were ended.
+/// What one dead worker left, after its processes were ended.
 #[derive(Debug)]
 pub(crate) struct UndeliveredResults {
     state_directory: StateDirectory,
     saved_state: SavedWorkerState,
     entries: Vec<JournalEntry>,
-    /// What had started there lately, or may have.
+    /// The attempts that have or may have started there lately.
     started_attempts: Vec<AttemptKey>,
-    /// The ends that its worker process recorded, whether or not they were delivered.
+    /// The ends that its worker process recorded, delivered or not.
     recorded_ends: HashMap<AttemptKey, JobEnd>,
     /// The usage of processes that had to be ended, by the attempt that started them.
     leftover_usage: HashMap<AttemptKey, AttemptUsage>,
 }
 
-/// An agent that was ended.
+/// A worker that was ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedWorker {
-    /// Where its server was.
+    /// The address of its server.
     pub url: String,
-    /// Who it was there.
+    /// Its id there.
     pub worker: Option<WorkerId>,
 }
 
-/// Ends all agents that keep their directories here, alive or dead, with all that they started: for whoever started them
-/// for himself, and knows that nobody wants them any more. What they could not deliver stays for the next agent here.
+/// Ends all workers with directories here, alive or dead, with all processes that they started: for a caller
+/// that started them and needs them no more. Undelivered results stay for the next worker here.
 pub fn end_all_workers(state_dir: &Path) -> Result<Vec<EndedWorker>, RemoteWorkerError> {
     let mut ended = Vec::new();
     for notes in StateDirectory::load_all_states(state_dir) {
-        // The agent first: it would start its crew anew.
+        // The main process first: it would restart its worker process.
         let processes = notes.agent.iter().chain(&notes.running_worker);
         let mut buried = processes.map(|process| {
             worker_process::ensure_recorded_process_dead(process, &notes.host, &notes.boot_id)
         });
         match buried.try_for_each(|one| one.map(drop)) {
             Ok(()) => ended.push(EndedWorker { url: notes.url, worker: notes.me.map(|me| me.worker) }),
-            // The directory is shared with another machine, where nothing can be ended from here.
+            // The directory is shared with another machine, whose processes cannot be ended from here.
             Err(ensure_dead::EnsureDeadError::OtherHost { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -66,11 +66,11 @@ pub fn end_all_workers(state_dir: &Path) -> Result<Vec<EndedWorker>, RemoteWorke
     Ok(ended)
 }
 
-/// Makes sure that nothing of them lives.
+/// Ensures that no processes of dead workers live.
 pub(crate) fn ensure_all_dead(state_dir: &Path) -> Result<Vec<UndeliveredResults>, RemoteWorkerError> {
     let mut found = Vec::new();
     for home in StateDirectory::lock_abandoned(state_dir) {
-        // Without notes it had not begun to do anything.
+        // Without a state file it had not started anything.
         let Ok(notes) = home.load_state() else {
             home.remove();
             continue;
@@ -84,13 +84,13 @@ pub(crate) fn ensure_all_dead(state_dir: &Path) -> Result<Vec<UndeliveredResults
                     leftover_usage
                         .extend(report.leftover_usage.into_iter().map(|(key, usage)| (key, usage.into())));
                 }
-                // The directory is shared with another machine, whose agents look after it.
+                // The directory is shared with another machine, whose workers clean it up.
                 Err(ensure_dead::EnsureDeadError::OtherHost { .. }) => is_elsewhere = true,
                 Err(error) => return Err(error.into()),
             }
         }
         let entries = ResultJournal::read_entries(&home.journal_path());
-        // What cannot be read is left alone: it may be read another time.
+        // An unreadable journal is left alone: it may be readable later.
         if let (false, Ok(entries)) = (is_elsewhere, entries) {
             let ends = notes
                 .running_worker
@@ -111,7 +111,7 @@ pub(crate) fn ensure_all_dead(state_dir: &Path) -> Result<Vec<UndeliveredResults
 }
 
 impl UndeliveredResults {
-    /// Tells the server, if it is the one that the dead agent worked for. Returns how many results it got.
+    /// Delivers the results, if the dead worker served this server. Returns the number of results.
     pub(crate) fn deliver(
         self,
         client: &Client,
@@ -155,7 +155,8 @@ impl UndeliveredResults {
         })
     }
 
-    /// All results, also those that come too late: that can then be seen at the server. And what died with its worker.
+    /// All results, also stale ones, which become visible at the server that way, and the attempts that died
+    /// with their worker.
     fn build_reports(&self, lost: &[AttemptKey]) -> (Vec<AttemptReport>, Vec<ActionReport>) {
         let (mut reports, mut actions) = (Vec::new(), Vec::new());
         let mut settled: HashSet<AttemptKey> = lost.iter().copied().collect();
@@ -170,7 +171,7 @@ impl UndeliveredResults {
                 JournalEntry::Action(report) => actions.push(report.clone()),
             }
         }
-        // What the server still waits for: jobs that ended without its learning of it, and those that died.
+        // The attempts that the server still waits for: jobs that ended unreported, and those that died.
         for key in self.started_attempts.iter().filter(|key| !settled.contains(key)) {
             if let Some(ended) = self.recorded_ends.get(key) {
                 reports.push(AttemptReport::Ended(ended.clone()));
@@ -184,7 +185,7 @@ impl UndeliveredResults {
     }
 }
 
-/// In the name of the dead one, which then leaves.
+/// Sends the reports under the identity of the dead worker, which then leaves.
 fn send_reports(
     client: &Client,
     welcome: &RegistrationReply,
@@ -237,7 +238,7 @@ mod tests {
             last_words: None,
             recovered: None,
         };
-        // 1 is with the server already, 2 ended, 3 ran, 4 is in the journal.
+        // 1 was delivered already, 2 ended, 3 ran, 4 is in the journal.
         let usage = AttemptUsage { cpu_time: Duration::from_secs(7), ..AttemptUsage::default() };
         let legacy = UndeliveredResults {
             state_directory: home,

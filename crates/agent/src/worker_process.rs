@@ -1,4 +1,5 @@
-//! The process that runs the jobs: started, spoken to, watched, and buried when it dies or hangs.
+//! The worker process, which runs the jobs: starts it, sends it messages, watches it, and ends all of it when
+//! it dies or hangs.
 
 use crate::RemoteWorkerError;
 use crate::event::RemoteWorkerEvent;
@@ -18,40 +19,40 @@ use windlass_process::{machine, process_tree};
 use windlass_types::worker_messages::{AttemptEndReport, AttemptKey, AttemptUsage, ToWorker};
 use windlass_worker::{LaunchedWorker, WorkerOptions, read_ends, remove_ends};
 
-/// How long processes that were killed may take to be gone.
+/// How long killed processes may take to be gone.
 const KILL_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long its reports gather while it has more to do than it can do at once: a small part of what it is given ahead, so
-/// that it never waits for work because of it.
+/// How long its reports are collected while its queue is not empty: a small part of the time for which jobs are
+/// prefetched, so that it never runs out of work because of it.
 pub(crate) const REPORT_DELAY: Duration = Duration::from_millis(30);
-/// How long one that was told to quit may take.
+/// How long it may take to end on request.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long what was launched elsewhere may take to be called off.
+/// How long the cancellation of jobs launched elsewhere may take.
 const CANCEL_LAUNCHED_TIMEOUT: Duration = Duration::from_secs(20);
-/// It reads all the time; one that does not for so long hangs.
+/// It reads all the time; if it does not for this long, it hangs.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
-    /// Of the processes that this agent has started.
+    /// Counts the processes that this worker has started.
     pub(crate) number: u32,
     pub(crate) process: SavedProcess,
-    /// Its jobs stand still, as it says itself.
+    /// It reported that its jobs are frozen.
     pub(crate) is_frozen: bool,
     /// Some of its jobs run elsewhere.
     pub(crate) has_launched: bool,
-    /// It was sent SIGTERM.
+    /// It received SIGTERM.
     pub(crate) was_terminated: bool,
-    /// A question of ours that it has not answered, since when.
+    /// Since when a message to it is unanswered.
     pub(crate) awaiting_reply_since: Option<Instant>,
     child: Child,
     link: UnixStream,
     write_buffer: Vec<u8>,
 }
 
-/// What a dead worker process noted.
+/// The records of a dead worker process.
 #[derive(Debug)]
 pub(crate) struct WorkerProcessRecords {
-    /// What it had started lately; `None`: unknown.
+    /// The attempts that it had started lately; `None`: unknown.
     pub(crate) started_attempts: Option<Vec<AttemptKey>>,
     /// The ends of jobs, also of those that it reported.
     pub(crate) recorded_ends: HashMap<AttemptKey, AttemptEndReport>,
@@ -106,7 +107,7 @@ impl WorkerProcess {
         })
     }
 
-    /// False: it is gone, or does not read.
+    /// Returns false if it is gone or does not read.
     pub(crate) fn send(&mut self, message: &ToWorker) -> bool {
         self.write_buffer.clear();
         let written =
@@ -117,7 +118,7 @@ impl WorkerProcess {
         written.is_ok()
     }
 
-    /// Lets it go, and makes sure that it went.
+    /// Closes the link, and ensures that it ends.
     pub(crate) fn dismiss(mut self) -> Result<(), RemoteWorkerError> {
         if self.send(&ToWorker::Quit) {
             process_tree::wait_for_exit(to_pid(self.process.pid).as_slice(), QUIT_TIMEOUT);
@@ -125,15 +126,15 @@ impl WorkerProcess {
         self.ensure_dead().map(drop)
     }
 
-    /// Makes sure that it and everything it started are dead.
+    /// Ensures that it and all processes it started are dead.
     pub(crate) fn ensure_dead(mut self) -> Result<WorkerProcessRecords, RemoteWorkerError> {
         if self.has_launched {
-            // Should it only hang: its end is what calls off the rest.
+            // If it only hangs: its end cancels the launched jobs.
             self.child.kill().ok();
             wait_for_launched_jobs(&self.process.ledger, CANCEL_LAUNCHED_TIMEOUT);
         }
         let report = ensure_process_dead(&self.process)?;
-        // A zombie is as dead as one that is gone; this only clears it away.
+        // A zombie is as good as gone; this only reaps it.
         self.child.wait().ok();
         let ends = read_ends(&self.process.ledger);
         std::fs::remove_file(&self.process.ledger).ok();
@@ -150,8 +151,8 @@ impl WorkerProcess {
     }
 }
 
-/// Tells jobs where the server is and by what it is known. Each gets a token of its own besides; that of the agent stays with the
-/// agent.
+/// Provides jobs with the server's address and certificate. Each also gets a token of its own; the worker's
+/// token stays with the worker.
 fn set_server_environment(
     command: &mut Command,
     client: &Client,
@@ -164,13 +165,13 @@ fn set_server_environment(
     Ok(())
 }
 
-/// A process of this boot of this machine.
+/// A process of the current boot of this machine.
 fn ensure_process_dead(process: &SavedProcess) -> Result<ensure_dead::EnsureDeadReport, RemoteWorkerError> {
     let boot_id = boot_id().map_err(ensure_dead::EnsureDeadError::BootId)?;
     Ok(ensure_recorded_process_dead(process, &machine::hostname(), &boot_id)?)
 }
 
-/// A process that an earlier agent noted.
+/// A process that an earlier worker recorded.
 pub(crate) fn ensure_recorded_process_dead(
     process: &SavedProcess,
     host: &str,
@@ -198,6 +199,6 @@ fn read_messages(number: u32, link: UnixStream, events: &Sender<RemoteWorkerEven
             return;
         }
     }
-    // If nobody listens any more, nobody needs to know.
+    // If the main thread has ended, the message is not needed.
     events.send(RemoteWorkerEvent::WorkerGone(number)).ok();
 }

@@ -1,11 +1,12 @@
-//! A mark on the processes of an AI agent that none of them can take off.
+//! A mark on the processes of an AI agent that they cannot remove.
 //!
-//! An agent runs as the user who started it, so whatever marks it must be kept by the kernel: environment variables are
-//! dropped by `env -u`, and a process group is left with `setsid`. Hard resource limits are inherited by every child, over
-//! `exec`, `setsid` and double forks, and without privileges they can only be lowered. `RLIMIT_LOCKS` has had no effect
-//! since Linux 2.4.25, is unlimited everywhere, and so is free to carry the mark: a hard limit of [`MARK`] or less.
+//! An agent runs as the user who started it, so the kernel must keep its mark: environment variables are
+//! dropped by `env -u`, and a process group is left with `setsid`. Hard resource limits are inherited by every
+//! child, across `exec`, `setsid` and double forks, and can only be lowered without privileges. `RLIMIT_LOCKS`
+//! has had no effect since Linux 2.4.25, is unlimited everywhere, and so is free to carry the mark: a hard
+//! limit of [`MARKED_LIMIT`] or less.
 
-#![expect(unsafe_code, reason = "what runs between fork and exec cannot be checked by the compiler")]
+#![expect(unsafe_code, reason = "the compiler cannot check the code between fork and exec")]
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set, set_no_new_privs};
@@ -13,10 +14,10 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-/// Nobody sets such a low limit for another reason.
+/// No other software sets such a low limit.
 const MARKED_LIMIT: u64 = 7;
 
-/// The command and all that it starts will be marked.
+/// Marks the command and all processes that it starts.
 pub fn mark_command(command: &mut Command) {
     // SAFETY: prctl and prlimit are async-signal-safe, and nothing in there allocates or locks.
     unsafe { command.pre_exec(mark_this_process) };
@@ -29,8 +30,8 @@ pub fn is_agent_descendant() -> bool {
 
 fn mark_this_process() -> io::Result<()> {
     setrlimit(Resource::Locks, Rlimit { current: Some(MARKED_LIMIT), maximum: Some(MARKED_LIMIT) })?;
-    // No program that gives privileges, such as sudo, helps to raise the limit again. Root loses the right to do so with
-    // the next exec; who is not root has no bounding set to change.
+    // Prevents setuid programs such as sudo from raising the limit again. Root loses that capability with the
+    // next exec; other users have no bounding set to change.
     set_no_new_privs(true)?;
     remove_capability_from_bounding_set(CapabilitySet::SYS_RESOURCE).unwrap_or_default();
     Ok(())
@@ -40,7 +41,7 @@ fn mark_this_process() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// The hard limit that a shell sees after it ran this.
+    /// Prints the hard limit.
     fn limit_after(text: &str) -> String {
         let mut command = Command::new("sh");
         command.args(["-c", text]);
@@ -71,7 +72,7 @@ mod tests {
         assert_eq!(
             limit_after(&format!("prlimit --pid $$ --locks=3 2>/dev/null; {SHOW}")),
             "3",
-            "lower is marked too"
+            "a lower limit is a mark too"
         );
     }
 }

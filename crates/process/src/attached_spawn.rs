@@ -1,9 +1,10 @@
-//! Starting something that is asked to end when whoever started it dies, even if that is killed.
+//! Starts processes that get SIGTERM when their parent dies, even if it is killed.
 //!
-//! For programs that have a job run elsewhere: killed, they would leave it behind, and without us nobody would call it off.
-//! `posix_spawn` cannot ask for that, so this forks; such jobs take so long to start that it makes no difference.
+//! For launchers of jobs that run elsewhere: a killed launcher would leave the job behind, with no process to
+//! cancel it. `posix_spawn` cannot request this, so this forks; the start of such jobs takes so long that it
+//! makes no difference.
 
-#![expect(unsafe_code, reason = "what runs between fork and exec cannot be checked by the compiler")]
+#![expect(unsafe_code, reason = "the compiler cannot check the code between fork and exec")]
 
 use crate::process_identity::to_pid;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
@@ -15,7 +16,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-/// What to start, and with what.
+/// The program to start, with its arguments, environment and descriptors.
 pub(crate) struct AttachedSpawn<'a> {
     pub(crate) words: &'a [&'a CStr],
     /// `NAME=VALUE`, each name once.
@@ -26,8 +27,8 @@ pub(crate) struct AttachedSpawn<'a> {
 }
 
 impl AttachedSpawn<'_> {
-    /// It leads a process group of its own, with all signals at their defaults and none blocked. It gets TERM when the *thread*
-    /// that calls this ends, so that one has to wait for it.
+    /// Starts the process as the leader of a new process group, with all signals at their defaults and none
+    /// blocked. It gets SIGTERM when the *thread* that calls this ends, so the same thread has to wait for it.
     pub(crate) fn spawn(&self) -> io::Result<Pid> {
         let text = |word: &CStr| OsStr::from_bytes(word.to_bytes()).to_owned();
         let (program, arguments) =
@@ -46,20 +47,20 @@ impl AttachedSpawn<'_> {
         let parent = rustix::process::getpid();
         // SAFETY: prctl, getppid and signal are async-signal-safe, and nothing in there allocates or locks.
         unsafe { command.pre_exec(move || attach_to_parent(parent)) };
-        // Not waited for here: whoever has the number does that.
+        // Not waited for here: the caller does that by pid.
         let child = command.spawn()?;
-        to_pid(child.id()).ok_or_else(|| io::Error::other("a process without a number"))
+        to_pid(child.id()).ok_or_else(|| io::Error::other("a process without a pid"))
     }
 }
 
-/// This process, which `parent` has just forked, is asked to end when that ends.
+/// Requests SIGTERM for this process, which `parent` has just forked, when `parent` ends.
 fn attach_to_parent(parent: Pid) -> io::Result<()> {
     for signal in 1..=libc::SIGRTMAX() {
-        // SAFETY: sets a disposition to the default; of those that cannot be set nothing changes.
+        // SAFETY: sets a disposition to the default; fails without effect for signals that cannot be set.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     set_parent_process_death_signal(Some(Signal::TERM))?;
-    // It may have died before it was asked for.
+    // The parent may have died before the request.
     if getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
 }
 
@@ -92,7 +93,7 @@ mod tests {
             assert_eq!(&said, b"there\n");
             pid.unwrap()
         });
-        // Threads are told apart: this one goes on.
+        // Another thread ends meanwhile: only the starting thread matters.
         let pid = starter.join().unwrap();
         assert_eq!(child_wait::reap_child(pid).unwrap().exit, ProcessExit::Signal(15));
     }
@@ -111,7 +112,7 @@ mod tests {
             panic!("{text}")
         };
         assert_eq!((directory, a, group), ("/", "b=c", own));
-        // The C library keeps two signals for itself, 32 and 33, and lets nobody change them.
+        // The C library reserves the signals 32 and 33 and rejects changes to them.
         let others = |set| u64::from_str_radix(set, 16).map(|set: u64| set & !(0b11 << 31));
         assert_eq!([blocked, ignored].map(others), [Ok(0), Ok(0)]);
     }

@@ -1,12 +1,12 @@
-//! Memory cgroups, one per slot and reused from job to job, where the system lets us have them.
+//! Memory cgroups, one per slot and reused from job to job, where the system permits them.
 //!
-//! Cgroup v1: a slot's *thread* enters the group once, and every job it starts is born in it, at no price per job.
-//! Cgroup v2 knows no threads in memory groups, so there only jobs with a memory limit enter one, by themselves and
-//! before they run anything (see [`crate::spawn::Launch::enter`]): writing a pid from outside would come too late for
-//! what the job already started.
+//! Cgroup v1: a slot's *thread* enters the cgroup once, and every job it starts is born in it, at no cost per
+//! job. Cgroup v2 has no threads in memory cgroups, so there only jobs with a memory limit enter one, by
+//! themselves and before they run anything (see [`crate::spawn::SpawnParameters::enter`]): writing a pid from
+//! outside would come too late for processes that the job has already started.
 //!
-//! Where nothing may be written there is simply no [`Cgroups`], and the worker samples instead. Directories carry pid and
-//! start time of their owner, so that a later worker can tell and remove those of a dead one.
+//! Without write access there is no [`WorkerCgroup`], and the worker samples instead. Directories carry the pid
+//! and start time of their owner, so that a later worker can recognize and remove those of a dead one.
 
 use crate::process_identity::{self, ProcessIdentity};
 use crate::procfs;
@@ -23,10 +23,10 @@ use windlass_types::Bytes;
 
 const GROUP_PREFIX: &str = "windlass-";
 
-/// Below this a group would fail the kernel's own allocations for the job; the sampler enforces what is smaller.
+/// A smaller limit would fail the kernel's own allocations for the job; the sampler enforces smaller limits.
 const MIN_MEMORY_LIMIT: Bytes = Bytes(4 << 20);
 
-/// Where to look. Another root lets the search be tested on a tree of plain files.
+/// The root directory and the cgroup of the process. Tests search a tree of plain files instead.
 #[derive(Clone, Debug)]
 pub struct CgroupPaths {
     pub root: PathBuf,
@@ -42,7 +42,7 @@ impl CgroupPaths {
         }
     }
 
-    /// Our own group in the v1 hierarchy of a controller.
+    /// The process's own cgroup in the v1 hierarchy of a controller.
     pub(crate) fn v1_group(&self, controller: &str) -> Option<PathBuf> {
         let path = self.own_cgroup.lines().find_map(|line| {
             let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -51,7 +51,8 @@ impl CgroupPaths {
         existing_below(self.root.join(controller), path)
     }
 
-    /// Our own group in the v2 hierarchy, which is the root itself or, on hybrid systems, beside the v1 ones.
+    /// The process's own cgroup in the v2 hierarchy, which is mounted at the root or, on hybrid systems, beside
+    /// the v1 ones.
     pub(crate) fn v2_group(&self) -> Option<(PathBuf, PathBuf)> {
         let path = self.own_cgroup.lines().find_map(|line| line.strip_prefix("0::"))?;
         let mount = [self.root.clone(), self.root.join("unified")]
@@ -62,7 +63,7 @@ impl CgroupPaths {
     }
 }
 
-/// In a container the path may be that of the host, of which only our own end is mounted.
+/// In a container the path may be that of the host, of which only the last part is mounted.
 fn existing_below(mount: PathBuf, path: &str) -> Option<PathBuf> {
     let own = mount.join(path.trim_start_matches('/'));
     [own, mount].into_iter().find(|place| place.is_dir())
@@ -75,7 +76,7 @@ enum CgroupVersion {
 }
 
 impl CgroupVersion {
-    /// The file of a group that tells what the kernel has ended in it.
+    /// The file of a cgroup with the number of out-of-memory kills.
     const fn oom_events_file(self) -> &'static str {
         match self {
             Self::V1 => "memory.oom_control",
@@ -83,7 +84,7 @@ impl CgroupVersion {
         }
     }
 
-    /// The file of a group that tells how much memory it held at most.
+    /// The file of a cgroup with its peak memory.
     const fn peak_file(self) -> &'static str {
         match self {
             Self::V1 => "memory.max_usage_in_bytes",
@@ -92,7 +93,7 @@ impl CgroupVersion {
     }
 }
 
-/// The group that holds the groups of our slots. Removed when dropped.
+/// The parent cgroup of the slots' cgroups. Removed when dropped.
 #[derive(Debug)]
 pub struct WorkerCgroup {
     directory: PathBuf,
@@ -100,7 +101,8 @@ pub struct WorkerCgroup {
 }
 
 impl WorkerCgroup {
-    /// Makes our group where we may and removes those of dead workers beside it. `None`: we may not.
+    /// Creates the parent cgroup if permitted and removes those of dead workers beside it. `None` if not
+    /// permitted.
     pub fn create(places: &CgroupPaths, owner: ProcessIdentity) -> Option<Self> {
         Self::create_v1(places, owner).or_else(|| Self::create_v2(places, owner))
     }
@@ -111,8 +113,8 @@ impl WorkerCgroup {
         Self { directory: create_group(&parent, owner)?, version: CgroupVersion::V1 }.if_usable()
     }
 
-    /// The nearest ancestor that hands the memory controller down and where we may create. Not below our own group: a
-    /// v2 group with processes in it hands nothing down.
+    /// The nearest ancestor that delegates the memory controller and is writable. Not below the process's own
+    /// cgroup: a v2 cgroup with processes in it cannot delegate controllers.
     fn create_v2(places: &CgroupPaths, owner: ProcessIdentity) -> Option<Self> {
         let (mount, own) = places.v2_group()?;
         let hands_memory_down = |group: &Path| {
@@ -132,7 +134,7 @@ impl WorkerCgroup {
             })
     }
 
-    /// Tries a slot: what may be created can still lack the files that limit anything.
+    /// Creates a slot as a test: a cgroup that can be created may still lack the files for limits.
     fn if_usable(self) -> Option<Self> {
         let slot = self.create_slot("probe").ok()?;
         let usable = slot.set_memory_limit(Bytes(1 << 40)).is_ok()
@@ -161,19 +163,19 @@ impl Drop for WorkerCgroup {
     }
 }
 
-/// The group of one slot.
+/// The cgroup of one slot.
 #[derive(Debug)]
 pub struct SlotCgroup {
     directory: PathBuf,
     version: CgroupVersion,
-    /// Kept open: read after every job.
+    /// Kept open, because it is read after every job.
     oom_events_file: Option<File>,
-    /// The same. Version 2 resets the peak for one open file only, and before Linux 6.12 not at all.
+    /// Also kept open: version 2 resets the peak only per open file, and before Linux 6.12 not at all.
     peak_file: Option<File>,
 }
 
 impl SlotCgroup {
-    /// Moves the calling thread in, so that all it starts is born here. Only v1 knows this.
+    /// Moves the calling thread in, so that all it starts is born here. Only in v1.
     pub fn enter_thread(&self) -> io::Result<bool> {
         match self.version {
             CgroupVersion::V1 => fs::write(self.directory.join("tasks"), "0").map(|()| true),
@@ -181,11 +183,12 @@ impl SlotCgroup {
         }
     }
 
-    /// Moves the calling thread back to where it was, since a group with a thread in it cannot be removed.
+    /// Moves the calling thread back to its previous cgroup, since a cgroup with a thread in it cannot be
+    /// removed.
     pub fn leave_thread(&self) {
         let above = self.directory.parent().and_then(Path::parent);
         if let (CgroupVersion::V1, Some(above)) = (self.version, above) {
-            // If this fails, our directory is left for the next worker to remove.
+            // If this fails, the directory stays for the next worker to remove.
             fs::write(above.join("tasks"), "0").ok();
         }
     }
@@ -195,12 +198,12 @@ impl SlotCgroup {
         (self.version == CgroupVersion::V2).then(|| self.directory.join("cgroup.procs"))
     }
 
-    /// Memory and swap together, so that swapping is no way round it.
+    /// Limits memory and swap together, so that swapping does not evade the limit.
     pub fn set_memory_limit(&self, limit: Bytes) -> io::Result<()> {
         let limit = limit.max(MIN_MEMORY_LIMIT).0.to_string();
         match self.version {
-            // The limit with swap may never be below the one without, so the order matters both ways. It is absent
-            // where swap is not accounted for.
+            // The limit with swap may never be below the one without, so the order matters in both directions.
+            // The file is missing where swap is not accounted for.
             CgroupVersion::V1 => {
                 self.clear_memory_limit()?;
                 self.write_file("memory.limit_in_bytes", &limit)?;
@@ -226,33 +229,34 @@ impl SlotCgroup {
         }
     }
 
-    /// Kills all that is in it, also what is being forked meanwhile. Does nothing where the system has no such switch: in
-    /// version 1, and in version 2 before Linux 5.14.
+    /// Kills all processes in it, also those being forked in the meantime. Does nothing where the kernel does
+    /// not support it: in version 1, and in version 2 before Linux 5.14.
     pub fn kill_all(&self) {
         if self.version == CgroupVersion::V2 {
             self.write_file("cgroup.kill", "1").ok();
         }
     }
 
-    /// From now on [`Slot::peak_memory`] is about what comes. False where the system only knows the peak of all times.
+    /// Starts a new measurement of [`SlotCgroup::peak_memory`]. False where the system knows only the peak of
+    /// all times.
     pub fn reset_peak(&self) -> bool {
         self.peak_file.as_ref().is_some_and(|file| file.write_at(b"0", 0).is_ok())
     }
 
-    /// The most memory that the group held since [`Slot::reset_peak`], with the copies of files that were charged to it.
+    /// The peak memory of the cgroup since [`SlotCgroup::reset_peak`], including page cache charged to it.
     pub fn peak_memory(&self) -> Option<Bytes> {
         let mut text = [0u8; 32];
         let read = self.peak_file.as_ref()?.read_at(&mut text, 0).ok()?;
         std::str::from_utf8(&text[..read]).ok()?.trim().parse().ok().map(Bytes)
     }
 
-    /// Stops all that is in it, or lets it go on. False where the system cannot: a v1 memory group has no such switch.
+    /// Freezes or thaws all processes in it. False where unsupported: a v1 memory cgroup cannot freeze.
     pub fn set_frozen(&self, frozen: bool) -> bool {
         self.version == CgroupVersion::V2
             && self.write_file("cgroup.freeze", if frozen { "1" } else { "0" }).is_ok()
     }
 
-    /// How many processes in here the kernel has ended for lack of memory, ever.
+    /// The total number of out-of-memory kills in this cgroup.
     pub fn oom_kills(&self) -> u64 {
         let mut text = [0u8; 512];
         let read =
@@ -260,7 +264,7 @@ impl SlotCgroup {
         parse_field(&text[..read], "oom_kill").unwrap_or(0)
     }
 
-    /// Memory that is not a mere copy of files.
+    /// Memory without the page cache.
     pub fn anonymous_memory(&self) -> Option<Bytes> {
         let text = fs::read(self.directory.join("memory.stat")).ok()?;
         let name = match self.version {
@@ -270,7 +274,7 @@ impl SlotCgroup {
         parse_field(&text, name).map(Bytes)
     }
 
-    /// Who is in it, but for ourselves: v1 counts a process in if only one of its threads is.
+    /// The processes in it, without this process: v1 lists a process if one of its threads is in it.
     pub fn processes(&self) -> Vec<Pid> {
         let own = rustix::process::getpid();
         let mut pids = read_processes(&self.directory);
@@ -281,12 +285,13 @@ impl SlotCgroup {
     fn can_be_entered(&self) -> bool {
         match self.entry_file() {
             Some(entry) => self.can_child_enter(&entry).unwrap_or(false),
-            // A thread that enters sees for itself whether it may.
+            // An entering thread checks for itself whether it is permitted.
             None => File::options().write(true).open(self.directory.join("tasks")).is_ok(),
         }
     }
 
-    /// Sends a process in as a job would go, and looks whether it got there: that a file can be opened says little.
+    /// Moves a test process in as a job would enter, and checks that it arrived: that a file can be opened
+    /// proves little.
     fn can_child_enter(&self, entry: &Path) -> io::Result<bool> {
         let mut child = Command::new("/bin/sh")
             .args([OsStr::new("-c"), OsStr::from_bytes(ENTER_AND_RUN.to_bytes()), OsStr::new("sh")])
@@ -304,7 +309,7 @@ impl SlotCgroup {
     }
 
     fn write_file(&self, file: &str, value: &str) -> io::Result<()> {
-        // Not created if it is not there: these are the kernel's files, not ours.
+        // Not created if missing: these files belong to the kernel.
         let file = File::options().write(true).open(self.directory.join(file))?;
         file.write_all_at(value.as_bytes(), 0)
     }
@@ -319,12 +324,12 @@ impl SlotCgroup {
 
 impl Drop for SlotCgroup {
     fn drop(&mut self) {
-        // Fails while somebody is in it; whoever removes the parent tries again.
+        // Fails while a process is in it; the removal of the parent tries again.
         fs::remove_dir(&self.directory).ok();
     }
 }
 
-/// Who is in a group or in one of the groups right below it.
+/// The processes in a cgroup and its direct children.
 pub fn processes_below(directory: &Path) -> Vec<Pid> {
     let mut pids = read_processes(directory);
     for slot in subdirectories(directory) {
@@ -335,14 +340,15 @@ pub fn processes_below(directory: &Path) -> Vec<Pid> {
     pids
 }
 
-/// Kills all in a group and below it, also what is being forked meanwhile, where the system has a switch for that.
+/// Kills all processes in a cgroup and below, also those being forked in the meantime, where the kernel
+/// supports it.
 pub fn kill_group(directory: &Path) {
     if let Ok(switch) = File::options().write(true).open(directory.join("cgroup.kill")) {
         switch.write_at(b"1", 0).ok();
     }
 }
 
-/// Removes a worker's group with those of its slots. What still has processes stays.
+/// Removes a worker's cgroup with those of its slots. Cgroups that still have processes stay.
 pub fn remove_group(directory: &Path) {
     for slot in subdirectories(directory) {
         fs::remove_dir(slot).ok();
@@ -350,7 +356,8 @@ pub fn remove_group(directory: &Path) {
     fs::remove_dir(directory).ok();
 }
 
-/// How many processes in our own group the kernel has ended for lack of memory, ever; `None` where it does not say.
+/// The total number of out-of-memory kills in the process's own cgroup; `None` where the system does not report
+/// it.
 pub fn own_oom_kills(places: &CgroupPaths) -> Option<u64> {
     let v1 = places.v1_group("memory").map(|own| own.join(CgroupVersion::V1.oom_events_file()));
     let v2 = places.v2_group().map(|(_, own)| own.join(CgroupVersion::V2.oom_events_file()));
@@ -375,7 +382,7 @@ fn create_group(parent: &Path, owner: ProcessIdentity) -> Option<PathBuf> {
     Some(directory)
 }
 
-/// Groups beside ours whose owner is dead. What they still hold is for [`crate::bury`] to end.
+/// Sibling cgroups whose owner is dead. [`crate::ensure_dead`] ends their processes.
 fn remove_stale_groups(parent: &Path) {
     for directory in subdirectories(parent) {
         let owner = directory.file_name().and_then(|name| parse_owner(name.to_str()?));
@@ -417,7 +424,7 @@ mod tests {
         fs::create_dir_all(root.path().join("unified/c")).unwrap();
         fs::write(root.path().join("unified/cgroup.controllers"), "").unwrap();
         assert_eq!(places.v2_group(), Some((root.path().join("unified"), root.path().join("unified/c"))));
-        // A container that sees the path of its host but has only its own end mounted.
+        // A container that sees the path of its host but has only the last part mounted.
         fs::remove_dir_all(root.path().join("memory/a")).unwrap();
         assert_eq!(places.v1_group("memory"), Some(root.path().join("memory")));
     }
@@ -459,8 +466,8 @@ mod tests {
             fs::write(root.path().join(group).join("cgroup.subtree_control"), controllers).unwrap();
         }
         fs::write(root.path().join("cgroup.controllers"), "cpu memory").unwrap();
-        // Plain directories have no memory.max, so nothing is taken, but we see where it looked: it had to be made and
-        // its own subtree_control written before the missing file was noticed.
+        // Plain directories have no memory.max, so none is accepted, but the test sees which one was tried: it
+        // was created and its own subtree_control written before the missing file was noticed.
         assert!(WorkerCgroup::create_v2(&places, OWNER).is_none());
         let tried = root.path().join("user.slice/windlass-7-70/cgroup.subtree_control");
         assert_eq!(fs::read_to_string(tried).unwrap(), "+memory");
@@ -479,7 +486,7 @@ mod tests {
             peak_file: None,
         };
         assert!(!slot.can_be_entered());
-        assert_eq!(fs::read_to_string(procs).unwrap(), "0\n", "a child did try");
+        assert_eq!(fs::read_to_string(procs).unwrap(), "0\n", "a child process tried");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Waiting for children, and becoming the one who inherits what they leave behind.
+//! Waiting for child processes, and becoming the subreaper of orphaned descendants.
 
-#![expect(unsafe_code, reason = "wait4 is the only call that gives a child's usage with its end")]
+#![expect(unsafe_code, reason = "only wait4 returns the usage of a child together with its end")]
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::io;
@@ -9,24 +9,24 @@ use std::time::Duration;
 use windlass_types::Bytes;
 use windlass_types::worker_messages::ProcessExit;
 
-/// A child that is over.
+/// An ended child.
 #[derive(Clone, Copy, Debug)]
 pub struct ReapedChild {
     pub exit: ProcessExit,
     /// User and system time, with that of all descendants it waited for.
     pub cpu_time: Duration,
-    /// High-water mark of the largest single process among them. Not below that of the process that started it, at the
-    /// time it did: see [`crate::sample::trusted_peak`].
+    /// High-water mark of the largest single process among them. At least that of the starting process at the
+    /// time of the start: see [`crate::usage_sample::peak_if_trusted`].
     pub max_rss: Bytes,
 }
 
-/// From now on the orphans among our descendants become our children.
+/// Makes this process the parent of its orphaned descendants.
 pub fn become_subreaper() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// Returns when the child is over, and leaves it a zombie: until [`reap`] its pid belongs to nobody else, so a signal
-/// sent to it meanwhile cannot hit a stranger.
+/// Waits until the child has ended, and leaves it a zombie: until [`reap_child`] its pid is not reused, so a
+/// signal sent to it in the meantime cannot hit another process.
 pub fn wait_until_over(pid: Pid) -> io::Result<()> {
     loop {
         match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
@@ -37,13 +37,13 @@ pub fn wait_until_over(pid: Pid) -> io::Result<()> {
     }
 }
 
-/// Whether the child is over, without taking it off the books.
+/// Whether the child has ended, without reaping it.
 pub fn is_over(pid: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_)))
 }
 
-/// Waits for the child and takes it off the books.
+/// Waits for the child and reaps it.
 pub fn reap_child(pid: Pid) -> io::Result<ReapedChild> {
     loop {
         match wait4(pid, 0) {
@@ -55,7 +55,7 @@ pub fn reap_child(pid: Pid) -> io::Result<ReapedChild> {
     }
 }
 
-/// Takes the child off the books if it is over. `None` if it is not, or is not (any more) a child.
+/// Reaps the child if it has ended. `None` if it has not, or is not (any more) a child.
 pub fn reap_if_over(pid: Pid) -> Option<ReapedChild> {
     wait4(pid, libc::WNOHANG).ok().flatten()
 }

@@ -1,4 +1,4 @@
-//! A program that runs to its end within a limit, or is ended.
+//! Runs a program to its end, or ends it after a time limit.
 
 use crate::{Pid, Signal, child_wait, process_identity, process_tree};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a program said, and how it ended.
+/// The output and exit status of a program.
 #[derive(Debug)]
 pub struct CommandOutput {
     pub status: ExitStatus,
@@ -17,10 +17,10 @@ pub struct CommandOutput {
     pub stderr: Vec<u8>,
 }
 
-/// Runs it; `None` if it took longer than this and was killed, with all that it started.
+/// Runs it; `None` if it exceeded the limit and was killed with all processes that it started.
 ///
-/// It writes into memory of the kernel's instead of pipes: nobody has to read along, and a grandchild that keeps the
-/// other end of a pipe open cannot keep us from going on.
+/// Its output goes to files in memory instead of pipes: no thread has to read along, and a grandchild that
+/// keeps the other end of a pipe open cannot block the caller.
 pub fn run_command(command: &mut Command, limit: Duration) -> io::Result<Option<CommandOutput>> {
     match run_cancellable(&CancelToken::default(), command, limit)? {
         CommandOutcome::Finished(answer) => Ok(Some(answer)),
@@ -28,17 +28,17 @@ pub fn run_command(command: &mut Command, limit: Duration) -> io::Result<Option<
     }
 }
 
-/// What became of a program on a [`Leash`].
+/// The outcome of a program run with a [`CancelToken`].
 #[derive(Debug)]
 pub enum CommandOutcome {
     Finished(CommandOutput),
-    /// It took longer than it may and was killed, with all that it started.
+    /// It exceeded the time limit and was killed with all processes that it started.
     TimedOut,
-    /// It was killed, or not begun: whoever wanted it does not any more.
+    /// It was killed or not started, because the token was canceled.
     Canceled,
 }
 
-/// Holds programs that whoever stops does not wait for. Clones are the same leash.
+/// Cancels running programs together. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken {
     shared: Arc<CancelTokenState>,
@@ -47,14 +47,14 @@ pub struct CancelToken {
 #[derive(Debug, Default)]
 struct CancelTokenState {
     running: Mutex<RunningCommands>,
-    /// Nothing runs any more.
+    /// Signaled when no program runs any more.
     all_ended: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct RunningCommands {
     is_canceled: bool,
-    /// None of them was reaped, so that none of these numbers is a stranger's.
+    /// None of them has been reaped, so none of these pids has been reused.
     pids: Vec<Pid>,
 }
 
@@ -67,7 +67,8 @@ impl PartialEq for CancelToken {
 impl Eq for CancelToken {}
 
 impl CancelToken {
-    /// Nothing more begins. What runs may end by itself within this time, and is killed then.
+    /// Prevents further starts. Running programs have this grace period to end by themselves, and are then
+    /// killed.
     pub fn cancel(&self, grace: Duration) {
         let mut running = self.lock_running();
         running.is_canceled = true;
@@ -83,9 +84,9 @@ impl CancelToken {
         self.shared.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None`: it was cut before.
+    /// Returns `None` if the token was already canceled.
     fn spawn(&self, command: &mut Command) -> io::Result<Option<(Child, Pid)>> {
-        // Begun under the lock: whoever cuts meanwhile finds it.
+        // Started under the lock, so that a concurrent cancel finds it.
         let mut running = self.lock_running();
         if running.is_canceled {
             return Ok(None);
@@ -97,7 +98,8 @@ impl CancelToken {
         Ok(Some((child, pid)))
     }
 
-    /// It is over and about to be reaped. Whether the leash was cut meanwhile.
+    /// Removes an ended program that is about to be reaped. Returns whether the token was canceled in the
+    /// meantime.
     fn remove_ended(&self, pid: Pid) -> bool {
         let mut running = self.lock_running();
         running.pids.retain(|held| *held != pid);
@@ -108,7 +110,7 @@ impl CancelToken {
     }
 }
 
-/// As [`run`], unless the leash is cut.
+/// Like [`run`], unless the token is canceled.
 pub fn run_cancellable(
     cancel: &CancelToken,
     command: &mut Command,
@@ -125,7 +127,7 @@ pub fn run_cancellable(
     if !in_time {
         return Ok(CommandOutcome::TimedOut);
     }
-    // One that ended by itself while there was time has said what it has to say.
+    // A program that ended by itself in time has a valid result.
     if is_cut && status.signal() == Some(Signal::KILL.as_raw()) {
         return Ok(CommandOutcome::Canceled);
     }
@@ -136,7 +138,7 @@ pub fn run_cancellable(
     }))
 }
 
-/// Whether it is over by then; not reaped.
+/// Whether it ends within the limit; does not reap it.
 fn ends_within(pid: Pid, limit: Duration) -> bool {
     let begin = Instant::now();
     while !child_wait::is_over(pid) {
@@ -154,12 +156,12 @@ fn kill_and_reap(pid: Pid) -> io::Result<()> {
     child_wait::wait_until_over(pid)
 }
 
-/// With all that it started.
+/// Kills a process with all processes that it started.
 fn kill_tree(pid: Pid) {
     process_tree::signal_group_and_members(pid, &process_tree::with_descendants([pid]), Signal::KILL);
 }
 
-/// A file without a place, which is gone with the last who has it open.
+/// An anonymous file, which vanishes when the last descriptor is closed.
 pub fn create_memory_file(name: &str) -> io::Result<File> {
     Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
 }
@@ -205,7 +207,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut slow = shell("sleep 1000 & echo $! > child; wait");
         slow.current_dir(&directory);
-        // Long enough for a busy machine to start it; it takes all of that in any case.
+        // Long enough for a busy machine to start it; the test always takes this long.
         assert!(run_command(&mut slow, Duration::from_secs(3)).unwrap().is_none());
         let child = std::fs::read_to_string(directory.path().join("child")).unwrap();
         let child = process_identity::to_pid(child.trim().parse().unwrap()).unwrap();

@@ -1,11 +1,11 @@
-//! After a crash: makes sure that a worker of which only the records are left, and all that it ever started, is dead.
+//! After a crash: ensures that a recorded worker, and all processes that it ever started, are dead.
 //!
-//! First the worker itself, so that it starts nothing more. Then, round by round until a whole round finds nothing: what
-//! its ledger names (by pid *and* start time), what is in the session it led, what carries its token in the environment,
-//! what is in its cgroups, and whatever descends from these or shares a group with them.
+//! First the worker itself, so that it starts nothing more. Then, in rounds until a whole round finds nothing:
+//! processes named in its ledger (by pid *and* start time), in its session, with its token in the environment,
+//! or in its cgroups, and all that descend from these or share a process group with them.
 //!
-//! A number alone never convicts: the ledger names pids of jobs that ended long ago, and by now a group or session of
-//! somebody else may have such a number.
+//! A number alone is no evidence: the ledger contains pids of jobs that ended long ago, and an unrelated
+//! process group or session may have such a number by now.
 
 use crate::ledger::{LedgerContents, LedgerSubject};
 use crate::process_identity::{self, FileIdentity, ProcessIdentity, from_pid};
@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 use windlass_types::Bytes;
 use windlass_types::worker_messages::{AttemptKey, AttemptUsage};
 
-/// How long one round waits for somebody to end before it looks again.
+/// How long one round waits for processes to end before it scans again.
 const WAIT_STEP: Duration = Duration::from_millis(50);
 
-/// A worker as it was remembered.
+/// A worker as recorded in the database.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedWorker<'a> {
     pub host: &'a str,
@@ -31,29 +31,29 @@ pub struct RecordedWorker<'a> {
     pub process: ProcessIdentity,
     pub token: &'a str,
     pub ledger: &'a Path,
-    /// The file of the database that remembers it. A copy of that file remembers it too, but has no say in what becomes of
-    /// its processes.
+    /// The database file with the record. A copy of that file has the record too, but must not end the
+    /// processes.
     pub database: Option<FileIdentity>,
 }
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsureDeadReport {
-    /// The worker itself still ran.
+    /// The worker itself was still running.
     pub worker_was_alive: bool,
-    /// Processes that had to be ended, the worker aside.
+    /// Processes that had to be ended, without the worker.
     pub killed_pids: Vec<u32>,
-    /// The attempts that had started, or may have. `None`: nobody can tell (there is no ledger, or the machine was
-    /// started anew and it may not have reached the disk), so any claim may have.
+    /// The attempts that have or may have started. `None` if unknown (there is no ledger, or the machine was
+    /// rebooted and the ledger may not have reached the disk): then any claim may have started.
     pub started_attempts: Option<Vec<AttemptKey>>,
     /// The usage of the processes that had to be ended, by the attempt that started them.
     pub leftover_usage: HashMap<AttemptKey, LeftoverUsage>,
 }
 
-/// The usage of the processes that an attempt left behind, until they were ended.
+/// The usage of the leftover processes of an attempt until they were ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftoverUsage {
-    /// Of the processes, and of the children that they waited for.
+    /// CPU time of the processes and of the children that they waited for.
     pub cpu_time: Duration,
     /// The peak of the largest process.
     pub peak_memory: Bytes,
@@ -68,35 +68,35 @@ impl From<LeftoverUsage> for AttemptUsage {
 #[derive(Debug, thiserror::Error)]
 pub enum EnsureDeadError {
     #[error(
-        "the worker ran on {host}, and this is {here}: from here nobody can tell whether its jobs still run"
+        "the worker ran on {host}, and this is {here}: whether its jobs still run cannot be determined from here"
     )]
     OtherHost { host: String, here: String },
     #[error(
-        "this process was itself started by the worker that is to be ended (process {pid}); run it from outside"
+        "this process was started by the worker that has to be ended (process {pid}); run the command from outside of its jobs"
     )]
     IsOwnAncestor { pid: u32 },
-    #[error("these processes of the worker do not end: {}", list(pids))]
+    #[error("processes of the worker cannot be ended: {}", list(pids))]
     StillAlive { pids: Vec<u32> },
     #[error(
-        "processes of the worker still run ({}), but it was started for another database file, beside {}; this one may \
-         be a copy of it", list(pids), ledger.display()
+        "processes of the worker still run ({}), but it was started for another database file, beside {}; this database may \
+         be a copy of that one", list(pids), ledger.display()
     )]
     OfAnotherDatabase { pids: Vec<u32>, ledger: PathBuf },
     #[error("cannot read the boot id: {0}")]
     BootId(#[source] io::Error),
 }
 
-/// What can be told of a worker from here.
+/// The state of a worker as seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerLiveness {
     Alive,
-    /// Its process is not there any more, or was on a machine or in a container that has been started anew.
+    /// Its process does not exist any more, or was on a machine or in a container that has been restarted.
     Gone,
     /// It ran on another machine.
     OtherHost,
 }
 
-/// Looks for a worker, and does nothing to it.
+/// Checks the state of a worker without changing it.
 pub fn check_liveness(worker: &RecordedWorker<'_>) -> Result<WorkerLiveness, EnsureDeadError> {
     let here = ProcessLocation {
         host: &machine::hostname(),
@@ -111,7 +111,7 @@ pub fn check_liveness(worker: &RecordedWorker<'_>) -> Result<WorkerLiveness, Ens
     })
 }
 
-/// Returns when nothing of that worker lives, or says why that cannot be.
+/// Ends the worker and its processes. Returns when none of them lives, or an error if that cannot be achieved.
 pub fn ensure_worker_dead(
     worker: &RecordedWorker<'_>,
     patience: Duration,
@@ -147,7 +147,7 @@ pub fn ensure_worker_dead(
     if worker_was_alive {
         kill_worker(worker.process, give_up)?;
     }
-    // Only now: until its end the worker wrote to it.
+    // Read only now, because the worker wrote to it until its end.
     let ledger = LedgerContents::read(worker.ledger).ok();
     let records = pids_are_ours.then_some(WorkerRecords { worker: worker.process, ledger: ledger.as_ref() });
     let EndedProcesses { pids, usage } = ProcessSearch::new(worker.token, records).kill_all(give_up)?;
@@ -162,13 +162,14 @@ pub fn ensure_worker_dead(
     })
 }
 
-/// Whether the worker ran jobs of another database file than the one that remembers it, which is then a copy.
+/// Whether the worker ran jobs of another database file than the one with its record, which is then a copy.
 pub fn is_of_another_database(worker: &RecordedWorker<'_>) -> bool {
     let of_worker = LedgerContents::read(worker.ledger).ok().and_then(|ledger| ledger.database);
     of_worker.is_some_and(|of_worker| worker.database.is_some_and(|ours| ours != of_worker))
 }
 
-/// Nothing is ended that belongs to another database. While it runs, the same jobs must not run from here as well.
+/// Fails if processes of another database's worker run: they must not be ended, and the same jobs must not run
+/// from here.
 fn check_other_database(
     worker: &RecordedWorker<'_>,
     pids_are_ours: bool,
@@ -191,8 +192,8 @@ fn check_other_database(
     Err(EnsureDeadError::OfAnotherDatabase { pids, ledger: worker.ledger.to_owned() })
 }
 
-/// What a worker that is dead had launched elsewhere was asked to end by that death, and ends elsewhere what it launched. Killed
-/// before that is done it would leave it behind: so it has this long.
+/// How long launchers of a dead worker have to end: the worker's death made them cancel the jobs that they
+/// launched elsewhere, and killing them earlier would leave those jobs behind.
 pub fn wait_for_launched_jobs(ledger: &Path, at_most: Duration) {
     let Ok(contents) = LedgerContents::read(ledger) else { return };
     let give_up = Instant::now() + at_most;
@@ -233,21 +234,21 @@ struct ProcessLocation<'a> {
     boot_id: &'a str,
 }
 
-/// What can be seen from one place of another.
+/// Which processes of another location are visible from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProcessVisibility {
-    /// Everything, under the same pids.
+    /// All, under the same pids.
     Full,
-    /// What runs there runs here too if this namespace is above that one, but under other pids; if it is not (a
-    /// container that was started anew), all of it died with its namespace.
+    /// Processes there run here too if this namespace is above that one, but under other pids; if it is not (a
+    /// restarted container), they died with their namespace.
     OtherNamespace,
-    /// What ran before the machine was started does not run now.
+    /// Processes from before a reboot of the machine do not run any more.
     EarlierBoot,
     None,
 }
 
 impl ProcessLocation<'_> {
-    /// One kernel is one machine, whatever it is called: names change while machines run.
+    /// A machine is identified by its kernel's boot id, because host names can change while it runs.
     fn visibility_of(self, other: &ProcessLocation<'_>) -> ProcessVisibility {
         let same_kernel =
             process_identity::kernel_boot(self.boot_id) == process_identity::kernel_boot(other.boot_id);
@@ -263,7 +264,7 @@ impl ProcessLocation<'_> {
     }
 }
 
-/// What is known of a dead worker by pids that mean the same here.
+/// The records of a dead worker, if its pids have the same meaning here.
 #[derive(Clone, Copy)]
 struct WorkerRecords<'a> {
     worker: ProcessIdentity,
@@ -271,52 +272,52 @@ struct WorkerRecords<'a> {
 }
 
 impl WorkerRecords<'_> {
-    fn is_recorded(&self, pid: Pid, stat: &ProcessStat, everybody: &HashMap<Pid, ProcessStat>) -> bool {
+    fn is_recorded(&self, pid: Pid, stat: &ProcessStat, all_processes: &HashMap<Pid, ProcessStat>) -> bool {
         let in_ledger = |ledger: &LedgerContents| {
             ledger.entries.iter().any(|entry| entry.matches_process(pid, stat.start_ticks))
         };
-        self.ledger.is_some_and(in_ledger) || self.is_in_its_session(stat, everybody)
+        self.ledger.is_some_and(in_ledger) || self.is_in_its_session(stat, all_processes)
     }
 
-    /// A worker leads a session of its own, and none that is left in it is anybody else's. The number of a session is
-    /// free for others only when nobody is left in it, and who then gets it is younger and has that pid.
-    fn is_in_its_session(&self, stat: &ProcessStat, everybody: &HashMap<Pid, ProcessStat>) -> bool {
+    /// A worker leads a session of its own that contains only its processes. The session id can be reused only
+    /// when the session is empty, and the process that then gets it is younger and has that pid.
+    fn is_in_its_session(&self, stat: &ProcessStat, all_processes: &HashMap<Pid, ProcessStat>) -> bool {
         let led_one = self.ledger.is_some_and(|ledger| ledger.session.cast_unsigned() == self.worker.pid);
         led_one
             && stat.session.cast_unsigned() == self.worker.pid
             && stat.start_ticks >= self.worker.start_ticks
-            && is_pid_unclaimed(self.worker, everybody)
+            && is_pid_unclaimed(self.worker, all_processes)
     }
 }
 
-/// Nobody else has this pid by now.
-fn is_pid_unclaimed(process: ProcessIdentity, everybody: &HashMap<Pid, ProcessStat>) -> bool {
-    let holder = process_identity::to_pid(process.pid).and_then(|pid| everybody.get(&pid));
+/// Whether no other process has this pid now.
+fn is_pid_unclaimed(process: ProcessIdentity, all_processes: &HashMap<Pid, ProcessStat>) -> bool {
+    let holder = process_identity::to_pid(process.pid).and_then(|pid| all_processes.get(&pid));
     holder.is_none_or(|stat| stat.start_ticks == process.start_ticks)
 }
 
-/// How often to look again if nothing is found, but processes ended or began while they were looked at: one that forks
-/// and exits all the time can be overlooked.
+/// How often to scan again if nothing is found but processes ended or began during the scan: one that keeps
+/// forking and exiting can be missed.
 const MAX_UNCERTAIN_SCANS: u32 = 5;
-/// The same, once something was found.
+/// The same, after a process was found.
 const MAX_UNCERTAIN_SCANS_AFTER_FIND: u32 = 20;
 
-/// What one look at all processes found.
+/// The result of one scan of all processes.
 struct ProcessScan {
     living: Vec<ProcessIdentity>,
-    /// No process ended or began meanwhile.
+    /// No process ended or began during the scan.
     is_certain: bool,
 }
 
-/// Looks for the family of a dead worker.
+/// Searches the processes of a dead worker.
 struct ProcessSearch<'a> {
     token: &'a str,
     records: Option<WorkerRecords<'a>>,
-    /// All members ever found, with their start times: a group or session that one of them leads is the family's too, so
-    /// that a child born between the look and the kill is found in the next round.
+    /// All members ever found, with their start times: a group or session that one of them leads belongs to the
+    /// worker too, so that a child born between the scan and the kill is found in the next round.
     known_members: HashMap<i32, u64>,
-    /// Pids and start times of the processes in `usage`. Each counts once, before it is killed: afterwards it may have
-    /// waited for children that count themselves.
+    /// Pids and start times of the processes in `usage`. Each counts once, before it is killed: afterwards it
+    /// may have waited for children that count themselves.
     measured: HashSet<(u32, u64)>,
     usage: HashMap<AttemptKey, LeftoverUsage>,
 }
@@ -383,7 +384,7 @@ impl<'a> ProcessSearch<'a> {
     fn scan(&mut self) -> ProcessScan {
         let in_cgroup: Vec<Pid> = self.recorded_cgroup().map(cgroup::processes_below).unwrap_or_default();
         let pids: HashSet<Pid> = procfs::all_pids().into_iter().chain(in_cgroup.iter().copied()).collect();
-        let mut everybody: HashMap<Pid, ProcessStat> = HashMap::with_capacity(pids.len());
+        let mut all_processes: HashMap<Pid, ProcessStat> = HashMap::with_capacity(pids.len());
         let mut marked: HashSet<Pid> = HashSet::new();
         let mut is_certain = true;
         for pid in pids {
@@ -392,32 +393,32 @@ impl<'a> ProcessSearch<'a> {
                 Some(false) => {}
                 None => is_certain &= !process_tree::is_just_started(pid),
             }
-            // After that: what ended before leaves a child that the next look sees.
+            // Listed after that: a process that ended before leaves a child that the next scan sees.
             match procfs::read_stat(pid) {
                 Some(stat) => {
                     is_certain &= !(stat.is_over() && marked.contains(&pid));
-                    everybody.insert(pid, stat);
+                    all_processes.insert(pid, stat);
                 }
                 None => is_certain = false,
             }
         }
-        let mut members: HashSet<Pid> = everybody
+        let mut members: HashSet<Pid> = all_processes
             .iter()
             .filter(|(pid, stat)| {
-                in_cgroup.contains(pid) || marked.contains(pid) || self.is_member(**pid, stat, &everybody)
+                in_cgroup.contains(pid) || marked.contains(pid) || self.is_member(**pid, stat, &all_processes)
             })
             .map(|(pid, _)| *pid)
             .collect();
-        add_descendants(&mut members, &everybody);
-        let found = members.iter().filter_map(|pid| Some((pid, everybody.get(pid)?)));
+        add_descendants(&mut members, &all_processes);
+        let found = members.iter().filter_map(|pid| Some((pid, all_processes.get(pid)?)));
         self.known_members.extend(found.map(|(pid, stat)| (pid.as_raw_nonzero().get(), stat.start_ticks)));
         let living: Vec<(Pid, &ProcessStat)> = members
             .into_iter()
-            .filter_map(|pid| everybody.get(&pid).map(|stat| (pid, stat)))
+            .filter_map(|pid| all_processes.get(&pid).map(|stat| (pid, stat)))
             .filter(|(_, stat)| !stat.is_over())
             .collect();
         for (pid, stat) in &living {
-            self.record_usage(*pid, stat, &everybody);
+            self.record_usage(*pid, stat, &all_processes);
         }
         let living = living
             .into_iter()
@@ -426,26 +427,26 @@ impl<'a> ProcessSearch<'a> {
         ProcessScan { living, is_certain }
     }
 
-    /// Whether its environment has the token of the worker; `None`: nothing can be read of it.
+    /// Whether its environment contains the worker's token; `None` if the environment cannot be read.
     fn has_worker_token(&self, pid: Pid) -> Option<bool> {
         let text = procfs::read_environment(pid);
         let value = procfs::find_environment_value(&text, process_tree::tag::WORKER);
         (!text.is_empty()).then(|| value.as_deref() == Some(self.token))
     }
 
-    fn record_usage(&mut self, pid: Pid, stat: &ProcessStat, everybody: &HashMap<Pid, ProcessStat>) {
+    fn record_usage(&mut self, pid: Pid, stat: &ProcessStat, all_processes: &HashMap<Pid, ProcessStat>) {
         if !self.measured.insert((from_pid(pid), stat.start_ticks)) {
             return;
         }
-        let Some(key) = self.find_attempt(pid, everybody) else { return };
+        let Some(key) = self.find_attempt(pid, all_processes) else { return };
         let peak = usage_sample::peak_rss(pid).unwrap_or(stat.rss);
         let usage = self.usage.entry(key).or_default();
         usage.cpu_time = usage.cpu_time.saturating_add(stat.cpu);
         usage.peak_memory = usage.peak_memory.max(peak);
     }
 
-    /// The attempt that started a process: by its environment, its group or session, or the same of an ancestor.
-    fn find_attempt(&self, pid: Pid, everybody: &HashMap<Pid, ProcessStat>) -> Option<AttemptKey> {
+    /// The attempt that started a process: by its environment, its group or session, or those of an ancestor.
+    fn find_attempt(&self, pid: Pid, all_processes: &HashMap<Pid, ProcessStat>) -> Option<AttemptKey> {
         let entries = &self.records?.ledger?.entries;
         // The latest entries come last.
         let attempts = || {
@@ -456,7 +457,7 @@ impl<'a> ProcessSearch<'a> {
         };
         let (mut at, mut seen) = (pid, HashSet::new());
         while seen.insert(at) {
-            let stat = everybody.get(&at)?;
+            let stat = all_processes.get(&at)?;
             let mark = ProcessMark::read_process(at, self.token);
             let is_led_by = |leader: Option<Pid>| {
                 leader
@@ -473,21 +474,21 @@ impl<'a> ProcessSearch<'a> {
         None
     }
 
-    fn is_member(&self, pid: Pid, stat: &ProcessStat, everybody: &HashMap<Pid, ProcessStat>) -> bool {
-        [stat.group, stat.session].into_iter().any(|number| self.is_known(number, everybody))
-            || self.records.is_some_and(|records| records.is_recorded(pid, stat, everybody))
+    fn is_member(&self, pid: Pid, stat: &ProcessStat, all_processes: &HashMap<Pid, ProcessStat>) -> bool {
+        [stat.group, stat.session].into_iter().any(|number| self.is_known(number, all_processes))
+            || self.records.is_some_and(|records| records.is_recorded(pid, stat, all_processes))
     }
 
-    fn is_known(&self, number: i32, everybody: &HashMap<Pid, ProcessStat>) -> bool {
+    fn is_known(&self, number: i32, all_processes: &HashMap<Pid, ProcessStat>) -> bool {
         self.known_members.get(&number).is_some_and(|&start_ticks| {
-            is_pid_unclaimed(ProcessIdentity { pid: number.cast_unsigned(), start_ticks }, everybody)
+            is_pid_unclaimed(ProcessIdentity { pid: number.cast_unsigned(), start_ticks }, all_processes)
         })
     }
 }
 
-fn add_descendants(members: &mut HashSet<Pid>, everybody: &HashMap<Pid, ProcessStat>) {
+fn add_descendants(members: &mut HashSet<Pid>, all_processes: &HashMap<Pid, ProcessStat>) {
     let mut children: HashMap<i32, Vec<Pid>> = HashMap::new();
-    for (pid, stat) in everybody {
+    for (pid, stat) in all_processes {
         children.entry(stat.parent).or_default().push(*pid);
     }
     let mut open: Vec<Pid> = members.iter().copied().collect();
@@ -500,16 +501,16 @@ fn add_descendants(members: &mut HashSet<Pid>, everybody: &HashMap<Pid, ProcessS
     }
 }
 
-/// By a handle, with the start time looked at once more behind it, so that a reused pid is never hit.
+/// Kills by a pidfd, checking the start time once more after opening it, so that a reused pid is never hit.
 fn kill_process(target: ProcessIdentity) {
     let Some(pid) = process_identity::to_pid(target.pid) else { return };
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(handle) if target.is_alive() => {
-            // It may be over by now, which is as good.
+            // It may have ended by now, which is as good.
             pidfd_send_signal(&handle, Signal::KILL).ok();
         }
         Ok(_) | Err(rustix::io::Errno::SRCH) => {}
-        // Kernels before 5.3 have no such handles.
+        // Kernels before 5.3 have no pidfds.
         Err(_) if target.is_alive() => {
             rustix::process::kill_process(pid, Signal::KILL).ok();
         }
@@ -568,7 +569,8 @@ mod tests {
         }
     }
 
-    /// A session or group whose number is that of a job that ended long ago: the number was free and is somebody else's.
+    /// A session or group with the number of a job that ended long ago: the number was reused by another
+    /// process.
     #[test]
     fn a_stranger_with_the_number_of_a_finished_job_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
@@ -576,7 +578,7 @@ mod tests {
         let ledger = ProcessLedger::create(&path, None, None).unwrap();
         let key = AttemptKey { workflow: WorkflowId(1), job: JobId(1), run: RunId(1), attempt: Attempt(1) };
         let record = ledger.open_record(key).unwrap();
-        // As `true | sleep 1000 &` in somebody's shell: the first process led the group and is over.
+        // As `true | sleep 1000 &` in a shell: the first process led the group and has ended.
         let mut leader = std::process::Command::new("sh")
             .args(["-c", "sleep 1000 >&2 & echo $!"])
             .process_group(0)
@@ -661,7 +663,7 @@ mod tests {
         std::io::BufRead::read_line(&mut io::BufReader::new(job.stdout.take().unwrap()), &mut line).unwrap();
 
         let report = ensure_worker_dead(&deceased(&host, &boot, &token), Duration::from_secs(20)).unwrap();
-        // `sh`, its `sh`, and the `sleep` of that, if it had got that far.
+        // `sh`, its `sh`, and the `sleep` of that, if it was started already.
         assert!(report.killed_pids.contains(&job.id()) && report.killed_pids.len() >= 2, "{report:?}");
         job.wait().unwrap();
         let again = ensure_worker_dead(&deceased(&host, &boot, &token), Duration::from_secs(20)).unwrap();

@@ -1,8 +1,10 @@
-//! The worker's note of what it starts, so that a later process can tell which claims had started and end what lives.
+//! The worker's record of the processes it starts, so that a later process can tell which claims had started
+//! and end the processes still alive.
 //!
-//! A file of fixed records, written before and after each start and reused in a circle; the record of what still runs is
-//! never reused. Jobs and strays have each a circle of their own, so that a job with many strays does not push out what is
-//! known of others. Not synced: it must survive the death of processes, and after a power cut no process lives.
+//! A file of fixed-size records, written before and after each start and reused in a circle; the record of a
+//! running process is never reused. Jobs and strays have a circle each, so that a job with many strays does not
+//! displace records of others. Not synced: the file must survive the death of processes, and after a power
+//! failure no process lives.
 
 use crate::process_identity::{self, FileIdentity};
 use crate::session;
@@ -20,12 +22,12 @@ use windlass_types::{Attempt, JobId, RunId, WorkflowId};
 const MAGIC_BYTES: &[u8; 8] = b"WLEDGER1";
 const HEADER_SIZE: usize = 512;
 const RECORD_SIZE: usize = 64;
-/// Where the header has the identity of the database file, or zeros.
+/// The offset in the header of the identity of the database file, or zeros.
 const DATABASE_OFFSET: usize = HEADER_SIZE - 16;
 const MAX_PATH_LENGTH: usize = DATABASE_OFFSET - 32;
 
-/// How many starts are remembered. The engine must not have more claims than this that are neither settled nor given
-/// back, or it could not tell which of them had started.
+/// How many starts are remembered. The engine must not have more claims than this that are neither settled nor
+/// returned, or it could not tell which of them had started.
 pub const MAX_RECORDS: usize = 8192;
 /// How many strays can be known at a time.
 const MAX_STRAYS: usize = 2048;
@@ -40,11 +42,11 @@ pub enum LedgerError {
     Full { what: &'static str },
 }
 
-/// What a record is about.
+/// The subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerSubject {
     Attempt(AttemptKey),
-    /// A process that left its job's family and does not say whose it is.
+    /// A process that left its job's process tree and has no mark in its environment.
     Stray,
 }
 
@@ -52,14 +54,14 @@ pub enum LedgerSubject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerEntry {
     pub subject: LedgerSubject,
-    /// `None`: about to start when the worker died; it may or may not have.
+    /// `None`: about to start when the worker died; it may or may not have started.
     pub pid: Option<Pid>,
-    /// In boot ticks: it started no earlier than the first and no later than the second (zero if not known).
+    /// In boot ticks: it started between the two (the second is zero if unknown).
     pub start_window: (u64, u64),
 }
 
 impl LedgerEntry {
-    /// Whether a process with this pid that started then is the one meant.
+    /// Whether a process with this pid and start time is the recorded one.
     pub fn matches_process(&self, pid: Pid, start_ticks: u64) -> bool {
         let (earliest, latest) = self.start_window;
         self.pid == Some(pid) && (earliest..=latest).contains(&start_ticks)
@@ -69,11 +71,11 @@ impl LedgerEntry {
 /// A whole ledger, read after its writer died.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerContents {
-    /// The session that the worker and all that did not leave it belong to.
+    /// The session of the worker and of all processes that did not leave it.
     pub session: i32,
     /// The worker's cgroup, if it had one.
     pub cgroup: Option<PathBuf>,
-    /// The file of the database whose jobs it ran, if it is one.
+    /// The database file whose jobs it ran, if any.
     pub database: Option<FileIdentity>,
     pub entries: Vec<LedgerEntry>,
 }
@@ -110,7 +112,7 @@ impl LedgerContents {
         })
     }
 
-    /// The attempts that had started, or may have.
+    /// The attempts that have or may have started.
     pub fn started_attempts(&self) -> Vec<AttemptKey> {
         self.entries
             .iter()
@@ -122,7 +124,7 @@ impl LedgerContents {
     }
 }
 
-/// The ledger as its writer holds it. Shared by all slots.
+/// The ledger as its writer uses it. Shared by all slots.
 #[derive(Debug)]
 pub struct ProcessLedger {
     file: File,
@@ -134,11 +136,11 @@ pub struct ProcessLedger {
 struct LedgerRecords {
     attempts: RecordRing,
     strays: RecordRing,
-    /// How many were ever taken, which gives their order.
+    /// The number of records ever taken, which gives their order.
     taken_count: u64,
 }
 
-/// A part of the records, reused in a circle.
+/// A range of records, reused in a circle.
 #[derive(Debug)]
 struct RecordRing {
     what: &'static str,
@@ -167,7 +169,7 @@ impl RecordRing {
     }
 }
 
-/// A record in use. Given back with [`Ledger::close`] when its process is over.
+/// A record in use. Released with [`Ledger::close`] when its process has ended.
 #[derive(Debug)]
 pub struct OpenRecord {
     index: usize,
@@ -176,15 +178,15 @@ pub struct OpenRecord {
     earliest: u64,
 }
 
-/// The record of a stray. Given back with [`Ledger::close_stray`] when it is gone.
+/// The record of a stray. Released with [`Ledger::close_stray`] when the process is gone.
 #[derive(Debug)]
 pub struct StrayRecord {
     index: usize,
 }
 
 impl ProcessLedger {
-    /// A new, empty ledger, in a file that was not there before and is nobody else's. Its space is taken now, so that a
-    /// full disk cannot come between a job and its record.
+    /// Creates a new, empty ledger in a file that did not exist before. Its space is allocated now, so that a
+    /// full disk cannot prevent the record of a job.
     pub fn create(
         path: &Path,
         cgroup: Option<&Path>,
@@ -205,7 +207,7 @@ impl ProcessLedger {
         Ok(Self { file, path: path.to_owned(), records })
     }
 
-    /// Notes that this attempt is about to start.
+    /// Records that this attempt is about to start.
     pub fn open_record(&self, key: AttemptKey) -> Result<OpenRecord, LedgerError> {
         let (index, number) = self.take_record(|records| &mut records.attempts)?;
         let open = OpenRecord { index, number, key, earliest: process_identity::boot_ticks() };
@@ -218,25 +220,25 @@ impl ProcessLedger {
         }
     }
 
-    /// Notes the pid it got.
+    /// Records its pid.
     pub fn record_started(&self, open: &OpenRecord, pid: Pid) -> Result<(), LedgerError> {
         self.write_attempt(open, Some(pid))
     }
 
-    /// It did not start after all: the record is as if it had never been.
+    /// Removes the record of an attempt that did not start.
     pub fn discard_record(&self, open: OpenRecord) {
         // If this fails, recovery takes it for an attempt that may have started, which is safe.
         self.file.write_all_at(&[0; RECORD_SIZE], record_offset(open.index)).ok();
         self.close_record(open);
     }
 
-    /// Its process is over. The record stays until the circle comes round.
+    /// Releases the record of an ended process. It stays until the circle reuses it.
     #[expect(clippy::needless_pass_by_value, reason = "a closed record must not be used again")]
     pub fn close_record(&self, open: OpenRecord) {
         self.lock_records().attempts.return_index(open.index);
     }
 
-    /// Notes a process that could not be found again by itself.
+    /// Records a process that could not be found again by its mark.
     pub fn record_stray(&self, pid: Pid, start_ticks: u64) -> Result<StrayRecord, LedgerError> {
         let (index, number) = self.take_record(|records| &mut records.strays)?;
         let entry = LedgerEntry {
@@ -254,7 +256,7 @@ impl ProcessLedger {
         }
     }
 
-    /// It is gone. The record stays until the circle comes round.
+    /// Releases the record of a stray that is gone. It stays until the circle reuses it.
     #[expect(clippy::needless_pass_by_value, reason = "a closed record must not be used again")]
     pub fn close_stray(&self, note: StrayRecord) {
         self.lock_records().strays.return_index(note.index);
@@ -300,7 +302,7 @@ fn encode_header(cgroup: Option<&Path>, database: Option<FileIdentity>) -> [u8; 
     bytes[..8].copy_from_slice(MAGIC_BYTES);
     put_u64(&mut bytes, 8, i64::from(session::current_session()).cast_unsigned());
     let path = cgroup.map_or(&b""[..], |path| path.as_os_str().as_bytes());
-    // A path too long to note is not noted: burying then works without it.
+    // A path that is too long is left out: ensure_dead works without it.
     if path.len() <= MAX_PATH_LENGTH {
         put_u64(&mut bytes, 16, path.len() as u64);
         bytes[32..32 + path.len()].copy_from_slice(path);
@@ -331,7 +333,7 @@ fn encode_record(number: u64, entry: &LedgerEntry) -> [u8; RECORD_SIZE] {
     bytes
 }
 
-/// `None` for a record that was never written, or taken back.
+/// `None` for a record that was never written, or was removed.
 fn decode_record(bytes: &[u8]) -> Option<(u64, LedgerEntry)> {
     let number = read_u64(bytes, 0);
     let id = |at| read_u64(bytes, at).cast_signed();
@@ -443,7 +445,7 @@ mod tests {
             contents.entries.iter().any(|entry| entry.matches_process(pid, 1)),
             "the stray that still runs"
         );
-        assert!(!contents.entries.iter().any(|entry| entry.matches_process(pid, 2)), "one that is gone");
+        assert!(!contents.entries.iter().any(|entry| entry.matches_process(pid, 2)), "a stray that is gone");
         ledger.close_stray(first);
     }
 

@@ -1,12 +1,13 @@
-//! Processes on Linux, as Windlass needs them: start one, wait for it, find its whole family, measure it, limit it, end
-//! it; and afterwards, from another process, make sure that nothing of it lives.
+//! Processes on Linux, as Windlass needs them: start a process, wait for it, find all processes it started,
+//! measure, limit and end them; and afterwards, from another process, ensure that none of them lives.
 //!
-//! Mechanism only. *When* a job is ended, and with how much grace, is decided by the worker. The only crate with
-//! `unsafe` code, and only in [`agent_mark`], [`spawn`], `attached`, [`wait`], [`session`], [`escort`] and [`signals`], where the system's own interface asks for it.
+//! Mechanism only. The worker decides *when* a job is ended, and with which grace period. The only crate with
+//! `unsafe` code, and only in [`agent_mark`], [`spawn`], `attached_spawn`, [`child_wait`], [`session`],
+//! [`step_supervisor`] and [`signals`], where the interface of the system requires it.
 //!
-//! What everything here rests on: the worker is the *subreaper* of all that it starts, so whatever a job leaves behind
-//! becomes a child of the worker's main thread, which starts nothing itself. An empty list of that thread's children
-//! says that no daemon got away, for the price of one read.
+//! The basis: the worker is the *subreaper* of all that it starts, so leftover processes of a job become
+//! children of the worker's main thread, which starts nothing itself. An empty list of that thread's children
+//! shows that no daemon escaped, for the cost of one read.
 
 pub mod agent_mark;
 mod attached_spawn;

@@ -1,4 +1,4 @@
-//! What this machine can give: processors, memory, graphics cards, as far as we are allowed to use them.
+//! The resources of this machine: CPUs, memory and GPUs that this process may use.
 
 use crate::cgroup::CgroupPaths;
 use crate::procfs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 use windlass_types::Bytes;
 
-/// What was found.
+/// The resources found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineInfo {
     pub hostname: String,
@@ -32,10 +32,10 @@ impl MachineInfo {
     }
 }
 
-/// What everything on this machine uses together.
+/// The usage of the whole machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineUsage {
-    /// Time that its processors were busy since boot.
+    /// Time that its CPUs were busy since boot.
     pub busy_time: Duration,
     pub memory: Bytes,
 }
@@ -50,11 +50,11 @@ impl MachineUsage {
     }
 }
 
-/// All but the time in which they had nothing to do, or only waited for a disk.
+/// All CPU time except idle and iowait.
 fn parse_busy_time(stat: &str) -> Option<Duration> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal; guests are counted in user and nice already.
+    // user, nice, system, idle, iowait, irq, softirq, steal; guest time is included in user and nice.
     let busy: u64 =
         ticks.iter().take(8).enumerate().filter(|(i, _)| !matches!(i, 3 | 4)).map(|(_, t)| t).sum();
     Some(Duration::from_millis(busy * 1000 / procfs::ticks_per_second()))
@@ -70,19 +70,19 @@ pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Those we may run on: the standard library looks at the affinity mask and at cgroup quotas.
+/// The usable CPUs: the standard library respects the affinity mask and cgroup quotas.
 fn detect_cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
 }
 
-/// The machine's memory, or less if a cgroup above us says so.
+/// The machine's memory, or less if a cgroup above this process has a limit.
 fn detect_memory(places: &CgroupPaths, meminfo: &str) -> Bytes {
     let total = parse_meminfo_field(meminfo, "MemTotal:").unwrap_or(u64::MAX);
     let limit = read_v1_memory_limit(places).into_iter().chain(read_v2_memory_limits(places)).min();
     Bytes(total.min(limit.unwrap_or(u64::MAX)))
 }
 
-/// Already the smallest of all groups above.
+/// Already the smallest of all parent cgroups.
 fn read_v1_memory_limit(places: &CgroupPaths) -> Option<u64> {
     let text = fs::read_to_string(places.v1_group("memory")?.join("memory.stat")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("hierarchical_memory_limit ")?.trim().parse().ok())
@@ -96,8 +96,8 @@ fn read_v2_memory_limits(places: &CgroupPaths) -> Vec<u64> {
         .collect()
 }
 
-/// What the environment allows (a batch system sets these), else what the drivers show. An empty list in the environment
-/// means none, not all.
+/// The GPUs from the environment (set by batch systems), else those that the drivers show. An empty list in the
+/// environment means none, not all.
 fn detect_gpus(variable: &dyn Fn(&str) -> Option<String>, root: &Path) -> Vec<String> {
     const NAMES: [&str; 6] = [
         "CUDA_VISIBLE_DEVICES",
@@ -117,7 +117,8 @@ fn detect_gpus(variable: &dyn Fn(&str) -> Option<String>, root: &Path) -> Vec<St
     (0..count).map(|index| index.to_string()).collect()
 }
 
-/// `0,1`, `GPU-8f3a…,GPU-…`, Slurm's `0-3`; all from the first negative number on is hidden, as CUDA reads it.
+/// Parses `0,1`, `GPU-8f3a…,GPU-…`, or Slurm's `0-3`; everything from the first negative number on is hidden,
+/// as in CUDA.
 fn parse_devices(text: &str) -> Vec<String> {
     let mut devices = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -144,7 +145,7 @@ fn count_nvidia_devices(root: &Path) -> usize {
     list_names(&root.join("dev")).iter().filter(|name| is_card(name)).count()
 }
 
-/// Nodes of the compute driver's topology; processors are listed there too, with id 0.
+/// Nodes of the compute driver's topology; CPUs are listed there too, with id 0.
 fn count_amd_devices(root: &Path) -> usize {
     let nodes = root.join("sys/class/kfd/kfd/topology/nodes");
     let is_card = |name: &String| {
@@ -204,8 +205,8 @@ mod tests {
     #[test]
     fn otherwise_the_drivers_show_them() {
         let root = tempfile::tempdir().unwrap();
-        let nobody = |_: &str| None;
-        assert!(detect_gpus(&nobody, root.path()).is_empty());
+        let no_variables = |_: &str| None;
+        assert!(detect_gpus(&no_variables, root.path()).is_empty());
         let node = |number: u32, id: &str| {
             let node = root.path().join(format!("sys/class/kfd/kfd/topology/nodes/{number}"));
             fs::create_dir_all(&node).unwrap();
@@ -213,16 +214,16 @@ mod tests {
         };
         node(0, "0\n");
         node(1, "51000\n");
-        assert_eq!(detect_gpus(&nobody, root.path()), ["0"]);
+        assert_eq!(detect_gpus(&no_variables, root.path()), ["0"]);
         fs::create_dir_all(root.path().join("dev")).unwrap();
         for name in ["nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null"] {
             fs::write(root.path().join("dev").join(name), "").unwrap();
         }
-        assert_eq!(detect_gpus(&nobody, root.path()), ["0", "1"]);
+        assert_eq!(detect_gpus(&no_variables, root.path()), ["0", "1"]);
         for name in ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0"] {
             fs::create_dir_all(root.path().join("proc/driver/nvidia/gpus").join(name)).unwrap();
         }
-        assert_eq!(detect_gpus(&nobody, root.path()), ["0", "1", "2"]);
+        assert_eq!(detect_gpus(&no_variables, root.path()), ["0", "1", "2"]);
     }
 
     #[test]

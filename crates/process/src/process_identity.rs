@@ -1,4 +1,4 @@
-//! Who a process is, so that a pid that was given to somebody else is never taken for it.
+//! The identity of a process, so that another process with a reused pid is never taken for it.
 
 use crate::procfs;
 use rustix::process::Pid;
@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-/// A process on this machine, for as long as the machine is up.
+/// A process on this machine, unique until the next reboot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessIdentity {
     pub pid: u32,
@@ -30,14 +30,14 @@ impl ProcessIdentity {
         Some(Self { pid, start_ticks: stat.start_ticks })
     }
 
-    /// Runs still. A zombie does not.
+    /// Whether it still runs. A zombie does not.
     pub fn is_alive(self) -> bool {
         let stat = to_pid(self.pid).and_then(procfs::read_stat);
         stat.is_some_and(|stat| stat.start_ticks == self.start_ticks && !stat.is_over())
     }
 }
 
-/// A file, whatever its path: a copy is another file.
+/// Identifies a file regardless of its path: a copy is another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIdentity {
     pub device: u64,
@@ -52,7 +52,8 @@ impl FileIdentity {
     }
 }
 
-/// The boot of the kernel and, after a slash, the pid namespace: where pids mean the same, until the next boot.
+/// The boot id of the kernel and, after a slash, the pid namespace: pids are comparable within it until the
+/// next reboot.
 pub fn boot_id() -> io::Result<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let namespace = fs::metadata("/proc/self/ns/pid")?.ino();
@@ -64,13 +65,13 @@ pub fn kernel_boot(boot_id: &str) -> &str {
     boot_id.split('/').next().unwrap_or_default()
 }
 
-/// The time since the machine was started, asleep or awake. The same for all its processes, and set by nobody.
+/// The time since boot, including sleep. The same for all processes, and cannot be set.
 pub fn boot_time() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     Duration::new(now.tv_sec.cast_unsigned(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Now, in the clock and the unit of process start times.
+/// The current time, in the clock and unit of process start times.
 pub fn boot_ticks() -> u64 {
     let now = boot_time();
     (now.as_secs() * 1_000_000_000 + u64::from(now.subsec_nanos()))

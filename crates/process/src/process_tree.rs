@@ -1,7 +1,9 @@
-//! The family of a job: its process group, its descendants, and what left both but can still be told to be its own.
+//! The processes of a job: its process group, its descendants, and processes that left both but can still be
+//! attributed.
 //!
-//! A process that left the group (`setsid`) is found as a descendant; one whose parent died as a child the worker
-//! adopted, which is recognised by its group, its cgroup, or the names the worker put into its environment.
+//! A process that left the group (`setsid`) is found as a descendant; one whose parent died is found as a child
+//! that the worker adopted, recognized by its group, its cgroup, or the variables that the worker put into its
+//! environment.
 
 use crate::{process_identity, procfs};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,7 +12,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 use windlass_types::worker_messages::AttemptKey;
 
-/// The names in a job's environment that say whose it is.
+/// The variables in a job's environment that identify its attempt.
 pub mod tag {
     pub const WORKER: &str = "WINDLASS_WORKER";
     pub const JOB: &str = "WINDLASS_JOB_ID";
@@ -18,12 +20,12 @@ pub mod tag {
     pub const ATTEMPT: &str = "WINDLASS_ATTEMPT_ID";
 }
 
-/// What the environment of a process says about whose it is.
+/// The attempt that the environment of a process names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessMark {
     /// Of this worker, and this attempt.
     Ours { job: i64, run: i64, attempt: u32 },
-    /// Of another worker, or of none that it would say.
+    /// Of another worker, or without a mark.
     None,
 }
 
@@ -46,19 +48,19 @@ impl ProcessMark {
     }
 }
 
-/// All that is known of one job's processes.
+/// What identifies the processes of one job.
 #[derive(Clone, Copy, Debug)]
 pub struct JobProcesses<'a> {
     pub key: &'a AttemptKey,
     pub token: &'a str,
-    /// The pid of the first process, which is the id of the group also after that process is over.
+    /// The pid of the first process, which stays the id of the group after that process has ended.
     pub group: Pid,
-    /// Who is in its cgroup, if it has one to itself.
+    /// The processes in its cgroup, if it has one of its own.
     pub cgroup: &'a [Pid],
 }
 
 impl JobProcesses<'_> {
-    /// Whether a process that the worker adopted is one of these.
+    /// Whether a process that the worker adopted belongs to the job.
     pub fn includes(&self, adopted: Pid) -> bool {
         let group = self.group.as_raw_nonzero().get();
         self.cgroup.contains(&adopted)
@@ -66,14 +68,14 @@ impl JobProcesses<'_> {
             || ProcessMark::read_process(adopted, self.token).is_of_attempt(self.key)
     }
 
-    /// All members that still run, given what the worker has adopted.
+    /// All members that still run, given the processes that the worker adopted.
     pub fn members(&self, adopted: &[Pid]) -> Vec<Pid> {
         let roots = adopted.iter().copied().filter(|pid| self.includes(*pid));
         with_descendants([self.group].into_iter().chain(roots).chain(self.cgroup.iter().copied()))
     }
 }
 
-/// The roots and all below them, without zombies, each once.
+/// The roots and all their descendants, without zombies, each once.
 pub fn with_descendants(roots: impl IntoIterator<Item = Pid>) -> Vec<Pid> {
     let mut known = HashSet::new();
     let mut found: Vec<Pid> = Vec::new();
@@ -88,21 +90,23 @@ pub fn with_descendants(roots: impl IntoIterator<Item = Pid>) -> Vec<Pid> {
     found
 }
 
-/// All that run and have this in their environment: also those whose parents are gone, so that nothing else tells whose they are.
+/// All running processes with this in their environment: also those without parents, which cannot be attributed
+/// otherwise.
 pub fn find_with_variable(name: &str, value: &str) -> Vec<Pid> {
     let is_tagged = |pid: &Pid| procfs::read_environment_values(*pid, [name])[0].as_deref() == Some(value);
     procfs::all_pids().into_iter().filter(is_tagged).filter(|pid| procfs::is_running(*pid)).collect()
 }
 
-/// Younger processes without an environment may be about to execute a program: for a moment they have none then.
+/// Younger processes without an environment may be executing a program: the environment is empty for a moment
+/// then.
 const EXEC_WINDOW: Duration = Duration::from_secs(1);
 
-/// Whether it cannot be told yet whose this process is, because it is just being started.
+/// Whether this process cannot be attributed yet, because it is just being started.
 pub fn may_be_executing(pid: Pid) -> bool {
     procfs::read_environment(pid).is_empty() && is_just_started(pid)
 }
 
-/// It runs, and was started a moment ago.
+/// Whether it runs and was started a moment ago.
 pub(crate) fn is_just_started(pid: Pid) -> bool {
     procfs::read_stat(pid).is_some_and(|stat| {
         let age = process_identity::boot_ticks().saturating_sub(stat.start_ticks);
@@ -110,11 +114,12 @@ pub(crate) fn is_just_started(pid: Pid) -> bool {
     })
 }
 
-/// Signals the group as one, then the members outside of it. Stopped processes are woken, or they could not obey.
+/// Signals the group as one, then the members outside of it. Stopped processes are continued so that they can
+/// react.
 pub fn signal_group_and_members(group: Pid, members: &[Pid], signal: Signal) {
     let wake = (signal != Signal::KILL).then_some(Signal::CONT);
     for signal in [Some(signal), wake].into_iter().flatten() {
-        // Errors mean that somebody is gone already, which is what is wanted.
+        // Errors mean that the process is already gone, as wanted.
         rustix::process::kill_process_group(group, signal).ok();
         for pid in members {
             let outside =
@@ -126,12 +131,13 @@ pub fn signal_group_and_members(group: Pid, members: &[Pid], signal: Signal) {
     }
 }
 
-/// How often [`freeze`] looks before it leaves those alone that hang in the kernel: they stop when they come out of it.
+/// The number of scans of [`freeze_processes`] before it gives up on processes that hang in the kernel: they
+/// stop when they leave it.
 const MAX_FREEZE_ROUNDS: u32 = 100;
 const FREEZE_ROUND_DELAY: Duration = Duration::from_millis(2);
 
-/// Stops processes where they stand, until two looks in a row find none that still runs: what was born between a look and
-/// its signals is found by the next one, also if its parent ended meanwhile. Says whether all of them stand still.
+/// Stops processes until two scans in a row find none that still runs: a process born between a scan and its
+/// signals is found by the next scan, also if its parent has ended. Returns whether all of them are stopped.
 pub fn freeze_processes(members: impl Fn() -> Vec<Pid>) -> bool {
     let mut was_quiet = false;
     for _ in 0..MAX_FREEZE_ROUNDS {
@@ -147,7 +153,7 @@ pub fn freeze_processes(members: impl Fn() -> Vec<Pid>) -> bool {
     false
 }
 
-/// Lets frozen processes go on.
+/// Continues frozen processes.
 pub fn thaw_processes(members: &[Pid]) {
     signal_all(members, Signal::CONT);
 }
@@ -160,11 +166,11 @@ fn signal_all(members: &[Pid], signal: Signal) {
 }
 
 pub fn kill_process(pid: Pid) {
-    // An error means that it is gone already, or not ours to end.
+    // An error means that it is gone already, or that signaling it is not permitted.
     rustix::process::kill_process(pid, Signal::KILL).ok();
 }
 
-/// Signals this process alone, and wakes it if it was stopped.
+/// Signals only this process, and continues it if it was stopped.
 pub fn signal_process(pid: Pid, signal: Signal) {
     for signal in [signal, Signal::CONT] {
         // As above.
@@ -172,20 +178,20 @@ pub fn signal_process(pid: Pid, signal: Signal) {
     }
 }
 
-/// Returns when one of these is over, or after this time.
+/// Returns when one of these has ended, or after this time.
 pub fn wait_for_exit(pids: &[Pid], at_most: Duration) {
     let mut handles = Vec::with_capacity(pids.len());
     for pid in pids {
         match pidfd_open(*pid, PidfdFlags::empty()) {
             Ok(handle) => handles.push(handle),
             Err(rustix::io::Errno::SRCH) => return,
-            // No handle to be had (an old kernel, too many files): the caller looks again after the wait.
+            // No pidfd available (an old kernel, too many files): the caller checks again after the wait.
             Err(_) => {}
         }
     }
     let mut polls: Vec<PollFd<'_>> =
         handles.iter().map(|handle| PollFd::new(handle, PollFlags::IN)).collect();
     let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
-    // An interrupted wait is only a shorter one.
+    // An interrupted wait is only shorter.
     poll(&mut polls, Some(&timeout)).ok();
 }

@@ -1,6 +1,7 @@
-//! Reading `/proc`: one process, its children, the names in its environment.
+//! Reads `/proc`: a process, its children, the variables in its environment.
 //!
-//! A process may be gone by the time it is looked at, so everything here answers `None` or an empty list, never an error.
+//! A process may be gone by the time it is read, so everything here returns `None` or an empty list, never an
+//! error.
 
 use rustix::process::Pid;
 use std::fs::{self, File};
@@ -9,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use windlass_types::Bytes;
 
-/// What `/proc/PID/stat` says.
+/// Fields of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
     pub state: u8,
@@ -24,12 +25,12 @@ pub struct ProcessStat {
 }
 
 impl ProcessStat {
-    /// A zombie does nothing any more; somebody only has to take note of it.
+    /// Whether it has ended. A zombie does nothing any more; it only waits to be reaped.
     pub const fn is_over(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
 
-    /// By a signal, or by a debugger.
+    /// Whether it is stopped, by a signal or a debugger.
     pub const fn is_stopped(&self) -> bool {
         matches!(self.state, b'T' | b't')
     }
@@ -40,7 +41,7 @@ pub fn read_stat(pid: Pid) -> Option<ProcessStat> {
     parse_stat(&text)
 }
 
-/// The fields after the name, which is in parentheses and may itself contain blanks and parentheses.
+/// Parses the fields after the name, which is in parentheses and may itself contain blanks and parentheses.
 fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
     let after_name = text.iter().rposition(|b| *b == b')')? + 1;
     let rest = std::str::from_utf8(text.get(after_name..)?).ok()?;
@@ -63,7 +64,7 @@ pub fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second().max(1)
 }
 
-/// Lives, and is not just a zombie.
+/// Whether it lives and is not a zombie.
 pub fn is_running(pid: Pid) -> bool {
     read_stat(pid).is_some_and(|stat| !stat.is_over())
 }
@@ -90,25 +91,25 @@ pub fn list_children(pid: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// One value of `/proc/PID/environ` per name asked for, in the order asked for.
+/// The values of these names in `/proc/PID/environ`, in the order requested.
 pub fn read_environment_values<const N: usize>(pid: Pid, names: [&str; N]) -> [Option<String>; N] {
     let text = read_environment(pid);
     names.map(|name| find_environment_value(&text, name))
 }
 
-/// `/proc/PID/environ`. Empty for zombies, for processes of others, and for a moment while a program is executed.
+/// The text of `/proc/PID/environ`. Empty for zombies, for processes of other users, and briefly during exec.
 pub(crate) fn read_environment(pid: Pid) -> Vec<u8> {
     read_file(&format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default()
 }
 
-/// One value of it.
+/// The value of one variable.
 pub(crate) fn find_environment_value(environment: &[u8], name: &str) -> Option<String> {
     let mut entries = environment.split(|b| *b == 0);
     let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
     String::from_utf8(value.to_vec()).ok()
 }
 
-/// The children of the main thread of this process: what it adopted, if its main thread starts nothing.
+/// The children of the main thread of this process: the adopted processes, if its main thread starts nothing.
 #[derive(Debug)]
 pub struct AdoptedChildren {
     /// Kept open: this is read once per job.
@@ -121,7 +122,8 @@ impl AdoptedChildren {
         Self { file: File::open(format!("/proc/{own}/task/{own}/children")).ok() }
     }
 
-    /// Otherwise the system does not list children by thread, and all children of the process are taken for adopted.
+    /// False if the system does not list children by thread: then all children of the process are taken for
+    /// adopted.
     pub const fn is_exact(&self) -> bool {
         self.file.is_some()
     }
@@ -146,7 +148,7 @@ impl AdoptedChildren {
     }
 }
 
-/// Kernels built without `CONFIG_PROC_CHILDREN` lack them.
+/// Kernels built without `CONFIG_PROC_CHILDREN` lack the files.
 fn has_children_files() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {

@@ -1,24 +1,24 @@
-//! The session that a worker and its jobs have to themselves.
+//! The session of a worker and its jobs.
 //!
-//! Without a terminal: a job that asks one for a password fails at once, where it would else be stopped for ever for not
-//! being in the foreground, and no Ctrl-C reaches it that the engine has not judged. And nobody else is in it, so that
-//! after the worker's death whoever is can be ended without asking further.
+//! It has no terminal: a job that prompts for a password fails at once instead of being stopped for ever in the
+//! background, and Ctrl-C reaches no job without a decision of the engine. It contains no other processes, so
+//! that after the worker's death all processes in it can be ended.
 
-#![expect(unsafe_code, reason = "what runs between fork and exec cannot be checked by the compiler")]
+#![expect(unsafe_code, reason = "the compiler cannot check the code between fork and exec")]
 
 use rustix::process::{getpid, setsid};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-/// The command will lead a session of its own from its first instruction on. It must not be asked to lead a process
-/// group as well: who leads a group cannot leave its session.
+/// Makes the command lead a new session from its first instruction on. The command must not set a process group
+/// as well: the leader of a group cannot leave its session.
 pub fn start_in_own_session(command: &mut Command) {
     // SAFETY: setsid is async-signal-safe, and nothing here allocates or locks.
     unsafe { command.pre_exec(become_session_leader) };
 }
 
-/// This process leads a session of its own from now on, if it does not already.
+/// Makes this process lead a session of its own, unless it already does.
 pub fn become_session_leader() -> io::Result<()> {
     if current_session() != getpid().as_raw_nonzero().get() {
         setsid()?;
@@ -26,10 +26,10 @@ pub fn become_session_leader() -> io::Result<()> {
     Ok(())
 }
 
-/// The session that this process is in, 0 if its leader is not visible from here: in a container the session is often led
-/// by somebody outside. (rustix holds that 0 cannot happen.)
+/// The session of this process, 0 if its leader is not visible from here: in a container the leader is often
+/// outside. (rustix assumes that 0 cannot happen.)
 pub fn current_session() -> i32 {
-    // SAFETY: getsid takes a number and returns one; of the calling process it cannot fail.
+    // SAFETY: getsid takes a number and returns one; it cannot fail for the calling process.
     unsafe { libc::getsid(0) }
 }
 

@@ -1,4 +1,4 @@
-//! The shell that runs what users write: commands of jobs and actions, recovery scripts and hooks. It is bash, as for
+//! The shell that runs users' text: commands of jobs and actions, recovery scripts and hooks. It is bash, as in
 //! Torc; `/bin/sh` on a machine without bash.
 
 use std::ffi::{CStr, CString, OsStr};
@@ -10,10 +10,10 @@ use std::process::Command;
 use std::sync::LazyLock;
 use windlass_types::shell::{is_builtin, split_plain_words};
 
-/// Runs what is written here, and users' commands where there is no bash.
+/// Runs the scripts of this crate, and users' commands where bash is missing.
 pub(crate) const SH_PATH: &CStr = c"/bin/sh";
 
-/// Said once by whoever starts workers on a machine where [`has_bash`] is false.
+/// Printed once when workers start on a machine where [`has_bash`] is false.
 pub const NO_BASH_WARNING: &str =
     "bash is not installed on this machine: commands run under /bin/sh, and those that need bash fail";
 
@@ -29,7 +29,7 @@ pub fn has_bash() -> bool {
     BASH_PATH.is_some()
 }
 
-/// Where the shell is.
+/// The path of the shell.
 pub(crate) fn shell_path() -> &'static CStr {
     BASH_PATH.as_deref().unwrap_or(SH_PATH)
 }
@@ -39,15 +39,15 @@ pub(crate) fn shell_name() -> &'static CStr {
     if has_bash() { c"bash" } else { c"sh" }
 }
 
-/// Runs `text` as a command of a user.
+/// The command that runs `text` of a user.
 pub fn shell_command(text: &str) -> Command {
     let mut command = Command::new(OsStr::from_bytes(shell_path().to_bytes()));
     command.args(["-c", text]);
     command
 }
 
-/// Whether the system itself can execute this file: a program, or a script that names its interpreter. `false` also for
-/// one that cannot be read, or whose path depends on the directory.
+/// Whether the kernel can execute this file: a program, or a script that names its interpreter. `false` also
+/// for an unreadable file or a path relative to the directory.
 pub(crate) fn is_executable_format(file: &CStr) -> bool {
     let path = Path::new(OsStr::from_bytes(file.to_bytes()));
     if !path.is_absolute() {
@@ -65,16 +65,17 @@ fn is_program(file: &Path) -> bool {
 /// How a command is started.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CommandStart {
-    /// By bash, with what the user wrote.
+    /// With bash and the text of the user.
     Shell,
-    /// `true` and `false`, which every shell knows: `/bin/sh` starts in less than bash does.
+    /// `true` and `false`, which are builtins of every shell: `/bin/sh` starts faster than bash.
     Sh,
-    /// The program of a command of plain words, without a shell.
+    /// As a program with plain words as arguments, without a shell.
     Program { path: CString, words: Vec<CString> },
 }
 
-/// Finds the cheapest way whose result is that of bash. `variable` reads the environment of the job; `has_bash_settings`
-/// says that there are variables in it that change what bash does, such as `BASH_ENV` and exported functions.
+/// Finds the cheapest way with the same result as bash. `variable` reads the environment of the job;
+/// `has_bash_settings` says that the environment changes the behavior of bash, for example by `BASH_ENV` or
+/// exported functions.
 pub(crate) fn plan_command_start<'a>(
     command: &str,
     has_bash_settings: bool,
@@ -100,13 +101,13 @@ pub(crate) fn plan_command_start<'a>(
     }
 }
 
-/// Longer commands are left to bash, whose start matters little then.
+/// Longer commands always use bash, whose start time matters little then.
 const MAX_PLAIN_LENGTH: usize = 4096;
 
-/// Where bash would find the program. `None` wherever it might find another one, or none.
+/// The path at which bash would find the program. `None` where it might find another one, or none.
 fn find_program(word: &str, path: Option<&[u8]>) -> Option<CString> {
     if word.contains('/') {
-        // Seen from the directory of the job.
+        // Relative to the working directory of the job.
         return CString::new(word).ok();
     }
     for place in path?.split(|byte| *byte == b':') {
@@ -122,7 +123,7 @@ fn find_program(word: &str, path: Option<&[u8]>) -> Option<CString> {
     None
 }
 
-/// Whether a variable of this name changes what bash does before or while it runs a command of plain words.
+/// Whether a variable of this name changes how bash runs a command of plain words.
 pub(crate) fn is_bash_setting(name: &[u8]) -> bool {
     name.starts_with(b"BASH") || name == b"SHELLOPTS" || name == b"POSIXLY_CORRECT"
 }

@@ -1,4 +1,4 @@
-//! How the worker process itself takes signals.
+//! Signal handling of the worker process.
 
 #![expect(unsafe_code, reason = "signal dispositions are set with sigaction")]
 
@@ -10,29 +10,31 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 const NOT_SET: i32 = -1;
-/// What the signal handler writes to.
+/// The descriptor that the signal handler writes to.
 static NOTICE_FD: AtomicI32 = AtomicI32::new(NOT_SET);
 static TERMINATED: AtomicBool = AtomicBool::new(false);
 
-/// Ctrl-C reaches the whole terminal group, the worker included, but only the engine decides what it means.
+/// Ignores SIGINT: Ctrl-C reaches the whole terminal group, including the worker, but only the engine decides
+/// what it means.
 pub fn ignore_interrupt() -> io::Result<()> {
     set_handler(libc::SIGINT, libc::SIG_IGN)
 }
 
-/// Where whoever ends us signals all processes at once, the engine among them, which then says what it means: SIGTERM is left
-/// to it. Its own end still hangs up the link.
+/// Ignores SIGTERM, where its sender signals all processes at once: the engine reacts to it and sends a
+/// message. The engine's own end still closes the link.
 pub fn ignore_termination() -> io::Result<()> {
     set_handler(libc::SIGTERM, libc::SIG_IGN)
 }
 
-/// Tells of SIGTERM and SIGHUP.
+/// Waits for SIGTERM and SIGHUP.
 #[derive(Debug)]
 pub struct TerminationSignal {
     notice: OwnedFd,
 }
 
 impl TerminationSignal {
-    /// From now on neither signal ends this process. The handler keeps a descriptor of its own, which is never closed.
+    /// Installs handlers, so that neither signal ends this process. The handler keeps a descriptor of its own,
+    /// never closed.
     pub fn install() -> io::Result<Self> {
         let notice = eventfd(0, EventfdFlags::CLOEXEC)?;
         let of_handler = notice.try_clone()?.into_raw_fd();
@@ -43,13 +45,13 @@ impl TerminationSignal {
         Ok(Self { notice })
     }
 
-    /// Returns when one of the signals arrives; at once if one came since the last call.
+    /// Returns when one of the signals arrives; at once if one arrived since the last call.
     pub fn wait_for_signal(&self) -> io::Result<()> {
         Ok(rustix::io::retry_on_intr(|| rustix::io::read(&self.notice, &mut [0; 8])).map(drop)?)
     }
 }
 
-/// Whether this process received SIGTERM or SIGHUP since [`Termination::listen`].
+/// Whether this process received SIGTERM or SIGHUP since [`TerminationSignal::install`].
 pub fn was_terminated() -> bool {
     TERMINATED.load(Ordering::Acquire)
 }

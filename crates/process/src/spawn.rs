@@ -1,8 +1,9 @@
-//! Starting `bash -c COMMAND`, as cheaply as the system allows; or a program that has it run elsewhere. A command of plain
-//! words whose program is found is started without the shell ([`crate::shell`]).
+//! Starts `bash -c COMMAND`, as cheaply as the system permits; or a launcher that runs it elsewhere. A command
+//! of plain words whose program is found is started without the shell ([`crate::shell`]).
 //!
-//! `posix_spawn` shares our memory with the child until it executes, so its price does not grow with our size, and
-//! nothing of ours runs in the child. The environment is prepared once; a job only adds to it.
+//! `posix_spawn` shares memory with the child until exec, so its cost does not grow with the size of this
+//! process, and none of this program's code runs in the child. The environment is prepared once; a job only
+//! adds to it.
 
 #![expect(unsafe_code, reason = "posix_spawn has no safe wrapper that takes a prepared environment")]
 
@@ -21,8 +22,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::ptr;
 
-/// Enters a cgroup before anything of the job runs: `$1` is its `cgroup.procs`, the rest the program and its arguments. A
-/// group that cannot be entered does not stop the job; whoever samples it sees that it is not in there.
+/// Enters a cgroup before anything of the job runs: `$1` is its `cgroup.procs`, the rest the program and its
+/// arguments. If the cgroup cannot be entered the job runs anyway; the sampler sees that it is not in there.
 pub(crate) const ENTER_AND_RUN: &CStr = c"{ echo 0 >\"$1\"; } 2>/dev/null; shift; exec \"$@\"";
 
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +33,7 @@ pub enum SpawnError {
     #[error("`{name}` cannot be the name of an environment variable")]
     InvalidVariableName { name: String },
     #[error(
-        "the command ({command} bytes) and its environment ({environment} bytes) are longer than the system takes; \
+        "the command ({command} bytes) and its environment ({environment} bytes) are longer than the system permits; \
          put the command into a script"
     )]
     ArgumentsTooLong { command: usize, environment: usize },
@@ -41,7 +42,7 @@ pub enum SpawnError {
 }
 
 impl SpawnError {
-    /// Worth trying again: it is the machine that lacks something, not the job that is wrong.
+    /// Whether a retry makes sense: the machine lacks a resource; the job is not at fault.
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::SpawnFailed { .. })
     }
@@ -51,14 +52,14 @@ impl SpawnError {
 #[derive(Debug)]
 pub struct BaseEnvironment {
     entries: Vec<CString>,
-    /// It has variables that change what bash does.
+    /// It has variables that change the behavior of bash.
     has_bash_settings: bool,
-    /// It has names that are no names of a shell's variables.
+    /// It has names that are invalid as shell variables.
     has_invalid_names: bool,
 }
 
 impl BaseEnvironment {
-    /// Later entries win over earlier ones of the same name.
+    /// Later entries override earlier ones of the same name.
     pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let mut entries: Vec<CString> = variables
             .into_iter()
@@ -71,7 +72,7 @@ impl BaseEnvironment {
             .collect();
         entries.sort_by(|a, b| entry_name(a.to_bytes()).cmp(entry_name(b.to_bytes())));
         entries.reverse();
-        // Of equal names the last one given comes first now, and is the one that is kept.
+        // Of equal names the last one given now comes first, and is kept.
         entries.dedup_by(|a, b| entry_name(a.to_bytes()) == entry_name(b.to_bytes()));
         entries.reverse();
         let has_bash_settings =
@@ -87,12 +88,13 @@ impl BaseEnvironment {
     }
 }
 
-/// What one job adds to the [`Environment`]. Kept and cleared by its owner, so that adding allocates nothing.
+/// The variables that one job adds to the [`BaseEnvironment`]. Kept and cleared by its owner, so that adding
+/// allocates nothing.
 #[derive(Debug, Default)]
 pub struct EnvironmentAdditions {
-    /// `NAME=VALUE\0` one after the other.
+    /// `NAME=VALUE\0`, concatenated.
     text: String,
-    /// Where each begins.
+    /// The offset of each entry.
     entry_starts: Vec<usize>,
     bad_name: Option<String>,
 }
@@ -104,7 +106,7 @@ impl EnvironmentAdditions {
         self.bad_name = None;
     }
 
-    /// Later values win over earlier ones of the same name.
+    /// Later values override earlier ones of the same name.
     pub fn set(&mut self, name: &str, value: impl fmt::Display) {
         if name.is_empty() || name.contains(['=', '\0']) {
             self.bad_name = Some(name.to_owned());
@@ -135,7 +137,7 @@ impl EnvironmentAdditions {
         if ends == self.entry_starts.len() {
             Ok(())
         } else {
-            Err(SpawnError::NulByte { what: "a value in the environment" })
+            Err(SpawnError::NulByte { what: "an environment variable" })
         }
     }
 
@@ -156,18 +158,18 @@ impl EnvironmentAdditions {
     }
 }
 
-/// What to start.
+/// The process to start.
 #[derive(Debug)]
 pub struct SpawnParameters<'a> {
     pub command: &'a str,
-    /// A program, by its path, and arguments that go before `bash -c COMMAND`; it is asked to end when the thread that
-    /// starts it ends. Empty: the command is run here.
+    /// The path of a launcher and arguments that go before `bash -c COMMAND`; it gets SIGTERM when the thread
+    /// that starts it ends. Empty: the command runs here.
     pub launcher: &'a [String],
     pub environment: &'a BaseEnvironment,
     pub additions: &'a EnvironmentAdditions,
     pub stdout: BorrowedFd<'a>,
     pub stderr: BorrowedFd<'a>,
-    /// The `cgroup.procs` of a group that the job enters by itself before it runs (cgroup v2).
+    /// The `cgroup.procs` of a cgroup that the job enters by itself before it runs (cgroup v2).
     pub enter: Option<&'a Path>,
 }
 
@@ -211,12 +213,13 @@ impl JobSpawner {
         })
     }
 
-    /// `/dev/null`, for output that is not kept.
+    /// `/dev/null`, for discarded output.
     pub fn dev_null(&self) -> BorrowedFd<'_> {
         self.dev_null.as_fd()
     }
 
-    /// The job leads a process group of its own, with all signals at their defaults and none blocked.
+    /// Starts the job as the leader of a new process group, with all signals at their defaults and none
+    /// blocked.
     pub fn spawn(&self, launch: &SpawnParameters<'_>) -> Result<Pid, SpawnError> {
         launch.additions.check_names()?;
         let command =
@@ -226,7 +229,7 @@ impl JobSpawner {
             let launcher = launch.launcher.iter().map(|word| CString::new(word.as_str()));
             let launcher: Vec<CString> = launcher
                 .collect::<Result<_, _>>()
-                .map_err(|_| SpawnError::NulByte { what: "what launches the command" })?;
+                .map_err(|_| SpawnError::NulByte { what: "the launcher" })?;
             let words: Vec<&CStr> = launcher.iter().map(CString::as_c_str).chain(in_shell).collect();
             return self.spawn_attached(launch, &words);
         }
@@ -238,8 +241,8 @@ impl JobSpawner {
         let start = launch.cheapest_start();
         if let Some(path) = launch.enter {
             let path = CString::new(path.as_os_str().as_bytes())
-                .map_err(|_| SpawnError::NulByte { what: "its cgroup" })?;
-            // Where `/bin/sh` is dash it hands on only variables whose names are its own.
+                .map_err(|_| SpawnError::NulByte { what: "the path of the cgroup" })?;
+            // If `/bin/sh` is dash, it exports only variables with valid shell names.
             let enter = if launch.has_invalid_names() {
                 (shell::shell_path(), shell::shell_name())
             } else {
@@ -263,7 +266,7 @@ impl JobSpawner {
             CommandStart::Sh => run(SH_PATH, &[c"sh", c"-c", &command], &environment),
             CommandStart::Shell => Err(libc::ENOEXEC),
         };
-        // What the system cannot execute is a matter for bash: scripts without a first line `#!`, and what is not there.
+        // Files that the kernel cannot execute are left to bash: scripts without `#!`, and missing files.
         started
             .or_else(|errno| match errno {
                 libc::EAGAIN | libc::ENOMEM => Err(errno),
@@ -272,7 +275,7 @@ impl JobSpawner {
             .map_err(|errno| self.spawn_error(launch, errno))
     }
 
-    /// The environment with the two variables that bash sets for a program that it executes.
+    /// The environment with the two variables that bash sets for an executed program.
     fn bash_environment(
         &self,
         program: &CStr,
@@ -303,8 +306,8 @@ impl JobSpawner {
             words.iter().map(|word| word.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect();
         let actions = self.file_actions(launch)?;
         let mut pid: libc::pid_t = 0;
-        // SAFETY: attributes and actions are initialised; both pointer lists end with null and point at strings that
-        // outlive the call; posix_spawn does not write through them.
+        // SAFETY: attributes and actions are initialized; both pointer lists end with null and point at
+        // strings that outlive the call; posix_spawn does not write through them.
         let errno = unsafe {
             libc::posix_spawn(
                 &raw mut pid,
@@ -322,7 +325,7 @@ impl JobSpawner {
         }
     }
 
-    /// What has it run elsewhere must not outlive us: it is asked to end with the thread that calls this.
+    /// Starts a launcher, which must not outlive this process: it gets SIGTERM when the calling thread ends.
     fn spawn_attached(&self, launch: &SpawnParameters<'_>, words: &[&CStr]) -> Result<Pid, SpawnError> {
         let additions = launch.additions.sorted_entries();
         let added: HashSet<&[u8]> = additions.iter().map(|entry| entry_name(entry)).collect();
@@ -360,14 +363,15 @@ impl JobSpawner {
     }
 }
 
-/// A log for a job to write to. Appending, so that processes that share it do not overwrite each other; emptied first,
-/// so that a log of the same name from another life (a database that was thrown away) does not show up in this one.
+/// Opens a log for a job. Append mode, so that processes that share it do not overwrite each other; truncated
+/// first, so that an old log of the same name (of a deleted database) does not show up.
 pub fn create_log(path: &Path) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::APPEND | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?.into())
 }
 
-/// Two sorted lists into one list of pointers, ended by null; an addition stands over a shared entry of its name.
+/// Merges two sorted lists into one null-terminated list of pointers; an addition overrides a shared entry of
+/// its name.
 fn merge_environments(shared: &[CString], additions: &[&[u8]]) -> Vec<*mut libc::c_char> {
     let mut merged = Vec::with_capacity(shared.len() + additions.len() + 1);
     let mut shared = shared.iter().peekable();
@@ -393,7 +397,7 @@ fn entry_name(entry: &[u8]) -> &[u8] {
     entry.split(|b| *b == b'=').next().unwrap_or_default()
 }
 
-/// `posix_spawnattr_t`, boxed because its address is handed to the system.
+/// `posix_spawnattr_t`, boxed because the system gets its address.
 #[derive(Debug)]
 struct SpawnAttributes(Box<libc::posix_spawnattr_t>);
 
@@ -408,14 +412,14 @@ impl SpawnAttributes {
         let mut none = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut all = MaybeUninit::<libc::sigset_t>::zeroed();
         let flags = libc::POSIX_SPAWN_SETPGROUP | libc::POSIX_SPAWN_SETSIGDEF | libc::POSIX_SPAWN_SETSIGMASK;
-        // SAFETY: every pointer is valid; the attributes are initialised by the first call before they are used, and
-        // the sets by sigemptyset and sigfillset.
+        // SAFETY: every pointer is valid; the attributes are initialized by the first call before they are
+        // used, and the sets by sigemptyset and sigfillset.
         let results = unsafe {
             let attributes = attributes.as_mut_ptr();
             let initialised = libc::posix_spawnattr_init(attributes);
             libc::sigemptyset(none.as_mut_ptr());
             libc::sigfillset(all.as_mut_ptr());
-            // These two cannot be set, and not every C library overlooks the attempt.
+            // These two cannot be set, and not every C library ignores the attempt.
             libc::sigdelset(all.as_mut_ptr(), libc::SIGKILL);
             libc::sigdelset(all.as_mut_ptr(), libc::SIGSTOP);
             [
@@ -436,7 +440,7 @@ impl SpawnAttributes {
 
 impl Drop for SpawnAttributes {
     fn drop(&mut self) {
-        // SAFETY: initialised in `new`, destroyed once.
+        // SAFETY: initialized in `new`, destroyed once.
         unsafe { libc::posix_spawnattr_destroy(&raw mut *self.0) };
     }
 }
@@ -448,26 +452,26 @@ impl SpawnFileActions {
         let mut actions = MaybeUninit::zeroed();
         // SAFETY: the pointer is valid for writes.
         ok_or_errno(unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) })?;
-        // SAFETY: initialised by the call above.
+        // SAFETY: initialized by the call above.
         Ok(Self(unsafe { actions.assume_init() }))
     }
 
     fn change_directory(&mut self, directory: &CStr) -> Result<(), libc::c_int> {
-        // SAFETY: initialised in `new`; the path is copied.
+        // SAFETY: initialized in `new`; the path is copied.
         ok_or_errno(unsafe {
             libc::posix_spawn_file_actions_addchdir_np(&raw mut self.0, directory.as_ptr())
         })
     }
 
     fn duplicate(&mut self, from: BorrowedFd<'_>, to: libc::c_int) -> Result<(), libc::c_int> {
-        // SAFETY: initialised in `new`.
+        // SAFETY: initialized in `new`.
         ok_or_errno(unsafe { libc::posix_spawn_file_actions_adddup2(&raw mut self.0, from.as_raw_fd(), to) })
     }
 }
 
 impl Drop for SpawnFileActions {
     fn drop(&mut self) {
-        // SAFETY: initialised in `new`, destroyed once.
+        // SAFETY: initialized in `new`, destroyed once.
         unsafe { libc::posix_spawn_file_actions_destroy(&raw mut self.0) };
     }
 }
@@ -556,7 +560,7 @@ mod tests {
             lines
         };
         let direct = run("env");
-        assert_eq!(direct, run("\"env\""), "the quotes make it one for bash");
+        assert_eq!(direct, run("\"env\""), "the quotes require bash");
         assert!(direct.contains(&"PWD=/".to_owned()), "{direct:?}");
     }
 
@@ -611,8 +615,8 @@ mod tests {
 
     #[test]
     fn a_job_leads_its_group_has_no_input_and_no_ignored_signals() {
-        // Rust ignores SIGPIPE in this process; the job must not inherit that. The C library keeps two signals for
-        // itself, 32 and 33, and ignores them in what it spawns.
+        // Rust ignores SIGPIPE in this process; the job must not inherit that. The C library reserves the
+        // signals 32 and 33, and ignores them in spawned processes.
         const ITS_OWN: u64 = 0b11 << 31;
         let (_, text) = Bench::new(&[("PATH", "/usr/bin:/bin")])
             .run("pwd; cat; cut -d' ' -f5 /proc/$$/stat; echo $$; sed -n 's/Sig[BI][lg][kn]:\t//p' /proc/self/status");

@@ -1,7 +1,8 @@
-//! In the place of a program that somebody else starts, signals and waits for: has it run as a child, and ends as it ended.
+//! Stands in for a program that another process starts, signals and waits for: runs it as a child and exits as
+//! the child did.
 //!
-//! Signals wait until they are asked for, instead of being handled: none of them ends us before the child is over, and there
-//! is no code that must not be interrupted. The child has its signals as they would have been without us.
+//! Signals are blocked and fetched instead of handled: none of them ends this process before the child has
+//! ended, and no code has to be async-signal-safe. The child gets the original signal mask.
 
 #![expect(unsafe_code, reason = "sigtimedwait and what runs between fork and exec have no safe interface")]
 
@@ -20,28 +21,28 @@ use std::time::{Duration, Instant};
 use windlass_types::Bytes;
 use windlass_types::worker_messages::ProcessExit;
 
-/// A child that has our place.
+/// A supervised child process.
 #[derive(Debug)]
 pub struct StepSupervisor {
     child: Pid,
-    /// Whoever started us, and signals us when it means the child.
+    /// The process that started this one, and signals it when it means the child.
     parent: Option<Pid>,
     forwards_signals: bool,
-    /// When it was started.
+    /// The time of the start.
     pub started: Instant,
     /// CPU time and peak memory of orphans that were reaped.
     adopted_usage: Cell<(Duration, Bytes)>,
 }
 
-/// A signal that was waiting for us.
+/// A pending signal.
 struct ReceivedSignal {
     number: libc::c_int,
     sender: libc::pid_t,
 }
 
 impl ReceivedSignal {
-    /// Sent by whoever started us, or from where we see nobody. What the child sends to its own group comes to us too, and is
-    /// not meant for it once more.
+    /// Whether it was sent by the parent or from outside of this pid namespace. Signals that the child sends to
+    /// its own group arrive here too, and must not be forwarded again.
     fn is_for_child(&self, parent: Option<Pid>) -> bool {
         let sender = Pid::from_raw(self.sender);
         self.number != libc::SIGCHLD && (sender.is_none() || sender == parent)
@@ -49,12 +50,14 @@ impl ReceivedSignal {
 }
 
 impl StepSupervisor {
-    /// Starts a program, with all that we have: directory, environment, descriptors, process group. What it leaves behind
-    /// becomes our child. Must be called before there is a second thread. Where no process is to be had all is as before.
+    /// Starts a program with this process's directory, environment, descriptors and process group, and becomes
+    /// the subreaper of its orphans. Must be called before there is a second thread. If no process can be
+    /// started, all settings are restored.
     ///
-    /// `passes_on`: what our parent sends reaches us only, and the child is to have it. Otherwise the child has got it as well.
+    /// `passes_on`: signals of the parent reach only this process and are forwarded to the child. Otherwise the
+    /// child gets them as well.
     pub fn start(program: &OsString, arguments: &[OsString], passes_on: bool) -> io::Result<Self> {
-        // Where it was ignored, nobody could be waited for.
+        // If SIGCHLD were ignored, children could not be waited for.
         // SAFETY: sets a disposition to the default.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         child_wait::become_subreaper()?;
@@ -76,12 +79,12 @@ impl StepSupervisor {
         }
         let parent = getppid();
         let child = command.spawn().inspect_err(|_| {
-            // Whoever has our place now gets it as it was.
+            // Restore the mask for the program that is executed instead.
             // SAFETY: the set is valid for the whole call.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
             set_child_subreaper(None).ok();
         })?;
-        let child = to_pid(child.id()).ok_or_else(|| io::Error::other("a process without a number"))?;
+        let child = to_pid(child.id()).ok_or_else(|| io::Error::other("a process without a pid"))?;
         Ok(Self {
             child,
             parent,
@@ -91,7 +94,7 @@ impl StepSupervisor {
         })
     }
 
-    /// The child, all that it started, and what of that lost its parents.
+    /// The child and all its descendants, including adopted orphans.
     pub fn members(&self) -> Vec<Pid> {
         let own = getpid();
         let mut members = process_tree::with_descendants([own]);
@@ -99,7 +102,7 @@ impl StepSupervisor {
         members
     }
 
-    /// Passes on what comes until the child is over (true) or it is that time (false).
+    /// Forwards signals until the child has ended (true) or the time is reached (false).
     pub fn wait_until(&self, time: Option<Instant>) -> bool {
         loop {
             self.reap_adopted();
@@ -114,7 +117,7 @@ impl StepSupervisor {
                 && self.forwards_signals
                 && taken.is_for_child(self.parent)
             {
-                // SAFETY: takes two numbers. The child is not reaped yet, so nobody else has its number.
+                // SAFETY: takes two numbers. The child is not reaped yet, so its pid is not reused.
                 unsafe { libc::kill(self.child.as_raw_nonzero().get(), taken.number) };
             }
         }
@@ -131,7 +134,7 @@ impl StepSupervisor {
         }
     }
 
-    /// Takes the child, which is over, off the books. With what the orphans used that are over by now.
+    /// Reaps the ended child. The usage includes that of the orphans that have ended by now.
     pub fn reap(self) -> io::Result<ReapedChild> {
         let own = child_wait::reap_child(self.child)?;
         self.reap_adopted();
@@ -140,19 +143,19 @@ impl StepSupervisor {
     }
 }
 
-/// Becomes this program, with all that we have. Returns only if that cannot be.
+/// Replaces this process by the program. Returns only on failure.
 pub fn exec_program(program: &OsString, arguments: &[OsString]) -> io::Error {
     Command::new(program).args(arguments).exec()
 }
 
-/// Ends this process as another one ended: with its exit code, or of its signal.
+/// Ends this process as another one ended: with its exit code, or by its signal.
 pub fn exit_like(exit: ProcessExit) -> ! {
     if let ProcessExit::Signal(number) = exit {
-        // One core that is dumped is enough.
+        // One core dump is enough.
         let limit = Rlimit { current: Some(0), ..getrlimit(Resource::Core) };
         setrlimit(Resource::Core, limit).ok();
         let mut only = empty_signal_set();
-        // SAFETY: the set is valid for the whole calls; nothing of ours runs on this signal any more.
+        // SAFETY: the set is valid for the whole calls; this process has no handler for this signal any more.
         unsafe {
             libc::signal(number, libc::SIG_DFL);
             libc::sigaddset(&raw mut only, number);
@@ -163,7 +166,7 @@ pub fn exit_like(exit: ProcessExit) -> ! {
     std::process::exit(exit.return_code())
 }
 
-/// The next signal, if one comes within this time.
+/// The next signal, if one arrives within this time.
 fn take_signal(within: Option<Duration>) -> Option<ReceivedSignal> {
     let mut all = empty_signal_set();
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -177,9 +180,10 @@ fn take_signal(within: Option<Duration>) -> Option<ReceivedSignal> {
         libc::sigfillset(&raw mut all);
         libc::sigtimedwait(&raw const all, info.as_mut_ptr(), limit)
     };
-    // An error means that nothing came, or that somebody stopped us meanwhile.
+    // An error means that no signal arrived, or that the wait was interrupted.
     (number > 0).then(|| {
-        // SAFETY: zeroed is a valid siginfo, and the call has filled it. What a process sends, and SIGCHLD, name one.
+        // SAFETY: zeroed is a valid siginfo, and the call has filled it. Signals of processes, and SIGCHLD,
+        // name a pid.
         let sender = unsafe { info.assume_init().si_pid() };
         ReceivedSignal { number, sender }
     })
@@ -187,7 +191,7 @@ fn take_signal(within: Option<Duration>) -> Option<ReceivedSignal> {
 
 fn empty_signal_set() -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: initialises the set, whatever was in it.
+    // SAFETY: initializes the set, regardless of its content.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         set.assume_init()

@@ -1,4 +1,4 @@
-//! What a tree of processes uses, looked at from outside.
+//! The usage of a tree of processes, sampled from outside.
 
 use crate::procfs;
 use rustix::process::Pid;
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use windlass_types::Bytes;
 use windlass_types::worker_messages::AttemptUsage;
 
-/// One look at a tree.
+/// One sample of a process tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageSample {
-    /// Of all that run, and of all that they waited for.
+    /// CPU time of all running processes, and of all children that they waited for.
     pub cpu: Duration,
     /// Sum over the processes; pages they share count several times.
     pub rss: Bytes,
@@ -25,8 +25,9 @@ impl UsageSample {
     }
 }
 
-/// Memory of a tree with shared pages divided among their users: ten times the price of [`Sample::take`], so for when
-/// it matters. `None` if the system does not say for one of them that still runs.
+/// The memory of a tree with shared pages divided among their users: ten times the cost of
+/// [`UsageSample::measure`], so only for decisions. `None` if the system does not report it for one of them
+/// that still runs.
 pub fn measure_proportional_memory(members: &[Pid]) -> Option<Bytes> {
     let mut sum = 0;
     for pid in members {
@@ -39,18 +40,18 @@ pub fn measure_proportional_memory(members: &[Pid]) -> Option<Bytes> {
     Some(Bytes(sum))
 }
 
-/// The most memory this process ever held.
+/// The peak memory of this process.
 pub fn own_peak_rss() -> Option<Bytes> {
     parse_kib_field(&procfs::read_file("/proc/self/status")?, "VmHWM:")
 }
 
-/// The most memory that a running process has held since it executed its program.
+/// The peak memory of a running process since it executed its program.
 pub fn peak_rss(pid: Pid) -> Option<Bytes> {
     parse_kib_field(&procfs::read_file(&format!("/proc/{}/status", pid.as_raw_nonzero()))?, "VmHWM:")
 }
 
-/// `exec` folds the high-water mark of the process that started a child into the child's own, so a value not above that
-/// says nothing about the child.
+/// Returns the peak of a child, if it is above that of the process that started it: `exec` folds the latter
+/// into the former, so a lower value says nothing about the child.
 pub fn peak_if_trusted(max_rss: Bytes, spawner_peak: Bytes) -> Option<Bytes> {
     (max_rss > spawner_peak).then_some(max_rss)
 }
@@ -62,7 +63,7 @@ fn parse_kib_field(text: &[u8], name: &str) -> Option<Bytes> {
     Some(Bytes(kib * 1024))
 }
 
-/// The samples of one job, summed up as they come.
+/// The summary of the samples of one job.
 #[derive(Clone, Debug)]
 pub struct UsageSeries {
     last_sample: (Instant, Duration),
@@ -84,11 +85,11 @@ impl UsageSeries {
         }
     }
 
-    /// Returns the use of CPUs since the last sample, if time has passed: 100 is one core busy.
+    /// Adds a sample. Returns the CPU usage since the last one, if time has passed: 100 is one busy core.
     pub fn add_sample(&mut self, at: Instant, cpu: Duration, memory: Bytes) -> Option<f64> {
         let (last_at, last_cpu) = self.last_sample;
         let elapsed = at.saturating_duration_since(last_at);
-        // A process that ended without being waited for takes its time with it: less than before is not less than zero.
+        // A process that ended without being waited for takes its CPU time with it, so the sum can decrease.
         let used = cpu.saturating_sub(last_cpu);
         let percent = (!elapsed.is_zero()).then(|| 100.0 * used.as_secs_f64() / elapsed.as_secs_f64());
         if let Some(percent) = percent {
@@ -101,9 +102,10 @@ impl UsageSeries {
         percent
     }
 
-    /// With what the system said at the end: the peak of a single process, if it can be trusted, and the whole CPU time.
+    /// The summary, with the final values from the system: the peak of a single process, if it can be trusted,
+    /// and the CPU time.
     pub fn summarize_usage(&self, end: &EndUsage) -> AttemptUsage {
-        // One look at a job that was just started is no peak; it only counts beside what the system said.
+        // A single sample early in a job is no peak; it counts only in addition to the value of the system.
         let enough = if end.peak_rss.is_some() { 1 } else { MIN_PEAK_SAMPLES };
         let sampled = (self.count >= enough).then_some(self.memory_peak);
         let measurable = end.wall >= MIN_CPU_INTERVAL;
@@ -118,12 +120,12 @@ impl UsageSeries {
     }
 }
 
-/// Without a word of the system, a peak is the largest of so many samples or more.
+/// Without a value of the system, a peak requires at least this number of samples.
 const MIN_PEAK_SAMPLES: u64 = 2;
-/// Below this a percentage is only noise of the clock tick.
+/// A shorter interval gives only noise of the clock tick.
 const MIN_CPU_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is known when a job is over.
+/// The values known when a job has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct EndUsage {
     pub wall: Duration,

@@ -1,4 +1,4 @@
-//! The memory group of a slot, in the cgroups of this very system, where we may write to them.
+//! The memory cgroup of a slot, in the cgroups of the running system, where they are writable.
 
 use rustix::fs::{Access, access};
 use std::fs;
@@ -23,7 +23,7 @@ fn start(command: &str, enter: Option<&Path>) -> Result<Pid, spawn::SpawnError> 
     })
 }
 
-/// `tail` keeps all of what has no line end.
+/// `tail` keeps all input that has no line end.
 const HOLD_200_MIB: &str = "head -c 209715200 /dev/zero | tail > /dev/null";
 
 #[test]
@@ -34,7 +34,7 @@ fn a_slots_group_holds_its_jobs_to_a_limit_and_goes_away_afterwards() {
     let own = v1.lines().find_map(|line| Some(line.split_once(":memory:")?.1.to_owned()));
     let writable =
         own.is_some_and(|own| access(format!("/sys/fs/cgroup/memory{own}"), Access::WRITE_OK).is_ok());
-    assert!(groups.is_some() || !writable, "we could have had a group and did not take it");
+    assert!(groups.is_some() || !writable, "a cgroup would have been available and was not used");
     let Some(groups) = groups else { return };
 
     let directory = groups.directory().to_owned();

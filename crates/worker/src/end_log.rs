@@ -1,9 +1,9 @@
 //! The worker's own record of ended jobs: one small append each, before the end is reported.
 //!
-//! Not synced: it is for when this process and the engine are killed. What it holds is then committed by the next process
-//! that runs the workflow, so nothing that ended runs again. Two files are used in turn, so that the record stays small
-//! and always has the last [`SEGMENT`] ends: more claims than that are never unsettled
-//! ([`windlass_process::ledger::RECORDS`]).
+//! Not synced: it covers the case that this process and the engine are killed. The next process that runs the
+//! workflow commits what the record holds, so that no ended job runs again. Two files are used in turn, so that
+//! the record stays small and always has the last [`SEGMENT`] ends: there are never more unsettled claims than
+//! that ([`windlass_process::ledger::MAX_RECORDS`]).
 
 use crate::lock_ignoring_poison;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use windlass_process::ledger;
 use windlass_types::worker_messages::{AttemptEndReport, AttemptKey};
 
-/// How many ends go into one file.
+/// The number of ends per file.
 const SEGMENT: usize = ledger::MAX_RECORDS;
 
 #[derive(Debug)]
@@ -26,11 +26,11 @@ pub(crate) struct EndLog {
 
 #[derive(Debug, Default)]
 struct EndLogState {
-    /// Which of the two files is written to.
+    /// The index of the file that is written to.
     current: usize,
     file: Option<File>,
     records: usize,
-    /// How much of the file is whole lines.
+    /// The length of the complete lines in the file.
     whole_length: u64,
 }
 
@@ -39,7 +39,8 @@ impl EndLog {
         Self { paths: end_log_paths(ledger), state: Mutex::default() }
     }
 
-    /// If this fails, the job runs again should this process and the engine be killed before its end is committed.
+    /// Appends an end. If this fails and both this process and the engine are killed before the end is
+    /// committed, the job runs again.
     pub(crate) fn append(&self, ended: &AttemptEndReport) {
         let Ok(mut line) = serde_json::to_vec(ended) else { return };
         line.push(b'\n');
@@ -47,7 +48,7 @@ impl EndLog {
         if self.write_record(&mut state, &line).is_err()
             && let Some(file) = &state.file
         {
-            // A part of a line would spoil the next one.
+            // A partial line would corrupt the next one.
             file.set_len(state.whole_length).ok();
         }
     }
@@ -68,7 +69,7 @@ impl EndLog {
 }
 
 fn create_file(path: &Path) -> io::Result<File> {
-    // Appending, so that a line goes to the end also after the file was cut.
+    // Append mode, so that lines go to the end also after the file was truncated.
     let file = File::options().append(true).create(true).mode(0o600).open(path)?;
     file.set_len(0)?;
     Ok(file)
@@ -83,7 +84,7 @@ fn end_log_paths(ledger: &Path) -> [PathBuf; 2] {
     })
 }
 
-/// The ends that a dead worker recorded beside its ledger, by attempt. A line that its death cut off was not recorded.
+/// The ends that a dead worker recorded beside its ledger, by attempt. A truncated last line is ignored.
 pub fn read_ends(ledger: &Path) -> HashMap<AttemptKey, AttemptEndReport> {
     let texts = end_log_paths(ledger).into_iter().filter_map(|path| fs::read(path).ok());
     let mut ends = HashMap::new();
@@ -98,7 +99,7 @@ pub fn read_ends(ledger: &Path) -> HashMap<AttemptKey, AttemptEndReport> {
 /// Removes the record beside a ledger.
 pub fn remove_ends(ledger: &Path) {
     for path in end_log_paths(ledger) {
-        // What stays behind is a file too many and does no harm.
+        // A file that stays behind does no harm.
         fs::remove_file(path).ok();
     }
 }

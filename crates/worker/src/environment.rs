@@ -1,5 +1,6 @@
-//! The environment of a job: the worker's own, its devices, what the job itself sets, and over all of that the names of
-//! the contract twice (`WINDLASS_*` and `TORC_*`), which also say whose a process is: no job can hide its own.
+//! The environment of a job: that of the worker, the job's devices and its own variables, and, overriding all
+//! of them, the contract's variables under both names (`WINDLASS_*` and `TORC_*`). These identify the owner of
+//! a process, so a job cannot hide its own.
 
 use crate::WorkerOptions;
 use std::ffi::OsString;
@@ -13,7 +14,7 @@ use windlass_types::worker_messages::{
     Assignment, JOB_TOKEN_VARIABLE, RecoveryScript, is_set_by_worker, torc_api_url,
 };
 
-/// What all jobs share.
+/// Variables that all jobs share.
 pub(crate) fn build_shared_environment(
     options: &WorkerOptions,
     own: impl IntoIterator<Item = (OsString, OsString)>,
@@ -32,7 +33,7 @@ pub(crate) fn build_shared_environment(
         variables.push(("WINDLASS_API_URL".into(), url.into()));
         variables.push(("WINDLASS_URL".into(), url.into()));
     } else {
-        // A server that the user's own environment names knows nothing of the jobs of a local run.
+        // A server named in the user's environment knows nothing of the jobs of a local run.
         variables.retain(|(name, _)| name != "TORC_API_URL" && name != "WINDLASS_API_URL");
     }
     variables.push(("WINDLASS_SUBMIT_DIR".into(), options.submission_dir.clone().into()));
@@ -48,17 +49,17 @@ pub(crate) fn build_shared_environment(
     BaseEnvironment::new(variables)
 }
 
-/// Makes sure that what lies in `directory` is found, after everything that is found now.
+/// Appends `directory` to `PATH`.
 fn append_to_path(variables: &mut Vec<(OsString, OsString)>, directory: &Path) {
     let path = variables.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
     let places = path.iter().flat_map(std::env::split_paths).chain([directory.to_owned()]);
-    // A directory with a colon in its name cannot be on it.
+    // `PATH` cannot contain a directory with a colon in its name.
     if let Ok(longer) = std::env::join_paths(places) {
         variables.push(("PATH".into(), longer));
     }
 }
 
-/// Takes out of what a job said the secrets that it was given, and those that it inherited.
+/// Masks the job's own and inherited secrets in its output.
 pub(crate) fn build_redactor(assignment: &Assignment) -> SecretRedactor {
     static INHERITED: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
         let text =
@@ -71,25 +72,25 @@ pub(crate) fn build_redactor(assignment: &Assignment) -> SecretRedactor {
     SecretRedactor::new(&SecretNames::default(), given.map(|(name, value)| (name.as_str(), value.as_str())))
 }
 
-/// How many threads the libraries of a job start, by a convention that most of them follow.
+/// Variables that limit the threads of common libraries.
 pub(crate) const THREADS_VARIABLE: &str = "OMP_NUM_THREADS";
 
-/// What this worker gives to one job.
+/// The devices and settings that this worker gives to one job.
 #[derive(Debug)]
 pub(crate) struct GrantedEnvironment<'a> {
-    /// The ids of the graphics cards.
+    /// The ids of the GPUs.
     pub(crate) devices: &'a [&'a str],
-    /// There are cards that jobs get if they ask for them.
+    /// This worker has GPUs for jobs that request them.
     pub(crate) has_gpus: bool,
-    /// When its `runtime` will be over.
+    /// The time at which its `runtime` ends.
     pub(crate) deadline: Option<Timestamp>,
-    /// Nobody has said how many [`THREADS`] all jobs may start.
+    /// The user's environment does not set the number of threads ([`THREADS_VARIABLE`]).
     pub(crate) is_thread_count_unset: bool,
-    /// It is not the job, but what puts that failure of it right.
+    /// The process is the recovery script for this failure, not the job.
     pub(crate) recovery: Option<&'a RecoveryScript>,
 }
 
-/// What one job adds. Of one name the last value counts.
+/// The variables of one job. If a name occurs twice, the last value counts.
 pub(crate) fn add_job_variables(
     to: &mut EnvironmentAdditions,
     assignment: &Assignment,
@@ -105,7 +106,7 @@ pub(crate) fn add_job_variables(
     to.set("TORC_JOB_ID", key.job);
     to.set("WINDLASS_JOB_NAME", &assignment.name);
     to.set("TORC_JOB_NAME", &assignment.name);
-    // Names the claim, also for a recovery: by it the processes of an attempt are found.
+    // Identifies the claim, also for a recovery script: the processes of an attempt are found by it.
     to.set(tag::ATTEMPT, key.attempt);
     to.set("TORC_ATTEMPT_ID", given.recovery.map_or(key.attempt, |recovery| recovery.failed));
     to.set("WINDLASS_ATTEMPT", key.attempt);
@@ -123,7 +124,7 @@ pub(crate) fn add_job_variables(
     for (name, value) in &assignment.params {
         to.set(&format!("WINDLASS_PARAM_{}", name.to_uppercase()), value);
     }
-    // Whoever says what it needs, and names no card, is not to use those of others.
+    // A job that states its resources without GPUs must not use those of other jobs.
     if !given.devices.is_empty() || (given.has_gpus && assignment.asked_for_resources) {
         let devices = given.devices.join(",");
         for name in [

@@ -1,7 +1,8 @@
-//! The files of an attempt as it finds and leaves them, so that a later run can tell what changed.
+//! The states of an attempt's files before and after it, so that a later run can detect changes.
 //!
-//! Contents are read only where the workflow asks for it, and a file that many jobs name is read once: its digest is kept
-//! with the time and size that it had. A directory is what is in it, see [`tree`].
+//! Contents are read only where the workflow requests it, and a file that many jobs use is read once: its
+//! digest is cached with its modification time and size. A directory is represented by its contents, see
+//! [`directory_state`].
 
 mod directory_state;
 
@@ -15,14 +16,15 @@ use std::sync::Mutex;
 use windlass_types::worker_messages::FileSnapshot;
 use windlass_types::{ContentDigest, SystemClock};
 
-/// Read at once.
+/// The size of one read.
 const READ_SIZE: usize = 1 << 17;
-/// Digests that are kept. The files that many jobs share are few.
+/// The number of cached digests. Few files are shared by many jobs.
 const MAX_CACHED_DIGESTS: usize = 4096;
-/// Within this time a file may change once more without a new modification time: clocks of file systems tick slowly.
+/// A file may change again within this time without a new modification time, because file system clocks are
+/// coarse.
 const SETTLED_AFTER_NS: i64 = 2_000_000_000;
 
-/// Looks at files, relative to the working directory of the jobs.
+/// Inspects files relative to the working directory of the jobs.
 #[derive(Debug)]
 pub struct FileInspector {
     directory: PathBuf,
@@ -36,7 +38,7 @@ struct CachedDigest {
     hash: String,
 }
 
-/// What changes when a file does, unless somebody takes care that it does not.
+/// Metadata that changes when a file does, unless it is restored on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileFingerprint {
     device: u64,
@@ -57,7 +59,7 @@ impl FileInspector {
         Self { directory, clock, cached_digests: Mutex::default() }
     }
 
-    /// In the order given; `None` for what is not there.
+    /// The states in the order given; `None` for missing files.
     pub fn inspect_files(&self, paths: &[String], with_contents: bool) -> Vec<Option<FileSnapshot>> {
         paths.iter().map(|path| self.inspect_file(self.directory.join(path), with_contents)).collect()
     }
@@ -75,7 +77,7 @@ impl FileInspector {
         })
     }
 
-    /// Of the contents, if they are wanted. What may not be read is told apart by time and size alone.
+    /// The digest of the contents, if wanted. Unreadable files are compared by time and size only.
     fn digest_if_wanted(&self, path: PathBuf, metadata: &Metadata, wanted: bool) -> Option<String> {
         if wanted && metadata.is_file() {
             self.cached_hash(path, FileFingerprint::from_metadata(metadata)).ok()

@@ -1,9 +1,9 @@
 //! Failures that may be interruptions.
 //!
-//! Whoever shuts down a machine, a service unit or an allocation signals all its processes: the jobs, this worker and the
-//! engine. The signals arrive in any order, so the end of a job by SIGTERM may be seen before this worker or the engine
-//! knows of the shutdown. An end that looks like that is held back for a moment, neither recorded nor reported. If
-//! the shutdown becomes known in that time the job was interrupted and runs again; otherwise the failure is its own.
+//! The shutdown of a machine, service unit or allocation signals all its processes: the jobs, this worker and
+//! the engine. The signals arrive in any order, so a job may be seen to end by SIGTERM before this worker or
+//! the engine knows of the shutdown. Such an end is held back for a moment, neither recorded nor reported. If
+//! the shutdown becomes known in that time, the job was interrupted and runs again; otherwise the job failed.
 
 use crate::lock_ignoring_poison;
 use crate::report_outbox::ReportUrgency;
@@ -18,10 +18,10 @@ use windlass_types::worker_messages::{
 
 /// How long an end is held that looks like a signal from outside.
 const HOLD_AFTER_SIGNAL: Duration = Duration::from_secs(2);
-/// The same for a failure by which a job may have answered a signal. This worker is signaled as well, and within this
-/// time its handler has run.
+/// How long a failure is held that may be the job's reaction to a signal. This worker is signaled as well, and
+/// its handler runs within this time.
 const HOLD_AFTER_FAILURE: Duration = Duration::from_millis(100);
-/// The same where only the engine is told, and then tells this worker.
+/// The same where only the engine is signaled and then stops this worker.
 const HOLD_AFTER_FAILURE_IF_NOTIFIED: Duration = Duration::from_millis(500);
 
 /// SIGHUP, SIGINT, SIGKILL and SIGTERM.
@@ -30,13 +30,13 @@ const SHUTDOWN_SIGNALS: [i32; 4] = [1, 2, 9, 15];
 #[derive(Debug)]
 pub(crate) struct HeldEnds {
     waiting: Mutex<Vec<(Instant, AttemptEndReport)>>,
-    /// The engine stopped all jobs because it is interrupted, and has assigned none since.
+    /// The engine stopped all jobs because it was interrupted, and has assigned none since.
     is_interrupted: AtomicBool,
     after_failure: Duration,
 }
 
 impl HeldEnds {
-    /// `is_only_told`: this process does not react to SIGTERM; the engine does.
+    /// `is_only_told`: this process ignores SIGTERM; the engine reacts to it and sends a message.
     pub(crate) fn new(is_only_told: bool) -> Self {
         let after_failure = if is_only_told { HOLD_AFTER_FAILURE_IF_NOTIFIED } else { HOLD_AFTER_FAILURE };
         Self { waiting: Mutex::default(), is_interrupted: AtomicBool::new(false), after_failure }
@@ -50,7 +50,7 @@ impl HeldEnds {
         self.is_interrupted.store(false, Ordering::SeqCst);
     }
 
-    /// How long it is uncertain whether this end is a failure; `None`: it is certain.
+    /// How long it is uncertain whether this end is a failure; `None` if it is certain.
     fn time_to_hold(&self, ended: &AttemptEndReport) -> Option<Duration> {
         if ended.cause != AttemptEndCause::Itself || ended.exit == ProcessExit::Code(0) {
             return None;
@@ -61,14 +61,14 @@ impl HeldEnds {
         Some(if SHUTDOWN_SIGNALS.into_iter().any(is_by) { HOLD_AFTER_SIGNAL } else { self.after_failure })
     }
 
-    /// The end with its final cause, or `None` if it is held from now on.
+    /// Returns the end with its final cause, or `None` if it is held from now on.
     fn hold_if_uncertain(
         &self,
         ended: AttemptEndReport,
         now: Instant,
         was_terminated: bool,
     ) -> Option<AttemptEndReport> {
-        // A job that was signaled with this worker may answer with any exit code, also with 0.
+        // A job that was signaled together with this worker may exit with any code, also with 0.
         if was_terminated && ended.cause == AttemptEndCause::Itself {
             return Some(mark_interrupted(ended));
         }
@@ -81,7 +81,7 @@ impl HeldEnds {
         None
     }
 
-    /// Those whose cause is certain now, and when the next one will be.
+    /// The ends whose cause is certain now, and the time at which the next one will be.
     fn take_certain(&self, now: Instant, was_terminated: bool) -> (Vec<AttemptEndReport>, Option<Instant>) {
         let mut waiting = lock_ignoring_poison(&self.waiting);
         let is_shutdown = was_terminated || self.is_interrupted.load(Ordering::SeqCst);
@@ -99,7 +99,7 @@ fn mark_interrupted(ended: AttemptEndReport) -> AttemptEndReport {
 }
 
 impl Worker {
-    /// Reports a job, once it is certain how it ended.
+    /// Reports a job as soon as its cause of end is certain.
     pub(crate) fn deliver_report(&self, report: AttemptReport, urgency: ReportUrgency) {
         let report = match report {
             AttemptReport::Ended(ended) => {
@@ -107,7 +107,7 @@ impl Worker {
                 let Some(ended) = self.held_ends.hold_if_uncertain(ended, now, signals::was_terminated())
                 else {
                     self.alarm.wake_at(now + HOLD_AFTER_FAILURE);
-                    // Reports that wait for company are urgent all the same.
+                    // Reports waiting in the outbox stay urgent.
                     return self.outbox.push([], urgency);
                 };
                 self.end_log.append(&ended);
@@ -118,7 +118,7 @@ impl Worker {
         self.outbox.push([report], urgency);
     }
 
-    /// Reports the held ends whose cause is certain now; returns when to look again.
+    /// Reports the held ends whose cause is certain now; returns when to check again.
     pub(crate) fn deliver_certain_ends(&self, urgency: ReportUrgency) -> Option<Instant> {
         let (certain, next) = self.held_ends.take_certain(Instant::now(), signals::was_terminated());
         if !certain.is_empty() {
@@ -192,20 +192,20 @@ mod tests {
             ended(BY_SIGTERM, AttemptEndCause::Itself),
             ended(BY_SIGTERM, AttemptEndCause::Stopped(StopReason::Interrupted)),
         );
-        // The end first, then the signal to this worker.
+        // The job ends first, then this worker is signaled.
         let held = HeldEnds::new(false);
         assert_eq!(held.hold_if_uncertain(killed.clone(), now, false), None);
         assert_eq!(held.take_certain(now, true).0, std::slice::from_ref(&interrupted));
-        // The end first, then the word of the engine.
+        // The job ends first, then the message of the engine arrives.
         assert_eq!(held.hold_if_uncertain(killed.clone(), now, false), None);
         held.on_interrupted();
         assert_eq!(held.take_certain(now, false).0, std::slice::from_ref(&interrupted));
-        // The word of the engine first.
+        // The message of the engine arrives first.
         assert_eq!(held.hold_if_uncertain(killed.clone(), now, false), Some(interrupted.clone()));
-        // Jobs that are assigned later are not concerned.
+        // Jobs that are assigned later are not affected.
         held.on_assigned();
         assert_eq!(held.hold_if_uncertain(killed.clone(), now, false), None);
-        // The signal to this worker first: also a success is none then.
+        // The worker is signaled first: then even a success counts as interrupted.
         assert_eq!(held.hold_if_uncertain(killed, now, true), Some(interrupted));
         let success = held.hold_if_uncertain(ended(ProcessExit::Code(0), AttemptEndCause::Itself), now, true);
         assert_eq!(success.unwrap().cause, AttemptEndCause::Stopped(StopReason::Interrupted));

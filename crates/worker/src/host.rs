@@ -1,9 +1,9 @@
-//! A process that is a worker, or stands in for a job of one that runs elsewhere, and nothing else.
+//! The entry point of processes that are only a worker, or that measure a step.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-#[expect(clippy::print_stderr, reason = "a process with nobody to tell but its terminal")]
+#[expect(clippy::print_stderr, reason = "the process can report errors only on its terminal")]
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     if let Some(exit) = windlass_worker::run_step_if_requested(&words) {

@@ -1,7 +1,7 @@
-//! The queue of assignments, the free resources, and the slots that serve it: who takes the next job, and when.
+//! The queue of assignments, the free resources, and the slots that serve the queue.
 //!
-//! Strictly in order: the head of the queue starts when its resources are free, and nothing starts before it. Whoever
-//! takes a job looks whether the next one fits too and wakes, or makes, a slot for it.
+//! Strictly in order: the head of the queue starts when its resources are free, and nothing starts before it. A
+//! slot that takes a job checks whether the next one fits too, and wakes or creates a slot for it.
 
 use crate::job_run;
 use crate::job_slot::{JobSlot, SlotState};
@@ -18,7 +18,7 @@ use windlass_process::signals;
 use windlass_types::Capacity;
 use windlass_types::worker_messages::{Assignment, AttemptKey, AttemptReport, ReturnReason};
 
-/// Slots only call the system and format a few lines.
+/// Slots only make system calls and format a few lines, so a small stack suffices.
 const SLOT_STACK_SIZE: usize = 256 * 1024;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct JobQueue {
     resources: WorkerResourcePool,
     pub(crate) slots: Vec<Arc<JobSlot>>,
     threads: Vec<JoinHandle<()>>,
-    /// Slots that wait for something to do.
+    /// Idle slots.
     idle_slots: usize,
     /// Jobs that hold resources.
     pub(crate) busy_jobs: usize,
@@ -41,7 +41,7 @@ struct QueuedJob {
     context: Arc<WorkflowContext>,
 }
 
-/// A job and what it was given.
+/// A job and the resources granted to it.
 #[derive(Debug)]
 pub(crate) struct GrantedJob {
     pub(crate) assignment: Assignment,
@@ -66,7 +66,7 @@ impl JobQueue {
         self.queue.front().is_some_and(|head| self.resources.has_room_for(&head.assignment.resources))
     }
 
-    /// The head of the queue, if it fits.
+    /// Takes the head of the queue, if it fits.
     fn take_next(&mut self) -> Option<GrantedJob> {
         let grant = self.resources.take_resources(&self.queue.front()?.assignment.resources)?;
         let QueuedJob { assignment, context: site } = self.queue.pop_front()?;
@@ -91,18 +91,18 @@ impl Worker {
         self.wake_slot_if_head_fits(job_queue);
     }
 
-    /// Hands back those of them that have not started.
+    /// Returns assignments that have not started to the engine.
     pub(crate) fn return_unstarted(self: &Arc<Self>, meant: impl Fn(&AttemptKey) -> bool) {
         let mut job_queue = lock_ignoring_poison(&self.job_queue);
         let waiting = mem::take(&mut job_queue.queue).into_iter();
         let (recalled, kept): (VecDeque<_>, _) = waiting.partition(|order| meant(&order.assignment.key));
         job_queue.queue = kept;
-        // Somebody else may be the first now, and fit.
+        // The new head of the queue may fit.
         self.wake_slot_if_head_fits(job_queue);
         self.report_returned(recalled.iter().map(|order| order.assignment.key), &ReturnReason::Recalled);
     }
 
-    /// No more jobs start; slots end when they are through with theirs.
+    /// Starts no more jobs; slots end after their current job.
     pub(crate) fn close_queue(&self) {
         let mut job_queue = lock_ignoring_poison(&self.job_queue);
         job_queue.is_closing = true;
@@ -113,31 +113,31 @@ impl Worker {
     pub(crate) fn join_slots(&self) {
         loop {
             let Some(thread) = lock_ignoring_poison(&self.job_queue).threads.pop() else { return };
-            // One that panicked has nothing more to say; the panic itself went to standard error.
+            // A slot that panicked has written the panic to standard error.
             thread.join().ok();
         }
     }
 
-    /// Sees to it that somebody takes the head of the queue if it fits.
+    /// Ensures that a slot takes the head of the queue if it fits.
     pub(crate) fn wake_slot_if_head_fits(self: &Arc<Self>, mut job_queue: MutexGuard<'_, JobQueue>) {
         if job_queue.is_closing || self.may_start_nothing() || !job_queue.head_fits() {
             return;
         }
         if job_queue.idle_slots > 0 {
-            // Unlocked first: whoever wakes up would otherwise run into the lock at once.
+            // Unlock first, or the woken thread would block on the lock at once.
             drop(job_queue);
             self.work_available.notify_one();
         } else if let Err(error) = self.add_slot(&mut job_queue)
             && job_queue.busy_jobs == 0
         {
-            // Nobody is there who could take it later.
+            // No slot exists that could take it later.
             let trouble = ReturnReason::WorkerTrouble(format!("cannot start a thread: {error}"));
             let waiting = mem::take(&mut job_queue.queue);
             self.report_returned(waiting.iter().map(|order| order.assignment.key), &trouble);
         }
     }
 
-    /// The head of the queue, if it fits and may start now.
+    /// Takes the head of the queue, if it fits and may start now.
     fn next_job(&self, job_queue: &mut JobQueue) -> Option<GrantedJob> {
         if self.may_start_nothing() { None } else { job_queue.take_next() }
     }
@@ -148,7 +148,7 @@ impl Worker {
 
     fn add_slot(self: &Arc<Self>, job_queue: &mut JobQueue) -> io::Result<()> {
         let number = job_queue.slots.len();
-        // A slot without a cgroup is a slot all the same.
+        // A slot works also without a cgroup.
         let cgroup =
             self.cgroups.as_ref().and_then(|groups| groups.create_slot(&format!("slot-{number}")).ok());
         let slot = Arc::new(JobSlot::new(SlotState::Idle, cgroup));
@@ -162,7 +162,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The life of a slot.
+    /// The main loop of a slot.
     fn run_slot(self: &Arc<Self>, slot: &JobSlot) {
         let mut hand = job_run::SlotContext::new(slot);
         let mut next = self.wait_for_work(slot);
@@ -181,7 +181,7 @@ impl Worker {
         }
     }
 
-    /// Gives back what the last job held and takes the next one, if it fits.
+    /// Releases the resources of the last job and takes the next one, if it fits.
     fn finish_and_take_next(self: &Arc<Self>, slot: &JobSlot, held: ResourceGrant) -> Option<GrantedJob> {
         let mut job_queue = lock_ignoring_poison(&self.job_queue);
         job_queue.resources.return_resources(held);
@@ -192,7 +192,7 @@ impl Worker {
         work
     }
 
-    /// `None` when the worker closes.
+    /// Returns `None` when the worker closes.
     fn wait_for_work(self: &Arc<Self>, slot: &JobSlot) -> Option<GrantedJob> {
         let mut job_queue = lock_ignoring_poison(&self.job_queue);
         loop {
@@ -212,12 +212,12 @@ impl Worker {
 
     fn report_returned(&self, keys: impl IntoIterator<Item = AttemptKey>, why: &ReturnReason) {
         let returned = keys.into_iter().map(|key| AttemptReport::Returned { key, why: why.clone() });
-        // The thread that reads the link must never wait for it to be writable: the engine may be writing itself.
+        // The thread that reads the link must never block on writing to it: the engine may be writing itself.
         self.outbox.push(returned, ReportUrgency::CanWait);
     }
 }
 
-/// Done while the yard is locked, so that a stop finds every job either in the queue or in a slot.
+/// Runs while the queue is locked, so that a stop finds every job either in the queue or in a slot.
 fn set_slot_starting(slot: &JobSlot, work: Option<&GrantedJob>) {
     *lock_ignoring_poison(&slot.state) = match work {
         Some(work) => SlotState::Starting { key: work.assignment.key, stop: None },
@@ -243,7 +243,8 @@ mod tests {
         Assignment::from_command(key, String::new(), String::new(), resources)
     }
 
-    /// The engine hands out by its mirror of the worker and learns of ends only: what it takes to run must run here.
+    /// The engine assigns by its own accounting of the worker and learns only of ends: all that it considers
+    /// running must fit here.
     fn the_engine_sees_what_runs(capacity: Capacity, classes: &[Resources], mut dice: u64) {
         const JOBS: u32 = 500;
         let mut roll = |sides: usize| {

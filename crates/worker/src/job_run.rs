@@ -30,19 +30,19 @@ use windlass_types::worker_messages::{
 };
 use windlass_types::{Bytes, Timestamp};
 
-/// What a slot's thread keeps from job to job.
+/// State that the thread of a slot keeps from job to job.
 #[derive(Debug)]
 pub(crate) struct SlotContext {
     variables: EnvironmentAdditions,
     spare_logs: SpareLogs,
-    /// The thread is in its slot's cgroup, so all its jobs are.
+    /// The thread itself is in its slot's cgroup, and so are all its jobs.
     in_cgroup: bool,
-    /// Kills for lack of memory in that group that were accounted for.
+    /// Out-of-memory kills in that cgroup that were already attributed to a job.
     oom_kills: u64,
 }
 
 impl SlotContext {
-    /// Called on the slot's own thread.
+    /// Creates the state; called on the slot's own thread.
     pub(crate) fn new(slot: &JobSlot) -> Self {
         let in_cgroup = slot.cgroup.as_ref().is_some_and(|group| matches!(group.enter_thread(), Ok(true)));
         Self {
@@ -53,12 +53,12 @@ impl SlotContext {
         }
     }
 
-    /// The slot closes.
+    /// Cleans up when the slot closes.
     pub(crate) fn close(&mut self) {
         self.spare_logs.discard();
     }
 
-    /// Whether the kernel ended something in the slot's cgroup for lack of memory since this was last asked.
+    /// Whether the kernel killed a process in the slot's cgroup for lack of memory since the last call.
     fn take_oom_kill(&mut self, slot: &JobSlot) -> bool {
         let Some(group) = &slot.cgroup else { return false };
         let kills = group.oom_kills();
@@ -69,35 +69,35 @@ impl SlotContext {
 /// Why a job has no process.
 enum StartFailure {
     Withdrawn,
-    /// Not the job's fault.
+    /// A problem of this worker, not of the job.
     MachineProblem(String),
     JobProblem(String),
 }
 
-/// A job that runs, as its own slot sees it.
+/// A running job, as its own slot sees it.
 struct StartedJob {
     pid: Pid,
     record: OpenRecord,
     logs: AttemptLogs,
-    /// Its input files as they were.
+    /// The states of its input files before it started.
     inputs: Vec<Option<FileSnapshot>>,
-    /// The kernel itself keeps its memory limit.
+    /// The kernel enforces its memory limit.
     has_cgroup_limit: bool,
-    /// Where it leaves what it used, if it runs elsewhere and is measured there.
+    /// The files with the usage of a job that runs and is measured elsewhere.
     step_usage: Option<StepUsageFiles>,
 }
 
-/// What runs in a slot: a job, or what comes before it.
+/// A process to run in a slot: a job, or the recovery script before it.
 #[derive(Clone, Copy)]
 struct SlotTask<'a> {
     assignment: &'a Assignment,
     context: &'a WorkflowContext,
     devices: &'a [u32],
-    /// It is the recovery of that failure, and not the job.
+    /// The failure, if this is its recovery script and not the job.
     recovery: Option<&'a RecoveryScript>,
 }
 
-/// What is known of a job before it has a process.
+/// The files and logs of a job before it has a process.
 struct StartRecord {
     started: Instant,
     started_at: Timestamp,
@@ -109,7 +109,7 @@ struct StartRecord {
 }
 
 impl Worker {
-    /// Runs one job to its end, and before it what an earlier failure calls for.
+    /// Runs one job to its end, after the recovery script for an earlier failure if there is one.
     pub(crate) fn run_job(
         self: &Arc<Self>,
         slot: &JobSlot,
@@ -136,8 +136,8 @@ impl Worker {
         }
     }
 
-    /// Runs the recovery that a job brings along, if it does. Whatever becomes of it, the job follows, unless somebody
-    /// wants it to stop or the machine is in trouble.
+    /// Runs the recovery script of an assignment, if any. The job follows regardless of its exit code, unless
+    /// it was stopped or the worker has a problem.
     fn run_recovery(
         &self,
         slot: &JobSlot,
@@ -221,7 +221,7 @@ impl Worker {
         let (launcher, notes) = self.launcher_words(task);
         match spawn_process(task, &launcher, hand, &logs, if bound { group } else { None }) {
             Ok(pid) => {
-                // Without the pid in the ledger the job is still found by its name in the environment.
+                // Without the pid in the ledger the job is still found by its environment.
                 self.ledger.record_started(&record, pid).ok();
                 self.register_running(slot, task, pid, &birth);
                 Ok(StartedJob { pid, record, logs, inputs, has_cgroup_limit: bound, step_usage: notes })
@@ -234,7 +234,7 @@ impl Worker {
         }
     }
 
-    /// Makes the job known to the supervisor, and ends or freezes it if that was asked for while it started.
+    /// Registers the job with the supervisor, and ends or freezes it if that was requested while it started.
     fn register_running(&self, slot: &JobSlot, task: SlotTask<'_>, pid: Pid, birth: &StartRecord) {
         let SlotTask { assignment, context: site, .. } = task;
         let StartRecord {
@@ -246,7 +246,7 @@ impl Worker {
             peak_is_its_own,
             oom_kills,
         } = *birth;
-        // What launched it uses next to nothing.
+        // The launcher itself uses next to nothing.
         let limits = if has_launcher(assignment) {
             AttemptLimits { memory: None, ..assignment.limits }
         } else {
@@ -257,7 +257,7 @@ impl Worker {
             _ if has_launcher(assignment) => (site.sample_interval, None),
             (true, _) => (MEMORY_LIMIT_SAMPLE_INTERVAL, Some(MEMORY_LIMIT_SAMPLE_INTERVAL)),
             (false, true) => (site.sample_interval, Some(FIRST_SAMPLE_AFTER)),
-            // Bound by the kernel: a sample tells whether it lost a process.
+            // The kernel enforces the limit; a sample shows whether the job lost a process.
             (false, false) => (site.sample_interval, limits.memory.map(|_| FIRST_SAMPLE_AFTER)),
         };
         let mut running = RunningAttempt {
@@ -298,7 +298,7 @@ impl Worker {
         self.alarm.wake_at(due);
     }
 
-    /// Waits for the end of a job, clears up after it, and says how it went.
+    /// Waits for the end of a job, cleans up after it, and returns its outcome.
     fn wait_for_end(
         &self,
         slot: &JobSlot,
@@ -307,7 +307,7 @@ impl Worker {
         started: StartedJob,
     ) -> AttemptEndReport {
         let assignment = task.assignment;
-        // Only fails if somebody else took our child, of which there is nobody.
+        // Fails only if another thread reaped the child, which none does.
         child_wait::wait_until_over(started.pid).ok();
         let (over, ended_at) = (Instant::now(), self.clock.now());
         let running = self.unregister_running(slot, over);
@@ -325,7 +325,7 @@ impl Worker {
         let ran_out = hand.take_oom_kill(slot);
 
         let wall = running.run_time_until(over);
-        // Orphans that another thread is reaping are counted first.
+        // Wait until another thread has counted the orphans that it reaps.
         drop(lock_ignoring_poison(&self.reaping_lock));
         let orphans = lock_ignoring_poison(&slot.orphan_usage).take_totals();
         let cpu_time = reaped.cpu_time.saturating_add(orphans.cpu_time);
@@ -347,7 +347,7 @@ impl Worker {
         let failed = !succeeded && !matches!(cause, AttemptEndCause::Stopped(_));
         let mut last_words = None;
         if task.recovery.is_some() {
-            // One log more, of a slot that has no use for it when it is empty.
+            // Deletes the log, if empty, instead of keeping it as a spare.
             let delete = left_nothing && started.logs.are_empty();
             started.logs.finish(None, delete);
         } else {
@@ -370,7 +370,7 @@ impl Worker {
         }
     }
 
-    /// From here on nobody signals the job but its own slot.
+    /// From here on only the job's own slot signals it.
     fn unregister_running(&self, slot: &JobSlot, now: Instant) -> Box<RunningAttempt> {
         let mut state = lock_ignoring_poison(&slot.state);
         match mem::replace(&mut *state, SlotState::Idle) {
@@ -388,8 +388,9 @@ impl Worker {
         }
     }
 
-    /// The peak of the first process and those it waited for. What is too small to be told from our own is taken from the
-    /// cgroup, whose number also has copies of files: but then it is not larger than what the process can have had.
+    /// The peak of the first process and the descendants it waited for. A value too small to be distinguished
+    /// from our own is taken from the cgroup, whose value includes the page cache but is capped at what the
+    /// process can have used.
     fn peak_memory(&self, slot: &JobSlot, running: &RunningAttempt, max_rss: Bytes) -> Option<Bytes> {
         let of_group = || {
             let group = slot.cgroup.as_ref().filter(|_| running.in_cgroup && running.peak_is_its_own)?;
@@ -398,7 +399,7 @@ impl Worker {
         self.trusted_peak(max_rss).or_else(of_group)
     }
 
-    /// Our own peak only grows, so it has to be looked up again only for what is above the last value.
+    /// Our own peak only grows, so it is read again only if the value is above the last one.
     fn trusted_peak(&self, max_rss: Bytes) -> Option<Bytes> {
         let known = Bytes(self.own_peak_memory.load(Ordering::Relaxed));
         usage_sample::peak_if_trusted(max_rss, known)?;
@@ -407,7 +408,8 @@ impl Worker {
         usage_sample::peak_if_trusted(max_rss, own)
     }
 
-    /// What has it run elsewhere, and where its tasks leave what they used there. What comes before a job is not measured.
+    /// The words of the launcher, and the files in which its tasks leave their usage. Recovery scripts are not
+    /// measured.
     fn launcher_words<'a>(&self, task: SlotTask<'a>) -> (Cow<'a, [String]>, Option<StepUsageFiles>) {
         let SlotTask { assignment, context: site, recovery, .. } = task;
         let plain = (Cow::Borrowed(&*assignment.launcher), None);
@@ -419,7 +421,7 @@ impl Worker {
         }
         let (logs, tasks) = (site.logs.directory(), assignment.resources.nodes.max(1));
         step_measurement::remove_stale_files(logs, &assignment.key, tasks);
-        // No two launches have the same, whichever machine they are on.
+        // Unique for each launch, on all machines.
         let mark = format!("{}-{}", self.clock.now().0, std::process::id());
         let notes = StepUsageFiles::new(logs, &assignment.key, mark, tasks);
         match notes.measuring_command(program, site.measure_jobs.then_some(site.sample_interval)) {
@@ -437,12 +439,12 @@ fn nonzero(amount: Bytes) -> Option<Bytes> {
     (amount > Bytes(0)).then_some(amount)
 }
 
-/// It is not run here, but handed to something that has it run elsewhere.
+/// Whether the job is started elsewhere by a launcher.
 const fn has_launcher(assignment: &Assignment) -> bool {
     !assignment.launcher.is_empty()
 }
 
-/// The job follows its recovery in the same slot; a stop that came in between is still to be obeyed.
+/// The job follows its recovery script in the same slot; a stop requested in between still applies.
 fn reset_slot_to_starting(slot: &JobSlot, assignment: &Assignment) {
     let mut state = lock_ignoring_poison(&slot.state);
     let stop = match &*state {
@@ -472,7 +474,7 @@ fn spawn_process(
     })
 }
 
-/// The outputs of an attempt that ended well are looked at once, for what is missing and for what they are.
+/// The outputs of an attempt that succeeded are inspected at once: for missing files and for their states.
 fn inspect_outputs(
     task: SlotTask<'_>,
     cause: AttemptEndCause,
@@ -494,7 +496,7 @@ fn inspect_outputs(
     (cause, Some(Box::new(AttemptFiles { inputs, outputs: seen })))
 }
 
-/// Who ended it. `ran_out`: the kernel ended some process of it for lack of memory.
+/// Classifies the end of a job. `ran_out`: the kernel killed a process of it for lack of memory.
 fn classify_end(running: &RunningAttempt, ran_out: bool, exit: ProcessExit) -> AttemptEndCause {
     let (limited, succeeded) = (running.limits.memory.is_some(), exit == ProcessExit::Code(0));
     match running.stop {
@@ -502,9 +504,9 @@ fn classify_end(running: &RunningAttempt, ran_out: bool, exit: ProcessExit) -> A
             AttemptEndCause::OutOfMemory
         }
         Some(stop) => stop.cause.into(),
-        // A job without a limit that got over the loss of a process has not failed for it.
+        // A job without a limit that succeeds despite the loss of a process has not failed.
         None if ran_out && (limited || !succeeded) => AttemptEndCause::OutOfMemory,
-        // Told that its time would soon be over, and still done in time: that is what telling it early is for.
+        // A job that succeeds after the warning about its runtime has used the warning as intended.
         None if running.was_warned && !succeeded => AttemptEndCause::Timeout,
         None => AttemptEndCause::Itself,
     }
@@ -531,13 +533,13 @@ fn classify_spawn_error(error: &spawn::SpawnError, logs: &AttemptLogs) -> StartF
         return StartFailure::MachineProblem(text);
     }
     if let Some(mut log) = logs.error_log() {
-        // The reason travels in the report as well.
+        // The reason is also in the report.
         writeln!(log, "windlass: {text}").ok();
     }
     StartFailure::JobProblem(text)
 }
 
-/// Whether the kernel keeps the limit; if it will not, the sampler does.
+/// Whether the kernel enforces the limit; otherwise the sampler does.
 fn set_cgroup_limit(group: Option<&cgroup::SlotCgroup>, limit: Option<Bytes>) -> bool {
     match (group, limit) {
         (Some(group), Some(limit)) => group.set_memory_limit(limit).is_ok(),
@@ -547,7 +549,7 @@ fn set_cgroup_limit(group: Option<&cgroup::SlotCgroup>, limit: Option<Bytes>) ->
 
 fn clear_cgroup_limit(group: Option<&cgroup::SlotCgroup>, bound: bool) {
     if let (Some(group), true) = (group, bound) {
-        // A limit that cannot be lifted now is replaced by that of the next job that has one.
+        // A limit that cannot be lifted now is replaced by that of the next job with one.
         group.clear_memory_limit().ok();
     }
 }

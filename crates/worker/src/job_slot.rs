@@ -1,4 +1,4 @@
-//! One slot and what it is doing, with the pure decision of what is due next for a running job.
+//! One slot and its state, with the pure decision of what is due next for a running job.
 
 use crate::orphan_usage::OrphanUsage;
 use std::sync::Mutex;
@@ -10,22 +10,23 @@ use windlass_types::worker_messages::{
     AttemptEndCause, AttemptKey, AttemptLimits, StopReason, TerminationSettings,
 };
 
-/// Jobs that are over before this never cost a sample or a `Started`.
+/// Shorter jobs cost neither a sample nor a `Started` report.
 pub(crate) const FIRST_SAMPLE_AFTER: Duration = Duration::from_millis(150);
-/// With only samples to keep a memory limit, they come early and often.
+/// Where only samples enforce a memory limit, they come early and often.
 pub(crate) const MEMORY_LIMIT_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
-/// As long as a job runs somebody looks so often, even if nothing else is due: it may leave us children.
+/// The interval of checks while a job runs, even if nothing else is due: orphans may have to be reaped.
 pub(crate) const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How often SIGKILL is repeated, for what was born between the look and the signal.
+/// The interval at which SIGKILL is repeated, for processes born between listing and signaling.
 const KILL_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A thread's place to run one job at a time.
+/// Runs one job at a time, on a thread of its own.
 #[derive(Debug)]
 pub(crate) struct JobSlot {
     pub(crate) state: Mutex<SlotState>,
-    /// Its own, if cgroups may be used. All jobs of the slot are born in it, or (v2) those with a memory limit.
+    /// The cgroup of the slot, if cgroups may be used. All jobs of the slot start in it, or (v2) those with a
+    /// memory limit.
     pub(crate) cgroup: Option<cgroup::SlotCgroup>,
-    /// Of the job that runs here.
+    /// The usage of orphans of the running job.
     pub(crate) orphan_usage: Mutex<OrphanUsage>,
 }
 
@@ -38,17 +39,18 @@ impl JobSlot {
 #[derive(Debug)]
 pub(crate) enum SlotState {
     Idle,
-    /// Taken from the queue; no process yet that we know of.
+    /// Taken from the queue; its process is not known yet.
     Starting {
         key: AttemptKey,
         stop: Option<PendingStop>,
     },
     Running(Box<RunningAttempt>),
-    /// Its first process is over (and still a zombie, so that nobody gets its pid); what it left is being ended.
+    /// Its first process has ended (and stays a zombie, so that its pid is not reused); its leftover processes
+    /// are being ended.
     Ending {
         key: AttemptKey,
         kill_at: Instant,
-        /// Asked for meanwhile: whatever would follow in this slot for the same attempt does not.
+        /// A stop requested in the meantime: nothing further of the same attempt runs in this slot.
         stop: Option<PendingStop>,
     },
 }
@@ -63,36 +65,36 @@ pub(crate) struct RunningAttempt {
     pub(crate) born_after: u64,
     pub(crate) limits: AttemptLimits,
     pub(crate) termination: Option<TerminationSettings>,
-    /// It stands still since then: the lease is over.
+    /// Frozen since this time, because the lease has expired.
     pub(crate) frozen_since: Option<Instant>,
-    /// How long it stood still before.
+    /// How long it was frozen before.
     pub(crate) frozen_time: Duration,
-    /// It was told that its time will soon be over.
+    /// It was warned that its runtime will soon end.
     pub(crate) was_warned: bool,
-    /// It runs elsewhere; what runs here is what launched it there.
+    /// It runs elsewhere; only its launcher runs here.
     pub(crate) remote_launch: Option<RemoteLaunch>,
-    /// Its slot's cgroup holds it and nothing else.
+    /// Its slot's cgroup holds only its processes.
     pub(crate) in_cgroup: bool,
-    /// The peak that the cgroup knows began with it.
+    /// The peak memory of the cgroup was reset when it started.
     pub(crate) peak_is_its_own: bool,
-    /// Kills for lack of memory in that cgroup before it started.
+    /// Out-of-memory kills in that cgroup before it started.
     pub(crate) oom_kills: u64,
     pub(crate) is_start_reported: bool,
     pub(crate) sample_interval: Duration,
-    /// `None`: nobody wants to know.
+    /// `None`: not measured.
     pub(crate) next_sample: Option<Instant>,
     pub(crate) series: UsageSeries,
     pub(crate) stop: Option<PendingStop>,
 }
 
-/// A job that something here has launched elsewhere. Killed, that would leave the job behind; asked to end, it kills the job
-/// first.
+/// A job that a launcher here runs elsewhere. Killing the launcher would leave the job behind; on a request to
+/// end, the launcher kills the job first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RemoteLaunch {
     pub(crate) is_canceled: bool,
 }
 
-/// A job that was told to end.
+/// A stop of a running job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PendingStop {
     pub(crate) cause: StopCause,
@@ -123,15 +125,15 @@ pub(crate) enum SupervisorAction {
     /// Report that it has started.
     ReportStart,
     Sample,
-    /// Its runtime will soon be over, and it is to be told.
+    /// Warn it that its runtime will soon end.
     Warn,
-    /// Its runtime is over.
+    /// Its runtime has ended.
     TimeOut,
     Kill,
 }
 
 impl SlotState {
-    /// Whose attempt it is about.
+    /// The attempt in this slot.
     pub(crate) fn key(&self) -> Option<&AttemptKey> {
         match self {
             Self::Idle => None,
@@ -142,7 +144,7 @@ impl SlotState {
 }
 
 impl RunningAttempt {
-    /// The next thing to do and when.
+    /// The next action and its time.
     pub(crate) fn next_action(&self) -> Option<(Instant, SupervisorAction)> {
         if let Some(stop) = &self.stop {
             return Some((stop.kill_at, SupervisorAction::Kill));
@@ -163,26 +165,26 @@ impl RunningAttempt {
         .min_by_key(|(at, _)| *at)
     }
 
-    /// When it is to be told that its time will soon be over. It has at least half of its time in peace.
+    /// When to warn that the runtime will soon end; not before half of the runtime.
     fn warning_time(&self) -> Option<Instant> {
         let runtime = self.limits.runtime?;
         let lead = self.termination?.lead?.min(runtime / 2);
         if self.was_warned { None } else { self.effective_start().checked_add(runtime.saturating_sub(lead)) }
     }
 
-    /// When it would have started, had it never stood still.
+    /// The start time, moved by the time that the job was frozen.
     fn effective_start(&self) -> Instant {
         self.started + self.frozen_time
     }
 
-    /// How long it has run, without the time that it stood still.
+    /// How long it has run, without the time that it was frozen.
     pub(crate) fn run_time_until(&self, end: Instant) -> Duration {
         self.frozen_since
             .map_or(end, |since| since.min(end))
             .saturating_duration_since(self.effective_start())
     }
 
-    /// Its time goes on; says whether it stood still.
+    /// Continues the runtime; returns whether it was frozen.
     pub(crate) fn thaw(&mut self, now: Instant) -> bool {
         let Some(since) = self.frozen_since.take() else { return false };
         self.frozen_time += now.saturating_duration_since(since);
@@ -194,12 +196,12 @@ impl RunningAttempt {
         self.termination.and_then(|how| Signal::from_named_raw(how.signal)).unwrap_or(Signal::TERM)
     }
 
-    /// Between asking and killing when its time is over. One that was told before has had it.
+    /// The grace period between SIGTERM and SIGKILL after a timeout; zero if the job was warned before.
     pub(crate) fn grace_after_timeout(&self, usual: Duration) -> Duration {
         if self.was_warned { Duration::ZERO } else { usual }
     }
 
-    /// Its memory limit is kept by samples alone, as it turned out.
+    /// Only samples enforce its memory limit, because the cgroup failed.
     pub(crate) fn sample_for_memory_limit(&mut self, now: Instant) {
         self.sample_interval = self.sample_interval.min(MEMORY_LIMIT_SAMPLE_INTERVAL);
         let soon = now + self.sample_interval;
@@ -225,7 +227,7 @@ pub(crate) mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// One that nobody has hired, and whose threads do not run.
+    /// A worker without an engine, whose threads do not run.
     pub(crate) fn worker(path: &Path) -> Worker {
         let capacity = Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes: 1, max_jobs: None };
         let mut options = WorkerOptions::new(capacity, path.into(), path.into(), path.join("l"), "t".into());
@@ -307,7 +309,7 @@ pub(crate) mod tests {
         assert_eq!(
             job.next_action(),
             Some((start, SupervisorAction::Kill)),
-            "one that was told to end is killed all the same"
+            "a job that was asked to end is killed all the same"
         );
     }
 

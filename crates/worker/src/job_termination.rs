@@ -1,4 +1,4 @@
-//! Ending jobs: one that is told to stop, what one leaves behind, and everything when the engine is gone.
+//! Ends jobs on request, their leftover processes, and everything when the engine is gone.
 
 use crate::job_slot::{JobSlot, PendingStop, RunningAttempt, SlotState, StopCause};
 use crate::lock_ignoring_poison;
@@ -16,22 +16,22 @@ use windlass_process::{Pid, Signal, cgroup, child_wait, process_identity, procfs
 use windlass_types::worker_messages::{AttemptKey, StopReason};
 use windlass_types::worker_protocol::StopCommand;
 
-/// How long to wait for somebody to end before looking again.
+/// How long to wait for processes to end before checking again.
 const WAIT_STEP: Duration = Duration::from_millis(50);
-/// A process that survives SIGKILL for so long hangs in the kernel; nobody can end it, so nobody waits for it.
+/// A process that survives SIGKILL for this long hangs in the kernel; waiting for it would be in vain.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often to look again for leftovers when a look found none but could have overlooked some.
+/// How often to scan again for leftovers when a scan found none but could have missed some.
 const MAX_UNCERTAIN_SCANS: u32 = 50;
 const UNCERTAIN_SCAN_DELAY: Duration = Duration::from_millis(1);
-/// How often the list of the adopted is read again because some of them were over.
+/// How often the list of adopted processes is read again because some of them had ended.
 const MAX_REAPING_ROUNDS: u32 = 100;
 
-/// The strays that the ledger names, by pid and start time.
+/// Adopted processes recorded in the ledger, by pid and start time.
 pub(crate) type StrayRecords = HashMap<(Pid, u64), StrayRecord>;
 
 impl Worker {
-    /// Hands back what has not started and asks what runs to end.
+    /// Returns assignments that have not started, and asks running jobs to end.
     pub(crate) fn stop_all(self: &Arc<Self>, why: StopReason, grace: Duration) {
         self.is_told_to_stop.store(true, Ordering::SeqCst);
         if why == StopReason::Interrupted {
@@ -41,7 +41,7 @@ impl Worker {
         self.deliver_certain_ends(ReportUrgency::CanWait);
     }
 
-    /// The same for one workflow, or single attempts.
+    /// The same for one workflow or single attempts.
     pub(crate) fn stop_selected(self: &Arc<Self>, order: &StopCommand) {
         let attempts: HashSet<&AttemptKey> = order.attempts.iter().collect();
         self.stop_matching(order.why, order.grace, |key| {
@@ -89,8 +89,9 @@ impl Worker {
         }
     }
 
-    /// The first cause stands; a later one can only shorten the grace. A job that ended by itself, of which its slot has
-    /// only not taken note yet, is not stopped any more: what it left behind is ended in any case.
+    /// Stops a job. The first cause stands; a later one can only shorten the grace period. A job that already
+    /// ended by itself but was not yet handled by its slot is not stopped any more: its leftovers are ended in
+    /// any case.
     pub(crate) fn stop_running(
         &self,
         slot: &JobSlot,
@@ -101,7 +102,7 @@ impl Worker {
         if running.stop.is_none() && child_wait::is_over(running.pid) {
             return;
         }
-        // One that is frozen could not end by itself, and must not be woken for it.
+        // A frozen job cannot end by itself, and must not be thawed for it.
         let grace = if running.frozen_since.is_some() { Duration::ZERO } else { grace };
         let now = Instant::now();
         let by = now + grace;
@@ -134,7 +135,7 @@ impl Worker {
         running.schedule_kill_retry(now);
     }
 
-    /// All processes of a job that can be told to be its own.
+    /// All processes that are known to belong to a job.
     pub(crate) fn job_processes(&self, slot: &JobSlot, key: &AttemptKey, leader: Pid) -> Vec<Pid> {
         let in_cgroup = cgroup_processes(slot);
         let family = JobProcesses { key, token: &self.options.token, group: leader, cgroup: &in_cgroup };
@@ -147,7 +148,8 @@ impl Worker {
         process_tree::signal_group_and_members(leader, &members, signal);
     }
 
-    /// Ends what a job left behind. Its first process is a zombie still, which keeps its group's id from being reused.
+    /// Ends the leftover processes of a job. Its first process is still a zombie, which keeps its group id from
+    /// being reused.
     pub(crate) fn end_leftovers(&self, slot: &JobSlot, key: &AttemptKey, leader: Pid) {
         let mut asked: HashSet<Pid> = HashSet::new();
         let (mut killing_since, mut doubtful_looks) = (None, 0);
@@ -178,17 +180,18 @@ impl Worker {
                 asked.extend(&left);
                 process_tree::signal_group_and_members(leader, &left, Signal::TERM);
             } else {
-                // Those that were born since.
+                // Processes started since then.
                 left.iter()
                     .filter(|pid| asked.insert(**pid))
                     .for_each(|pid| process_tree::signal_process(*pid, Signal::TERM));
             }
-            // Not until `kill_at`: somebody may have moved it closer meanwhile.
+            // Wait in short steps: another thread may have shortened `kill_at`.
             process_tree::wait_for_exit(&left, WAIT_STEP);
         }
     }
 
-    /// What runs of this job after its first process, and what nobody that runs could have started.
+    /// The processes of this job that outlive its first process, and those that no running job could have
+    /// started.
     fn find_leftovers(&self, slot: &JobSlot, key: &AttemptKey, leader: Pid) -> LeftoverProcesses {
         let adopted = self.reap_adopted();
         if adopted.is_empty() {
@@ -202,14 +205,14 @@ impl Worker {
         let strays = adopted.into_iter().filter(|pid| !left.contains(pid)).collect::<Vec<_>>();
         let ownerless = strays.into_iter().filter(|pid| self.is_ownerless(*pid, &others));
         left.extend(process_tree::with_descendants(ownerless));
-        // One that ended since the list was made may have left a child that is not in it.
+        // A process that ended since the list was made may have left a child that is not in it.
         let is_certain =
             !all.iter().any(|pid| !procfs::is_running(*pid) || process_tree::may_be_executing(*pid));
         LeftoverProcesses { processes: left, is_certain }
     }
 
-    /// Takes note of the dead among the adopted; returns the others. One at a time, so that a pid that another slot has
-    /// just taken off the books, and that a new job got, is not waited for here.
+    /// Reaps the dead among the adopted processes; returns the others. Locked, so that no thread waits for a
+    /// pid that another slot has just reaped and a new job got.
     fn reap_adopted(&self) -> Vec<Pid> {
         let _one_at_a_time = lock_ignoring_poison(&self.reaping_lock);
         let mut adopted = Vec::new();
@@ -217,7 +220,7 @@ impl Worker {
             adopted = self.adopted.list();
             let before = adopted.len();
             adopted.retain(|pid| !self.reap_if_over(*pid));
-            // The children of one that ended after the list was made are not in it.
+            // The children of a process that ended after the list was made are not in it.
             if adopted.len() == before {
                 break;
             }
@@ -225,7 +228,7 @@ impl Worker {
         adopted
     }
 
-    /// Says whether it was over.
+    /// Returns whether it had ended.
     fn reap_if_over(&self, pid: Pid) -> bool {
         if !self.may_reap(pid) || !child_wait::is_over(pid) {
             return false;
@@ -236,7 +239,8 @@ impl Worker {
         true
     }
 
-    /// Adds its usage to that of its job. One that left its group unseen is counted if only one job runs.
+    /// Adds its usage to that of its job. A process that left its group unseen is counted only if a single job
+    /// runs.
     fn record_orphan_usage(&self, pid: Pid, stat: Option<&procfs::ProcessStat>, reaped: &ReapedChild) {
         let slots = lock_ignoring_poison(&self.job_queue).slots.clone();
         let open: Vec<&Arc<JobSlot>> =
@@ -247,14 +251,14 @@ impl Worker {
         }
     }
 
-    /// Where the system does not list children by thread, first processes of jobs are among the adopted. They lead their
-    /// groups, and their slots wait for them.
+    /// Where the system does not list children by thread, the first processes of jobs are among the adopted.
+    /// They lead their groups, and their slots wait for them.
     fn may_reap(&self, pid: Pid) -> bool {
         self.adopted.is_exact()
             || procfs::read_stat(pid).is_some_and(|stat| stat.group != pid.as_raw_nonzero().get())
     }
 
-    /// The jobs in the other slots that may have started something.
+    /// The jobs in the other slots that may have started a process.
     fn other_jobs(&self, own: &JobSlot) -> Vec<OtherJob> {
         let slots = lock_ignoring_poison(&self.job_queue).slots.clone();
         slots
@@ -264,7 +268,8 @@ impl Worker {
             .collect()
     }
 
-    /// Nobody that runs can have started it: it is none of theirs by any mark, and older than all of them.
+    /// Whether no running job can have started it: it has the mark of none of them and is older than all of
+    /// them.
     fn is_ownerless(&self, pid: Pid, others: &[OtherJob]) -> bool {
         let Some(stat) = procfs::read_stat(pid) else { return false };
         let mark = ProcessMark::read_process(pid, &self.options.token);
@@ -274,8 +279,8 @@ impl Worker {
         }
     }
 
-    /// Takes note of the dead among the adopted, and notes in the ledger those of the living that could not be found
-    /// again after our own death: the ones without a mark.
+    /// Reaps the dead among the adopted processes, and records in the ledger those of the living that could not
+    /// be found after the death of this worker: the ones without a mark.
     pub(crate) fn reap_and_record_adopted(&self, strays: &mut StrayRecords) {
         if self.adopted.is_empty() && strays.is_empty() {
             return;
@@ -284,7 +289,7 @@ impl Worker {
         for pid in self.reap_adopted() {
             let Some(stat) = procfs::read_stat(pid).filter(|stat| !stat.is_over()) else { continue };
             let stray = (pid, stat.start_ticks);
-            // If noting fails there is one safeguard less, and the next look tries again.
+            // If recording fails, one safeguard is missing, and the next check tries again.
             let note = strays.remove(&stray).or_else(|| self.record_if_unmarked(stray));
             living.extend(note.map(|note| (stray, note)));
         }
@@ -298,7 +303,7 @@ impl Worker {
         unmarked.then(|| self.ledger.record_stray(pid, start_ticks).ok()).flatten()
     }
 
-    /// Kills all that we or our jobs ever started, until nothing is left.
+    /// Kills all processes that this worker or its jobs started, until none is left.
     pub(crate) fn kill_everything(&self) {
         let give_up = Instant::now() + KILL_TIMEOUT;
         while Instant::now() < give_up {
@@ -306,7 +311,7 @@ impl Worker {
             let own = process_identity::own_pid();
             let mut living = process_tree::with_descendants([own]);
             living.retain(|pid| *pid != own);
-            // One that ended while this looked may have left a child.
+            // A process that ended during the scan may have left a child.
             if living.is_empty() && adopted.is_empty() && lock_ignoring_poison(&self.job_queue).busy_jobs == 0
             {
                 return;
@@ -322,25 +327,25 @@ impl Worker {
     }
 }
 
-/// What a job left behind.
+/// The leftover processes of a job.
 struct LeftoverProcesses {
     processes: Vec<Pid>,
-    /// No process ended or began while they were looked for: otherwise one that forks and exits all the time may have been
-    /// overlooked.
+    /// No process ended or began during the scan: otherwise one that keeps forking and exiting may have been
+    /// missed.
     is_certain: bool,
 }
 
-/// Where the system can do it at once.
+/// Kills all processes of the cgroup at once, where the system can.
 fn kill_group(slot: &JobSlot) {
     if let Some(group) = &slot.cgroup {
         group.kill_all();
     }
 }
 
-/// A job in another slot, as far as it matters for whose an orphan is.
+/// A job in another slot, as far as it matters for the ownership of an orphan.
 struct OtherJob {
     key: AttemptKey,
-    /// In boot ticks; `None`: about to start, so anything may be its own.
+    /// In boot ticks; `None`: about to start, so that any process may be its own.
     born_after: Option<u64>,
     in_cgroup: Vec<Pid>,
 }
@@ -360,7 +365,7 @@ impl OtherJob {
     }
 }
 
-/// Who is in a slot's cgroup, if it has one.
+/// The processes in a slot's cgroup, if it has one.
 pub(crate) fn cgroup_processes(slot: &JobSlot) -> Vec<Pid> {
     slot.cgroup.as_ref().map(cgroup::SlotCgroup::processes).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! Jobs that are launched elsewhere: why they ended, as the launcher tells it, and calling them off.
+//! Jobs that a launcher runs elsewhere: why they ended, according to the launcher, and how to cancel them.
 //!
-//! The launcher is Slurm's `srun`, which says on standard error what its exit code does not.
+//! The launcher is Slurm's `srun`, which writes to standard error what its exit code does not tell.
 
 use crate::job_slot::{RemoteLaunch, RunningAttempt, SlotState};
 use crate::lock_ignoring_poison;
@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 use windlass_process::{Pid, Signal, process_tree};
 use windlass_types::worker_messages::{AttemptEndCause, StopReason};
 
-/// A launcher that was asked to end waits until what it launched is gone. One that takes longer than this is killed.
+/// A launcher that was asked to end waits until what it launched is gone. After this time it is killed.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Why a job ended badly that somebody else has run, by the end of what it and its launcher wrote. `ran_out`: the kernel ended
-/// some process of it for lack of memory.
+/// Why a failed job that a launcher ran ended, from the end of its own and its launcher's output. `ran_out`:
+/// the kernel killed a process of it for lack of memory.
 pub(crate) fn classify_launcher_end(words: Option<&str>, ran_out: bool) -> AttemptEndCause {
     let told = words.unwrap_or_default().lines().filter(|line| is_slurm_message(line));
     let told = told.filter_map(parse_end_cause).next_back();
     told.unwrap_or(if ran_out { AttemptEndCause::OutOfMemory } else { AttemptEndCause::Itself })
 }
 
-/// Where the kernel keeps the limit, and where Slurm itself does.
+/// The first ones where the kernel enforces the limit, the others where Slurm does.
 const OUT_OF_MEMORY: [&str; 5] = [
     ": Out Of Memory",
     "oom-kill event",
@@ -47,7 +47,8 @@ fn parse_end_cause(line: &str) -> Option<AttemptEndCause> {
 }
 
 impl Worker {
-    /// Has it end elsewhere, and here then. Only once: a second signal would make the launcher leave without it.
+    /// Ends the job elsewhere and then its launcher. Only once: a second signal would make the launcher exit
+    /// without the job.
     pub(crate) fn cancel_launched(running: &mut RunningAttempt, now: Instant) -> bool {
         let Some(elsewhere) = &mut running.remote_launch else { return false };
         if !elsewhere.is_canceled {
@@ -60,7 +61,7 @@ impl Worker {
         true
     }
 
-    /// Before everything here is killed: what would stay behind elsewhere.
+    /// Cancels launched jobs before all processes here are killed: they would stay behind elsewhere.
     pub(crate) fn cancel_all_launched(&self) {
         let slots = lock_ignoring_poison(&self.job_queue).slots.clone();
         let mut launchers: Vec<Pid> = Vec::new();
@@ -130,7 +131,7 @@ mod tests {
             assert_eq!(classify_launcher_end(words, false), expected, "{words:?}");
             let seen =
                 if expected == AttemptEndCause::Itself { AttemptEndCause::OutOfMemory } else { expected };
-            assert_eq!(classify_launcher_end(words, true), seen, "{words:?}, and the kernel ended something");
+            assert_eq!(classify_launcher_end(words, true), seen, "{words:?}, with an out-of-memory kill");
         }
     }
 }

@@ -1,9 +1,10 @@
-//! How long jobs may run without a word from whoever hired this worker, and what happens when that time is over.
+//! How long jobs may run without contact to the engine, and what happens when that time is over.
 //!
-//! A worker that is cut off cannot tell whether its jobs have been given to somebody else. So when its lease is over it
-//! freezes them: they do no harm then, and nothing is lost if it turns out that they are still its own. The lease is a
-//! time on the machine's own clock, which goes on while the machine sleeps and while this process is stopped: whoever
-//! wakes up late knows that it is late, and words that lay unread for an hour renew nothing.
+//! A worker that is cut off cannot tell whether its jobs have been reassigned. When its lease expires it
+//! freezes them: they do no harm then, and nothing is lost if they turn out to be still its own. The expiry is
+//! a time on the machine's boot clock, which also runs while the machine sleeps and while this process is
+//! stopped: a worker that wakes up late knows that it is late, and messages that were not read for an hour
+//! renew nothing.
 
 use crate::job_slot::{JobSlot, RunningAttempt, SlotState, StopCause};
 use crate::lock_ignoring_poison;
@@ -17,14 +18,14 @@ use windlass_types::worker_messages::{FromWorker, StopReason};
 
 #[derive(Debug, Default)]
 pub(crate) struct ExecutionLease {
-    /// In nanoseconds since boot; 0: nobody asks for one.
+    /// In nanoseconds since boot; 0: no lease is required.
     expires_at: AtomicU64,
-    /// Some jobs are, or may be.
+    /// Some jobs are or may be frozen.
     is_any_frozen: AtomicBool,
-    /// That it is over was seen to: all that ran was frozen, and it was told. One job that starts too late freezes itself, and
-    /// speaks for no other.
+    /// The expiry was handled: all running jobs were frozen, and the engine was informed. A job that starts too
+    /// late freezes only itself.
     is_expiry_handled: AtomicBool,
-    /// Held while jobs are frozen or thawed, so that the one does not overtake the other.
+    /// Held while jobs are frozen or thawed, so that the two do not overtake each other.
     freeze_lock: Mutex<()>,
 }
 
@@ -33,7 +34,7 @@ impl ExecutionLease {
         Some(self.expires_at.load(Ordering::SeqCst)).filter(|nanos| *nanos > 0).map(Duration::from_nanos)
     }
 
-    /// Nothing may start or run now.
+    /// Whether nothing may start or run now.
     pub(crate) fn is_over(&self) -> bool {
         self.expires_at().is_some_and(|until| process_identity::boot_time() >= until)
     }
@@ -59,11 +60,11 @@ impl Worker {
         }
         self.report_lease(ReportUrgency::CanWait);
         self.alarm.wake_at(Instant::now() + self.lease.time_left().unwrap_or_default());
-        // What waited for its lease can start.
+        // Jobs that waited for the lease can start.
         self.wake_slot_if_head_fits(lock_ignoring_poison(&self.job_queue));
     }
 
-    /// Called by the supervisor; returns when to look again.
+    /// Called by the supervisor; returns when to check again.
     pub(crate) fn enforce_lease(&self) -> Option<Instant> {
         let left = self.lease.time_left()?;
         if !left.is_zero() {
@@ -91,19 +92,19 @@ impl Worker {
 
     fn freeze_slot(&self, slot: &JobSlot) {
         match &mut *lock_ignoring_poison(&slot.state) {
-            // One that starts looks for itself when it has a process.
+            // A starting job checks for itself when it has a process.
             SlotState::Idle | SlotState::Starting { .. } => {}
             SlotState::Running(running) => self.freeze_running(slot, running),
             SlotState::Ending { kill_at, .. } => *kill_at = Instant::now(),
         }
     }
 
-    /// One that was told to end has no time left for it.
+    /// Freezes a running job; one that was asked to end is killed instead.
     pub(crate) fn freeze_running(&self, slot: &JobSlot, running: &mut RunningAttempt) {
         let now = Instant::now();
         self.lease.is_any_frozen.store(true, Ordering::SeqCst);
         if running.remote_launch.is_some() {
-            // It would not stand still if its launcher did, and others may be given it from now on.
+            // Freezing the launcher would not freeze the job, which may be reassigned from now on.
             let interrupted = StopCause::Engine(StopReason::Interrupted);
             self.stop_running(slot, running, interrupted, Duration::ZERO);
         } else if running.stop.is_some() {
@@ -135,7 +136,7 @@ impl Worker {
     }
 }
 
-/// A group that stayed frozen would hold the next job of its slot.
+/// A frozen cgroup would block the next job of its slot.
 pub(crate) fn unfreeze_group(slot: &JobSlot) {
     if let Some(group) = &slot.cgroup {
         group.set_frozen(false);
@@ -157,7 +158,7 @@ mod tests {
         let slot = Arc::new(JobSlot::new(SlotState::Running(Box::new(job)), None));
         lock_ignoring_poison(&worker.job_queue).slots.push(slot);
         worker.lease.expires_at.store(1, Ordering::SeqCst);
-        // As another one does that starts when the time is over, before the supervisor looks.
+        // As for another job that starts after the expiry and before the supervisor checks.
         worker.lease.is_any_frozen.store(true, Ordering::SeqCst);
         assert_eq!(worker.enforce_lease(), None);
         assert!(procfs::read_stat(pid).unwrap().is_stopped());

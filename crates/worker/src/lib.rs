@@ -1,19 +1,20 @@
 //! The worker: a small process of its own that starts jobs, watches them, ends them, and reports.
 //!
-//! Small, because `exec` folds the memory peak of whoever starts a job into that job's own; a process of its own, because
-//! it can then be the subreaper of all that jobs start, and end all of it when the engine dies. The engine talks to it in
-//! lines of JSON ([`windlass_types::worker_messages`]) over a socket that is the worker's standard input: see [`launch`] and
-//! [`serve_on_stdin`].
+//! Small, because `exec` folds the memory peak of the starting process into that of the job; a process of its
+//! own, because it can then be the subreaper of all that jobs start, and end all of it when the engine dies.
+//! The engine talks to it in lines of JSON ([`windlass_types::worker_messages`]) over a socket that is the
+//! worker's standard input: see [`launch`] and [`serve_on_stdin`].
 //!
-//! Threads: the main one reads the link and starts nothing, so that whatever appears among its children was left behind
-//! by a job. *Slots* take jobs from a queue, strictly in order, and each runs one at a time. One supervisor keeps limits,
-//! takes samples and tells of jobs that have run for a while; one thread sends reports that can wait a moment.
+//! Threads: the main one reads the link and starts nothing, so that any other child it has was left behind by a
+//! job. *Slots* take jobs from a queue, strictly in order, and each runs one at a time. One supervisor enforces
+//! limits, takes samples and reports the start of longer jobs; one thread sends reports that can wait a moment.
 //!
-//! A worker serves one workflow, or any number of them that are introduced to it ([`site`]). Jobs of a worker that holds
-//! a lease are frozen when that is over ([`lease`]).
+//! A worker serves one workflow, or any number of them that are introduced to it ([`workflow_context`]). Jobs
+//! of a worker with a lease are frozen when it expires ([`lease`]).
 //!
-//! A job is over when its first process is over. What it leaves behind is ended, politely and then not, before the report.
-//! Locks are taken in this order: reaping, yard, slot, then outbox or alarm; nothing waits for a process with one in hand.
+//! A job ends when its first process ends. Its leftover processes are ended, first by SIGTERM and then by
+//! SIGKILL, before the report. Lock order: reaping, job queue, slot, then outbox or alarm; no thread waits for
+//! a process while it holds a lock.
 
 mod end_log;
 mod environment;
@@ -48,7 +49,8 @@ pub use worker_process::{WorkerError, run_worker};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A thread that panicked leaves its lock behind; the others go on, so that jobs are still ended and reported.
+/// Locks a mutex also after a thread panicked with it; the others continue, so that jobs are still ended and
+/// reported.
 fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

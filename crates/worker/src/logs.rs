@@ -1,9 +1,9 @@
 //! The log files of an attempt: `job_stdio/STEM.o`, `.e`, or `.log`.
 //!
-//! A file is there, under its name, from the start of the attempt. If nothing was written to it, it becomes the file of the
-//! slot's next attempt: an attempt that printed nothing leaves nothing behind, a million silent jobs do not use up the
-//! inodes of a file system, and renaming is cheaper than creating (much cheaper on some file systems after many files were
-//! removed).
+//! A file exists, under its name, from the start of the attempt. If nothing was written to it, it becomes the
+//! file of the slot's next attempt: an attempt without output leaves no file, a million silent jobs do not use
+//! up the inodes of a file system, and renaming is cheaper than creating (much cheaper on some file systems
+//! after many files were removed).
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -14,28 +14,28 @@ use windlass_process::command::create_memory_file;
 use windlass_process::spawn;
 use windlass_types::worker_messages::{AttemptKey, RecoveryScript, StdioMode};
 
-/// So much is read to find the last words of an attempt that failed: more than goes with its report, so that a secret is
-/// seen whole also where the last words begin.
+/// How much is read to find the last words of a failed attempt: more than its report carries, so that a secret
+/// is matched as a whole also where the last words begin.
 const MAX_TAIL_READ: u64 = 2 * log_lines::LOG_TAIL_BYTES as u64;
 
-/// The directory that all logs of a worker go to.
+/// The directory of all logs of a worker.
 #[derive(Debug)]
 pub(crate) struct LogDirectory {
     directory: PathBuf,
 }
 
-/// The open logs of one attempt. A job writes to them itself.
+/// The open logs of one attempt. The job writes to them directly.
 #[derive(Debug, Default)]
 pub(crate) struct AttemptLogs {
     stdout: Option<LogFile>,
-    /// `None` with `Combined` too: both go to `stdout`'s file.
+    /// Also `None` with `Combined`: both streams go to `stdout`'s file.
     stderr: Option<LogFile>,
     is_combined: bool,
-    /// What a launcher says, where standard error is not kept: it is gone with the attempt.
+    /// The launcher's messages, where standard error is not kept: removed with the attempt.
     launcher_stderr: Option<File>,
 }
 
-/// Empty logs that the next attempt in the same slot can have.
+/// Empty logs for the next attempt in the same slot.
 #[derive(Debug, Default)]
 pub(crate) struct SpareLogs {
     stdout: Option<LogFile>,
@@ -55,10 +55,10 @@ impl LogFile {
 }
 
 impl SpareLogs {
-    /// The slot has no more attempts.
+    /// Removes the spare logs when the slot has no more attempts.
     pub(crate) fn discard(&mut self) {
         for log in [self.stdout.take(), self.stderr.take()].into_iter().flatten() {
-            // Somebody else may have removed it.
+            // It may have been removed already.
             fs::remove_file(&log.path).ok();
         }
     }
@@ -69,13 +69,13 @@ impl AttemptLogs {
         self.stdout.as_ref().map(|log| &log.file)
     }
 
-    /// Where standard error goes, if it is kept or listened to.
+    /// The destination of standard error, if it is kept or read.
     pub(crate) fn error_log(&self) -> Option<&File> {
         let log = if self.is_combined { &self.stdout } else { &self.stderr };
         log.as_ref().map(|log| &log.file).or(self.launcher_stderr.as_ref())
     }
 
-    /// What a launcher says is heard in any case; the job's own errors are for it to drop.
+    /// The launcher's messages are always read; the job's own are dropped inside the step.
     pub(crate) fn capture_launcher_stderr(&mut self) -> io::Result<()> {
         if self.error_log().is_none() {
             self.launcher_stderr = Some(create_memory_file("launcher")?);
@@ -83,8 +83,8 @@ impl AttemptLogs {
         Ok(())
     }
 
-    /// The end of what was written to standard error, from the start of a line, if anything was. Secrets are taken out
-    /// before it is cut: half of one looks like nothing.
+    /// The end of standard error, from the start of a line, if it has any output. Secrets are masked before it
+    /// is cut, because half a secret is not recognized.
     pub(crate) fn error_tail(&self, redactor: &SecretRedactor) -> Option<String> {
         let log = if self.is_combined { &self.stdout } else { &self.stderr };
         let mut file = match log {
@@ -102,12 +102,12 @@ impl AttemptLogs {
         (!words.is_empty()).then(|| words.to_owned())
     }
 
-    /// Nothing was written, to none of them.
+    /// Whether all logs are empty.
     pub(crate) fn are_empty(&self) -> bool {
         self.stdout.iter().chain(&self.stderr).all(LogFile::is_empty)
     }
 
-    /// The attempt is over. Empty logs are spare, if nobody is left who could still write to them.
+    /// Ends the attempt. Empty logs become spare, unless a process could still write to them.
     pub(crate) fn finish(self, spares: Option<&mut SpareLogs>, delete: bool) {
         let mut nowhere = SpareLogs::default();
         let reusable = spares.is_some();
@@ -117,7 +117,7 @@ impl AttemptLogs {
             if reusable && log.is_empty() {
                 *spare = Some(log);
             } else if delete {
-                // Somebody else may have removed it; a log too many harms nobody.
+                // It may have been removed already; a superfluous log does no harm.
                 fs::remove_file(&log.path).ok();
             }
         }
@@ -125,7 +125,7 @@ impl AttemptLogs {
 }
 
 impl LogDirectory {
-    /// Where they are.
+    /// The paths of the logs.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -150,7 +150,7 @@ impl LogDirectory {
         Ok(AttemptLogs { stdout, stderr, is_combined: mode == StdioMode::Combined, launcher_stderr: None })
     }
 
-    /// What the recovery of a failure prints is kept beside the logs of the attempt that failed.
+    /// The output of a recovery script is kept beside the logs of the failed attempt.
     pub(crate) fn open_recovery(
         &self,
         key: &AttemptKey,

@@ -1,4 +1,4 @@
-//! What a worker is told before its first job.
+//! The options that a worker gets before its first job.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -10,43 +10,44 @@ use windlass_types::{Capacity, LOCAL_SITE, RunId, WorkflowId};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerOptions {
     pub capacity: Capacity,
-    /// Ids of the graphics cards, as `CUDA_VISIBLE_DEVICES` takes them. Missing ones are numbered.
+    /// Ids of the GPUs, as `CUDA_VISIBLE_DEVICES` takes them. Missing ones are numbered.
     pub gpu_devices: Vec<String>,
-    /// It serves one workflow, which the directories and what is measured here are about. Otherwise each workflow is
-    /// introduced before its first job, and these are not used.
+    /// The worker serves one workflow, to which the directories and measurement settings belong. Otherwise each
+    /// workflow is introduced before its first job, and these are not used.
     pub one_workflow: bool,
-    /// Logs go to `job_stdio` in here, time series to `resource_utilization`.
+    /// The directory with the logs (`job_stdio`) and time series (`resource_utilization`).
     pub output_dir: PathBuf,
-    /// Jobs run here.
+    /// The working directory of jobs.
     pub submission_dir: PathBuf,
-    /// Where this is, as jobs are told.
+    /// The site name that jobs see.
     #[serde(default = "local_site")]
     pub site: String,
     pub api_url: Option<String>,
-    /// The books of its workflow, for jobs that look into them or add to them.
+    /// The database of its workflow, for jobs that read it or add jobs.
     pub database: Option<PathBuf>,
-    /// The program that jobs may call to do so; its directory comes last on their `PATH`.
+    /// The program for that purpose; its directory is appended to the `PATH` of jobs.
     pub program: Option<PathBuf>,
-    /// Stands in the environment of everything it starts, so that it can be found again.
+    /// Marks the environment of all started processes, so that they can be found again.
     pub token: String,
-    /// Where it notes what it starts.
+    /// The file that records the started processes.
     pub ledger: PathBuf,
-    /// Between SIGTERM and SIGKILL when a job's `runtime` is over.
+    /// The grace period between SIGTERM and SIGKILL when a job's `runtime` ends.
     pub timeout_grace: Duration,
-    /// The same for what a job leaves behind.
+    /// The same for the leftover processes of a job.
     pub leftover_grace: Duration,
     pub sample_interval: Duration,
-    /// Samples are summed up for every attempt. Without this they are taken only to keep a memory limit.
+    /// Record a usage summary for every attempt. Otherwise samples are taken only to enforce memory limits.
     pub measure_jobs: bool,
-    /// Samples are also kept one by one.
+    /// Also keep the samples as time series.
     pub series: Option<SeriesOptions>,
-    /// How long reports gather while there is more to do than slots. Whoever is told over a network is better told less
-    /// often, and of more.
+    /// How long reports are collected while the queue is not empty. Over a network, fewer and larger messages
+    /// are better.
     pub report_linger: Duration,
-    /// Whoever may end this process signals the engine as well, which then says what it means: SIGTERM is left to it.
+    /// The sender of SIGTERM also signals the engine, which then decides what happens: this process ignores
+    /// SIGTERM.
     #[serde(default)]
     pub leaves_termination: bool,
-    /// Use cgroups where we may. Without them memory limits are kept by sampling.
+    /// Use cgroups if possible. Without them memory limits are enforced by sampling.
     pub cgroups: bool,
 }
 
@@ -96,7 +97,7 @@ impl WorkerOptions {
         }
     }
 
-    /// What a workflow wants to know of what its jobs use. Without a word from it, a summary of each attempt.
+    /// The measurement settings of a workflow. By default a summary of each attempt.
     pub fn set_monitoring(&mut self, workflow: WorkflowId, run: RunId, monitor: Option<&ResourceMonitor>) {
         let Some(monitor) = monitor else { return };
         self.measure_jobs = monitor.measures_jobs();
@@ -108,13 +109,14 @@ impl WorkerOptions {
             flush_interval: monitor.flush_interval(),
         };
         self.series = (series.jobs || series.node).then_some(series);
-        // A summary is better with our own, shorter interval; series need no more points than the spec says.
+        // The shorter default interval makes the summary better; series need no more points than the spec
+        // requests.
         if self.series.is_some() || monitor.sample_interval_seconds.is_some() {
             self.sample_interval = monitor.sample_interval();
         }
     }
 
-    /// The same worker, for a workflow that was introduced to it.
+    /// The options for a workflow that was introduced to this worker.
     pub(crate) fn for_workflow(&self, site: &WorkflowSetup) -> Self {
         let mut options = Self {
             submission_dir: PathBuf::from(&site.submission_dir),

@@ -1,7 +1,8 @@
-//! What processes of a job used that their parents did not wait for.
+//! The usage of processes of a job that their parents did not wait for.
 //!
-//! The usage of a job's first process includes that of all descendants that were waited for. Others become children of
-//! this worker when their parents end, as when a whole tree is killed, and are accounted for when they are reaped here.
+//! The usage of a job's first process includes that of all descendants that were waited for. Others become
+//! children of this worker when their parents end, for example when a whole tree is killed, and are counted
+//! when this worker reaps them.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,12 +13,12 @@ use windlass_types::Bytes;
 
 #[derive(Debug, Default)]
 pub(crate) struct OrphanUsage {
-    /// The first process of the job that runs, if one does.
+    /// The first process of the running job, if any.
     leader: Option<Pid>,
-    /// Its processes when they were last looked at: once over, one that left the group cannot be told from others.
+    /// Its processes at the last scan: a process that left the group cannot be attributed after its end.
     processes: HashSet<Pid>,
     pub(crate) cpu_time: Duration,
-    /// The peak of the largest of them.
+    /// The memory peak of the largest of them.
     pub(crate) max_rss: Bytes,
 }
 
@@ -26,7 +27,7 @@ impl OrphanUsage {
         *self = Self { leader: Some(leader), ..Self::default() };
     }
 
-    /// Ends the account of a job.
+    /// Ends the accounting of a job.
     pub(crate) fn take_totals(&mut self) -> Self {
         std::mem::take(self)
     }
@@ -40,7 +41,7 @@ impl OrphanUsage {
         self.leader.is_some()
     }
 
-    /// Whether a process that is over was one of the job.
+    /// Whether an ended process belonged to the job.
     pub(crate) fn is_of_job(&self, pid: Pid, stat: Option<&ProcessStat>) -> bool {
         let leader = self.leader.map(|leader| leader.as_raw_nonzero().get());
         let is_of =

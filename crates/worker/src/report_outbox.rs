@@ -1,7 +1,8 @@
 //! Reports on their way to the engine.
 //!
-//! While there is more to do than slots, nobody waits for a single report, so reports gather for a moment and go out
-//! together. When a slot runs dry the engine may be waiting for just this report: the slot itself sends all there is.
+//! While the queue is not empty, no single report is urgent, so reports are collected for a moment and sent
+//! together. When a slot becomes idle the engine may be waiting for just this report: the slot itself sends all
+//! pending reports.
 
 use crate::lock_ignoring_poison;
 use std::io::Write as _;
@@ -21,7 +22,7 @@ pub(crate) enum ReportUrgency {
 pub(crate) struct ReportOutbox {
     pending: Mutex<PendingReports>,
     has_reports: Condvar,
-    /// Taken before `pending` is emptied, so that batches leave in the order in which they were filled.
+    /// Locked before `pending` is emptied, so that batches are sent in the order in which they were filled.
     link: Mutex<SchedulerLink>,
     report_delay: Duration,
 }
@@ -29,7 +30,7 @@ pub(crate) struct ReportOutbox {
 #[derive(Debug, Default)]
 struct PendingReports {
     reports: Vec<AttemptReport>,
-    /// Of several the last one is news.
+    /// The latest message; earlier ones are superseded.
     alive_message: Option<FromWorker>,
     is_closed: bool,
 }
@@ -69,7 +70,7 @@ impl ReportOutbox {
         }
     }
 
-    /// A word of [`FromWorker::Alive`], after all that was reported before it.
+    /// Sends [`FromWorker::Alive`] after all earlier reports.
     pub(crate) fn send_alive(&self, alive: FromWorker, urgency: ReportUrgency) {
         lock_ignoring_poison(&self.pending).alive_message = Some(alive);
         match urgency {
@@ -95,7 +96,7 @@ impl ReportOutbox {
         }
     }
 
-    /// Sends what can wait, until [`Self::close`].
+    /// Sends the reports that can wait, until [`Self::close`].
     pub(crate) fn send_delayed_reports(&self) {
         loop {
             let pending = lock_ignoring_poison(&self.pending);
@@ -125,7 +126,7 @@ impl ReportOutbox {
 impl SchedulerLink {
     fn send(&mut self, message: &FromWorker) {
         self.line.clear();
-        // A message of ours can always be written as JSON; a broken link is noticed by the thread that reads it.
+        // Messages are always valid JSON; the thread that reads the link notices when it breaks.
         if serde_json::to_writer(&mut self.line, message).is_ok() {
             self.line.push(b'\n');
             self.stream.write_all(&self.line).ok();

@@ -1,25 +1,25 @@
-//! What is free on this worker. Amounts are counted as the engine counts them, by the same code, so that both agree on
-//! what starts when; only which graphics cards a job gets is known here alone.
+//! The free resources of this worker. Amounts are counted by the same code as in the engine, so that both agree
+//! on what can start; only the assignment of individual GPUs is known here alone.
 
 use std::collections::BTreeSet;
 use windlass_core::dispatch::{self, NodePlacement};
 use windlass_types::{Capacity, Resources};
 
-/// What is free, and who may have it.
+/// The free resources.
 #[derive(Debug)]
 pub(crate) struct WorkerResourcePool {
     capacity: Capacity,
     amounts: dispatch::Pool,
-    /// Lowest first, so that a half-used machine looks the same every time.
+    /// Lowest first, so that the assignment is deterministic.
     devices: BTreeSet<u32>,
 }
 
-/// What one job holds.
+/// The resources of one job.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ResourceGrant {
     placement: NodePlacement,
     counted_as: Resources,
-    /// Indices of graphics cards.
+    /// Indices of GPUs.
     pub(crate) devices: Vec<u32>,
 }
 
@@ -46,8 +46,8 @@ impl WorkerResourcePool {
         self.devices.extend(grant.devices);
     }
 
-    /// One that asks for more than there is at all counts as all there is. The engine sends none of these; but if one
-    /// came, it and all behind it would wait for ever.
+    /// Limits a request to the capacity. The engine assigns no larger jobs; but one would block the queue for
+    /// ever.
     fn counted_as(&self, asked: &Resources) -> Resources {
         Resources {
             cpus: asked.cpus.min(self.capacity.cpus),

@@ -1,6 +1,6 @@
-//! Keeps samples as time series in a file, where the workflow asks for that ([`windlass_types::series`] has the format).
+//! Keeps samples as time series in a file, where the workflow requests it (format: [`windlass_types::series`]).
 //!
-//! Used on the supervisor's thread alone, which takes all samples: nothing of it is in the way of a job.
+//! Used only on the supervisor's thread, which takes all samples, so that jobs are not delayed.
 
 use crate::options::{SeriesOptions, WorkerOptions};
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use windlass_types::resource_series::{self, SampleBlock, SeriesHeader, SeriesSam
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{Bytes, SystemClock};
 
-/// A block so large is written before its time.
+/// A block of this size is written before its time.
 const FLUSH_SIZE: usize = 1 << 16;
 
 #[derive(Debug)]
@@ -21,13 +21,13 @@ pub(crate) struct SeriesRecorder {
     sample_interval: Duration,
     clock: SystemClock,
     file: File,
-    /// Up to here the file is whole.
+    /// The length of the complete blocks in the file.
     whole_length: u64,
     block: SampleBlock,
     flush_at: Instant,
-    /// When to look at the machine.
+    /// When to sample the machine next.
     next_node_sample: Option<Instant>,
-    /// When that was last done, and what it had used by then.
+    /// The time and the machine's usage at the last sample.
     last_node_sample: Option<(Instant, MachineUsage)>,
 }
 
@@ -39,7 +39,7 @@ pub struct RecorderError {
 }
 
 impl SeriesRecorder {
-    /// `None` if nothing is to be kept.
+    /// `None` if no series are kept.
     pub(crate) fn open(options: &WorkerOptions, clock: SystemClock) -> Result<Option<Self>, RecorderError> {
         let Some(wanted) = options.series.filter(|wanted| wanted.jobs || wanted.node) else {
             return Ok(None);
@@ -70,7 +70,7 @@ impl SeriesRecorder {
         }))
     }
 
-    /// A sample of a job.
+    /// Adds a sample of a job.
     pub(crate) fn record_job_sample(&mut self, key: &AttemptKey, cpu_percent: f64, memory: Bytes) {
         if self.options.jobs {
             let point = SeriesSample { at: self.clock.now(), cpu_percent, memory };
@@ -78,7 +78,7 @@ impl SeriesRecorder {
         }
     }
 
-    /// Looks at the machine and writes, if it is time; returns when to come again.
+    /// Samples the machine and writes, if due; returns the time of the next call.
     pub(crate) fn flush_if_due(&mut self, now: Instant) -> Option<Instant> {
         if self.next_node_sample.is_some_and(|at| at <= now) {
             self.sample_node(now);
@@ -92,7 +92,7 @@ impl SeriesRecorder {
         [flush, self.next_node_sample].into_iter().flatten().min()
     }
 
-    /// The first look only says from where to count.
+    /// The first sample is only the baseline.
     fn sample_node(&mut self, now: Instant) {
         let Some(used) = MachineUsage::measure() else { return };
         if let Some((before, earlier)) = self.last_node_sample {
@@ -107,8 +107,8 @@ impl SeriesRecorder {
         self.last_node_sample = Some((now, used));
     }
 
-    /// Appends what there is. What cannot be written (a full disk) is a gap in the series and harms no job; half a block
-    /// is taken back, or what follows it could not be read.
+    /// Appends the current block. If that fails (a full disk), the series has a gap and jobs are unaffected; a
+    /// partial block is truncated, or later blocks could not be read.
     pub(crate) fn flush(&mut self) {
         if self.block.is_empty() {
             return;
@@ -121,13 +121,13 @@ impl SeriesRecorder {
     }
 
     fn truncate_partial_block(&mut self) {
-        // If this fails too, the checksum of the next block tells.
+        // If this fails too, the checksum of the next block shows it.
         self.file.set_len(self.whole_length).ok();
         self.file.seek(io::SeekFrom::Start(self.whole_length)).ok();
     }
 }
 
-/// A new file with its head, and the length of that.
+/// Creates a file with its header; returns the header's length.
 fn create_series_file(directory: &Path, head: &SeriesHeader) -> io::Result<(File, u64)> {
     fs::create_dir_all(directory)?;
     let name = |earlier| {

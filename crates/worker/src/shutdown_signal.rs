@@ -1,4 +1,4 @@
-//! What the worker does when it is told to end by a signal.
+//! The worker's reaction to signals that ask it to end.
 
 use crate::report_outbox::ReportUrgency;
 use crate::worker_process::Worker;
@@ -12,11 +12,13 @@ use std::time::Duration;
 use windlass_process::signals::TerminationSignal;
 use windlass_types::worker_messages::FromWorker;
 
-/// How long the engine has after a signal to say what it means for the jobs: it is usually signaled at the same moment.
+/// How long the engine has after a signal to decide what happens to the jobs: it is usually signaled at the
+/// same moment.
 const STOP_ORDER_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Worker {
-    /// Starts the thread that waits for SIGTERM and SIGHUP. `link`: this worker's end of the line to the engine.
+    /// Starts the thread that waits for SIGTERM and SIGHUP. `link`: this worker's end of the connection to the
+    /// engine.
     pub(crate) fn start_termination_thread(
         self: &Arc<Self>,
         termination: TerminationSignal,
@@ -34,15 +36,15 @@ impl Worker {
     }
 }
 
-/// Without a word from the engine the worker hangs up; then everything ends as if the engine had died.
+/// Without a message from the engine the worker hangs up; then everything ends as if the engine had died.
 fn wait_for_termination(worker: &Weak<Worker>, termination: &TerminationSignal, link: &UnixStream) {
     while termination.wait_for_signal().is_ok() {
-        // The worker may have ended meanwhile; it must not be kept alive from here.
+        // The worker may have ended in the meantime; a strong reference would keep it alive.
         let Some(()) = worker.upgrade().map(|worker| worker.on_termination()) else { return };
         thread::sleep(STOP_ORDER_TIMEOUT);
         let Some(worker) = worker.upgrade() else { return };
         if !worker.is_told_to_stop.load(Ordering::SeqCst) {
-            // An error means that the line is closed already.
+            // An error means that the connection is already closed.
             link.shutdown(Shutdown::Both).ok();
             return;
         }

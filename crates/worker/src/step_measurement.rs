@@ -1,11 +1,14 @@
-//! What stands between a launcher and a job that runs elsewhere: it measures the job there, and leaves what it saw in a file.
+//! The process between a launcher and a job that runs elsewhere: it measures the job there and writes the usage
+//! to a file.
 //!
-//! `PROGRAM __step PREFIX MARK INTERVAL /bin/sh -c COMMAND` has the job as its child and ends as that did. Whatever goes wrong
-//! with measuring, the job does not suffer: where the program is not to be found, the job runs without it.
+//! `PROGRAM __step PREFIX MARK INTERVAL /bin/sh -c COMMAND` runs the job as its child and ends with the job's
+//! exit status. Errors of the measurement do not affect the job: where the program does not exist, the job runs
+//! without it.
 //!
-//! Each task of a step leaves one file, `PREFIX.TASK`, beside the logs, which all nodes see. The worker reads them when the
-//! launcher is over, and removes them; those that a dead worker did not get to are removed by the job's next attempt. Their
-//! names are never looked up by the worker before it is over: a network file system may remember for a while that there was nothing.
+//! Each task of a step writes one file, `PREFIX.TASK`, in the directory of the logs, which all nodes share. The
+//! worker reads and removes the files when the launcher has ended; those of a dead worker are removed by the
+//! job's next attempt. The worker never looks their names up earlier: a network file system may cache for a
+//! while that a file does not exist.
 
 use crate::job_slot::FIRST_SAMPLE_AFTER;
 use serde::{Deserialize, Serialize};
@@ -22,31 +25,32 @@ use windlass_process::usage_sample::{self, EndUsage, UsageSample, UsageSeries};
 use windlass_types::worker_messages::{AttemptKey, AttemptUsage, return_code};
 use windlass_types::{Attempt, Bytes};
 
-/// The first word after the program.
+/// The name of the command: the first argument of the program.
 pub(crate) const STEP_COMMAND: &str = "__step";
 
-/// The end of the names of the files, before the number of the task.
+/// The suffix of the file names, before the number of the task.
 const EXTENSION: &str = "used";
 
-/// Runs what follows the first five words in their place, if the program is there. These are `$1` to `$5`.
+/// A script that runs the words after `$1` to `$5` directly if the program does not exist.
 const EXEC_IF_PRESENT: &str = r#"[ -x "$1" ] || shift 5; exec "$@""#;
 
-/// A job that is over before this leaves only what it used in the end.
+/// A job that ends before this time writes only its final usage.
 const FIRST_WRITE_AFTER: Duration = Duration::from_secs(2);
-/// More than any note is long. All are of the same length, so that one that is written over another leaves nothing of that.
+/// The length of every record, larger than any content, so that a record overwrites the previous one
+/// completely.
 const USAGE_RECORD_LENGTH: usize = 512;
 
-/// Where the tasks of one launch leave what they used.
+/// The files in which the tasks of one launch leave their usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StepUsageFiles {
-    /// The names without the number of the task.
+    /// The path without the number of the task.
     prefix: PathBuf,
-    /// Stands in each, so that what somebody else left under the same name is not taken for it.
+    /// Stands in each file, so that an unrelated file of the same name is not used.
     mark: String,
     tasks: u32,
 }
 
-/// What one task leaves.
+/// The record of one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct StepUsageRecord {
     mark: String,
@@ -54,16 +58,16 @@ struct StepUsageRecord {
     seen: StepUsage,
 }
 
-/// What was seen of a job, by one task or all of them.
+/// The usage of a job, measured in one task or summed over all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StepUsage {
     pub(crate) usage: AttemptUsage,
-    /// The kernel ended some process of it for lack of memory.
+    /// The kernel killed a process of it for lack of memory.
     pub(crate) ran_out: bool,
 }
 
 impl StepUsage {
-    /// Memory and cores are asked for by node, so it is the largest of a node that counts; the time of CPUs adds up.
+    /// Memory and cores are requested per node, so the largest value counts; CPU times are added.
     fn combine(self, other: &Self) -> Self {
         let (a, b) = (self.usage, other.usage);
         let larger = |a: Option<f64>, b: Option<f64>| match (a, b) {
@@ -88,7 +92,7 @@ impl StepUsageFiles {
         Self { prefix: usage_file_prefix(logs, key), mark, tasks }
     }
 
-    /// What goes between the words of the launcher and `bash -c COMMAND`. `None` where a word cannot be said.
+    /// The words between those of the launcher and `bash -c COMMAND`. `None` if a path is not valid UTF-8.
     pub(crate) fn measuring_command(
         &self,
         program: &Path,
@@ -105,12 +109,13 @@ impl StepUsageFiles {
         Some(["/bin/sh", "-c", EXEC_IF_PRESENT, "sh"].into_iter().map(str::to_owned).chain(call).collect())
     }
 
-    /// Reads and removes what the tasks left. `None` if that is nothing: they were soon killed, or ran without being measured.
+    /// Reads and removes the files of the tasks. `None` if there are none: the tasks were killed early or ran
+    /// without measurement.
     pub(crate) fn take_usage(&self) -> Option<StepUsage> {
         let files = (0..self.tasks).map(|task| usage_file_path(&self.prefix, task));
         let notes = files.filter_map(|path| {
             let text = fs::read(&path).ok()?;
-            // Whatever it is, nobody else wants it.
+            // Removed regardless of its content, since the name is ours.
             fs::remove_file(&path).ok();
             serde_json::from_slice::<StepUsageRecord>(&text).ok().filter(|note| note.mark == self.mark)
         });
@@ -118,12 +123,12 @@ impl StepUsageFiles {
     }
 }
 
-/// Removes what the tasks of the attempt before left for a worker that was not there any more.
+/// Removes the files that the tasks of the previous attempt left for a dead worker.
 pub(crate) fn remove_stale_files(logs: &Path, key: &AttemptKey, tasks: u32) {
     let Some(before) = key.attempt.0.checked_sub(1).filter(|before| *before > 0) else { return };
     let prefix = usage_file_prefix(logs, &AttemptKey { attempt: Attempt(before), ..*key });
     for task in 0..tasks {
-        // Usually there is nothing.
+        // Usually there is none.
         fs::remove_file(usage_file_path(&prefix, task)).ok();
     }
 }
@@ -138,23 +143,23 @@ fn usage_file_path(prefix: &Path, task: u32) -> PathBuf {
     name.into()
 }
 
-/// `PROGRAM __step …`, if that is what these words are, and does not return then; must come before anything else that this
-/// process does. The words are our own, so faults in them are told for developers.
+/// Runs `PROGRAM __step …` if the arguments are that, and does not return then; must be called before anything
+/// else in this process. The arguments are generated, so errors in them are for developers.
 pub fn run_step_if_requested(words: &[OsString]) -> Option<ExitCode> {
     let [_, command, rest @ ..] = words else { return None };
     if command != STEP_COMMAND {
         return None;
     }
     let [prefix, mark, interval, program, arguments @ ..] = rest else {
-        return Some(exit_with_usage_error("PREFIX MARK INTERVAL PROGRAM [ARGUMENT …] are missing"));
+        return Some(exit_with_usage_error("missing arguments: PREFIX MARK INTERVAL PROGRAM [ARGUMENT …]"));
     };
     let Some(interval) = interval.to_str().and_then(|text| text.parse().ok()) else {
-        return Some(exit_with_usage_error("INTERVAL is no number of milliseconds"));
+        return Some(exit_with_usage_error("INTERVAL is not a number of milliseconds"));
     };
     let own = CgroupPaths::of_this_process();
     let Ok(escort) = StepSupervisor::start(program, arguments, is_step_cgroup(&own.own_cgroup, "freezer"))
     else {
-        // It can be had without being measured, if it can be had at all.
+        // Run the job without measurement if possible.
         return Some(exit_with_usage_error(&format!(
             "{}: {}",
             program.display(),
@@ -184,7 +189,7 @@ fn measure_until_over(
     let wall = started.elapsed();
     let reaped = match escort.reap() {
         Ok(reaped) => reaped,
-        Err(error) => return exit_with_usage_error(&format!("its child is lost: {error}")),
+        Err(error) => return exit_with_usage_error(&format!("cannot wait for the job: {error}")),
     };
     let own_peak = usage_sample::own_peak_rss().unwrap_or(Bytes(u64::MAX));
     let peak_rss = usage_sample::peak_if_trusted(reaped.max_rss, own_peak);
@@ -193,7 +198,7 @@ fn measure_until_over(
     exit_like(reaped.exit)
 }
 
-/// Takes samples as a worker does, until it is over. `each` is told of the time of CPUs until then.
+/// Takes samples as a worker does, until the job ends. Calls `each` with the CPU time so far.
 fn sample_until_over(
     escort: &StepSupervisor,
     interval: Duration,
@@ -211,7 +216,7 @@ fn sample_until_over(
     series
 }
 
-/// What the kernel says of processes that it ended, where that is about this step and no other.
+/// The kernel's out-of-memory counters, where they belong to this step alone.
 struct OomEvidence<'a> {
     cgroup_paths: Option<&'a CgroupPaths>,
     kills_before: Option<u64>,
@@ -228,13 +233,13 @@ impl<'a> OomEvidence<'a> {
     }
 }
 
-/// The file of one task. It is written now and then, for when the task is killed: then no more than a tenth of its time is
-/// missing, and hardly any of its memory. Over a day that is a hundred times, and for a short job once.
+/// Writes the file of one task repeatedly, in case the task is killed: then at most a tenth of its time and
+/// little of its memory peak is missing. That is about a hundred writes per day, and one for a short job.
 struct UsageFileWriter {
     path: PathBuf,
     mark: String,
     file: Option<File>,
-    /// After what time it was last written, and the peak of memory that it has.
+    /// The wall time at the last write, and the memory peak written.
     written_at: Duration,
     written_peak: Bytes,
 }
@@ -256,8 +261,8 @@ impl UsageFileWriter {
         wall >= FIRST_WRITE_AFTER && (has_aged || has_grown)
     }
 
-    /// All of it at once and over what was there, so that it can be read at any moment. If it cannot be written, nobody will
-    /// miss it but whoever wants to know.
+    /// Overwrites the whole record at once, so that it can be read at any moment. Write errors are ignored:
+    /// only the usage is missing then.
     fn write(&mut self, wall: Duration, seen: StepUsage) {
         (self.written_at, self.written_peak) = (wall, seen.usage.peak_memory.unwrap_or(self.written_peak));
         let note = StepUsageRecord { mark: self.mark.clone(), seen };
@@ -270,22 +275,22 @@ impl UsageFileWriter {
     }
 }
 
-/// Whether the group of this controller, of those in `/proc/self/cgroup`, is that of a step of Slurm and nobody else's.
+/// Whether the cgroup of this controller, one of those in `/proc/self/cgroup`, belongs to a single Slurm step.
 ///
-/// Where Slurm keeps track of processes in such groups, signals go to the first process of each task, and to that alone.
-/// Otherwise they go to all that it started.
+/// Where Slurm tracks processes in such cgroups, it signals only the first process of each task. Otherwise it
+/// signals all processes of the task.
 fn is_step_cgroup(own: &str, controller: &str) -> bool {
     own.lines().any(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { return false };
-        // The one hierarchy of version 2 names no controllers.
+        // The unified hierarchy of cgroup version 2 names no controllers.
         let concerns = controllers.is_empty() || controllers.split(',').any(|name| name == controller);
         concerns && path.split('/').any(|name| name.starts_with("step_"))
     })
 }
 
 fn exit_with_usage_error(why: &str) -> ExitCode {
-    // Nobody may be there to be told.
+    // Standard error may be closed.
     writeln!(std::io::stderr(), "windlass {STEP_COMMAND}: {why}").ok();
     ExitCode::from(u8::try_from(return_code::CANNOT_START).unwrap_or(u8::MAX))
 }
@@ -355,7 +360,7 @@ mod tests {
         for attempt in [1, 2] {
             remove_stale_files(logs.path(), &key(attempt), 2);
         }
-        assert!(notes.take_usage().is_some(), "its own stay");
+        assert!(notes.take_usage().is_some(), "own files stay");
         leave(&notes, 1, StepUsage::default());
         remove_stale_files(logs.path(), &key(3), 2);
         assert!(is_empty(logs.path()));
@@ -398,7 +403,11 @@ mod tests {
             assert_eq!(page.is_due(wall * SECOND, peak(bytes)), expected, "{wall} s, {bytes} bytes");
         }
         assert_eq!(fs::metadata(&page.path).unwrap().len(), USAGE_RECORD_LENGTH as u64);
-        assert_eq!(notes.take_usage(), Some(seen(1000, SECOND, None, false)), "the shorter one is whole");
+        assert_eq!(
+            notes.take_usage(),
+            Some(seen(1000, SECOND, None, false)),
+            "the shorter record is complete"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The one thread that keeps limits, takes samples and tells of jobs that have run for a while.
+//! The thread that enforces limits, takes samples and reports the start of longer jobs.
 //!
-//! It sleeps until something is due and is woken only if something falls due earlier. In a flood of short jobs that is a
-//! few times a second, however many there are.
+//! It sleeps until something is due and is woken only if something falls due earlier. In a flood of short jobs
+//! that is a few times a second, regardless of their number.
 
 use crate::job_slot::{JobSlot, MAX_CHECK_INTERVAL, SlotState, StopCause, SupervisorAction};
 use crate::job_termination::{StrayRecords, cgroup_processes};
@@ -16,10 +16,10 @@ use windlass_process::{Pid, cgroup, child_wait, process_identity};
 use windlass_types::Bytes;
 use windlass_types::worker_messages::{AttemptKey, AttemptReport};
 
-/// What is not urgent is done together with what is due a little earlier.
+/// Work that is not urgent is done together with work due a little earlier.
 const WAKEUP_SLACK: Duration = Duration::from_millis(20);
 
-/// When the supervisor has to be awake.
+/// When the supervisor has to wake up.
 #[derive(Debug, Default)]
 pub(crate) struct SupervisorAlarm {
     next: Mutex<NextWakeup>,
@@ -33,7 +33,7 @@ struct NextWakeup {
 }
 
 impl SupervisorAlarm {
-    /// Wakes the supervisor then, if it would not be awake by then anyway.
+    /// Wakes the supervisor at that time, unless it wakes up earlier anyway.
     pub(crate) fn wake_at(&self, at: Instant) {
         let mut next = lock_ignoring_poison(&self.next);
         if next.at.is_none_or(|set| at < set) {
@@ -47,7 +47,7 @@ impl SupervisorAlarm {
         self.changed.notify_one();
     }
 
-    /// Returns when it is time, with the alarm off; false if it was closed.
+    /// Waits until the alarm is due and clears it; returns false if it was closed.
     fn wait_until_due(&self) -> bool {
         let mut next = lock_ignoring_poison(&self.next);
         loop {
@@ -70,10 +70,10 @@ impl SupervisorAlarm {
 impl Worker {
     pub(crate) fn run_supervisor(&self) {
         let mut strays = StrayRecords::new();
-        // Some workflows want to know of the machine before they have a job.
+        // Some workflows record the machine's usage before they have a job.
         self.alarm.wake_at(Instant::now());
         while self.alarm.wait_until_due() {
-            // First of all: whoever was stopped for a while may have lost its lease meanwhile.
+            // Check the lease first: it may have expired while the process was stopped.
             let lease = self.enforce_lease();
             let slots = lock_ignoring_poison(&self.job_queue).slots.clone();
             let due = slots.iter().filter_map(|slot| self.supervise_slot(slot)).min();
@@ -86,7 +86,7 @@ impl Worker {
         }
     }
 
-    /// Does what is due for the job in a slot; returns when to look again.
+    /// Performs what is due for the job in a slot; returns when to check again.
     fn supervise_slot(&self, slot: &Arc<JobSlot>) -> Option<Instant> {
         loop {
             let mut state = lock_ignoring_poison(&slot.state);
@@ -103,7 +103,7 @@ impl Worker {
                     running.is_start_reported = true;
                     let (key, at) = (running.key, running.started_at);
                     let pid = process_identity::from_pid(running.pid);
-                    // With the slot still locked, or its end could overtake this.
+                    // With the slot still locked, or its end could overtake this report.
                     self.outbox.push([AttemptReport::Started { key, at, pid }], ReportUrgency::CanWait);
                 }
                 SupervisorAction::Sample => {
@@ -112,7 +112,7 @@ impl Worker {
                     drop(state);
                     self.sample_job(slot, &key, pid, in_cgroup);
                 }
-                // It ended by itself, and its slot has only not taken note yet.
+                // It ended by itself; its slot has not handled that yet.
                 SupervisorAction::Warn if child_wait::is_over(running.pid) => return None,
                 SupervisorAction::Warn => {
                     running.was_warned = true;
@@ -127,13 +127,13 @@ impl Worker {
         }
     }
 
-    /// Looks at a job without its lock: this takes a while, and its slot must be able to see its end.
+    /// Samples a job without its lock: this takes a while, and its slot must be able to handle its end.
     fn sample_job(&self, slot: &JobSlot, key: &AttemptKey, leader: Pid, in_cgroup: bool) {
         let members = self.job_processes(slot, key, leader);
         lock_ignoring_poison(&slot.orphan_usage).record_processes(&members);
         let group = slot.cgroup.as_ref().filter(|_| in_cgroup);
         let in_group: HashSet<Pid> = group.map(|_| cgroup_processes(slot)).into_iter().flatten().collect();
-        // Some may have left their group, or never got in: the kernel holds these to no limit.
+        // Some processes may be outside the cgroup, where the kernel enforces no limit.
         let (inside, outside): (Vec<Pid>, Vec<Pid>) = members.iter().partition(|pid| in_group.contains(pid));
         let (inside, at_large) = (UsageSample::measure(&inside), UsageSample::measure(&outside));
         let in_group_memory = group.and_then(cgroup::SlotCgroup::anonymous_memory).unwrap_or(inside.rss);
@@ -153,7 +153,8 @@ impl Worker {
         if running.limits.memory.is_some() && !outside.is_empty() {
             running.sample_for_memory_limit(now);
         }
-        // The kernel ends the largest process of a group that is over its limit; the job is over as a whole.
+        // The kernel kills the largest process of a cgroup that is over its limit; the worker ends the whole
+        // job.
         let lost_some = group.is_some_and(|group| group.oom_kills() > running.oom_kills);
         if running.limits.memory.is_some_and(|limit| lost_some || exceeds_limit(limit, memory, &members)) {
             self.stop_running(slot, running, StopCause::OutOfMemory, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! A worker's whole life: what all its threads share, the loop that reads the link, and the end.
+//! The life cycle of a worker: its shared state, the loop that reads the link, and its end.
 
 use crate::end_log::EndLog;
 use crate::environment::THREADS_VARIABLE;
@@ -28,9 +28,9 @@ use windlass_types::worker_messages::{FromWorker, ToWorker};
 
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    #[error("cannot talk to the engine: {0}")]
+    #[error("cannot communicate with the engine: {0}")]
     Link(#[source] io::Error),
-    #[error("the engine said something that is not understood: {0}")]
+    #[error("cannot parse a message from the engine: {0}")]
     Message(#[source] serde_json::Error),
     #[error("cannot set this process up as a worker: {0}")]
     Setup(#[source] io::Error),
@@ -44,7 +44,7 @@ pub enum WorkerError {
     Spawner(#[from] spawn::SpawnError),
 }
 
-/// What the threads of a worker share.
+/// The state shared by the threads of a worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) options: WorkerOptions,
@@ -59,13 +59,13 @@ pub(crate) struct Worker {
     pub(crate) outbox: ReportOutbox,
     pub(crate) held_ends: HeldEnds,
     pub(crate) end_log: EndLog,
-    /// The engine has said what becomes of the jobs.
+    /// The engine has decided what happens to the jobs.
     pub(crate) is_told_to_stop: AtomicBool,
     pub(crate) alarm: SupervisorAlarm,
     pub(crate) job_queue: Mutex<JobQueue>,
-    /// Slots without work wait here.
+    /// Idle slots wait here.
     pub(crate) work_available: Condvar,
-    /// Our own memory peak when last looked at.
+    /// The worker's own memory peak at the last check.
     pub(crate) own_peak_memory: AtomicU64,
     pub(crate) cgroups: Option<WorkerCgroup>,
 }
@@ -73,15 +73,15 @@ pub(crate) struct Worker {
 /// Why a worker ends.
 enum WorkerExit {
     Dismissed,
-    /// The engine is gone, or we were told to terminate.
+    /// The engine is gone, or the worker received a signal to terminate.
     LinkLost,
     ProtocolError(serde_json::Error),
 }
 
-/// Serves one engine until it dismisses us or is gone. Takes the whole process over: call it on the main thread of a
-/// process that starts nothing else.
+/// Serves one engine until it shuts the worker down or is gone. Takes over the whole process: call it on the
+/// main thread of a process that starts nothing else.
 pub fn run_worker(options: WorkerOptions, link: UnixStream) -> Result<(), WorkerError> {
-    // A copy is closed on exec, whatever the original was: jobs must not hold the link open.
+    // A copy is always closed on exec: jobs must not hold the link open.
     let own = link.try_clone().map_err(WorkerError::Link)?;
     drop(link);
     run_worker_buffered(options, BufReader::new(own))
@@ -108,13 +108,14 @@ pub(crate) fn run_worker_buffered(
     let farewell = read_messages(&worker, &mut link);
     worker.close_queue();
     worker.cancel_all_launched();
-    // After a dismissal nothing should be there to kill. If there is, nobody would ever stop it again.
+    // After a shutdown message nothing should be left. Kill what is, because no other process would ever stop
+    // it.
     worker.kill_everything();
     worker.join_slots();
     worker.outbox.close();
     worker.alarm.close();
     for thread in [supervisor, sender] {
-        // One that panicked has said so on standard error.
+        // A thread that panicked has written that to standard error.
         thread.join().ok();
     }
     match farewell {
@@ -167,14 +168,14 @@ impl Worker {
     }
 }
 
-/// Does what the engine says, until it says nothing more.
+/// Handles the messages of the engine until the link is closed.
 fn read_messages(worker: &Arc<Worker>, link: &mut BufReader<UnixStream>) -> WorkerExit {
     let mut line = Vec::new();
     loop {
         line.clear();
         match link.read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return WorkerExit::LinkLost,
-            // Cut off in the middle of a message: the engine died while it wrote.
+            // The message is incomplete: the engine died while it wrote.
             Ok(_) if !line.ends_with(b"\n") => return WorkerExit::LinkLost,
             Ok(_) => {}
         }

@@ -1,7 +1,9 @@
-//! What the jobs of one workflow share on this worker: where they run, their environment, their logs, what is measured.
+//! What the jobs of one workflow share on this worker: working directory, environment, logs and measurement
+//! settings.
 //!
-//! A worker of `windlass run` has one site from the start. One of a server is told of each workflow before its first job
-//! and opens its site when that job comes; sites that nobody has used for a while are closed, since each holds files.
+//! The worker of `windlass run` has one context from the start. A worker of a server is introduced to each
+//! workflow before its first job and opens its context with that job; contexts unused for a while are closed,
+//! since each holds files.
 
 use crate::file_states::FileInspector;
 use crate::logs::LogDirectory;
@@ -17,7 +19,7 @@ use windlass_types::worker_messages::AttemptKey;
 use windlass_types::worker_protocol::WorkflowSetup;
 use windlass_types::{Bytes, SystemClock, WorkflowId};
 
-/// So many are kept open beside those in use.
+/// The number of unused contexts kept open.
 const MAX_IDLE_CONTEXTS: usize = 32;
 
 #[derive(Debug)]
@@ -45,14 +47,14 @@ impl WorkflowContext {
         })
     }
 
-    /// A sample of one of its jobs.
+    /// Adds a sample of one of its jobs.
     pub(crate) fn record_job_sample(&self, key: &AttemptKey, cpu_percent: f64, memory: Bytes) {
         if let Some(recorder) = &self.recorder {
             lock_ignoring_poison(recorder).record_job_sample(key, cpu_percent, memory);
         }
     }
 
-    /// Records what is due; returns when to come again.
+    /// Records what is due; returns the time of the next call.
     fn flush_if_due(&self, now: Instant) -> Option<Instant> {
         lock_ignoring_poison(self.recorder.as_ref()?).flush_if_due(now)
     }
@@ -66,10 +68,10 @@ impl Drop for WorkflowContext {
     }
 }
 
-/// All that this worker has heard of.
+/// All workflows introduced to this worker.
 #[derive(Debug, Default)]
 pub(crate) struct WorkflowContexts {
-    /// Of a worker that serves one workflow.
+    /// The contexts of a worker that serves one workflow.
     default_context: Option<Arc<WorkflowContext>>,
     workflow_setups: HashMap<WorkflowId, WorkflowSetup>,
     open: HashMap<WorkflowId, Arc<WorkflowContext>>,
@@ -81,19 +83,19 @@ impl WorkflowContexts {
         Ok(Self { default_context: home, ..Self::default() })
     }
 
-    /// From the next job on this is how it is; those that run keep what they began with.
+    /// Sets or replaces a workflow's settings from the next job on; running jobs keep their context.
     pub(crate) fn add_workflow(&mut self, site: WorkflowSetup) {
         self.open.remove(&site.workflow);
         self.workflow_setups.insert(site.workflow, site);
     }
 
-    /// It is over. Should something of it still run, it keeps what it began with.
+    /// Removes an ended workflow. Jobs of it that still run keep their context.
     pub(crate) fn forget_workflow(&mut self, workflow: WorkflowId) {
         self.open.remove(&workflow);
         self.workflow_setups.remove(&workflow);
     }
 
-    /// The site of a workflow, opened if need be; or, in words, why its jobs cannot run here.
+    /// Returns the context of a workflow, opened if necessary; or the reason why its jobs cannot run here.
     pub(crate) fn open_context(
         &mut self,
         workflow: WorkflowId,
@@ -103,9 +105,9 @@ impl WorkflowContexts {
             return Ok(site);
         }
         let told =
-            self.workflow_setups.get(&workflow).ok_or("this worker was told nothing of its workflow")?;
+            self.workflow_setups.get(&workflow).ok_or("the workflow was not introduced to this worker")?;
         if !std::path::Path::new(&told.submission_dir).is_dir() {
-            return Err(format!("{} is no directory on this machine", told.submission_dir));
+            return Err(format!("{} is not a directory on this machine", told.submission_dir));
         }
         let site =
             Arc::new(WorkflowContext::open(&options.for_workflow(told)).map_err(|error| error.to_string())?);
@@ -118,12 +120,12 @@ impl WorkflowContexts {
         self.default_context.as_ref().or_else(|| self.open.get(&workflow)).cloned()
     }
 
-    /// Records what is due on all sites; returns when to come again.
+    /// Records what is due in all contexts; returns the time of the next call.
     pub(crate) fn flush_all_if_due(&self, now: Instant) -> Option<Instant> {
         self.default_context.iter().chain(self.open.values()).filter_map(|site| site.flush_if_due(now)).min()
     }
 
-    /// Those in use have other owners and stay.
+    /// Drops the least recently used contexts; those in use have other owners and stay.
     fn close_idle(&mut self) {
         if self.open.len() >= MAX_IDLE_CONTEXTS {
             self.open.retain(|_, site| Arc::strong_count(site) > 1);

@@ -67,7 +67,7 @@ fn one_that_knows_its_end_goes_on_taking_what_can_be_done_in_time() {
     agent.control.notify_time_limit();
     bench.server.give([job(2, "true")]);
     bench.ended(2);
-    assert!(agent.has_said("the end is near: nothing is begun that would not be over in time"));
+    assert!(agent.has_said("time limit near: starting only jobs that end in time"));
     agent.control.drain();
     assert_eq!(agent.end().unwrap().reason, LeaveReason::Drained);
 }

@@ -176,7 +176,7 @@ fn one_that_owes_nothing_does_not_wait_for_a_server_that_is_away() {
     agent.control.interrupt();
     let notices = std::sync::Arc::clone(&agent.notices);
     let outcome = agent.end().unwrap();
-    assert!(notices.lock().unwrap().iter().any(|text| text.contains("without a goodbye")));
+    assert!(notices.lock().unwrap().iter().any(|text| text.contains("without signing off")));
     assert_eq!((outcome.reason, outcome.undelivered, outcome.kept), (LeaveReason::Drained, 0, None));
     assert_eq!(fs::read_dir(bench.state_dir()).unwrap().count(), 0, "nothing is left for anybody");
 }

@@ -184,7 +184,7 @@ fn a_workflow_that_is_over_is_forgotten_until_it_is_told_of_anew() {
         })
     });
     assert!(
-        matches!(&why, ReturnReason::WorkerTrouble(text) if text.contains("told nothing of its workflow")),
+        matches!(&why, ReturnReason::WorkerTrouble(text) if text.contains("was not introduced to this worker")),
         "{why:?}"
     );
     // Both at once: it is over, and there is more of it.

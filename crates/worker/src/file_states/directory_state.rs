@@ -1,7 +1,7 @@
-//! A directory as an input or output: all that is in it, at any depth.
+//! The state of a directory used as an input or output, with everything below it.
 //!
-//! By time it is the newest modification and the size of everything; by contents a digest of names and contents. Links
-//! are followed, each directory once, so that a circle ends.
+//! Without digests: the newest modification time and the total size; with digests: a digest of names and
+//! contents. Links are followed, each directory once, so that cycles end.
 
 use super::{FileFingerprint, FileInspector};
 use std::collections::HashSet;
@@ -13,10 +13,11 @@ use std::path::Path;
 use windlass_types::ContentDigest;
 use windlass_types::worker_messages::FileSnapshot;
 
-/// More than this in a directory is not looked at for every attempt.
+/// The largest number of entries that is inspected for every attempt.
 const MAX_ENTRIES: usize = 200_000;
 
-/// The state of a directory. One that holds too much is different each time, because nobody can tell that it is not.
+/// The state of a directory. One with too many entries gets a different state each time, because changes cannot
+/// be excluded.
 pub(super) fn inspect_directory(
     files: &FileInspector,
     path: &Path,
@@ -56,9 +57,9 @@ fn inspect_directory_up_to(
 struct DirectoryWalk<'f> {
     files: &'f FileInspector,
     with_contents: bool,
-    /// Entries that may still come.
+    /// Remaining number of entries.
     entries_left: usize,
-    /// Device and inode of directories.
+    /// Device and inode of the directories visited.
     visited: HashSet<(u64, u64)>,
     newest_ns: i64,
     size: u64,
@@ -66,13 +67,13 @@ struct DirectoryWalk<'f> {
 }
 
 impl DirectoryWalk<'_> {
-    /// `None` if there is too much in it.
+    /// `None` if there are too many entries.
     fn visit_directory(&mut self, path: &Path, metadata: &Metadata) -> Option<()> {
         self.newest_ns = self.newest_ns.max(FileFingerprint::from_metadata(metadata).mtime_ns);
         if !self.visited.insert((metadata.dev(), metadata.ino())) {
             return Some(());
         }
-        // One that may not be read is known by its time.
+        // An unreadable directory is represented by its time.
         let Ok(entries) = fs::read_dir(path) else { return Some(()) };
         let mut names: Vec<OsString> = Vec::new();
         for entry in entries.flatten() {
@@ -84,14 +85,14 @@ impl DirectoryWalk<'_> {
             self.add_to_digest(name.as_bytes());
             self.visit_entry(&path.join(name))?;
         }
-        // So that what follows a directory is not taken for a part of it.
+        // Marks the end of the directory, so that what follows is not taken for a part of it.
         self.add_to_digest(b"");
         Some(())
     }
 
     fn visit_entry(&mut self, path: &Path) -> Option<()> {
         let Ok(metadata) = fs::metadata(path).or_else(|_| fs::symlink_metadata(path)) else {
-            // Gone meanwhile.
+            // Removed in the meantime.
             return Some(());
         };
         if metadata.is_dir() {
@@ -108,7 +109,7 @@ impl DirectoryWalk<'_> {
         Some(())
     }
 
-    /// With its length, so that one text does not run into the next.
+    /// Adds a text with its length, so that adjacent texts stay distinct.
     fn add_to_digest(&mut self, text: &[u8]) {
         if self.with_contents {
             self.digest.add(&text.len().to_le_bytes());
@@ -131,7 +132,7 @@ mod tests {
     }
 
     impl Bench {
-        /// `d/f`, `d/sub/g` and a circle, all of an age.
+        /// Creates `d/f`, `d/sub/g` and a cycle, all with the same time.
         fn new() -> Self {
             let directory = tempfile::tempdir().unwrap();
             let files = FileInspector::new(directory.path().to_owned(), SystemClock);
@@ -158,7 +159,7 @@ mod tests {
             File::open(self.path(name)).unwrap().set_modified(then).unwrap();
         }
 
-        /// As if nothing had happened to the directories.
+        /// Resets the times of the directories.
         fn settle(&self) {
             self.age("d/sub", 0);
             self.age("d", 0);
@@ -180,10 +181,10 @@ mod tests {
         assert_ne!(bench.see(true).hash, by_contents.hash);
         bench.write("d/sub/g", "678", 10);
         assert_eq!(bench.see(true).hash, by_contents.hash, "only touched");
-        // What is inside the same names may not trade places unseen.
+        // Swapping contents between names must be detected.
         bench.write("d/f", "678", 0);
         bench.write("d/sub/g", "12345", 0);
-        assert_eq!(bench.see(false), by_time, "times and sizes cannot tell");
+        assert_eq!(bench.see(false), by_time, "times and sizes do not differ");
         assert_ne!(bench.see(true).hash, by_contents.hash);
     }
 
@@ -197,7 +198,7 @@ mod tests {
         let moved = bench.see(true).hash;
         assert!(before != renamed && renamed != moved && moved != before);
         fs::remove_file(bench.path("d/sub/f")).unwrap();
-        assert!(bench.see(false).mtime_ns > 1_000_000_000_000_000, "what is gone leaves a trace");
+        assert!(bench.see(false).mtime_ns > 1_000_000_000_000_000, "a removed file changes the state");
     }
 
     #[test]
@@ -220,6 +221,6 @@ mod tests {
         assert_eq!(see(4), bench.see(true));
         let cut = see(3);
         assert_eq!(cut.hash, None);
-        assert!(cut.mtime_ns > 1_600_000_000_000_000_000, "the time of looking");
+        assert!(cut.mtime_ns > 1_600_000_000_000_000_000, "the time of inspection");
     }
 }

@@ -178,7 +178,7 @@ fn what_can_never_start_says_why_in_report_and_log() {
     let mut bench = Bench::new();
     let ended = bench.run(job(1, &format!("true {}", "x".repeat(1 << 20))));
     let AttemptEndCause::CannotStart(why) = &ended.cause else { panic!("{:?}", ended.cause) };
-    assert!(why.contains("longer than the system takes"), "{why}");
+    assert!(why.contains("longer than the system permits"), "{why}");
     assert_eq!(ended.exit.return_code(), 126);
     assert_eq!(bench.log(1, "e").unwrap(), format!("windlass: {why}\n"));
 

@@ -109,9 +109,9 @@ fn words_that_are_missing_or_wrong_are_told() {
     for (words, said) in [
         (
             &["__step", "p", "m", "0"][..],
-            "windlass __step: PREFIX MARK INTERVAL PROGRAM [ARGUMENT …] are missing\n",
+            "windlass __step: missing arguments: PREFIX MARK INTERVAL PROGRAM [ARGUMENT …]\n",
         ),
-        (&["__step", "p", "m", "x", "true"], "windlass __step: INTERVAL is no number of milliseconds\n"),
+        (&["__step", "p", "m", "x", "true"], "windlass __step: INTERVAL is not a number of milliseconds\n"),
         (
             &["__step", "p", "m", "0", "/no/such"],
             "windlass __step: /no/such: No such file or directory (os error 2)\n",

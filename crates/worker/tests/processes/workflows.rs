@@ -74,8 +74,8 @@ fn a_workflow_that_cannot_be_at_home_here_costs_the_others_nothing() {
             other => panic!("{other:?}"),
         }
     }
-    assert!(troubles[0].contains("gone is no directory on this machine"), "{troubles:?}");
-    assert!(troubles[1].contains("told nothing of its workflow"), "{troubles:?}");
+    assert!(troubles[0].contains("gone is not a directory on this machine"), "{troubles:?}");
+    assert!(troubles[1].contains("was not introduced to this worker"), "{troubles:?}");
     bench.quit();
 }
 
