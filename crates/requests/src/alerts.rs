@@ -1,7 +1,7 @@
-//! Telling people: a line in the log, and a program of theirs (a mail, a webhook) that gets the alert as JSON.
+//! Alerts: a line in the log, and an external program (mail, webhook) that gets the alert as JSON.
 //!
-//! The program is run without a shell, with a time-out, and never by whoever decides: a mail server that is down delays
-//! mails and nothing else.
+//! The program runs without a shell, with a timeout, and never on the thread of decisions: a mail server that is
+//! down delays mails and nothing else.
 
 use std::io::{self, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -9,32 +9,32 @@ use std::thread;
 use std::time::{Duration, Instant};
 use windlass_core::requests::rows::AlertRow;
 
-/// How often a program is looked at that should end soon.
+/// Interval at which a program that should end soon is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Who is told.
+/// Recipients of alerts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlertNotifier {
     /// A program and its arguments; empty: only the log.
     pub command: Vec<String>,
-    /// It is ended then. Zero: after [`Bell::TIMEOUT`].
+    /// Timeout of the program. Zero: [`Bell::TIMEOUT`].
     pub timeout: Duration,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum AlertError {
-    #[error("the alert program `{program}` cannot be run: {source}")]
+    #[error("cannot run the alert program `{program}`: {source}")]
     Run { program: String, source: io::Error },
-    #[error("the alert program `{program}` ended with {status}")]
+    #[error("the alert program `{program}` failed: {status}")]
     Failed { program: String, status: ExitStatus },
-    #[error("the alert program `{program}` was ended after {timeout:?}")]
+    #[error("the alert program `{program}` timed out after {timeout:?}")]
     TimedOut { program: String, timeout: Duration },
 }
 
 impl AlertNotifier {
     pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// Tells all; with a program, it gets each of them in a run of its own.
+    /// Sends all alerts; a program is run once per alert.
     pub fn send_alert(&self, alert: &AlertRow) -> Result<(), AlertError> {
         let text = serde_json::to_string(alert).unwrap_or_default();
         tracing::warn!(
@@ -59,7 +59,7 @@ impl AlertNotifier {
             .spawn()
             .map_err(wrong)?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A program that does not read must not keep us from ending it. One that has ended wanted no more of it.
+            // A program that does not read must not block its timeout. One that has ended needs no more input.
             thread::spawn(move || stdin.write_all(text.as_bytes()).unwrap_or_default());
         }
         match wait_with_timeout(&mut child, timeout).map_err(wrong)? {
@@ -70,7 +70,7 @@ impl AlertNotifier {
     }
 }
 
-/// `None`: it took too long, and is ended.
+/// `None`: it timed out and was killed.
 fn wait_with_timeout(child: &mut Child, timeout: Duration) -> io::Result<Option<ExitStatus>> {
     let until = Instant::now() + timeout;
     loop {

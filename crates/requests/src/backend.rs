@@ -1,5 +1,5 @@
-//! Where runs of requests execute. What is decided about a run does not depend on where it is: a [`Backend`] takes it,
-//! ends it, and says how it stands.
+//! Backends execute the runs of requests. Decisions about a run do not depend on its backend: a [`Backend`]
+//! submits it, stops it, and reports its state.
 
 mod attempts;
 mod condor;
@@ -20,66 +20,66 @@ use windlass_core::requests::lifecycle::{EffectFailure, LifecycleEffect, RunStat
 use windlass_core::requests::rows::{self, NodeCounts, RunRow};
 use windlass_types::requests::RequestUnitStatus;
 
-/// Each call may be made twice, and by somebody who remembers nothing: what is there says what was done.
+/// Each call is idempotent and needs no memory of earlier calls: the backend itself knows what was done.
 pub(crate) trait RunBackend: Send + Sync + std::fmt::Debug {
-    /// Sees to it that a run is there, as the first of its round or going on with the one before it; and says what it is
-    /// called there.
+    /// Makes sure that a run is submitted, as the first of its round or as the continuation of an earlier one,
+    /// and returns its id at the backend.
     fn submit_run(&self, order: &RunContext<'_>) -> Result<rows::BackendRunRef, EffectFailure>;
 
-    /// What is there of a run is told to end; that it did is seen by looking.
+    /// Requests the end of a run; the state shows when it has ended.
     fn stop_run(&self, order: &RunContext<'_>, reason: &str) -> Result<StopResult, EffectFailure>;
 
-    /// How a run stands that was handed over; of failed attempts those after `read`. `None`: it was not.
+    /// The state of a submitted run, with failed attempts after `read`. `None`: it was not submitted.
     fn inspect_run(&self, run: &RunRow, read: i64) -> Option<RunSnapshot>;
 
-    /// Nothing new of a run begins, or it goes on.
+    /// Pauses a run (no new work starts), or resumes it.
     fn set_paused(&self, run: &RunRow, is_paused: bool) -> Result<(), EffectFailure>;
 
-    /// What of a run has not begun yet begins at none of the banned sites.
+    /// Keeps work that has not started away from the banned sites.
     fn apply_site_bans(&self, order: &RunContext<'_>) -> Result<(), EffectFailure>;
 
-    /// Jobs of a run that are not over, those that wait for others included, get the priority of the order.
+    /// Sets the priority of all jobs of a run that have not ended, including those that wait for others.
     fn update_priority(&self, order: &RunContext<'_>) -> Result<(), EffectFailure>;
 }
 
-/// A run, with all that a backend may need to know of it.
+/// A run, with all that a backend may need.
 #[derive(Debug)]
 pub(crate) struct RunContext<'a> {
     pub(crate) run: &'a RunRow,
     pub(crate) submission: RunSubmission,
     /// Of the same process.
     pub(crate) process_runs: Vec<RunRow>,
-    /// Sites where nothing of it may land now.
+    /// Sites that are banned for it now.
     pub(crate) banned_sites: Vec<String>,
 }
 
-/// What came of [`Backend::stop`].
+/// The result of [`Backend::stop`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StopResult {
-    /// It is there, under this name, and was told.
+    /// It exists under this id, and the stop was requested.
     Requested(rows::BackendRunRef),
-    /// It certainly does not run and will not.
+    /// It certainly does not run and will not start.
     NotRunning,
 }
 
-/// How a run stands. Its state was read before its units: what is over has no more news than these.
+/// The state of a run. It was read before the units: after the end, no further changes follow.
 #[derive(Clone, Debug)]
 pub(crate) struct RunSnapshot {
-    /// What it is called there.
+    /// Its id at the backend.
     pub(crate) backend: rows::BackendRunRef,
     pub(crate) state: RunState,
     pub(crate) counts: NodeCounts,
     pub(crate) units_completed: u32,
     pub(crate) units_failed: u32,
-    /// What happened to units after `units_read` of the run, ascending.
+    /// Changes of units after `units_read` of the run, ascending.
     pub(crate) unit_changes: Vec<RunUnitChange>,
-    /// Attempts that failed, ascending.
+    /// Failed attempts, ascending.
     pub(crate) failed_attempts: Vec<FailedAttemptReport>,
-    /// How many attempts have ended at each site.
+    /// Number of ended attempts at each site.
     pub(crate) site_totals: BTreeMap<String, RoleCounts>,
-    /// What waits there for a person, and why.
+    /// What waits for an operator, and why.
     pub(crate) held_reasons: Vec<String>,
-    /// Why it ended, where the units do not say it.
+    /// Why it ended, where the units do not show it.
     pub(crate) reason: Option<String>,
 }
 
@@ -108,12 +108,12 @@ pub(crate) struct RunUnitChange {
     pub(crate) status: RequestUnitStatus,
 }
 
-/// All there are.
+/// All backends.
 #[derive(Debug)]
 pub(crate) struct RunBackends {
     pub(crate) engine: EngineBackend,
     pub(crate) condor: CondorBackend,
-    /// What becomes of new runs.
+    /// Where new runs go.
     pub(crate) new_run_backend: BackendKind,
 }
 
@@ -127,7 +127,7 @@ pub enum BackendKind {
 }
 
 impl RunBackends {
-    /// The one that a run is for. Nothing else about a run depends on which it is.
+    /// The backend of a run. Nothing else about a run depends on it.
     pub(crate) fn backend_for(&self, run: &RunRow) -> &dyn RunBackend {
         match &run.backend {
             rows::BackendRunRef::Engine { .. } => &self.engine,
@@ -135,7 +135,7 @@ impl RunBackends {
         }
     }
 
-    /// Where a new run goes, given those that are not over. One that exists stays where it is.
+    /// Where a new run goes, given the active ones. An existing run stays where it is.
     pub(crate) fn choose_backend(
         &self,
         active: impl FnOnce() -> Result<Vec<RunRow>, EffectFailure>,
@@ -147,7 +147,7 @@ impl RunBackends {
     }
 }
 
-/// Whom an effect may have to wait for, for as long as that one likes, where new runs go there. Nothing else waits behind
+/// The service that an effect may have to wait for, where new runs go there. Other effects do not wait behind
 /// it.
 pub(crate) fn work_lane(
     for_new: BackendKind,
@@ -155,7 +155,7 @@ pub(crate) fn work_lane(
     effect: &LifecycleEffect,
 ) -> Option<String> {
     match (effect, run.map(|run| &run.backend)) {
-        // All schedds are asked, until one answers.
+        // All schedds are queried until one answers.
         (LifecycleEffect::Plan { .. }, _) if for_new == BackendKind::Htcondor => Some("any".to_owned()),
         (
             LifecycleEffect::Submit { .. }

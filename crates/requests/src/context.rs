@@ -1,4 +1,4 @@
-//! What the reconciler works with: the books, the backends, a catalog, and what is set.
+//! What the reconciler works with: the store, the backends, a catalog, and settings.
 
 use crate::alerts::AlertNotifier;
 use crate::backend::{BackendKind, CondorOptions, RunBackends};
@@ -16,33 +16,33 @@ use windlass_store::model::SiteBanFilter;
 use windlass_types::SystemClock;
 use windlass_types::requests::SiteStatus;
 
-/// The setting that says how many runs may be active at once: a number.
+/// The setting for the maximum number of active runs.
 pub const MAX_ACTIVE_RUNS: &str = "admission.max_active_dags";
 
-/// How requests are to be carried out.
+/// Options for the execution of requests.
 #[derive(Clone)]
 pub struct LifecycleOptions {
-    /// How often all requests are looked at, in case that a nudge was missed.
+    /// Interval at which all requests are checked, in case a notice was lost.
     pub interval: Duration,
-    /// Runs have their directories below this. Workers must see it under the same path.
+    /// The parent of the runs' directories. Workers must see it under the same path.
     pub submit_root: PathBuf,
-    /// Sites that say nothing else keep their files below this, each in a directory of its own name.
+    /// The parent of the storage directories of sites without a storage path of their own.
     pub storage_root: PathBuf,
-    /// In whose name jobs run: whose workers take them.
+    /// The owner of the jobs: whose workers run them.
     pub user: String,
     pub plan_settings: PlanSettings,
     pub decision_settings: lifecycle::LifecycleSettings,
     pub admission_settings: admission::AdmissionSettings,
-    /// Before a failed job is tried again; longer each time.
+    /// Delay before a failed job is retried; longer each time.
     pub cool_off: Duration,
-    /// Where new runs go; those that exist stay where they are.
+    /// The backend of new runs; existing ones stay where they are.
     pub backend: BackendKind,
     pub condor: CondorOptions,
-    /// What is done outside, at once.
+    /// Maximum number of concurrent effects.
     pub effect_threads: usize,
     pub alert_notifier: AlertNotifier,
-    /// Told of a request that something changed about, once that is on disk, on the thread of the lifecycle: hand the news
-    /// on, do no work.
+    /// Called with the name of a changed request, after the commit, on the thread of the lifecycle: pass the
+    /// notice on, do no work.
     pub on_commit: Option<OnRequestCommit>,
 }
 
@@ -75,7 +75,7 @@ impl LifecycleOptions {
     }
 }
 
-/// Shared by the passes and by what is done outside.
+/// Shared by the passes and the effects.
 pub(crate) struct ReconcilerContext {
     pub(crate) database: Arc<dyn StoreDatabase>,
     pub(crate) backends: RunBackends,
@@ -89,21 +89,21 @@ impl std::fmt::Debug for ReconcilerContext {
     }
 }
 
-/// Where work may go.
+/// The sites that may be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsableSites {
-    /// Sites that may be used, with their slots where known.
+    /// Usable sites, with their slots where known.
     pub(crate) usable: BTreeMap<String, Option<u64>>,
-    /// Where they keep their files.
+    /// Their storage paths.
     pub(crate) storage_paths: BTreeMap<String, String>,
 }
 
 impl ReconcilerContext {
-    /// As it was set while the server ran, else as it was when it started.
+    /// As set while the server runs, else as configured at its start.
     pub(crate) fn admission_settings(&self) -> admission::AdmissionSettings {
         let usual = self.options.admission_settings.clone();
         let limit = self.database.setting(MAX_ACTIVE_RUNS).unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot read how many runs may be active");
+            tracing::warn!(%error, "cannot read the maximum number of active runs");
             None
         });
         let limit = limit.and_then(|limit| limit.as_u64()).and_then(|limit| usize::try_from(limit).ok());
@@ -119,14 +119,14 @@ impl ReconcilerContext {
         Ok(self.database.bans(&filter)?.into_iter().map(|ban| ban.ban.site).collect())
     }
 
-    /// Sites where nothing of this request may begin now: banned for it, or not enabled.
+    /// Sites where no work of this request may start now: banned for it, or not enabled.
     pub(crate) fn closed_sites(&self, request: &str) -> Result<Vec<String>, windlass_store::StoreError> {
         let banned: BTreeSet<String> = self.banned_sites(request)?.into_iter().collect();
         Ok(self.disabled_sites()?.union(&banned).cloned().collect())
     }
 
-    /// The same for one of its runs. A ban that was made after it was planned, and leaves some of its units no site, does not
-    /// hold for it: they would wait where nobody sees it.
+    /// The same for one of its runs. A ban that was made after the planning and leaves some of its units without
+    /// a site does not apply: they would wait without notice.
     pub(crate) fn closed_to(
         &self,
         request: &str,
@@ -143,7 +143,7 @@ impl ReconcilerContext {
         Ok(sites.filter(|site| site.status != SiteStatus::Enabled).map(|site| site.name).collect())
     }
 
-    /// Sets of sites that units of a run may go to, as it was planned, but for those that are not enabled.
+    /// The planned sets of sites of a run's units, without those that are not enabled.
     pub(crate) fn open_site_sets(
         &self,
         run: &RunRow,
@@ -169,17 +169,17 @@ impl ReconcilerContext {
         Ok(places)
     }
 
-    /// Where a site keeps its files that says nothing else. It is ours, so it is made; one that somebody named is his.
+    /// The default storage path of a site. It is created; a configured path is not.
     fn default_storage(&self, site: &str) -> String {
         let path = self.options.storage_root.join(site);
         if let Err(error) = std::fs::create_dir_all(&path) {
-            // Whatever lands there says so too.
-            tracing::warn!(%error, path = %path.display(), "cannot make the storage of a site");
+            // The landing at the site reports the same.
+            tracing::warn!(%error, path = %path.display(), "cannot create the storage directory of a site");
         }
         path.to_string_lossy().into_owned()
     }
 
-    /// Where a site keeps its files, whatever its state.
+    /// The storage path of a site in any state.
     pub(crate) fn storage_path(&self, site: &str) -> Result<String, windlass_store::StoreError> {
         let known = self.database.site(site)?.and_then(|row| row.storage_path);
         Ok(known.unwrap_or_else(|| self.options.storage_root.join(site).to_string_lossy().into_owned()))

@@ -1,9 +1,9 @@
-//! Names that come out the same when they are made again: what a planning that crashed has left is then replaced by the
-//! next one, and a block that was opened is opened again as itself.
+//! Names that are the same when they are derived again: the leftovers of a crashed planning are replaced by the
+//! next one, and an opened block is opened again as itself.
 
 use uuid::{Builder, Uuid};
 
-/// The run that a round begins with.
+/// The first run of a round.
 pub(crate) fn run_uuid(process: &str, round: u32) -> String {
     derive_uuid(process, &format!("round {round}"))
 }
@@ -13,19 +13,19 @@ pub(crate) fn block_uuid(process: &str, dataset: &str, index: u32) -> String {
     derive_uuid(process, &format!("block {index} {dataset}"))
 }
 
-/// What a block is called in catalogs.
+/// The name of a block in catalogs.
 pub(crate) fn catalog_block_name(dataset: &str, uuid: &str) -> String {
     format!("{dataset}#{uuid}")
 }
 
-/// What random numbers of a unit begin with: unlike those of every other unit.
+/// The random seed of a unit: different for every unit.
 pub(crate) fn random_seed(run: &str, unit: u32) -> u64 {
     hash_fnv1a(&[run.as_bytes(), &unit.to_le_bytes()], FNV_OFFSET) as u64
 }
 
-/// A UUID that is ours to define (version 8).
+/// A custom UUID (version 8).
 fn derive_uuid(process: &str, what: &str) -> String {
-    // A process that has no UUID for a name is one that nobody made; its bytes do as well.
+    // A process without a UUID as its name was made by a test; its bytes are sufficient.
     let own = Uuid::parse_str(process).unwrap_or_default();
     let mixed = hash_fnv1a(&[own.as_bytes(), process.as_bytes(), what.as_bytes()], FNV_OFFSET);
     Builder::from_custom_bytes(mixed.to_be_bytes()).into_uuid().to_string()
@@ -34,7 +34,7 @@ fn derive_uuid(process: &str, what: &str) -> String {
 const FNV_OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 const FNV_PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 
-/// FNV-1a, 128 bits: no secret depends on it, only that different things are called differently.
+/// FNV-1a, 128 bits: it only has to give different names to different things, not to be secure.
 fn hash_fnv1a(parts: &[&[u8]], start: u128) -> u128 {
     let bytes = parts.iter().flat_map(|part| part.iter().copied().chain([0xff]));
     bytes.fold(start, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(FNV_PRIME))

@@ -1,4 +1,4 @@
-//! What decisions have done outside. Each may be done twice; its outcome is news for the next decision.
+//! The effects of decisions. Each is idempotent; its result is input for the next decision.
 
 mod input_accounting;
 mod invalidation;
@@ -30,7 +30,7 @@ use windlass_types::SystemClock;
 use windlass_types::payload::check_name;
 use windlass_types::requests::{Request, RequestRunStatus};
 
-/// Those with the same one are done one after the other.
+/// Effects with the same key are performed one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct EffectKey {
     pub(crate) request: String,
@@ -42,7 +42,7 @@ pub(crate) enum EffectSubject {
     Plan,
     Run,
     Block(String),
-    /// Of nobody in particular: telling people.
+    /// Of no request: alerts.
     Alerts,
 }
 
@@ -66,11 +66,11 @@ impl EffectKey {
     }
 }
 
-/// The rows that an effect needs, as they were when it was decided.
+/// The rows that an effect needs, as of the decision.
 #[derive(Clone, Debug)]
 pub(crate) struct EffectRows {
     pub(crate) name: String,
-    /// What people have changed about how it is carried out.
+    /// Changes by operators to the execution.
     pub(crate) overrides: RequestOverrides,
     pub(crate) priority: i64,
     pub(crate) process: Option<RequestProcess>,
@@ -96,21 +96,21 @@ impl EffectRows {
     }
 }
 
-/// What came of an effect.
+/// The result of an effect.
 #[derive(Debug)]
 pub(crate) struct EffectOutcome {
     pub(crate) tag: String,
     pub(crate) news: Vec<LifecycleEvent>,
-    /// It is not done again before so long, even if it is still due.
+    /// It is not repeated before this time, even if it is still due.
     pub(crate) min_delay: Duration,
 }
 
-/// Nothing is done again at once, whatever happens: that would be a circle without an end.
+/// Minimum delay before a repetition, which prevents a busy loop.
 const MIN_REPEAT_DELAY: Duration = Duration::from_millis(50);
-/// What was told to stop is given time to do so, and told again then.
+/// Time for a stop to take effect; then it is requested again.
 const STOP_REPEAT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Does it, and says what came of it.
+/// Performs the effect and returns its result.
 pub(crate) fn perform_effect(
     world: &ReconcilerContext,
     effect: &LifecycleEffect,
@@ -150,7 +150,7 @@ pub(crate) fn perform_effect(
             }
         },
         LifecycleEffect::Pause { run } => match apply_restraint(world, rows, run, RunRestraint::Pause) {
-            // Whoever forgot it is told again.
+            // Repeated in case the request was lost.
             Ok(()) => done(Vec::new(), STOP_REPEAT_INTERVAL),
             Err(trouble) => postpone_effect(done(Vec::new(), retry_after), rows, &trouble),
         },
@@ -196,20 +196,20 @@ fn permanent_trouble(error: impl std::fmt::Display) -> EffectFailure {
 }
 
 fn store_trouble(error: &windlass_store::StoreError) -> EffectFailure {
-    EffectFailure { reason: format!("the database could not be used: {error}"), is_retryable: true }
+    EffectFailure { reason: format!("cannot use the database: {error}"), is_retryable: true }
 }
 
 fn catalog_trouble(error: CatalogError) -> EffectFailure {
     EffectFailure { is_retryable: error.fault == CatalogErrorKind::Transient, reason: error.detail }
 }
 
-/// The request as it was wished for, with all that is in it.
+/// The request with its whole document.
 fn load_request(world: &ReconcilerContext, name: &str) -> Result<RequestRow, EffectFailure> {
     let row = world.database.request(name).map_err(|error| store_trouble(&error))?;
-    row.ok_or_else(|| permanent_trouble("the request is gone"))
+    row.ok_or_else(|| permanent_trouble("the request does not exist"))
 }
 
-/// What can be known at once is: that its input exists, and that what it runs can be understood.
+/// What can be checked at once: that its input exists, and that its programs are valid.
 fn import_request(world: &ReconcilerContext, rows: &EffectRows) -> Result<RequestProcess, EffectFailure> {
     let row = load_request(world, &rows.name)?;
     let (request, created_at) = (row.request, row.created_at);
@@ -217,7 +217,7 @@ fn import_request(world: &ReconcilerContext, rows: &EffectRows) -> Result<Reques
     if let Some(dataset) = &request.input_dataset
         && !world.catalog.has_dataset(dataset).map_err(catalog_trouble)?
     {
-        return Err(permanent_trouble(format!("input_dataset: the catalog knows no dataset {dataset}")));
+        return Err(permanent_trouble(format!("input_dataset: dataset {dataset} is not in the catalog")));
     }
     ManifestTemplate::new(&request, "0", &std::collections::BTreeMap::new()).map_err(permanent_trouble)?;
     let now = SystemClock.now();
@@ -332,7 +332,7 @@ fn list_active_runs(world: &ReconcilerContext) -> Result<Vec<RunRow>, EffectFail
     world.database.request_runs(&filter).map_err(|error| store_trouble(&error))
 }
 
-/// What else its backend wants in the directory of a run. The engine takes its jobs when they are submitted.
+/// The files of the backend in the directory of a run. The engine gets its jobs at submission.
 fn write_backend_files(
     world: &ReconcilerContext,
     rows: &EffectRows,
@@ -364,18 +364,18 @@ fn write_trouble(error: ManifestWriteError) -> EffectFailure {
     }
 }
 
-/// There is nothing wrong but that nothing is left of the input.
+/// The only fault is that nothing of the input is left.
 fn is_input_exhausted(faults: &[PlanProblem]) -> bool {
     faults.iter().all(|fault| fault.cause == PlanProblemCause::Nothing)
 }
 
 fn run_directory(world: &ReconcilerContext, request: &str, run: &str) -> Result<PathBuf, EffectFailure> {
-    // Jobs elsewhere are told this path.
+    // Jobs on other machines get this path.
     let root = std::path::absolute(&world.options.submit_root).map_err(transient_trouble)?;
     Ok(root.join(request).join(run))
 }
 
-/// Hands a run to its backend.
+/// Submits a run to its backend.
 fn submit_run(
     world: &ReconcilerContext,
     rows: &EffectRows,
@@ -404,7 +404,7 @@ fn run_context<'r>(
 }
 
 fn find_run<'r>(rows: &'r EffectRows, run: &str) -> Result<&'r RunRow, EffectFailure> {
-    rows.run.as_ref().filter(|row| row.uuid == run).ok_or_else(|| permanent_trouble("its run is gone"))
+    rows.run.as_ref().filter(|row| row.uuid == run).ok_or_else(|| permanent_trouble("its run does not exist"))
 }
 
 fn run_submission(world: &ReconcilerContext, rows: &EffectRows, run: &RunRow) -> RunSubmission {
@@ -416,7 +416,7 @@ fn run_submission(world: &ReconcilerContext, rows: &EffectRows, run: &RunRow) ->
         cool_off: options.cool_off,
     };
     let throttles = rows.process.as_ref().map(|process| process.category_throttles.clone());
-    // All runs of a round have the directory of its first one, and are runs of one workflow.
+    // All runs of a round use the directory of its first one, and are runs of one workflow.
     let digest = Path::new(&run.submit_dir).file_name().map(|name| name.to_string_lossy().into_owned());
     RunSubmission {
         name: rows.name.clone(),
@@ -431,7 +431,7 @@ fn run_submission(world: &ReconcilerContext, rows: &EffectRows, run: &RunRow) ->
     }
 }
 
-/// Whatever of the run is at its backend is told to end. One that came there unnoticed is first told of.
+/// Stops all that the backend has of the run. A run whose submission was not recorded is recorded first.
 fn stop_run(
     world: &ReconcilerContext,
     rows: &EffectRows,
@@ -448,7 +448,7 @@ fn stop_run(
     })
 }
 
-/// What a run is kept from.
+/// The sites that a run must avoid.
 #[derive(Clone, Copy)]
 enum RunRestraint {
     None,
@@ -471,13 +471,13 @@ fn apply_restraint(
     }
 }
 
-/// The jobs of the run that are not over get the priority of the rows.
+/// Sets the priority of all jobs of the run that have not ended.
 fn update_priority(world: &ReconcilerContext, rows: &EffectRows, run: &str) -> Result<(), EffectFailure> {
     let run = find_run(rows, run)?;
     world.backends.backend_for(run).update_priority(&run_context(world, rows, run)?)
 }
 
-/// It is tried again, and only whoever reads the log hears of it.
+/// It is retried; the error is only logged.
 fn postpone_effect(done: EffectOutcome, rows: &EffectRows, trouble: &EffectFailure) -> EffectOutcome {
     tracing::warn!(request = rows.name, effect = done.tag, reason = trouble.reason, "not done yet");
     done

@@ -1,4 +1,4 @@
-//! What the rounds of a request have found out: remembered with its process, and on disk where its jobs left it.
+//! Measurements of a request's rounds: stored with its process, and on disk where its jobs left them.
 
 use crate::run_outline;
 use windlass_core::adaptive::RequestMeasurements;
@@ -8,8 +8,8 @@ fn stored_experience(process: &RequestProcess) -> RequestMeasurements {
     process.step_metrics.as_ref().and_then(RequestMeasurements::from_metrics).unwrap_or_default()
 }
 
-/// What a round is planned by: the last one as it left it on disk, those before it as they are remembered. The plan of the
-/// same round once more finds the same.
+/// The measurements for planning a round: the last round from disk, earlier ones from the database. Planning the
+/// same round again uses the same.
 pub(crate) fn experience_before(
     process: &RequestProcess,
     last: Option<&RunRow>,
@@ -25,7 +25,8 @@ pub(crate) fn experience_before(
     }
 }
 
-/// What is known now, the work units of the latest round included that are completed. Reads a small file for each.
+/// The current measurements, including the completed units of the latest round. Reads a small file for each
+/// unit.
 pub fn current_experience(process: &RequestProcess, latest: Option<&RunRow>) -> RequestMeasurements {
     let before = stored_experience(process);
     let is_told = |run: &&RunRow| before.rounds.last().is_none_or(|record| record.round == run.round);

@@ -1,9 +1,10 @@
-//! The life of requests: one reconciler that owns their states, the catalog they read and write, and their way onto a backend.
+//! The lifecycle of requests: one reconciler that owns their states, the catalog they read and write, and their
+//! backends.
 //!
-//! [`Lifecycle`] is what others hold: it takes nudges and says how it goes. Behind it one thread makes passes
-//! (`reconciler.rs`): it reads all requests that are under way, has `windlass-core` decide about each, commits what was
-//! decided, and has a few threads (`pool.rs`) do what follows (`effects.rs`): planning, submitting, stopping, calls to the
-//! [`Catalog`]. What came of it is news for the next pass.
+//! [`RequestLifecycle`] is the handle: it takes notices and reports the status. Behind it one thread makes passes
+//! (`reconciler.rs`): it reads all active requests, has `windlass-core` decide about each, commits the decisions,
+//! and passes their effects to a few threads (`work_pool.rs`, `effects.rs`): planning, submitting, stopping,
+//! calls to the [`DatasetCatalog`]. Their results are input for the next pass.
 
 mod alerts;
 mod backend;

@@ -1,8 +1,8 @@
-//! The handle of the reconciler, and the loop that makes its passes: when it was told something, when something is due,
-//! and otherwise at an interval, in case that telling failed.
+//! The handle of the reconciler, and the loop that makes its passes: after a notice, when something is due, and
+//! otherwise at an interval, in case a notice was lost.
 //!
-//! Passes follow each other at a distance of at least what the last one took. So a thousand nudges cost one pass, and the
-//! reconciler never takes more than half of one processor.
+//! The pause between passes is at least the duration of the last one. So a thousand notices cost one pass, and
+//! the reconciler uses at most half of one core.
 
 use crate::backend::{CondorBackend, EngineBackend, RunBackends};
 use crate::catalog::DatasetCatalog;
@@ -19,27 +19,27 @@ use windlass_scheduler::service::SchedulerHandle;
 use windlass_store::StoreDatabase;
 use windlass_types::{SystemClock, Timestamp, WorkflowId};
 
-/// Shortest pause between two passes: what comes at once is seen to at once, together.
+/// Shortest pause between two passes: notices that arrive together are handled together.
 const MIN_PAUSE: Duration = Duration::from_millis(5);
 
-/// What makes the passes.
+/// Makes the passes.
 pub(crate) trait ReconcilePasses: Send {
-    /// Looks at what was heard of, or at everything, and does what follows.
+    /// Checks the named requests, or all, and acts on them.
     fn run_pass(&mut self, heard: &WakeEvents) -> PassReport;
 }
 
-/// What one pass came to.
+/// The result of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PassReport {
-    /// Requests that were looked at.
+    /// Number of checked requests.
     pub evaluated: u64,
-    /// Those among them that something was decided about.
+    /// Number of requests with a decision.
     pub changed: u64,
-    /// What went wrong; of each request what went wrong last.
+    /// Errors; the last one of each request.
     pub errors: Vec<PassTrouble>,
-    /// Something is due then. The interval is a pass anyway.
+    /// The next action is due then. The interval causes a pass anyway.
     pub look_again: Option<Timestamp>,
-    /// What is being done outside: planning, submitting, calls to the catalog.
+    /// Number of effects in progress: planning, submitting, calls to the catalog.
     pub under_way: u64,
 }
 
@@ -51,15 +51,15 @@ impl PassReport {
     }
 }
 
-/// Something went wrong and will be tried again.
+/// An error that will be retried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PassTrouble {
-    /// `None`: it was the pass as a whole.
+    /// `None`: the pass as a whole.
     pub request: Option<String>,
     pub error: String,
 }
 
-/// How it goes, for `GET /lifecycle/status`.
+/// The status for `GET /lifecycle/status`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LifecycleStatus {
     pub running: bool,
@@ -69,7 +69,7 @@ pub struct LifecycleStatus {
     pub last_pass_at: Option<Timestamp>,
     pub last_duration_sec: Option<f64>,
     pub last: PassReport,
-    /// Unless it is nudged before.
+    /// Unless there is a notice before.
     pub next_pass_at: Option<Timestamp>,
 }
 
@@ -87,7 +87,7 @@ impl std::fmt::Debug for LifecycleParts {
     }
 }
 
-/// The handle; cheap to clone. When the last one is dropped the reconciler ends, after its pass.
+/// The handle; cheap to clone. When the last one is dropped, the reconciler ends after the current pass.
 #[derive(Clone, Debug)]
 pub struct RequestLifecycle(Arc<LifecycleHandle>);
 
@@ -100,8 +100,7 @@ struct LifecycleHandle {
 }
 
 impl RequestLifecycle {
-    /// Takes up all requests that are under way. `nudge` is what others tell it by; the caller is the only one who does
-    /// this with these books.
+    /// Resumes all active requests. `wake` is the handle for notices. Only one reconciler may run per database.
     pub fn open(
         parts: LifecycleParts,
         nudge: ReconcilerWaker,
@@ -143,22 +142,22 @@ impl RequestLifecycle {
         })))
     }
 
-    /// Something happened to this request: somebody wants something of it, or it is new.
+    /// This request has changed: it is new, or a user has requested something.
     pub fn wake_request(&self, request: &str) {
         self.0.waker.wake_request(request);
     }
 
-    /// Something changed that may concern any request: a limit, a site, a setting.
+    /// A change that may concern any request: a limit, a site, a setting.
     pub fn wake_all(&self) {
         self.0.waker.wake_all();
     }
 
-    /// Something happened to a workflow of the engine, which may be the run of a request.
+    /// A workflow of the engine has changed, which may be the run of a request.
     pub fn wake_workflow(&self, workflow: WorkflowId) {
         self.0.waker.wake_workflow(workflow);
     }
 
-    /// What is counted, for metrics.
+    /// Counters for metrics.
     pub fn metrics(&self) -> LifecycleMetrics {
         self.0.metrics.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -167,7 +166,7 @@ impl RequestLifecycle {
         self.0.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends it; returns when the pass that is under way is over.
+    /// Stops the reconciler; returns after the current pass.
     pub fn stop(&self) {
         self.0.stop();
     }
@@ -176,11 +175,12 @@ impl RequestLifecycle {
 impl LifecycleHandle {
     fn stop(&self) {
         self.waker.0.stop();
-        // From within a pass there is nothing to wait for; and whoever waits must not keep the lock from it.
+        // From within a pass there is nothing to wait for; and a waiting caller must not hold the lock that a
+        // pass needs.
         let is_other = |thread: &mut JoinHandle<()>| thread.thread().id() != thread::current().id();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take_if(is_other);
         if let Some(thread) = thread {
-            // A panic of the loop itself has been told by the hook.
+            // The panic hook has logged a panic of the loop itself.
             drop(thread.join());
         }
     }
@@ -203,7 +203,8 @@ fn run_loop(
     };
     let mut wait_until = Instant::now();
     while let Some(mut heard) = mailbox.wait_for_events(wait_until) {
-        // Nobody told anything: then it was the interval, or something is due. Either way all are looked at.
+        // Without a notice the interval has passed, or something is due. In both cases all requests are
+        // checked.
         heard.all |= heard.is_empty();
         let (began, began_at) = (Instant::now(), SystemClock.now());
         let report = run_pass_guarded(rounds, &heard);
@@ -227,16 +228,16 @@ fn run_loop(
     });
 }
 
-/// A panic in a pass is told like any other error, and the next pass begins anew from the rows.
+/// A panic in a pass is reported like any other error, and the next pass starts again from the rows.
 fn run_pass_guarded(rounds: &mut dyn ReconcilePasses, heard: &WakeEvents) -> PassReport {
     catch_unwind(AssertUnwindSafe(|| rounds.run_pass(heard))).unwrap_or_else(|_| {
-        tracing::error!("a pass over the requests has failed; the next one begins anew");
-        let error = "the pass has failed; the log of the server says where".to_owned();
+        tracing::error!("a pass over the requests failed; the next one starts again from the database");
+        let error = "the pass failed; see the log of the server".to_owned();
         PassReport { errors: vec![PassTrouble { request: None, error }], ..PassReport::default() }
     })
 }
 
-/// How long to wait for the next pass if nobody says anything.
+/// Pause until the next pass without a notice.
 fn next_interval(report: &PassReport, interval: Duration) -> Duration {
     report.look_again.map_or(interval, |due| due.since(SystemClock.now()).min(interval))
 }
@@ -246,7 +247,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{self, Receiver, Sender};
 
-    /// Tells what each pass heard, and does as it is told.
+    /// Reports the notices of each pass, and returns what the test says.
     struct Scripted {
         heard: Sender<WakeEvents>,
         go_on: Receiver<PassReport>,
@@ -255,7 +256,7 @@ mod tests {
     impl ReconcilePasses for Scripted {
         fn run_pass(&mut self, heard: &WakeEvents) -> PassReport {
             self.heard.send(heard.clone()).unwrap();
-            self.go_on.recv().expect("told to fail")
+            self.go_on.recv().expect("failure of the test")
         }
     }
 
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn what_is_told_during_a_pass_is_one_more_pass() {
         let (lifecycle, seen, go) = scripted(Duration::from_hours(1));
-        assert!(seen.recv().unwrap().all, "the first pass is over everything");
+        assert!(seen.recv().unwrap().all, "the first pass checks everything");
         for _ in 0..100 {
             lifecycle.wake_request("b");
             lifecycle.wake_request("a");
@@ -289,7 +290,7 @@ mod tests {
         go.send(PassReport::default()).unwrap();
         lifecycle.stop();
         assert!(!lifecycle.status().running);
-        assert!(seen.try_recv().is_err(), "nothing more was told, so there is no third pass");
+        assert!(seen.try_recv().is_err(), "there are no more notices, so there is no third pass");
     }
 
     #[test]
@@ -306,9 +307,9 @@ mod tests {
     fn a_pass_that_panics_is_told_and_the_next_one_comes() {
         let (lifecycle, seen, go) = scripted(Duration::from_millis(1));
         seen.recv().unwrap();
-        // The pass waits for what comes after it: nothing ever will.
+        // The pass waits for a following notice, which never comes.
         drop(go);
-        // A second and a third one come all the same.
+        // A second and a third one run anyway.
         seen.recv().unwrap();
         seen.recv().unwrap();
         let status = lifecycle.status();

@@ -1,5 +1,5 @@
-//! What the reconciler's thread is told between two passes. Telling it costs nothing and never waits; the same thing told
-//! a hundred times is one thing to see to.
+//! Notices for the thread of the reconciler between two passes. Sending never blocks; repeated notices count as
+//! one.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -7,16 +7,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use windlass_types::WorkflowId;
 
-/// What was told since the last pass.
+/// Notices since the last pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WakeEvents {
-    /// Look at everything.
+    /// Check everything.
     pub(crate) all: bool,
-    /// Requests that something happened to.
+    /// Changed requests.
     pub(crate) requests: BTreeSet<String>,
-    /// Workflows of the engine that something happened to.
+    /// Changed workflows of the engine.
     pub(crate) workflows: BTreeSet<WorkflowId>,
-    /// Runs, by their UUIDs, that something happened to.
+    /// Changed runs, by their UUIDs.
     pub(crate) runs: BTreeSet<String>,
 }
 
@@ -26,27 +26,27 @@ impl WakeEvents {
     }
 }
 
-/// Tells the reconciler that something happened; cheap to clone, and there before the reconciler is.
+/// Wakes the reconciler; cheap to clone, and created before it.
 #[derive(Clone, Debug, Default)]
 pub struct ReconcilerWaker(pub(crate) Arc<ReconcilerMailbox>);
 
 impl ReconcilerWaker {
-    /// Something happened to this request.
+    /// This request has changed.
     pub fn wake_request(&self, name: &str) {
         self.0.post_events(|heard| heard.requests.extend([name.to_owned()]));
     }
 
-    /// Something changed that may concern any request.
+    /// A change that may concern any request.
     pub fn wake_all(&self) {
         self.0.post_events(|heard| heard.all = true);
     }
 
-    /// Something happened to a run that is watched.
+    /// A watched run has changed.
     pub(crate) fn wake_run(&self, uuid: &str) {
         self.0.post_events(|heard| heard.runs.extend([uuid.to_owned()]));
     }
 
-    /// Something happened to a workflow of the engine, which may be the run of a request.
+    /// A workflow of the engine has changed, which may be the run of a request.
     pub fn wake_workflow(&self, workflow: WorkflowId) {
         self.0.post_events(|heard| heard.workflows.extend([workflow]));
     }
@@ -65,7 +65,7 @@ pub(crate) struct ReconcilerMailbox {
 }
 
 impl ReconcilerMailbox {
-    /// Nothing in here can be left half done by a panic.
+    /// A panic leaves nothing inconsistent in here.
     fn lock_state(&self) -> MutexGuard<'_, MailboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,7 +80,7 @@ impl ReconcilerMailbox {
         self.changed.notify_all();
     }
 
-    /// Waits until something was told, but not longer than `until`, and takes it. `None`: it is over.
+    /// Waits for a notice until `until` and takes it. `None`: shut down.
     pub(crate) fn wait_for_events(&self, until: Instant) -> Option<WakeEvents> {
         let mut inside = self.lock_state();
         loop {
@@ -95,7 +95,7 @@ impl ReconcilerMailbox {
         }
     }
 
-    /// Waits, whatever is told meanwhile. `false`: it is over.
+    /// Waits regardless of notices. `false`: shut down.
     pub(crate) fn sleep_until(&self, until: Instant) -> bool {
         let mut inside = self.lock_state();
         while !inside.is_stopped {

@@ -1,4 +1,4 @@
-//! A plan on paper: a manifest for each work unit, in the directory of the run, and the outline of all of them.
+//! Writes a plan: a manifest for each work unit, in the directory of the run, and the outline of all of them.
 
 mod payload_config;
 
@@ -25,7 +25,7 @@ pub(crate) struct ManifestTemplate {
     request: String,
     tag: String,
     run: String,
-    /// What the request says.
+    /// Values of the request.
     multicore: u32,
     steps: Vec<ManifestStep>,
     outputs: Vec<WorkUnitOutput>,
@@ -34,7 +34,7 @@ pub(crate) struct ManifestTemplate {
 }
 
 impl ManifestTemplate {
-    /// `storage` says where sites keep their files.
+    /// `storage` has the storage paths of the sites.
     pub(crate) fn new(
         request: &Request,
         run: &str,
@@ -46,7 +46,7 @@ impl ManifestTemplate {
             |(name, path): (&String, &String)| (name.clone(), ManifestSite { storage_path: path.clone() });
         Ok(Self {
             request: request.request_name.clone(),
-            // Enough of it to be unlike all others, and short enough for a name of a file.
+            // Unique, and short enough for a file name.
             tag: run.chars().filter(|c| *c != '-').take(16).collect(),
             run: run.to_owned(),
             multicore: request.multicore,
@@ -57,7 +57,7 @@ impl ManifestTemplate {
         })
     }
 
-    /// Where a job has fewer cores than the request says, no step has more threads than that (W-11).
+    /// Where a job has fewer cores than requested, no step has more threads than that (W-11).
     fn steps_with(&self, cores: u32) -> Vec<ManifestStep> {
         let most = if cores < self.multicore { cores } else { u32::MAX };
         self.steps
@@ -109,10 +109,10 @@ fn manifest_input(input: &NodeInput<'_>) -> ManifestInput {
     let file = input.file();
     ManifestInput {
         lfn: file.lfn.clone(),
-        // Catalogs that do not know the size of a file say 0.
+        // Catalogs that do not know the size of a file report 0.
         size: Some(file.size).filter(|size| *size > 0),
         adler32: file.adler32.as_deref().map(str::to_owned),
-        // A site that is not named has it at its storage path.
+        // A site without an explicit path has the file at its storage path.
         replicas: input.replicas().filter(|(_, path)| !path.is_empty()).map(replica).collect(),
         events: input.event_window().map(|(first, last)| EventWindow { first, last }),
         lumis: input.lumi_ranges().map(|ranges| {
@@ -125,7 +125,7 @@ fn manifest_input(input: &NodeInput<'_>) -> ManifestInput {
     }
 }
 
-/// The plan, as the backend sees it.
+/// The plan in the form for the backend.
 pub(crate) fn build_outline(plan: &RoundPlan) -> RunOutline {
     let mut outline = RunOutline::default();
     for unit in plan.units() {
@@ -146,12 +146,12 @@ pub(crate) fn build_outline(plan: &RoundPlan) -> RunOutline {
 pub(crate) enum ManifestWriteError {
     #[error("cannot write {path}: {source}")]
     Io { path: String, source: io::Error },
-    /// A mistake of ours or of what the request is made of: nothing of it is submitted.
-    #[error("the manifest of {unit} makes no sense: {faults}")]
+    /// An internal error or an invalid request: nothing of it is submitted.
+    #[error("the manifest of {unit} is invalid: {faults}")]
     InvalidManifest { unit: String, faults: String },
 }
 
-/// Writes the manifests of a run into its directory. It is whole once [`seal`] has put the outline there.
+/// Writes the manifests of a run into its directory. It is complete once [`seal`] has written the outline.
 pub(crate) fn write_manifests(
     directory: &Path,
     plan: &RoundPlan,
@@ -183,7 +183,7 @@ pub(crate) fn write_manifests(
     Ok(build_outline(plan))
 }
 
-/// Says that the directory of a run is whole: its outline comes last, and is on disk when this returns.
+/// Marks the directory of a run as complete: its outline is written last, and is on disk when this returns.
 pub(crate) fn write_outline(directory: &Path, outline: &RunOutline) -> Result<(), ManifestWriteError> {
     let path = directory.join(run_outline::OUTLINE_FILE);
     outline

@@ -1,4 +1,4 @@
-//! What is counted about requests, for metrics.
+//! Counters of requests, for metrics.
 
 use std::collections::BTreeMap;
 use windlass_core::requests::lifecycle::{AlertKind, LifecycleAlert};
@@ -10,7 +10,7 @@ pub struct LifecycleMetrics {
     pub requests: BTreeMap<RequestStatus, u64>,
     pub blocks: BTreeMap<ProcessingBlockStatus, u64>,
     pub queue_depth: u64,
-    /// Of each run that is under way: the share of its work units that are completed.
+    /// For each active run: the fraction of completed work units.
     pub progress: BTreeMap<String, f64>,
     pub alerts: BTreeMap<&'static str, u64>,
     pub stuck: BTreeMap<RequestStatus, u64>,

@@ -1,7 +1,7 @@
-//! The passes over all requests that are under way: read, decide, commit, and have done outside what follows.
+//! Passes over all active requests: read, decide, commit, and start the effects.
 //!
-//! One thread owns all states. Nothing that matters is in memory alone: views are rows as they were read or written last,
-//! known by their version; outcomes of effects that get lost come again, because what they were about is still due.
+//! One thread owns all states. Nothing that matters is only in memory: views are rows as last read or written,
+//! with their version; effects whose results are lost are repeated, because they are still due.
 
 mod decision_turn;
 mod effect_delays;
@@ -23,7 +23,7 @@ use windlass_core::requests::lifecycle::LifecycleEvent;
 use windlass_store::StoreError;
 use windlass_types::{SystemClock, Timestamp};
 
-/// What leads from one decision straight to the next is followed within a pass, but not for ever.
+/// Consecutive decisions about a request are made within one pass, up to this number.
 const MAX_TURNS_PER_PASS: usize = 16;
 
 /// Owns the states of all requests.
@@ -31,31 +31,31 @@ const MAX_TURNS_PER_PASS: usize = 16;
 pub(crate) struct RequestReconciler {
     context: Arc<ReconcilerContext>,
     work_pool: WorkPool<EffectKey, Vec<EffectOutcome>>,
-    /// By name, as they were read or written last.
+    /// By name, as last read or written.
     views: BTreeMap<String, RequestView>,
-    /// What decisions have not been told yet, or were told in vain.
+    /// Events that decisions have not taken yet, or took without a commit.
     pending_news: HashMap<String, Vec<LifecycleEvent>>,
-    /// Runs that were looked at since they began. The others are, whether something was heard of them or not.
+    /// Runs that were queried since their start. The others are queried with or without a notice.
     inspected_runs: HashSet<String>,
-    /// When to look again at a request and its run.
+    /// When to check a request and its run again.
     wake: HashMap<String, Timestamp>,
     effect_delays: EffectDelays,
-    /// Sites that are to blame and the last ones: people were told.
+    /// Failing sites without an alternative: an alert was sent.
     alerted_last_sites: HashSet<String>,
-    /// Requests and sites that are open to their runs although they are banned: people were told.
+    /// Requests and sites that stay open to their runs although they are banned: an alert was sent.
     alerted_kept_sites: BTreeSet<(String, String)>,
-    /// Sites that were not enabled when DAGs were last told so; `None`: they were not told since the start.
+    /// Closed sites as last written for DAGs; `None`: not written since the start.
     closed_sites: Option<BTreeSet<String>>,
-    /// Requests whose DAGs have still to be told.
+    /// Requests whose DAGs still need the new list of sites.
     dags_to_update: BTreeSet<String>,
-    /// A site was banned for a request: what follows for all is to be seen to.
+    /// A site was banned for a request: the consequences for all requests are due.
     has_banned: bool,
     metrics: Arc<Mutex<LifecycleMetrics>>,
-    /// A pass failed: what was heard before it has still to be seen to.
+    /// A pass failed: its notices are still to be handled.
     must_check_all: bool,
 }
 
-/// What is under way is waited for, but not somebody who does not answer.
+/// Effects in progress are waited for, but not those that wait for a silent service.
 impl Drop for RequestReconciler {
     fn drop(&mut self) {
         self.context.backends.condor.stop();
@@ -134,15 +134,15 @@ impl RequestReconciler {
         Ok(())
     }
 
-    /// What came of effects since the last pass.
+    /// The results of effects since the last pass.
     fn take_outcomes(&mut self, report: &mut PassReport) {
         let (now, usual) = (SystemClock.now(), self.context.options.decision_settings.retry_after);
         for done in self.work_pool.take_finished() {
             let request = done.key.request;
             let Some(outcomes) = done.outcome else {
-                // What it was about is still due; the log says where it panicked.
+                // The effect is still due; the log shows the panic.
                 self.effect_delays.delay_request(&request, now.after(usual));
-                report.add_error(Some(&request), &"something that was done for it has failed; see the log");
+                report.add_error(Some(&request), &"an action for it failed; see the log");
                 continue;
             };
             if done.key.subject == EffectSubject::Alerts {
@@ -162,10 +162,10 @@ impl RequestReconciler {
         self.effect_delays.clear_before(now);
     }
 
-    /// Reads what somebody else has changed: a few statements, however many requests there are.
+    /// Reads changes of others: a few statements, for any number of requests.
     fn refresh_views(&mut self) -> Result<(), StoreError> {
         let mut known = BTreeMap::new();
-        // Another request may have added steps to these: their versions say nothing of that.
+        // Another request may have added steps to these, which does not change their versions.
         let mut unread = self.context.database.requests_with_pending_steps()?;
         for (name, version) in self.context.database.open_requests()? {
             match self.views.remove(&name).filter(|view| view.row.version == version) {
@@ -175,7 +175,7 @@ impl RequestReconciler {
         }
         for mut view in self.context.database.load_request_views(&unread)? {
             if view.row.status.is_terminal() {
-                // All that is left to do is about its outputs.
+                // Only its outputs are left.
                 view.run = None;
             }
             known.insert(view.row.request.request_name.clone(), view);
@@ -186,14 +186,14 @@ impl RequestReconciler {
         Ok(())
     }
 
-    /// What is over need not be watched.
+    /// Ended runs are not watched.
     fn drop_unwatched_runs(&self) {
         let runs = self.views.values().filter_map(run_updates::active_run);
         let wanted: HashSet<&str> = runs.map(|run| run.uuid.as_str()).collect();
         self.context.backends.condor.retain_watched(|run| wanted.contains(run));
     }
 
-    /// Of runs that something was heard of; of all of them if nobody can know.
+    /// Runs with a notice, or all of them if notices may have been lost.
     fn inspect_runs(&mut self, all: bool, heard: &WakeEvents, now: Timestamp) {
         let woken: HashSet<String> =
             self.wake.extract_if(|_, at| *at <= now).map(|(request, _)| request).collect();
@@ -212,7 +212,7 @@ impl RequestReconciler {
         self.inspect_new_runs(&others);
     }
 
-    /// What happened to a run before it was known here was heard in vain.
+    /// A notice about a run that was not known here yet had no effect.
     fn inspect_new_runs(&mut self, among: &[String]) {
         let is_new = |name: &&String| {
             let run = self.views.get(*name).and_then(|view| view.run.as_ref());

@@ -1,7 +1,7 @@
-//! ReqMgr2, from which requests come by their names. It is only read: nothing there changes because somebody asked.
+//! The client for ReqMgr2, from which requests are imported by name. It only reads.
 //!
-//! Everything that says who we are is a file that others renew underneath (a proxy lasts a day, a token an hour), so files
-//! are read whenever it is asked.
+//! All credentials are files that other programs renew (a proxy lasts a day, a token an hour), so they are read
+//! for every query.
 
 mod tls;
 
@@ -15,30 +15,30 @@ use std::time::{Duration, Instant};
 use windlass_core::requests::document::{self, DocumentProblem};
 use windlass_core::requests::reqmgr2::{self, ReqmgrRefusal, ReqmgrReply};
 
-/// How long a connection may take to be made.
+/// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Documents with long lists of luminosity sections have a few megabytes.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 
-/// Where it is, and who we are to it.
+/// Its address, and the credentials for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reqmgr2Client {
-    /// In front of `/data/request`: `https://cmsweb.cern.ch:8443/reqmgr2`.
+    /// The part before `/data/request`: `https://cmsweb.cern.ch:8443/reqmgr2`.
     pub url: String,
-    /// The certificate, its chain behind it, by which we are known; a proxy, too. PEM.
+    /// The client certificate and chain, or a proxy. PEM.
     pub cert: Option<PathBuf>,
     /// Its private key; `None`: it is in the same file.
     pub key: Option<PathBuf>,
-    /// Authorities that are trusted beside those of the system: a file, or a directory of files.
+    /// Trusted authorities besides those of the system: a file, or a directory of files.
     pub authorities: Option<PathBuf>,
     /// A file with a token.
     pub token: Option<PathBuf>,
-    /// All that asking for one request may take, with everything that is tried again.
+    /// Timeout of a query for one request, including all retries.
     pub timeout: Duration,
 }
 
 impl Reqmgr2Client {
-    /// As long as a person waits for a command.
+    /// As long as a user waits for a command.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
     pub fn from_url(url: impl Into<String>) -> Self {
@@ -46,14 +46,14 @@ impl Reqmgr2Client {
         Self { url: url.into(), cert: None, key: None, authorities: None, token: None, timeout }
     }
 
-    /// Whether it could be asked: the address is one, and the files are there and hold what they should.
+    /// Checks the configuration: the address is valid, and the files exist and have the right content.
     pub fn check(&self) -> Result<(), Reqmgr2Error> {
         self.request_url("x")?;
         self.read_token()?;
         self.build_client().map(|_| ())
     }
 
-    /// The document of a request, as ReqMgr2 has it. Blocks; what is passing is tried again until the limit.
+    /// The document of a request. Blocks; temporary errors are retried until the timeout.
     pub fn fetch_request(&self, name: &str) -> Result<Value, Reqmgr2Error> {
         if let Some(fault) = document::check_request_name("request_name", name) {
             return Err(Reqmgr2Error::Name(fault));
@@ -73,7 +73,7 @@ impl Reqmgr2Client {
                 reqmgr2::retry_delay(asked, spent, self.timeout, failed.retry_after)
             });
             let Some(pause) = again.flatten() else { return Err(failed.error) };
-            tracing::debug!(request = name, error = %failed.error, "ReqMgr2 is asked again");
+            tracing::debug!(request = name, error = %failed.error, "retrying ReqMgr2");
             std::thread::sleep(pause);
         }
     }
@@ -120,7 +120,7 @@ impl Reqmgr2Client {
 
     fn unreachable_error(&self, error: &(dyn std::error::Error + 'static)) -> FetchFailure {
         let (url, why) = (self.url.clone(), root_cause(error));
-        // What certificates are worth does not change by asking again.
+        // Certificate errors do not go away with a retry.
         if tls::is_trust_error(error) {
             return FetchFailure::permanent(Reqmgr2Error::UntrustedServer { url, why });
         }
@@ -131,10 +131,10 @@ impl Reqmgr2Client {
         let bad = |why: &str| Reqmgr2Error::Address { url: self.url.clone(), why: why.to_owned() };
         let mut url = Url::parse(&self.url).map_err(|error| bad(&error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-            return Err(bad("it begins with http:// or https:// and the name of a host"));
+            return Err(bad("it must begin with http:// or https:// and the name of a host"));
         }
         if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
-            return Err(bad("it is a host and a path, and nothing else"));
+            return Err(bad("it must be a host and a path only"));
         }
         let base = url.path().trim_end_matches('/').to_owned();
         let base = base.strip_suffix("/data").unwrap_or(&base);
@@ -153,7 +153,7 @@ impl Reqmgr2Client {
         let text = String::from_utf8_lossy(&text).trim().to_owned();
         let is_token = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_token {
-            return Err(Reqmgr2Error::File { path: path.clone(), why: "it holds no token".to_owned() });
+            return Err(Reqmgr2Error::File { path: path.clone(), why: "it contains no token".to_owned() });
         }
         Ok(Some(text))
     }
@@ -163,7 +163,8 @@ impl Reqmgr2Client {
         let builder = Client::builder()
             .tls_backend_preconfigured(config)
             .connect_timeout(CONNECT_TIMEOUT)
-            // A token is for nobody else, and where it sends those whom it does not know there is no document.
+            // A token must not be sent to another host, and a redirect for unknown users does not lead to a
+            // document.
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
         let setup =
@@ -172,10 +173,10 @@ impl Reqmgr2Client {
     }
 }
 
-/// What came of asking once.
+/// The result of a single query.
 struct FetchFailure {
     is_transient: bool,
-    /// How long it wants to be left alone.
+    /// The requested delay before a retry.
     retry_after: Option<Duration>,
     error: Reqmgr2Error,
 }
@@ -186,7 +187,7 @@ impl FetchFailure {
     }
 }
 
-/// Why a request did not come from ReqMgr2.
+/// Why a request could not be fetched from ReqMgr2.
 #[derive(Debug, thiserror::Error)]
 pub enum Reqmgr2Error {
     #[error("{0}")]
@@ -195,37 +196,37 @@ pub enum Reqmgr2Error {
     Address { url: String, why: String },
     #[error("{}: {why}", path.display())]
     File { path: PathBuf, why: String },
-    #[error("a token is not sent to {url} in the clear, where others can read it")]
+    #[error("refusing to send a token to {url} without encryption")]
     Unencrypted { url: String },
-    #[error("ReqMgr2 at {url} cannot be reached: {why}")]
+    #[error("cannot reach ReqMgr2 at {url}: {why}")]
     Unreachable { url: String, why: String },
-    #[error("ReqMgr2 at {url} and we do not trust each other: {why}")]
+    #[error("TLS with ReqMgr2 at {url} failed: {why}")]
     UntrustedServer { url: String, why: String },
     #[error("ReqMgr2 at {url} {refusal}: `{name}`")]
     Refusal { url: String, name: String, refusal: ReqmgrRefusal },
-    #[error("ReqMgr2 at {url} answers with more than 64 MiB, which is no document of a request")]
+    #[error("the answer of ReqMgr2 at {url} exceeds 64 MiB, so it is not the document of a request")]
     TooLarge { url: String },
 }
 
 impl Reqmgr2Error {
-    /// What to do about it.
+    /// The hint.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Unreachable { .. } | Self::Refusal { refusal: ReqmgrRefusal::Busy(_), .. } => {
                 Some("nothing was imported; try again when it answers")
             }
             Self::UntrustedServer { .. } => Some(
-                "its certificate must be of an authority that is trusted (--reqmgr2-ca), ours of one that it trusts and not \
-                 expired (--reqmgr2-cert)",
+                "its certificate must be signed by a trusted authority (--reqmgr2-ca), and the client certificate by one that ReqMgr2 \
+                 trusts and not expired (--reqmgr2-cert)",
             ),
-            Self::Refusal { refusal: ReqmgrRefusal::Denied(_), .. } => {
-                Some("it knows us by --reqmgr2-cert or --reqmgr2-token-file, which may be missing or expired")
-            }
+            Self::Refusal { refusal: ReqmgrRefusal::Denied(_), .. } => Some(
+                "check --reqmgr2-cert or --reqmgr2-token-file: the credentials may be missing or expired",
+            ),
             Self::Refusal { refusal: ReqmgrRefusal::Unknown, .. } => {
-                Some("names are as ReqMgr2 gives them: USER_STRING_DATE_TIME_NUMBER")
+                Some("use the name that ReqMgr2 shows: USER_STRING_DATE_TIME_NUMBER")
             }
             Self::Refusal { refusal: ReqmgrRefusal::WrongAddress | ReqmgrRefusal::Unexpected(_), .. } => {
-                Some("its address is what stands in front of `/data/request`: https://HOST/reqmgr2")
+                Some("its address is the part before `/data/request`: https://HOST/reqmgr2")
             }
             Self::Unencrypted { .. } => Some("use https://"),
             _ => None,

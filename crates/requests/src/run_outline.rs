@@ -1,6 +1,8 @@
-//! What the backend needs to know of a planned run: how many jobs each unit has, what they ask for, where they may run.
+//! The outline of a planned run for the backend: the number of jobs of each unit, their requirements, and their
+//! allowed sites.
 //!
-//! It is the last file that planning writes into the directory of a run (`run.json`): where it is, all manifests are.
+//! It is the last file that planning writes into the directory of a run (`run.json`): if it exists, all
+//! manifests exist.
 
 use crate::backend::JobSize;
 use serde::{Deserialize, Serialize};
@@ -16,11 +18,11 @@ pub(crate) const OUTLINE_FILE: &str = "run.json";
 /// A run, unit by unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunOutline {
-    /// Sets of sites that units name; each ascending.
+    /// The sets of sites of units; each ascending.
     pub(crate) sites: Vec<Vec<String>>,
-    /// What jobs ask for.
+    /// The requirements of jobs.
     pub(crate) sizes: Vec<JobSize>,
-    /// What a job needs to write, at most.
+    /// Maximum disk space of a job.
     #[serde(default)]
     pub(crate) disk_kb: u64,
     pub(crate) units: Vec<UnitOutline>,
@@ -28,9 +30,9 @@ pub(crate) struct RunOutline {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UnitOutline {
-    /// Index into [`Outline::sites`].
+    /// Index into [`RunOutline::sites`].
     pub(crate) sites: u32,
-    /// `(size, how many)` in the order of the nodes.
+    /// `(size, count)` in the order of the nodes.
     pub(crate) nodes: Vec<(u32, u32)>,
 }
 
@@ -53,7 +55,7 @@ impl UnitOutline {
 }
 
 impl RunOutline {
-    /// The number of this set of sites.
+    /// The index of this set of sites.
     pub(crate) fn intern_site_set(&mut self, sites: &[String]) -> u32 {
         intern_item(&mut self.sites, sites, <[String]>::to_vec)
     }
@@ -62,7 +64,7 @@ impl RunOutline {
         intern_item(&mut self.sizes, &size, |size| *size)
     }
 
-    /// As the requests API counts them: each unit has a landing, a merge and a cleanup besides.
+    /// As counted by the requests API: each unit has a landing, a merge and a cleanup besides.
     pub(crate) fn totals(&self) -> RunTotals {
         let units = self.units.len() as u64;
         let processing: u64 = self.units.iter().map(UnitOutline::node_count).sum();
@@ -80,13 +82,13 @@ impl RunOutline {
         }
     }
 
-    /// Says that the directory is whole. On disk when it returns, with all that was written before it.
+    /// Marks the directory as complete. On disk when it returns, with all that was written before it.
     pub(crate) fn write(&self, directory: &Path) -> io::Result<()> {
         let (hidden, shown) = (directory.join(".run.json"), directory.join(OUTLINE_FILE));
         fs::write(&hidden, serde_json::to_vec(self)?)?;
         let directory = File::open(directory)?;
-        // The manifests too, and at once: ten thousand of them one by one take twenty times as long. What others write to
-        // this file system meanwhile comes along.
+        // Syncs the manifests too, all at once: ten thousand single syncs take twenty times as long. Concurrent
+        // writes to the same file system are synced with them.
         rustix::fs::syncfs(&directory)?;
         fs::rename(&hidden, &shown)?;
         directory.sync_all()
@@ -97,7 +99,7 @@ impl RunOutline {
     }
 }
 
-/// The place of `wanted` in the list, where it is put if it is not there. The lists are short.
+/// The index of `wanted` in the list, which is extended if needed. The lists are short.
 fn intern_item<T, Q>(list: &mut Vec<T>, wanted: &Q, make: impl FnOnce(&Q) -> T) -> u32
 where
     T: std::borrow::Borrow<Q>,
@@ -115,25 +117,25 @@ pub(crate) fn manifest_path(directory: &Path, unit: u32) -> PathBuf {
     directory.join(format!("{}.json", WorkUnitName(unit)))
 }
 
-/// Where the jobs of a unit leave what they have to say.
+/// The directory for the results of a unit's jobs.
 pub(crate) fn unit_directory(directory: &Path, unit: u32) -> PathBuf {
     directory.join(WorkUnitName(unit).to_string())
 }
 
-/// What the jobs of a run have used, unit by unit. One that was not merged says nothing.
+/// The usage of a run's jobs, unit by unit. A unit without a merge has none.
 pub(crate) fn read_unit_metrics(run: &RunRow) -> Vec<WorkUnitMetrics> {
     let read = |unit| {
         let path = unit_directory(Path::new(&run.submit_dir), unit).join("metrics.json");
         let text = fs::read(&path).ok()?;
         serde_json::from_slice(&text)
-            .inspect_err(|error| tracing::warn!(%error, path = %path.display(), "what was measured is lost"))
+            .inspect_err(|error| tracing::warn!(%error, path = %path.display(), "measurements are lost"))
             .ok()
     };
     (0..run.totals.units).filter_map(read).collect()
 }
 
-/// An empty directory. What an earlier attempt left there is replaced; one that is whole is too, as nothing refers to it
-/// before the commit that follows.
+/// An empty directory. Leftovers of an earlier attempt are replaced, even complete ones, because nothing refers
+/// to them before the next commit.
 pub(crate) fn make_empty_directory(directory: &Path) -> io::Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

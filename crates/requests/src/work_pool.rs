@@ -1,11 +1,11 @@
-//! What is done outside, on a few threads: planning, submitting, calls to catalogs.
+//! Performs effects on a few threads: planning, submitting, calls to catalogs.
 //!
-//! A piece of work has a key, and of one key only one piece is under way. What it comes to waits here until the next pass
-//! takes it; until then the key is still taken, so that nothing is begun again whose outcome was not looked at. A piece
-//! that panics has come to nothing ([`Done::outcome`] is `None`) and is nobody else's concern.
+//! A task has a key, and only one task per key runs at a time. Its result waits here until the next pass takes
+//! it; until then the key stays taken, so that no task starts before the result of the previous one was handled.
+//! A task that panics has no result ([`CompletedTask::outcome`] is `None`) and does not affect others.
 //!
-//! Work that waits for somebody who may be silent for long has a lane: threads of its own, while there is any of it. So
-//! nothing else waits behind it.
+//! Tasks that wait for a possibly silent service have a lane: threads of their own, as long as there are any. So
+//! no other task waits behind them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -14,14 +14,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// So many pieces of a lane are under way at once.
+/// Maximum number of concurrent tasks of a lane.
 const LANE_THREADS: usize = 4;
 
 type WorkItem<T> = Box<dyn FnOnce() -> T + Send>;
-/// Called when something is done: hand the news on, do no work.
+/// Called when a task is done: pass the notice on, do no work.
 type DoneCallback<K> = Box<dyn Fn(&K) + Send + Sync>;
 
-/// A piece of work that is over.
+/// A completed task.
 #[derive(Debug)]
 pub(crate) struct FinishedWork<K, T> {
     pub(crate) key: K,
@@ -42,16 +42,16 @@ struct WorkPoolShared<K, T> {
 
 struct WorkPoolState<K, T> {
     waiting: VecDeque<(K, WorkItem<T>)>,
-    /// Those that have a thread.
+    /// Lanes with a thread.
     lanes: HashMap<String, WorkLane<K, T>>,
     lane_threads: Vec<JoinHandle<()>>,
-    /// Waiting, under way, or done and not taken.
+    /// Waiting, running, or done and not taken.
     active_keys: HashSet<K>,
     finished: Vec<FinishedWork<K, T>>,
     is_stopped: bool,
 }
 
-/// Work that waits for the same one.
+/// Tasks that wait for the same service.
 struct WorkLane<K, T> {
     waiting: VecDeque<(K, WorkItem<T>)>,
     threads: usize,
@@ -88,7 +88,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, T: Send + 'static> WorkPool<K, T> {
         Ok(pool)
     }
 
-    /// `false`: a piece with this key is under way, or its outcome was not taken yet.
+    /// `false`: a task with this key is running, or its result was not taken yet.
     pub(crate) fn submit_work(&self, key: K, work: impl FnOnce() -> T + Send + 'static) -> bool {
         let mut inside = self.shared.lock_state();
         if !inside.active_keys.insert(key.clone()) {
@@ -99,7 +99,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, T: Send + 'static> WorkPool<K, T> {
         true
     }
 
-    /// As [`Self::offer`], by threads of this lane.
+    /// As [`Self::offer`], on the threads of this lane.
     pub(crate) fn submit_to_lane(
         &self,
         lane: &str,
@@ -122,12 +122,12 @@ impl<K: Clone + Eq + Hash + Send + 'static, T: Send + 'static> WorkPool<K, T> {
                     inside.lane_threads.retain(|thread| !thread.is_finished());
                     inside.lane_threads.push(thread);
                 }
-                // Those that it has do it, if later.
+                // The existing threads do it later.
                 Err(error) if known.threads > 0 => {
                     tracing::warn!(%error, lane, "cannot start a thread");
                 }
                 Err(error) => {
-                    tracing::warn!(%error, lane, "cannot start a thread; others wait for this one");
+                    tracing::warn!(%error, lane, "cannot start a thread; tasks wait for the existing ones");
                     if let Some(lane) = inside.lanes.remove(lane) {
                         inside.waiting.extend(lane.waiting);
                         self.shared.wake.notify_all();
@@ -138,7 +138,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, T: Send + 'static> WorkPool<K, T> {
         true
     }
 
-    /// What is over since the last time.
+    /// Tasks completed since the last call.
     pub(crate) fn take_finished(&self) -> Vec<FinishedWork<K, T>> {
         let mut inside = self.shared.lock_state();
         let done = std::mem::take(&mut inside.finished);
@@ -148,12 +148,12 @@ impl<K: Clone + Eq + Hash + Send + 'static, T: Send + 'static> WorkPool<K, T> {
         done
     }
 
-    /// Whether a piece with such a key is waiting, under way, or done and not taken.
+    /// Whether a task with such a key is waiting, running, or done and not taken.
     pub(crate) fn is_active(&self, with: impl Fn(&K) -> bool) -> bool {
         self.shared.lock_state().active_keys.iter().any(with)
     }
 
-    /// Waiting, under way, or done and not taken.
+    /// Waiting, running, or done and not taken.
     pub(crate) fn active_count(&self) -> usize {
         self.shared.lock_state().active_keys.len()
     }
@@ -177,7 +177,7 @@ fn run_work<K: Clone, T>(shared: &WorkPoolShared<K, T>, key: K, work: WorkItem<T
     (shared.on_done)(&key);
 }
 
-/// `None`: the thread ends, as nothing is left for it. Whoever offers more starts another one.
+/// `None`: the thread ends because nothing is left. The next offer starts another one.
 fn next_in_lane<K, T>(shared: &WorkPoolShared<K, T>, lane: &str) -> Option<(K, WorkItem<T>)> {
     let mut inside = shared.lock_state();
     let is_stopped = inside.is_stopped;
@@ -205,7 +205,7 @@ fn next_work<K, T>(shared: &WorkPoolShared<K, T>) -> Option<(K, WorkItem<T>)> {
     }
 }
 
-/// Waits for what is under way; what was not begun is not begun.
+/// Waits for running tasks; waiting ones are dropped.
 impl<K, T> Drop for WorkPool<K, T> {
     fn drop(&mut self) {
         let lanes = {
@@ -239,14 +239,14 @@ mod tests {
             WorkPool::start_threads(2, move |key: &&str| told.send(*key).unwrap()).unwrap();
         let (go, wait) = mpsc::channel::<u32>();
         assert!(pool.submit_work("a", move || wait.recv().unwrap()));
-        assert!(!pool.submit_work("a", || 0), "it is under way");
+        assert!(!pool.submit_work("a", || 0), "it is running");
         assert!(pool.submit_work("b", || panic!("on purpose")));
         assert_eq!(news.recv().unwrap(), "b");
         let done = pool.take_finished();
         assert!(done.len() == 1 && done[0].key == "b" && done[0].outcome.is_none(), "{done:?}");
         go.send(7).unwrap();
         assert_eq!(news.recv().unwrap(), "a");
-        assert!(!pool.submit_work("a", || 0), "its outcome was not looked at");
+        assert!(!pool.submit_work("a", || 0), "its result was not taken");
         assert_eq!(pool.take_finished()[0].outcome, Some(7));
         assert_eq!(pool.active_count(), 0);
         assert!(pool.submit_work("a", || 8));
@@ -267,11 +267,11 @@ mod tests {
             let wait = Arc::clone(&wait);
             assert!(pool.submit_to_lane("silent", key, move || wait.lock().unwrap().recv().unwrap()));
         }
-        assert!(!pool.submit_to_lane("silent", 0, || 0), "it is under way");
+        assert!(!pool.submit_to_lane("silent", 0, || 0), "it is running");
         assert!(pool.submit_work(100, || 100));
         assert_eq!(news.recv(), Ok(100));
         assert!(pool.submit_to_lane("other", 101, || 101));
-        assert_eq!(news.recv(), Ok(101), "also not another lane");
+        assert_eq!(news.recv(), Ok(101), "not even another lane");
         for key in 0..many {
             go.send(key).unwrap();
         }
@@ -279,7 +279,7 @@ mod tests {
             news.recv().unwrap();
         }
         assert_eq!(pool.take_finished().len(), 2 + many as usize);
-        assert!(pool.submit_to_lane("silent", 0, || 7), "a lane that was empty is one again");
+        assert!(pool.submit_to_lane("silent", 0, || 7), "an empty lane can be used again");
         assert_eq!(news.recv(), Ok(0));
         assert_eq!(pool.take_finished()[0].outcome, Some(7));
     }

@@ -1,4 +1,4 @@
-//! Failed attempts in the words of decisions, whichever backend tells of them.
+//! Failed attempts in the terms of decisions, for every backend.
 
 use super::role_retries::role_of_handler;
 use crate::run_outline::unit_directory;
@@ -13,10 +13,10 @@ use windlass_types::FailureClass;
 use windlass_types::payload::NodeReport;
 use windlass_types::requests::NodeRole;
 
-/// So many are read at once; the others come with the next look.
+/// Number of attempts that are read at once; the rest follows with the next look.
 pub(crate) const MAX_ATTEMPTS_PER_READ: usize = 1000;
 
-/// What the engine knows, and what the job itself has reported. `None`: not a job of ours.
+/// The engine's record, with the report of the job itself. `None`: not a job of this run.
 pub(super) fn from_engine_attempt(directory: &Path, failed: FailedAttempt) -> Option<FailedAttemptReport> {
     let EngineNodeName { role, unit, index } = EngineNodeName::parse_job_name(&failed.job_name)?;
     let tail = failed.last_words.unwrap_or_default();
@@ -32,7 +32,7 @@ pub(super) fn from_engine_attempt(directory: &Path, failed: FailedAttempt) -> Op
     let code = reported.or(told.as_ref().map(|told| told.code)).unwrap_or(failed.return_code);
     let bad_files = match (failed.class, report) {
         (FailureClass::Data, Some(report)) => report.bad_inputs,
-        // What it did not find may be elsewhere.
+        // Files that it did not find may be at another site.
         (FailureClass::Infrastructure, Some(report)) if role == NodeRole::Landing => report.bad_inputs,
         _ => Vec::new(),
     };
@@ -55,7 +55,7 @@ pub(super) fn from_engine_attempt(directory: &Path, failed: FailedAttempt) -> Op
     })
 }
 
-/// What has ended at sites, as the engine counts it.
+/// The attempts that ended at sites, as counted by the engine.
 pub(super) fn counts_by_role(counts: &SiteCounts) -> BTreeMap<String, RoleCounts> {
     let roles = |counts: &BTreeMap<String, u64>| {
         counts.iter().map(|(handler, ended)| RoleCounts::for_role(role_of_handler(handler), *ended)).sum()
@@ -63,7 +63,7 @@ pub(super) fn counts_by_role(counts: &SiteCounts) -> BTreeMap<String, RoleCounts
     counts.iter().map(|(site, counts)| (site.clone(), roles(counts))).collect()
 }
 
-/// What a POST script has written down. `None`: it went well.
+/// Reads the record of a POST script. `None`: success.
 pub(super) fn from_condor_attempt(failed: watch::FailedNodeAttempt) -> Option<FailedAttemptReport> {
     let line = failed.line;
     let failure = line.failure?;
@@ -87,7 +87,7 @@ pub(super) fn from_condor_attempt(failed: watch::FailedNodeAttempt) -> Option<Fa
     })
 }
 
-/// What a node reported; the next attempt may have replaced it.
+/// The report of a node; the next attempt may have replaced it.
 fn read_report(directory: &Path, unit: u32, name: &str) -> Option<NodeReport> {
     let text = std::fs::read(unit_directory(directory, unit).join(name)).ok()?;
     serde_json::from_slice(&text).ok()
@@ -175,15 +175,15 @@ mod tests {
             (8021, vec!["/store/a".to_owned()], Some(300))
         );
         let later = from_engine_attempt(run.path(), failed("proc_000001_2", 4, "")).unwrap();
-        assert_eq!((later.code, later.bad_files.len()), (65, 0), "the report is of another attempt");
+        assert_eq!((later.code, later.bad_files.len()), (65, 0), "the report belongs to another attempt");
         std::fs::write(unit.join("landing.json"), report.to_string()).unwrap();
         let landing = from_engine_attempt(run.path(), failed("landing_000001", 2, "")).unwrap();
-        assert_eq!(landing.bad_files, ["/store/a"], "its latest attempt tells");
+        assert_eq!(landing.bad_files, ["/store/a"], "its latest attempt decides");
         let infrastructure = |name: &str| {
             let failed = FailedAttempt { class: FailureClass::Infrastructure, ..failed(name, 3, "") };
             from_engine_attempt(run.path(), failed).unwrap().bad_files
         };
-        assert_eq!(infrastructure("landing_000001"), ["/store/a"], "what it did not find");
+        assert_eq!(infrastructure("landing_000001"), ["/store/a"], "missing files");
         assert_eq!(infrastructure("proc_000001_2"), [""; 0]);
         let said = "step 1\nwindlass payload: data failure 71101: it is not what the nodes wrote\n";
         let merge = from_engine_attempt(run.path(), failed("merge_000001", 1, said)).unwrap();

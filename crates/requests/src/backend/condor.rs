@@ -1,6 +1,6 @@
-//! Runs on HTCondor: DAGs of DAGs in the directory that planning has written. DAGMan owns their nodes; a run is found
-//! again by its batch name, goes on from the rescue files of the one before it, and is watched by reading what DAGMan
-//! writes.
+//! Runs on HTCondor: DAGs of DAGs in the directory that planning has written. DAGMan runs their nodes; a run is
+//! found by its batch name, continues from the rescue files of the previous one, and is watched by reading the
+//! files of DAGMan.
 
 mod dag_files;
 mod dag_watcher;
@@ -29,27 +29,27 @@ use windlass_htcondor::submit::{DagSubmitError, SubmitLock};
 use windlass_htcondor::watch::{DagOutcome, DagState, UnitUpdate};
 use windlass_types::requests::NodeRole;
 
-/// How runs go to HTCondor.
+/// Settings for the HTCondor backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CondorOptions {
-    /// New runs go to the one with the fewest of them. None: the schedd of this machine.
+    /// New runs go to the schedd with the fewest of them. Empty: the schedd of this machine.
     pub schedds: Vec<String>,
-    /// The `windlass` of this machine, absolute: what the scripts of nodes are.
+    /// The absolute path of `windlass` on this machine, for the scripts of nodes.
     pub program: PathBuf,
-    /// Where workers have it, absolute. `None`: it is sent along with each job.
+    /// The absolute path on workers. `None`: the binary is transferred with each job.
     pub on_workers: Option<PathBuf>,
-    /// An X.509 proxy that jobs go to storage with.
+    /// An X.509 proxy for access to storage.
     pub proxy: Option<PathBuf>,
-    /// A token that they go there with.
+    /// A token for access to storage.
     pub token: Option<PathBuf>,
-    /// Attributes that all jobs bear, for those who count what was used.
+    /// Attributes of all jobs, for accounting.
     pub accounting: BTreeMap<String, String>,
-    /// Where the commands of HTCondor are, if not on the path.
+    /// The directory of HTCondor's commands, if not on the PATH.
     pub tools_directory: Option<PathBuf>,
 }
 
 impl CondorOptions {
-    /// Asks each schedd that new runs go to whether it is there.
+    /// Checks whether each schedd for new runs answers.
     pub fn check_schedds(&self) -> Result<(), windlass_htcondor::commands::CondorError> {
         let queue = ScheddQueue::new(self.tools_directory.clone());
         let named = self.schedds.iter().map(|schedd| Some(schedd.as_str()));
@@ -58,7 +58,7 @@ impl CondorOptions {
     }
 }
 
-/// What is being told to a schedd when we stop may still be heard. What was not is told after the next start.
+/// Calls to a schedd may finish after a stop; others are repeated after the next start.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
@@ -78,13 +78,12 @@ impl CondorBackend {
         }
     }
 
-    /// No schedd is told anything more: whoever waits for one that is silent goes on.
+    /// Stops all calls to schedds: callers that wait for a silent one continue.
     pub(crate) fn stop(&self) {
         self.schedd_queue.cancel_token.cancel(SHUTDOWN_GRACE);
     }
 
-    /// Where a new run goes, given those that are not over: to the schedd that has the fewest of them, among those that
-    /// answer.
+    /// The schedd for a new run, given the active ones: the one with the fewest, among those that answer.
     pub(crate) fn choose_schedd(&self, active: &[RunRow]) -> rows::BackendRunRef {
         let load = |schedd: &String| {
             let is_there = |run: &&RunRow| schedd_of(run) == Some(schedd.as_str());
@@ -93,12 +92,12 @@ impl CondorBackend {
         let mut schedds: Vec<&String> = self.options.schedds.iter().collect();
         schedds.sort_by_key(|schedd| load(schedd));
         let answers = |schedd: &&&String| schedds.len() == 1 || self.schedd_queue.is_answering(schedd);
-        // If none answers, the one that has the least to do when it is back.
+        // If none answers, the one with the fewest runs.
         let schedd = schedds.iter().find(answers).or(schedds.first()).map(|&schedd| schedd.clone());
         rows::BackendRunRef::Htcondor { schedd, cluster: None }
     }
 
-    /// What was changed since the run was planned holds for what is left of it: retries, memory, priority, sites.
+    /// Changes since the planning apply to the rest of the run: retries, memory, priority, sites.
     fn rewrite_files(&self, order: &RunContext<'_>) -> Result<(), EffectFailure> {
         let (directory, submission) = (Path::new(&order.run.submit_dir), &order.submission);
         let outline = RunOutline::read(directory).map_err(|error| transient_trouble(&error))?;
@@ -109,7 +108,7 @@ impl CondorBackend {
             .map_err(|error| transient_trouble(&error))
     }
 
-    /// Writes what HTCondor has to know of a planned run into its directory.
+    /// Writes the files for HTCondor into the directory of a planned run.
     pub(crate) fn write_dag_files(
         &self,
         paper: &DagFiles<'_>,
@@ -118,12 +117,12 @@ impl CondorBackend {
         dag_files::write_dag_files(paper, outline, &self.options).map_err(|error| render_trouble(&error))
     }
 
-    /// Runs that are not among these need not be watched any more.
+    /// Stops watching runs that are not among these.
     pub(crate) fn retain_watched(&self, is_wanted: impl Fn(&str) -> bool) {
         self.dag_watcher.retain_runs(is_wanted);
     }
 
-    /// The DAGMan that a run has, if it was submitted, and at which schedd; also where nobody was told.
+    /// The DAGMan of a run, if it was submitted, and its schedd; also if the submission was not recorded.
     fn find_dagman(&self, order: &RunContext<'_>) -> Result<Option<(Option<String>, u64)>, EffectFailure> {
         let (condor, directory) = (self.condor_client(order.run), Path::new(&order.run.submit_dir));
         let requests = SubmitLock::open(&condor, directory, &batch_name(order));
@@ -132,11 +131,11 @@ impl CondorBackend {
             .map_err(|error| submit_trouble(&error))
     }
 
-    /// Where a run is handed over: where it was planned for, or where the one before it was. If that schedd was taken out
-    /// of service meanwhile, where a new one would go.
+    /// The schedd for a submission: the one of the plan, or of the previous run. If it was removed from the
+    /// configuration, the choice is made as for a new run.
     fn choose_destination(&self, order: &RunContext<'_>) -> Option<String> {
         let planned = schedd_of(order.run);
-        // That of this machine is not named anywhere.
+        // The schedd of this machine has no name.
         let is_in_service = |schedd: &str| self.options.schedds.iter().any(|known| known == schedd);
         if planned.is_none_or(is_in_service) {
             return planned.map(str::to_owned);
@@ -145,7 +144,7 @@ impl CondorBackend {
             rows::BackendRunRef::Htcondor { schedd, .. } => schedd,
             rows::BackendRunRef::Engine { .. } => None,
         };
-        tracing::info!(run = order.run.uuid, planned, elsewhere, "its schedd is not in service any more");
+        tracing::info!(run = order.run.uuid, planned, elsewhere, "its schedd is no longer configured");
         elsewhere
     }
 
@@ -154,7 +153,7 @@ impl CondorBackend {
     }
 }
 
-/// All runs of a round are of the first one's directory, and bear its name.
+/// All runs of a round use the directory of the first one, and its name.
 fn dag_files_of<'o>(order: &'o RunContext<'_>) -> DagFiles<'o> {
     DagFiles {
         directory: Path::new(&order.run.submit_dir),
@@ -165,13 +164,13 @@ fn dag_files_of<'o>(order: &'o RunContext<'_>) -> DagFiles<'o> {
     }
 }
 
-/// What the runs of a round are called in the queue, from before they are there.
+/// The batch name of the runs of a round, known before they are submitted.
 fn batch_name(order: &RunContext<'_>) -> String {
     format!("{BATCH_PREFIX}{}", order.submission.digest)
 }
 
-/// Which submission of its directory a run is: those before it that were handed over are known to have been. One that
-/// DAGMan did not accept was none, so a run that is released after that has the same number.
+/// The number of a run among the submissions of its directory: earlier ones that were submitted are recorded. A
+/// submission that DAGMan rejected does not count, so a run that is released after that has the same number.
 fn number(order: &RunContext<'_>) -> u32 {
     let is_before = |other: &&RunRow| other.submit_dir == order.run.submit_dir && cluster_of(other).is_some();
     order.process_runs.iter().filter(is_before).count() as u32 + 1
@@ -184,7 +183,7 @@ fn schedd_of(run: &RunRow) -> Option<&str> {
     }
 }
 
-/// The number of a run's DAGMan, if it was handed over.
+/// The cluster id of a run's DAGMan, if it was submitted.
 pub(crate) fn cluster_of(run: &RunRow) -> Option<u64> {
     match &run.backend {
         rows::BackendRunRef::Htcondor { cluster, .. } => cluster.as_ref()?.parse().ok(),
@@ -197,7 +196,7 @@ fn backend_of_dag(schedd: Option<String>, cluster: u64) -> rows::BackendRunRef {
 }
 
 impl RunBackend for CondorBackend {
-    /// Once: what is there already, or was, is not prepared again.
+    /// Idempotent: skipped if already submitted.
     fn submit_run(&self, order: &RunContext<'_>) -> Result<rows::BackendRunRef, EffectFailure> {
         let (run, directory) = (order.run, Path::new(&order.run.submit_dir));
         let (condor, number) =
@@ -214,7 +213,7 @@ impl RunBackend for CondorBackend {
         Ok(backend_of_dag(submitted.schedd, submitted.cluster))
     }
 
-    /// Removed, DAGMan ends its jobs and writes down what need not be done again.
+    /// When removed, DAGMan removes its jobs and writes a rescue file.
     fn stop_run(&self, order: &RunContext<'_>, reason: &str) -> Result<StopResult, EffectFailure> {
         let run = order.run;
         let known = cluster_of(run).map(|cluster| (schedd_of(run).map(str::to_owned), cluster));
@@ -223,7 +222,7 @@ impl RunBackend for CondorBackend {
         else {
             return Ok(StopResult::NotRunning);
         };
-        // If it is gone or going already, looking at it will tell.
+        // If it has ended already, the next look shows it.
         let removed = self.schedd_queue.client_for(schedd.as_deref()).remove(cluster, reason);
         removed.map_err(|error| condor_trouble(&error))?;
         Ok(StopResult::Requested(backend_of_dag(schedd, cluster)))
@@ -240,7 +239,7 @@ impl RunBackend for CondorBackend {
         })
     }
 
-    /// The scripts of its nodes see to it, without a schedd; DAGMan goes on, and tells of units that are completed.
+    /// The scripts of its nodes enforce it, without a schedd; DAGMan continues, and reports completed units.
     fn set_paused(&self, run: &RunRow, is_paused: bool) -> Result<(), EffectFailure> {
         let Some(cluster) = cluster_of(run) else { return Ok(()) };
         let directory = Path::new(&run.submit_dir);
@@ -248,18 +247,18 @@ impl RunBackend for CondorBackend {
             return pause::pause_run(directory).map_err(|error| transient_trouble(&error));
         }
         pause::resume_run(directory).map_err(|error| transient_trouble(&error))?;
-        // Somebody may have held it as well. If it is not, or is gone, looking at it will tell.
-        let released = self.condor_client(run).release(cluster, "somebody lets it go on");
+        // A user may have held it as well. If not, or if it has ended, the next look shows it.
+        let released = self.condor_client(run).release(cluster, "an operator resumes it");
         released.map(drop).map_err(|error| condor_trouble(&error))
     }
 
-    /// Read by whatever is submitted from now on.
+    /// Read by all jobs that are submitted from now on.
     fn apply_site_bans(&self, order: &RunContext<'_>) -> Result<(), EffectFailure> {
         write_bans(Path::new(&order.run.submit_dir), &order.banned_sites)
             .map_err(|error| render_trouble(&error))
     }
 
-    /// First for the nodes that are still to be submitted, then for those in the queue: none is missed in between.
+    /// First for the nodes that are not submitted yet, then for those in the queue: none is missed in between.
     fn update_priority(&self, order: &RunContext<'_>) -> Result<(), EffectFailure> {
         let outline =
             RunOutline::read(Path::new(&order.run.submit_dir)).map_err(|error| transient_trouble(&error))?;
@@ -276,12 +275,12 @@ impl RunBackend for CondorBackend {
     }
 }
 
-/// The sites of now, and units that must not stay where they are.
+/// The current sites, and units that must leave theirs.
 fn prepare_rescue(run: &RunRow, directory: &Path, banned: &[String]) -> Result<(), EffectFailure> {
     write_bans(directory, banned).map_err(|error| render_trouble(&error))?;
     let moved = rescue::prepare_rescue(directory, banned).map_err(|error| transient_trouble(&error))?;
     for rescue::MovedUnit { unit, site, reason: why } in moved {
-        tracing::info!(run = run.uuid, unit, site, ?why, "a work unit lands anew");
+        tracing::info!(run = run.uuid, unit, site, ?why, "a work unit chooses another site");
     }
     Ok(())
 }
@@ -309,8 +308,8 @@ fn run_snapshot(run: &RunRow, seen: &ObservedRun) -> RunSnapshot {
     }
 }
 
-/// What the files say stands over what the schedd says: they are written by the DAG itself. If they cannot be read, nothing
-/// is concluded either from its having left the queue: how it went is not known, and what it has done is not counted yet.
+/// The files take precedence over the schedd: the DAG itself writes them. If they cannot be read, leaving the
+/// queue proves nothing: the result is unknown, and completed work is not counted yet.
 fn run_state(seen: &ObservedRun) -> (RunState, Option<String>) {
     let ObservedRun { snapshot: look, presence } = seen;
     match (&look.state, presence.confirmed_absence()) {
@@ -326,36 +325,37 @@ fn run_state(seen: &ObservedRun) -> (RunState, Option<String>) {
     }
 }
 
-/// For whoever is told, should it last.
+/// For the alert, if it lasts.
 fn describe_unreadable(trouble: Option<&str>, gone: Option<&DagQueueStatus>) -> Option<String> {
     let ended = match gone {
         Some(DagQueueStatus::Ended(why)) => format!(" ({why})"),
-        Some(_) => " (its DAGMan is not in the queue any more)".to_owned(),
+        Some(_) => " (its DAGMan is no longer in the queue)".to_owned(),
         None => String::new(),
     };
-    trouble.map(|trouble| format!("its files cannot be read: {trouble}{ended}"))
+    trouble.map(|trouble| format!("cannot read its files: {trouble}{ended}"))
 }
 
-/// How it ended, where that is more than units that failed.
+/// How it ended, where that is more than failed units.
 fn describe_outcome(outcome: &DagOutcome) -> Option<String> {
     match outcome {
         DagOutcome::Completed | DagOutcome::Failed => None,
-        DagOutcome::Aborted => {
-            Some("one of its nodes ended the whole run, as no other could do better".to_owned())
-        }
+        DagOutcome::Aborted => Some(
+            "one of its nodes ended the whole run, because the others would fail in the same way".to_owned(),
+        ),
         DagOutcome::Removed => Some("its DAG was removed from the queue".to_owned()),
         DagOutcome::Broken(why) => Some(why.clone()),
     }
 }
 
-/// Only nodes of units that have begun are counted there; the others wait. So do those that were stopped with their DAG.
+/// Only nodes of started units are counted there; the others wait, as do those that were stopped with their
+/// DAG.
 fn add_unstarted_nodes(counts: NodeCounts, total: u64, state: RunState) -> NodeCounts {
     let NodeCounts { done, failed, .. } = counts;
     let (running, held) = if state == RunState::Over { (0, 0) } else { (counts.running, counts.held) };
     NodeCounts { idle: total.saturating_sub(running + done + failed + held), running, done, failed, held }
 }
 
-/// With all that lies behind it.
+/// With all causes.
 fn error_chain_text(error: &dyn Error) -> String {
     let mut told = error.to_string();
     let mut next = error.source();
@@ -370,7 +370,7 @@ fn transient_trouble(error: &dyn Error) -> EffectFailure {
     EffectFailure { reason: error_chain_text(error), is_retryable: true }
 }
 
-/// Whatever HTCondor refuses now it may accept later, when somebody has mended it; until the request is stuck.
+/// HTCondor may accept later what it rejects now; until the request is stuck.
 fn condor_trouble(error: &CondorError) -> EffectFailure {
     transient_trouble(error)
 }

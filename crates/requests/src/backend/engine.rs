@@ -1,5 +1,5 @@
-//! Runs on the engine: handed over, stopped, gone on with, looked at. Each may be done twice: the engine's books say
-//! whether it was done.
+//! Runs on the engine: submit, stop, continue, query. Each is idempotent: the engine's database shows what was
+//! done.
 
 mod overrides;
 
@@ -18,23 +18,23 @@ use windlass_store::{Store, StoreDatabase};
 use windlass_types::requests::RequestUnitStatus;
 use windlass_types::{JobStatus, RunId, StatusCounts, SystemClock, Timestamp, WorkflowId};
 
-/// Whoever does all this, in the engine's books.
+/// The user name of these changes in the engine's database.
 const ACTOR_NAME: &str = "lifecycle";
 
 #[derive(Debug, thiserror::Error)]
 enum EngineBackendError {
-    #[error("the database could not be used: {0}")]
+    #[error("cannot use the database: {0}")]
     Store(#[from] windlass_store::StoreError),
-    #[error("the engine refused: {0}")]
+    #[error("the engine rejected it: {0}")]
     Refused(#[from] CallError),
-    #[error("workflow {0} of the engine is gone")]
+    #[error("workflow {0} of the engine does not exist")]
     WorkflowNotFound(WorkflowId),
-    #[error("{directory}: its plan cannot be read: {source}")]
+    #[error("{directory}: cannot read its plan: {source}")]
     NoPlan { directory: String, source: std::io::Error },
 }
 
 impl EngineBackendError {
-    /// It may go better next time.
+    /// A retry may succeed.
     fn is_transient(&self) -> bool {
         match self {
             Self::Store(error) => error.is_transient(),
@@ -52,7 +52,7 @@ impl From<EngineBackendError> for EffectFailure {
     }
 }
 
-/// A run, as the engine calls it.
+/// A run, by its ids in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct EngineRunId {
     workflow: WorkflowId,
@@ -87,7 +87,7 @@ impl std::fmt::Debug for EngineBackend {
 }
 
 impl RunBackend for EngineBackend {
-    /// As a new workflow, or as the next run of the one that its round has.
+    /// As a new workflow, or as the next run of the workflow of its round.
     fn submit_run(&self, order: &RunContext<'_>) -> Result<rows::BackendRunRef, EffectFailure> {
         let now = SystemClock.now();
         let handed = match self.find_workflow(order)? {
@@ -97,7 +97,7 @@ impl RunBackend for EngineBackend {
         Ok(handed.to_backend())
     }
 
-    /// One that came there unnoticed is first told of.
+    /// A run whose submission was not recorded is recorded first.
     fn stop_run(&self, order: &RunContext<'_>, _reason: &str) -> Result<StopResult, EffectFailure> {
         let Some(handed) = self.find_run(order)? else { return Ok(StopResult::NotRunning) };
         let there = self.cancel_workflow(handed.workflow)?;
@@ -107,12 +107,12 @@ impl RunBackend for EngineBackend {
     fn inspect_run(&self, run: &RunRow, read: i64) -> Option<RunSnapshot> {
         let handed = EngineRunId::from_run(run)?;
         Some(self.try_inspect_run(run, handed, read).unwrap_or_else(|error| {
-            tracing::warn!(workflow = %handed.workflow, %error, "cannot look at a run");
+            tracing::warn!(workflow = %handed.workflow, %error, "cannot query a run");
             RunSnapshot::unknown(handed.to_backend())
         }))
     }
 
-    /// Not in its books: it is said again as long as it holds.
+    /// Not stored in the database: repeated as long as it applies.
     fn set_paused(&self, run: &RunRow, is_paused: bool) -> Result<(), EffectFailure> {
         if let Some(handed) = EngineRunId::from_run(run) {
             self.service.set_paused(handed.workflow, is_paused);
@@ -136,7 +136,7 @@ impl RunBackend for EngineBackend {
 }
 
 impl EngineBackend {
-    /// Jobs that workers hold keep their places; all others are ordered anew.
+    /// Jobs held by workers keep their order; all others are ordered again.
     fn set_priority(&self, workflow: WorkflowId, priority: i32) -> Result<(), EngineBackendError> {
         let now = SystemClock.now();
         let set = call_service(|reply| {
@@ -147,13 +147,13 @@ impl EngineBackend {
             self.service.run_exclusive(workflow, ExclusiveRequirement::NoneRequired, Box::new(work), reply);
         });
         match set {
-            // What is over has no order.
+            // Ended runs have no order.
             Ok(_) | Err(CallError::Conflict { code: "workflow_over", .. } | CallError::NotFound(_)) => Ok(()),
             Err(refused) => Err(refused.into()),
         }
     }
 
-    /// The workflow that the runs of a round have in common, if there is one.
+    /// The workflow that the runs of a round share, if there is one.
     fn find_workflow(&self, order: &RunContext<'_>) -> Result<Option<WorkflowId>, EngineBackendError> {
         if let rows::BackendRunRef::Engine { workflow: Some(workflow), .. } = order.run.backend {
             return Ok(Some(workflow));
@@ -162,8 +162,8 @@ impl EngineBackend {
         Ok(self.store.find_by_digest(digest, directory)?.map(|row| row.id))
     }
 
-    /// What the engine has of this run. Of a run that was not known to be there: is the one that the engine has now this
-    /// one, or still the one before it?
+    /// The engine's state of this run. If its submission was not recorded: is the engine's current run this one,
+    /// or still the previous one?
     fn find_run(&self, order: &RunContext<'_>) -> Result<Option<EngineRunId>, EngineBackendError> {
         if let Some(handed) = EngineRunId::from_run(order.run) {
             return Ok(Some(handed));
@@ -186,24 +186,24 @@ impl EngineBackend {
         self.start_workflow(workflow)
     }
 
-    /// The next run of a workflow: what was canceled or failed is to run again, as it is wished for now; what is completed
-    /// stays, and units at sites that are closed by now elect another one. If there was none before, it only has to be started.
+    /// The next run of a workflow: canceled or failed jobs run again with the current settings; completed ones
+    /// stay, and units at closed sites choose another one. Without an earlier run it only has to be started.
     fn start_next_run(
         &self,
         order: &RunContext<'_>,
         workflow: WorkflowId,
         now: Timestamp,
     ) -> Result<EngineRunId, EngineBackendError> {
-        // The run before it may have been paused.
+        // The previous run may have been paused.
         self.service.set_paused(workflow, false);
         self.service.set_closed_sites_for(workflow, order.banned_sites.iter().cloned().collect());
-        // Otherwise it was begun before somebody crashed.
+        // Otherwise it was started before a crash.
         if Some(self.workflow_row(workflow)?.run_id) <= last_known_run(order, workflow) {
             let (banned, submission) = (order.banned_sites.clone(), order.submission.clone());
             let outline = read_outline(&submission)?;
             call_service(|reply| {
                 let work = move |store: &dyn Store| {
-                    // First: as long as the run has not begun this is done again.
+                    // First: this is repeated as long as the run has not started.
                     RunOverrideChanges::plan_changes(store, workflow, &submission, &outline)?
                         .apply_changes(store, workflow, now)?;
                     prepare_next_run(store, workflow, &banned, now)
@@ -214,7 +214,7 @@ impl EngineBackend {
         self.start_workflow(workflow)
     }
 
-    /// Starts the current run, or says which it is if that was done.
+    /// Starts the current run, or returns it if it was started before.
     fn start_workflow(&self, workflow: WorkflowId) -> Result<EngineRunId, EngineBackendError> {
         match call_service(|reply| self.service.start_workflow(workflow, ACTOR_NAME, reply)) {
             Ok(run) => Ok(EngineRunId { workflow, run }),
@@ -225,7 +225,7 @@ impl EngineBackend {
         }
     }
 
-    /// No more claims, and whoever has something of it is told. `false`: there is no such workflow.
+    /// No more claims, and workers with jobs of it are notified. `false`: there is no such workflow.
     fn cancel_workflow(&self, workflow: WorkflowId) -> Result<bool, EngineBackendError> {
         match call_service(|reply| self.service.cancel_workflow(workflow, ACTOR_NAME, reply)) {
             Ok(()) | Err(CallError::Conflict { code: "workflow_over", .. }) => Ok(true),
@@ -234,7 +234,7 @@ impl EngineBackend {
         }
     }
 
-    /// The state is read first, the units last. What has ended at sites is counted after what failed there.
+    /// The state is read first, the units last. Ended attempts at sites are counted after the failures there.
     fn try_inspect_run(
         &self,
         run: &RunRow,
@@ -279,7 +279,7 @@ fn read_outline(submission: &RunSubmission) -> Result<RunOutline, EngineBackendE
         .map_err(|source| EngineBackendError::NoPlan { directory: submission.directory.clone(), source })
 }
 
-/// The last of the engine's runs of this workflow that is known to have been another run of the request.
+/// The last of the engine's runs of this workflow that is known to belong to another run of the request.
 fn last_known_run(order: &RunContext<'_>, workflow: WorkflowId) -> Option<RunId> {
     let engine_run = |row: &RunRow| match row.backend {
         rows::BackendRunRef::Engine { workflow: Some(id), run } if id == workflow => run,
@@ -304,10 +304,10 @@ fn unit_change(unit: &WorkUnitStatusRow) -> RunUnitChange {
 fn call_service<T: Send + 'static>(call: impl FnOnce(CallReply<T>)) -> Result<T, CallError> {
     let (sender, receiver) = mpsc::sync_channel(1);
     call(Box::new(move |answer| sender.send(answer).unwrap_or_default()));
-    receiver.recv().unwrap_or_else(|_| Err(CallError::Internal("the engine has ended".to_owned())))
+    receiver.recv().unwrap_or_else(|_| Err(CallError::Internal("the engine has stopped".to_owned())))
 }
 
-/// The engine knows which jobs have still to run.
+/// The engine knows which jobs still have to run.
 fn prepare_next_run(
     store: &dyn Store,
     workflow: WorkflowId,
@@ -317,7 +317,7 @@ fn prepare_next_run(
     let Some(row) = store.workflow(workflow)? else { return Ok(()) };
     match windlass_scheduler::begin_next_run_elsewhere(store, &row, left, now) {
         Err(windlass_scheduler::SchedulerError::Store(error)) => Err(error),
-        // It was made without cycles, so nothing else can be wrong with it.
+        // It was made without cycles, so this is the only possible error.
         Ok(_) | Err(_) => Ok(()),
     }
 }

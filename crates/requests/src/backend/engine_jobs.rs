@@ -1,4 +1,4 @@
-//! A run as a workflow of the engine: of each work unit a landing, its processing jobs, a merge and a cleanup.
+//! A run as a workflow of the engine: for each work unit a landing, its processing jobs, a merge and a cleanup.
 
 use super::role_retries::{RoleRetrySettings, quote_shell_word};
 use crate::run_outline::{RunOutline, UnitOutline, manifest_path};
@@ -14,24 +14,24 @@ use windlass_types::requests::{DEFAULT_PRIORITY, NodeRole};
 use windlass_types::settings::{FailureHandler, RetryBudget, WorkflowSettings};
 use windlass_types::{Bytes, JobStatus, Resources};
 
-/// The `windlass` of the worker that runs the job.
+/// The `windlass` binary of the worker that runs the job.
 const PROGRAM_COMMAND: &str = r#""${WINDLASS_EXE:-windlass}""#;
-/// What is nearly done goes before what has just begun.
+/// Units that are nearly done come before new ones.
 pub(super) const FINISHING_PRIORITY_BONUS: i32 = 10;
 
-/// What a job asks for.
+/// The requirements of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct JobSize {
     pub(crate) cores: u32,
     pub(crate) memory_mb: u64,
-    /// It is ended then.
+    /// Its runtime limit.
     pub(crate) runtime_sec: u64,
 }
 
 impl JobSize {
     const HOUR: u64 = 3600;
 
-    /// What a job gets that was estimated to take so long.
+    /// The limit for a job with this estimate.
     pub(crate) fn from_estimate(cores: u32, memory_mb: u64, time_sec: u64) -> Self {
         Self { cores, memory_mb, runtime_sec: RequestRetryPolicy::time_limit(time_sec).as_secs() }
     }
@@ -45,18 +45,18 @@ impl JobSize {
         }
     }
 
-    /// For a landing: only where all that follows it would fit.
+    /// For a landing: only where all jobs that follow would fit.
     pub(super) fn for_landing(self) -> Self {
         Self { runtime_sec: Self::HOUR / 2, ..self }
     }
 
-    /// For what needs one core and no more than its share of memory.
+    /// For jobs that need one core and no more than its share of memory.
     pub(super) fn single_core(self, hours: u64) -> Self {
         let memory_mb = (self.memory_mb / u64::from(self.cores.max(1))).max(1);
         Self { cores: 1, memory_mb, runtime_sec: hours * Self::HOUR }
     }
 
-    /// Large enough for both.
+    /// The larger of both.
     fn max_of_both(self, other: Self) -> Self {
         Self {
             cores: self.cores.max(other.cores),
@@ -66,27 +66,27 @@ impl JobSize {
     }
 }
 
-/// Everything that is submitted but the jobs themselves.
+/// All parameters of a submission except the jobs themselves.
 #[derive(Clone, Debug)]
 pub(crate) struct RunSubmission {
     pub(crate) name: String,
     pub(crate) user: String,
-    /// Found again by this after a crash.
+    /// Identifies the workflow after a crash.
     pub(crate) digest: String,
     pub(crate) directory: String,
-    /// How many jobs of a category at once; `MergeGroup`: how many units.
+    /// Maximum number of concurrent jobs of a category; `MergeGroup`: of units.
     pub(crate) throttles: BTreeMap<String, u64>,
     pub(crate) retries: RoleRetrySettings,
-    /// What a job of one core may ask for at most, in MB.
+    /// Maximum memory of a job with one core, in MB.
     pub(crate) max_memory_per_core: u64,
-    /// What somebody said that a job gets, after it was planned perhaps.
+    /// Memory set by an operator, perhaps after the planning.
     pub(crate) memory_mb: Option<u64>,
-    /// As it is now.
+    /// The current priority.
     pub(crate) priority: i64,
 }
 
 impl RunSubmission {
-    /// What its jobs get. A request that says nothing about its priority shares workers with workflows that do not either.
+    /// The priority of its jobs. Without a priority, a request shares workers with workflows that have none.
     pub(super) fn job_priority(&self) -> i32 {
         let most = i64::from(i32::MAX - FINISHING_PRIORITY_BONUS);
         i32::try_from((self.priority - DEFAULT_PRIORITY).clamp(-most, most)).unwrap_or_default()
@@ -100,7 +100,7 @@ pub(crate) struct RunGraph<'o> {
     settings: WorkflowSettings,
     handlers: Vec<FailureHandler>,
     sizes: Vec<(String, JobSize)>,
-    /// By unit: the number of its size.
+    /// By unit: the index of its size.
     unit_sizes: Vec<u32>,
     edges: DependencyEdges,
     logs: String,
@@ -125,12 +125,12 @@ impl<'o> RunGraph<'o> {
         }
     }
 
-    /// What follows failures of jobs, by their roles.
+    /// The failure handlers, by role.
     pub(crate) fn handlers(&self) -> &[FailureHandler] {
         &self.handlers
     }
 
-    /// Calls `create` with the workflow and where its jobs come from.
+    /// Calls `create` with the workflow and a source for its jobs.
     pub(crate) fn create_workflow<T>(
         &self,
         submission: &RunSubmission,
@@ -159,7 +159,7 @@ impl<'o> RunGraph<'o> {
         create(&workflow, &mut RunJobSource::new(self.outline, &self.unit_sizes, submission))
     }
 
-    /// Processing, merge, cleanup; then a kind of landings for each set of sites.
+    /// Processing, merge, cleanup; then a group of landings for each set of sites.
     fn job_groups<'a>(&'a self, landing_names: &'a [String]) -> Vec<NewJobGroup<'a>> {
         let of = |role: NodeRole, name| NewJobGroup {
             name,
@@ -187,7 +187,7 @@ const MERGE: u32 = 1;
 const CLEANUP: u32 = 2;
 const LANDING: u32 = 3;
 
-/// `landing`, or `landing_0`, `landing_1`, … where units differ in where they may go.
+/// `landing`, or `landing_0`, `landing_1`, … where units differ in their allowed sites.
 fn landing_group_names(outline: &RunOutline) -> Vec<String> {
     match outline.sites.len() {
         1 => vec!["landing".to_owned()],
@@ -201,14 +201,14 @@ fn workflow_settings(throttles: &BTreeMap<String, u64>) -> WorkflowSettings {
     WorkflowSettings {
         limits: roles.iter().filter_map(|role| Some((role.name().to_owned(), of(role.name())?))).collect(),
         max_units: of("MergeGroup"),
-        // Each job has an end to its retries. All of them together must not: a run that stands still is never over.
+        // The retries of each job are limited. There must be no limit for all of them: a run that stands still
+        // never ends.
         retry_budget: Some(RetryBudget::Count(u32::MAX)),
         ..WorkflowSettings::default()
     }
 }
 
-/// Those of processing jobs in the outline's order, then what the other jobs of a unit ask for: three for each size of
-/// units.
+/// Those of processing jobs in the outline's order, then those of the other jobs: three for each size of units.
 fn all_job_sizes(outline: &RunOutline, unit_sizes: &[JobSize]) -> Vec<(String, JobSize)> {
     let processing = outline.sizes.iter().enumerate().map(|(n, size)| (format!("processing_{n}"), *size));
     let others = unit_sizes.iter().enumerate().flat_map(|(n, size)| {
@@ -226,8 +226,8 @@ pub(super) fn largest_job_size(outline: &RunOutline) -> JobSize {
     outline.sizes.iter().copied().fold(JobSize::default(), JobSize::max_of_both)
 }
 
-/// What covers all processing jobs of a unit, for each unit: the sizes that differ, and the number of each unit's size. A
-/// unit with probes asks for more than the others do.
+/// What covers all processing jobs of a unit, for each unit: the distinct sizes, and the index of each unit's
+/// size. A unit with probes requests more than the others.
 pub(super) fn unit_job_sizes(outline: &RunOutline) -> (Vec<JobSize>, Vec<u32>) {
     let mut sizes: Vec<JobSize> = Vec::new();
     let of_nodes = |nodes: &[(u32, u32)]| {
@@ -246,7 +246,7 @@ pub(super) fn unit_job_sizes(outline: &RunOutline) -> (Vec<JobSize>, Vec<u32>) {
     (sizes, numbers)
 }
 
-/// Landing, processing, merge, cleanup of each unit, in this order; so are their numbers.
+/// Landing, processing, merge, cleanup of each unit, numbered in this order.
 fn dependency_edges(outline: &RunOutline) -> DependencyEdges {
     let mut edges = DependencyEdgesBuilder::default();
     let mut next = 0;
@@ -274,7 +274,7 @@ struct RunJobSource<'o> {
     priority: i32,
     unit: u32,
     position: UnitPosition,
-    /// The nodes of the unit that are still to come: their sizes, the last one first.
+    /// The remaining nodes of the unit: their sizes, the last one first.
     nodes: Vec<u32>,
     manifest: String,
     name: String,
@@ -377,7 +377,7 @@ impl JobSource for RunJobSource<'_> {
 mod tests {
     use super::*;
 
-    /// Probes ask for more memory, and only units that have one land where it is.
+    /// Probes request more memory, and only units with a probe land accordingly.
     #[test]
     fn a_landing_asks_for_what_its_own_unit_needs() {
         let size = |memory_mb| JobSize { cores: 8, memory_mb, runtime_sec: 7200 };

@@ -1,5 +1,4 @@
-//! What the jobs of a work unit are to the engine, by their role: how often each may be tried again, after what, and with
-//! what it is run.
+//! The jobs of a work unit by their role: number of retries, delays, and commands.
 
 use std::time::Duration;
 use windlass_core::failure_handlers::RequestRetryPolicy;
@@ -8,17 +7,17 @@ use windlass_types::requests::NodeRole;
 use windlass_types::settings::FailureHandler;
 use windlass_types::{Bytes, Ratio};
 
-/// How failures are treated.
+/// How failures are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RoleRetrySettings {
-    /// After the first attempt, by role.
+    /// Retries after the first attempt, by role.
     pub(crate) counts: round_plan::RetriesByRole,
-    /// Before the second attempt; twice that before the third, and so on.
+    /// Delay before the second attempt; doubled before each further one.
     pub(crate) cool_off: Duration,
 }
 
 impl RoleRetrySettings {
-    /// No wait is longer (DESIGN 6.9).
+    /// Maximum delay (DESIGN 6.9).
     const MAX_COOL_OFF: Duration = Duration::from_mins(10);
 
     const fn count_for(&self, role: NodeRole) -> u32 {
@@ -30,7 +29,7 @@ impl RoleRetrySettings {
         }
     }
 
-    /// What follows failures of jobs of this role. `max_memory` is what a job may ask for at most.
+    /// The failure handler for jobs of this role. `max_memory` is the most that a job may request.
     pub(crate) fn failure_handler(&self, role: NodeRole, max_memory: Bytes) -> FailureHandler {
         let care = RequestRetryPolicy {
             retries: self.count_for(role),
@@ -44,18 +43,18 @@ impl RoleRetrySettings {
     }
 }
 
-/// The handler of a role, which says of a job what it is for.
+/// The handler of a role, whose name tells the role of a job.
 fn handler_name(role: NodeRole) -> String {
     role.name().to_lowercase()
 }
 
-/// What jobs are for whose failures this handler sees to. Those of runs from before it was noted count as work.
+/// The role of jobs with this handler. Jobs of runs from before the role was stored count as work.
 pub(super) fn role_of_handler(handler: &str) -> NodeRole {
     let known = NodeRole::ALL.iter().copied().find(|role| handler_name(*role) == handler);
     known.unwrap_or(NodeRole::Processing)
 }
 
-/// A word for `sh`, whatever is in it.
+/// Quotes a word for `sh`.
 pub(crate) fn quote_shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

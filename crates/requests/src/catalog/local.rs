@@ -1,4 +1,4 @@
-//! The catalog that is in our own database: the default, and all that a laptop needs.
+//! The catalog in the own database: the default, and sufficient for a laptop.
 
 use super::{CatalogError, DatasetCatalog};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use windlass_types::catalog::{CatalogFile, NewReplicationRule};
 #[derive(Clone)]
 pub struct LocalCatalog {
     database: Arc<dyn StoreDatabase>,
-    /// Which places are good for what is to stay.
+    /// The allowed sites for archived outputs.
     tape_expression: String,
 }
 
@@ -36,7 +36,7 @@ impl std::fmt::Debug for LocalCatalog {
     }
 }
 
-/// What the database refuses it will refuse again; when it cannot be used, it is another time.
+/// The database will reject the same again; an unavailable database is a temporary failure.
 fn catalog_error(error: &StoreError) -> CatalogError {
     if error.is_transient() { CatalogError::transient(error) } else { CatalogError::permanent(error) }
 }
@@ -59,7 +59,7 @@ impl DatasetCatalog for LocalCatalog {
     }
 
     fn protect_block(&self, block: &str, site: &str) -> Result<String, CatalogError> {
-        self.create_rule(block, site, "outputs stay where they were made")
+        self.create_rule(block, site, "outputs stay where they were produced")
     }
 
     fn close_block(&self, block: &str) -> Result<(), CatalogError> {
@@ -67,7 +67,7 @@ impl DatasetCatalog for LocalCatalog {
     }
 
     fn archive_block(&self, block: &str) -> Result<String, CatalogError> {
-        self.create_rule(block, &self.tape_expression, "outputs stay for good")
+        self.create_rule(block, &self.tape_expression, "outputs are archived")
     }
 
     fn remove_rule(&self, rule: &str) -> Result<(), CatalogError> {

@@ -1,10 +1,9 @@
-//! What a round made of its input files, once nothing of it runs any more.
+//! Accounts for the input files of a round after all of its work has ended.
 //!
-//! What its units have read is in their manifests, which are as they were planned. Which of them count is in the books and
-//! nowhere else: those whose outputs are registered or wait for it, over all runs of the round, on whatever backend. A unit
-//! that comes to its end after its run was over is not among them and never will be: nobody takes news of a run that is
-//! over. What it read is then left, and is processed once more by a unit that counts; its own outputs are files that no
-//! catalog knows.
+//! The manifests tell what its units were planned to read. Only the database tells which units count: those whose
+//! outputs are registered or about to be, over all runs of the round, on any backend. A unit that completes after
+//! the end of its run is not among them and never will be, because changes of an ended run are ignored. Its input
+//! counts as remaining, and is processed again by a unit that counts; its own outputs are in no catalog.
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +34,7 @@ pub(super) fn perform_input_accounting(
     account_inputs(&*world.database, run)
 }
 
-/// The round of this run, its last one. All rows are written at once, and the same ones when it is done again.
+/// The round of this run, its last one. All rows are written at once, and a repetition writes the same ones.
 fn account_inputs(store: &dyn StoreDatabase, run: &RunRow) -> Result<RequestFileCounts, EffectFailure> {
     let readings = unit_readings(run)?;
     let of_store = |error: windlass_store::StoreError| store_trouble(&error);
@@ -49,7 +48,7 @@ fn account_inputs(store: &dyn StoreDatabase, run: &RunRow) -> Result<RequestFile
     store.file_counts(&run.process).map_err(of_store)
 }
 
-/// What is known of the failures of the round, its first run first.
+/// The known failures of the round, its first run first.
 fn load_tallies(
     store: &dyn StoreDatabase,
     run: &RunRow,
@@ -61,7 +60,7 @@ fn load_tallies(
     Ok(tallies.filter(|(uuid, _)| rounds.get(uuid) == Some(&run.round)).map(|(_, tally)| tally).collect())
 }
 
-/// Of a manifest, what is needed here; of a hundred thousand files the rest would take most of the time.
+/// The needed part of a manifest; for a hundred thousand files the rest would take most of the time.
 #[derive(Debug, Deserialize)]
 struct InputManifest {
     nodes: Vec<InputManifestNode>,
@@ -80,7 +79,7 @@ struct InputManifestFile {
     lumis: Option<LumiMask>,
 }
 
-/// What all units of a round read.
+/// The inputs of all units of a round.
 fn unit_readings(run: &RunRow) -> Result<Vec<UnitInput>, EffectFailure> {
     let mut readings = Vec::new();
     for unit in 0..run.totals.units {
@@ -103,10 +102,10 @@ fn file_part(events: Option<EventWindow>, lumis: Option<LumiMask>) -> FilePart {
     }
 }
 
-/// One that is gone stays so; one that cannot be read may be read later.
+/// A missing manifest stays missing; an unreadable one may be readable later.
 fn read_manifest(path: &Path) -> Result<InputManifest, EffectFailure> {
     let told = |error: &dyn std::fmt::Display| {
-        format!("what a work unit has read is unknown: {}: {error}", path.display())
+        format!("the inputs of a work unit are unknown: {}: {error}", path.display())
     };
     let text = std::fs::read(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => permanent_trouble(told(&error)),

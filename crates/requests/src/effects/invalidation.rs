@@ -1,4 +1,4 @@
-//! What there is of the outputs of a request that is given up: written down for those who clean up (E 4.2).
+//! Lists the outputs of a failed request for their cleanup (E 4.2).
 
 use super::{EffectRows, permanent_trouble, store_trouble, transient_trouble};
 use crate::context::ReconcilerContext;
@@ -18,7 +18,7 @@ use windlass_types::{SystemClock, Timestamp};
 /// In the directory of the request.
 const MANIFEST_FILE: &str = "invalidation.json";
 
-/// Everything that was, or may have been, recorded of a request.
+/// All outputs that were recorded, or may have been.
 #[derive(Debug, PartialEq, Serialize)]
 struct InvalidationManifest {
     request: String,
@@ -29,13 +29,13 @@ struct InvalidationManifest {
 #[derive(Debug, PartialEq, Serialize)]
 struct InvalidationBlock {
     dataset: String,
-    /// As DBS calls it.
+    /// The name in DBS.
     block: String,
-    /// It is known to be there; otherwise it may be, if the answer to its opening was lost.
+    /// It is known to exist; otherwise it may exist, if the answer to its opening was lost.
     is_opened: bool,
     is_closed: bool,
     status: ProcessingBlockStatus,
-    /// Those that keep its files where they are.
+    /// The rules that protect its files.
     source_rules: BTreeSet<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tape_rule: Option<String>,
@@ -46,11 +46,11 @@ struct InvalidationBlock {
 struct InvalidationFile {
     lfn: String,
     site: String,
-    /// Otherwise it is on the site's storage, and perhaps in the catalog.
+    /// Otherwise it is on the storage of the site, and perhaps in the catalog.
     is_registered: bool,
 }
 
-/// Where it is listed; on disk when this returns. Done again it lists what there is then.
+/// The path of the list; on disk when this returns. A repetition lists the current outputs.
 pub(super) fn write_invalidation_manifest(
     world: &ReconcilerContext,
     rows: &EffectRows,
@@ -71,7 +71,7 @@ pub(super) fn write_invalidation_manifest(
     Ok(directory.join(MANIFEST_FILE))
 }
 
-/// Blocks that something was done about. What is invalidated already needs nobody.
+/// Blocks with outputs. An invalidated block needs no cleanup.
 fn list_blocks(blocks: &[BlockRow], steps: &[OutputStep]) -> Vec<InvalidationBlock> {
     let mut by_block: BTreeMap<&str, Vec<&OutputStep>> = BTreeMap::new();
     for step in steps {
@@ -110,7 +110,7 @@ fn list_files(step: &OutputStep) -> Vec<InvalidationFile> {
         .collect()
 }
 
-/// Whole or not at all, whatever happens meanwhile.
+/// Written completely or not at all.
 fn write_manifest(directory: &Path, manifest: &InvalidationManifest) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let hidden = directory.join(format!(".{MANIFEST_FILE}"));

@@ -1,4 +1,4 @@
-//! What is done in the catalog about outputs.
+//! Catalog calls for outputs.
 
 use super::EffectRows;
 use crate::catalog::{CatalogError, CatalogErrorKind};
@@ -11,14 +11,14 @@ use windlass_store::model::OutputStepFilter;
 use windlass_types::catalog::{CatalogFile, FileLumi};
 use windlass_types::payload::MergedFile;
 
-/// What a step says about the files of a unit.
+/// The detail of a step about the files of a unit.
 #[derive(Debug, Default, Deserialize)]
 struct OutputStepDetail {
     #[serde(default)]
     site: String,
     #[serde(default)]
     files: Vec<MergedFile>,
-    /// What the block is called in the catalog, where it is of another request.
+    /// The name of the block in the catalog, where it belongs to another request.
     #[serde(default)]
     block: Option<String>,
     #[serde(default)]
@@ -46,13 +46,13 @@ fn try_output_step(
     let detail: OutputStepDetail = match &step.detail {
         serde_json::Value::Null => OutputStepDetail::default(),
         detail => serde_json::from_value(detail.clone())
-            .map_err(|error| format!("the step's detail cannot be read: {error}"))?,
+            .map_err(|error| format!("cannot parse the detail of the step: {error}"))?,
     };
     if step.kind == OutputStepKind::Invalidate {
         return invalidate_outputs(world, step, block, &detail).map(|()| None);
     }
-    let block = block.ok_or("its block is gone")?;
-    // Known from the beginning, so that a block whose opening was forgotten is opened again as itself.
+    let block = block.ok_or("its block does not exist")?;
+    // Known from the beginning, so that a block whose opening was lost is opened again as itself.
     let name =
         block.name.clone().unwrap_or_else(|| derived_names::catalog_block_name(&block.dataset, &block.uuid));
     let catalog = &world.catalog;
@@ -70,7 +70,7 @@ fn try_output_step(
     done.map_err(|error| error.detail)
 }
 
-/// What a merge wrote, as a catalog has it.
+/// The output of a merge, in the form of a catalog.
 fn catalog_files(
     world: &ReconcilerContext,
     detail: &OutputStepDetail,
@@ -88,7 +88,7 @@ fn catalog_files(
     Ok(detail.files.iter().map(one).collect())
 }
 
-/// Runs and sections beyond 32 bits do not exist; one that does would not be found again.
+/// Runs and sections beyond 32 bits do not exist; one that did could not be found again.
 fn file_lumis(file: &MergedFile) -> Vec<FileLumi> {
     let one = |run: u64, lumi: u64| {
         Some(FileLumi { run: u32::try_from(run).ok()?, lumi: u32::try_from(lumi).ok()?, events: None })
@@ -97,8 +97,8 @@ fn file_lumis(file: &MergedFile) -> Vec<FileLumi> {
     ranges.flat_map(|(run, (first, last))| (first..=last).filter_map(move |lumi| one(run, lumi))).collect()
 }
 
-/// Rules go first, then the files. What cannot be removed for good reason is told, and the rest is removed all the same
-/// what may be removed later is tried again, with all of it.
+/// First the rules, then the files. A permanent failure is reported, and the rest is removed anyway; a
+/// temporary one is retried with all of it.
 fn invalidate_outputs(
     world: &ReconcilerContext,
     step: &OutputStep,
@@ -113,7 +113,7 @@ fn invalidate_outputs(
     let mut note = |outcome: Result<(), CatalogError>| match outcome {
         Ok(()) => {}
         Err(error) if error.fault == CatalogErrorKind::Transient => later.push(error.detail),
-        Err(error) => tracing::warn!(block = step.block, error = error.detail, "left as it is"),
+        Err(error) => tracing::warn!(block = step.block, error = error.detail, "not removed"),
     };
     for rule in rules {
         note(world.catalog.remove_rule(rule));

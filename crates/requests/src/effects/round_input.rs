@@ -1,4 +1,4 @@
-//! What of its input a request has still to process.
+//! The part of its input that a request still has to process.
 
 use super::{catalog_trouble, store_trouble};
 use crate::context::ReconcilerContext;
@@ -8,7 +8,7 @@ use windlass_core::requests::lifecycle::EffectFailure;
 use windlass_core::requests::rows::{RequestFileCounts, RequestOverrides, RequestProcess};
 use windlass_types::requests::Request;
 
-/// What a round may be made of, and how the input stands.
+/// The input of a round, and the state of the whole input.
 #[derive(Debug, Default)]
 pub(super) struct RoundInput {
     pub(super) remaining: RemainingInput,
@@ -16,8 +16,8 @@ pub(super) struct RoundInput {
 }
 
 impl RoundInput {
-    /// Of the files that the catalog has now, those that earlier rounds have left. What nobody will ever read is noted first,
-    /// so that it is known why, whatever becomes of the round.
+    /// The files of the catalog that earlier rounds have left. Files that will never be read are recorded first
+    /// with the reason, whether or not the round succeeds.
     pub(super) fn load(
         world: &ReconcilerContext,
         request: &Request,
@@ -36,13 +36,13 @@ impl RoundInput {
         Ok(Self { remaining, counts: world.database.file_counts(&process.uuid).map_err(of_store)? })
     }
 
-    /// Rounds have dealt with some of it: that nothing is left is then no mistake of the request.
+    /// Rounds have processed some of it: an empty rest is then not an error of the request.
     pub(super) fn is_partly_processed(&self) -> bool {
         self.counts != RequestFileCounts::default()
     }
 }
 
-/// Files that people do not want to be read, and who said so.
+/// Files that operators have excluded, with their names.
 fn excluded_files(overrides: &RequestOverrides) -> BTreeMap<String, String> {
     let by = |lfn| overrides.excluded_by.get(lfn).map_or("a person", String::as_str).to_owned();
     overrides.excluded_files.iter().map(|lfn| (lfn.clone(), by(lfn))).collect()

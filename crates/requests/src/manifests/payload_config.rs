@@ -1,16 +1,17 @@
-//! What the jobs of a request run and where their outputs go: from its `payload_config`, of which nothing else is read
-//!
+//! The programs of a request's jobs and the names of its outputs, from its `payload_config`, of which nothing
+//! else is read.
 //!
 //! | in `payload_config` | meaning |
 //! |---|---|
 //! | `steps` | the programs, as in a manifest: `name`, `command`, `threads`, `reads`, `simulation` |
 //! | `simulation` | steps without a command are simulated, with these settings; `{}` for the defaults |
-//! | `Step1`, `Task1`, … | names of steps as ReqMgr2 has them: only with `simulation`, since what they run is not here |
+//! | `Step1`, `Task1`, … | names of steps as in ReqMgr2: only with `simulation`, because their programs are not in the document |
 //! | `outputs` | dataset → the step that makes it |
 //! | `merge` | as in a manifest: `command`, `max_bytes` |
-//! | `MergedLFNBase`, `UnmergedLFNBase` | where files go; `/store/mc`, or `/store/data` with input, and `/store/unmerged` |
+//! | `MergedLFNBase`, `UnmergedLFNBase` | LFN prefixes; `/store/mc`, or `/store/data` with input, and `/store/unmerged` |
 //!
-//! Nothing is simulated unless the document says `simulation`: a request that names CMSSW and no commands is refused.
+//! Nothing is simulated unless the document says `simulation`: a request that names CMSSW and no commands is
+//! rejected.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use windlass_core::requests::document::DocumentProblem;
 use windlass_types::payload::{ManifestStep, MergeSettings, StepSimulation, WorkUnitOutput, check_lfn};
 use windlass_types::requests::Request;
 
-/// Something in `payload_config` that cannot be used.
+/// An invalid value in `payload_config`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("payload_config.{field}: {what}")]
 pub struct PayloadConfigError {
@@ -31,7 +32,7 @@ fn config_error(field: &str, what: impl std::fmt::Display) -> PayloadConfigError
     PayloadConfigError { field: field.to_owned(), what: what.to_string(), remedy: None }
 }
 
-/// Everything in the `payload_config` of a request because of which it cannot run.
+/// All errors in the `payload_config` of a request because of which it cannot run.
 pub fn find_faults(request: &Request) -> Vec<DocumentProblem> {
     let merge = read_merge(request).map(drop);
     let outputs = read_steps(request).and_then(|steps| read_outputs(request, &steps)).map(drop);
@@ -43,7 +44,7 @@ pub fn find_faults(request: &Request) -> Vec<DocumentProblem> {
     [outputs, merge].into_iter().filter_map(Result::err).map(told).collect()
 }
 
-/// `payload_config`, as the document that the request was read from calls it.
+/// `payload_config`, by its name in the original document.
 fn config_field_name(request: &Request) -> &'static str {
     let is_reqmgr = |key: &String| key.starts_with(|first: char| first.is_ascii_uppercase());
     if request.payload_config.keys().any(is_reqmgr) { "PayloadConfig" } else { "payload_config" }
@@ -80,24 +81,24 @@ pub fn read_steps(request: &Request) -> Result<Vec<ManifestStep>, PayloadConfigE
 }
 
 fn missing_command_error(step: &str) -> PayloadConfigError {
-    let remedy = "give it a `command`, or `simulation: {}` if it is to be simulated".to_owned();
+    let remedy = "add a `command`, or `simulation: {}` to simulate it".to_owned();
     PayloadConfigError {
         remedy: Some(remedy),
         ..config_error("steps", format!("step `{step}` has no command"))
     }
 }
 
-/// What says that a program of CMS is meant.
+/// Fields that refer to a CMS program.
 const CMSSW_KEYS: [&str; 6] = ["ConfigCacheID", "ConfigCacheUrl", "PSet", "Scenario", "Step1", "Task1"];
 
-/// Nothing says what the jobs are to run.
+/// The programs of the jobs are missing.
 fn nothing_to_run_error(request: &Request) -> PayloadConfigError {
     let mut named: Vec<&str> = CMSSW_KEYS.into_iter().filter(|key| has_value(request, key)).collect();
     if request.cmssw_version.is_some() {
         named.push("CMSSWVersion");
     }
     let what = if named.is_empty() {
-        "is missing: nothing says which programs its jobs run".to_owned()
+        "is missing: the document does not name the programs of its jobs".to_owned()
     } else {
         format!(
             "is missing: the document names CMSSW ({}) and no commands, and windlass does not run CMSSW by itself",
@@ -116,13 +117,13 @@ fn has_value(request: &Request, key: &str) -> bool {
     request.payload_config.get(key).is_some_and(|value| !value.is_null() && value.as_str() != Some(""))
 }
 
-/// What the document says about simulated steps; `None`: nothing is to be simulated.
+/// The settings of simulated steps; `None`: no simulation.
 fn read_simulation(request: &Request) -> Result<Option<StepSimulation>, PayloadConfigError> {
     let given = request.payload_config.get("simulation").cloned();
     given.map(serde_json::from_value).transpose().map_err(|error| config_error("simulation", error))
 }
 
-/// `Step1`, `Step2`, … as far as they go.
+/// `Step1`, `Step2`, … up to the first missing one.
 fn numbered_names(request: &Request, word: &str) -> Vec<String> {
     let at = |n| request.payload_config.get(&format!("{word}{n}")).and_then(Value::as_object);
     let one = |n: u32| {
@@ -134,7 +135,7 @@ fn numbered_names(request: &Request, word: &str) -> Vec<String> {
     (1..).map_while(one).collect()
 }
 
-/// Stand-ins for programs that are not here.
+/// Steps without a command, to be simulated.
 fn simulated_steps(names: Vec<String>, request: &Request, simulation: &StepSimulation) -> Vec<ManifestStep> {
     let step = |name| ManifestStep {
         name,
@@ -190,13 +191,14 @@ pub(super) fn read_outputs(
     request.output_datasets.iter().enumerate().map(one).collect()
 }
 
-/// A filter may let nothing of a small job pass, and a mask may leave nothing of it. Without one, no events are a mistake.
+/// A filter may drop all events of a small job, and a mask may exclude all of it. Otherwise an output without
+/// events is an error.
 fn may_be_empty(request: &Request) -> bool {
     request.splitting_params.lumi_mask.is_some()
         || request.generation.is_some_and(|generation| generation.filter_efficiency < 1.0)
 }
 
-/// The step that is called like the tier it makes.
+/// The step with the name of the tier.
 fn find_step_for_tier<'s>(steps: &'s [ManifestStep], tier: &str) -> Option<&'s ManifestStep> {
     steps.iter().rev().find(|step| step.name.eq_ignore_ascii_case(tier))
 }
@@ -205,7 +207,7 @@ fn default_merged_base(request: &Request) -> &'static str {
     if request.generation.is_some() { "/store/mc" } else { "/store/data" }
 }
 
-/// `BASE/ERA/PRIMARY/TIER/REST`, as CMS has it.
+/// `BASE/ERA/PRIMARY/TIER/REST`, the convention of CMS.
 fn output_lfn(
     request: &Request,
     field: &str,
@@ -304,6 +306,6 @@ mod tests {
             assert!(found[0].field == field && found[0].reason.contains(reason), "{config}: {found:?}");
         }
         let plain = Request { cmssw_version: None, ..request(&json!({})) };
-        assert!(find_faults(&plain)[0].reason.contains("nothing says which programs"));
+        assert!(find_faults(&plain)[0].reason.contains("does not name the programs"));
     }
 }

@@ -1,4 +1,4 @@
-//! One turn of a pass: decisions about several requests, committed together, and what they have done outside.
+//! One turn of a pass: decisions about several requests, committed together, and their effects.
 
 use super::RequestReconciler;
 use crate::backend::work_lane;
@@ -29,7 +29,7 @@ struct PendingDecision {
     commit: Option<RequestCommit>,
 }
 
-/// What went wrong with an effect, if it did.
+/// The error of an effect, if there was one.
 pub(super) fn news_error(news: &LifecycleEvent) -> Option<String> {
     match news {
         LifecycleEvent::ImportFailed(trouble)
@@ -56,7 +56,8 @@ fn admission_candidate(view: &RequestView) -> AdmissionCandidate<'_> {
 }
 
 impl RequestReconciler {
-    /// Decides about these, commits, and begins effects. Those that something changed about, or that have to be read anew.
+    /// Decides about these requests, commits, and starts effects. Returns those that have changed or must be
+    /// read again.
     pub(super) fn run_turn(&mut self, due: &[String], report: &mut PassReport) -> Vec<String> {
         let now = SystemClock.now();
         let admitted = self.admitted_requests(now);
@@ -88,14 +89,14 @@ impl RequestReconciler {
                 }
                 Some(Err(error)) => self.on_commit_refused(&one.name, &error, report),
                 None => {
-                    report.add_error(Some(&one.name), &"the database did not say what became of a commit");
+                    report.add_error(Some(&one.name), &"the database did not report the result of a commit");
                 }
             }
         }
         changed
     }
 
-    /// Whose turn it is, of all that wait.
+    /// The order of all waiting requests.
     fn admitted_requests(&self, now: Timestamp) -> HashSet<String> {
         let waiting = self.views.values().filter(|view| view.row.status == RequestStatus::Queued);
         let candidates: Vec<AdmissionCandidate<'_>> = waiting.map(admission_candidate).collect();
@@ -130,17 +131,18 @@ impl RequestReconciler {
             new_run_uuid: &uuid,
         };
         let settings = &self.context.options.decision_settings;
-        // A mistake in the rules must not keep the others waiting.
+        // An error in the rules must not block the other requests.
         let decided = catch_unwind(AssertUnwindSafe(|| decide_request(view, &situation, settings, now)));
         let Ok(decision) = decided else {
-            tracing::error!(request = name, "deciding about a request has failed");
+            tracing::error!(request = name, "deciding about a request failed");
             return Ok(None);
         };
         let commit = decision.commit(view, now);
         Ok(Some(PendingDecision { name: name.to_owned(), decision, commit }))
     }
 
-    /// Blocks of the versions that go as soon as this one is completed: of all before it, as those in between may have failed.
+    /// Blocks of the versions that are superseded when this one is completed: of all earlier ones, because those
+    /// in between may have failed.
     fn previous_blocks(&self, view: &RequestView) -> Result<Vec<BlockRow>, StoreError> {
         let request = &view.row.request;
         let wanted = view.row.status == RequestStatus::Active
@@ -161,7 +163,7 @@ impl RequestReconciler {
         Ok(blocks)
     }
 
-    /// It is on disk.
+    /// The decision is on disk.
     fn record_commit(&mut self, name: &str, commit: &RequestCommit, version: i64) {
         self.has_banned |= commit.changes.iter().any(|change| matches!(change, RequestChange::Ban(_)));
         if let Some(view) = self.views.get_mut(name) {
@@ -176,8 +178,8 @@ impl RequestReconciler {
         }
     }
 
-    /// Somebody else was faster: the rows are read again, and what was heard is told once more. Anything else is a mistake
-    /// of ours, or the database's trouble.
+    /// After a conflicting change the rows are read again, and the events are taken again. Any other error is
+    /// internal, or one of the database.
     fn on_commit_refused(&mut self, name: &str, error: &StoreError, report: &mut PassReport) {
         self.views.remove(name);
         let now = SystemClock.now();
@@ -185,7 +187,7 @@ impl RequestReconciler {
             self.wake.insert(name.to_owned(), now);
             return;
         }
-        tracing::error!(request = name, %error, "a decision about a request was not accepted");
+        tracing::error!(request = name, %error, "a decision about a request was rejected by the database");
         report.add_error(Some(name), error);
         if !error.is_transient() {
             self.pending_news.remove(name);
@@ -194,7 +196,7 @@ impl RequestReconciler {
         self.wake.insert(name.to_owned(), later);
     }
 
-    /// What was told is told; what follows is begun.
+    /// Removes the taken events, and starts the effects.
     fn begin_effects(&mut self, name: &str, decision: &LifecycleDecision, now: Timestamp) {
         self.pending_news.remove(name);
         if let Some(at) = decision.next_check {
@@ -223,15 +225,15 @@ impl RequestReconciler {
         }
     }
 
-    /// What lists all outputs waits for what is being done about them; it is told when that is over.
+    /// The list of all outputs waits for their effects in progress; their end is a notice.
     fn must_wait_for_outputs(&self, name: &str, effect: &LifecycleEffect) -> bool {
         let is_output =
             |key: &EffectKey| key.request == name && matches!(key.subject, EffectSubject::Block(_));
         *effect == LifecycleEffect::WriteManifest && self.work_pool.is_active(is_output)
     }
 
-    /// On another thread; not if something with the same key is under way, which tells us when it is over.
-    /// Returns whether it was begun.
+    /// On another thread; not while an effect with the same key is in progress, whose end is a notice. Returns
+    /// whether it was started.
     pub(super) fn begin_effect(&self, key: EffectKey, together: Vec<LifecycleEffect>) -> bool {
         let Some(view) = self.views.get(&key.request) else { return false };
         let rows: Vec<EffectRows> =
@@ -252,7 +254,7 @@ impl RequestReconciler {
         }
     }
 
-    /// All that nobody was told of yet.
+    /// All alerts that were not sent yet.
     pub(super) fn send_alerts(&self) {
         let world = Arc::clone(&self.context);
         let key = EffectKey { request: String::new(), subject: EffectSubject::Alerts };
@@ -261,10 +263,10 @@ impl RequestReconciler {
             let untold = world.database.alerts(&filter).unwrap_or_default();
             for alert in &untold {
                 if let Err(error) = world.options.alert_notifier.send_alert(alert) {
-                    tracing::error!(%error, "an alert did not reach anybody but this log");
+                    tracing::error!(%error, "an alert only reached this log");
                 }
                 if let Err(error) = world.database.mark_alerts_notified(&[alert.id], SystemClock.now()) {
-                    tracing::error!(%error, "an alert will be told again");
+                    tracing::error!(%error, "an alert will be sent again");
                 }
             }
             // If there were any, there may be more by now.

@@ -1,5 +1,5 @@
-//! What is not to be done again at once: effects are due as long as the rows say so, also those that just had trouble and
-//! those that were done and take time to have an effect. Lost in a crash without harm.
+//! Delays before effects are repeated: they stay due as long as the rows say so, also after an error and while
+//! they take effect. Losing them in a crash does no harm.
 
 use std::collections::HashMap;
 use windlass_types::Timestamp;
@@ -8,7 +8,7 @@ use windlass_types::Timestamp;
 pub(super) struct EffectDelays {
     /// By request and effect.
     until: HashMap<(String, String), Timestamp>,
-    /// By request: everything of it.
+    /// By request: all of its effects.
     all: HashMap<String, Timestamp>,
 }
 
@@ -26,7 +26,7 @@ impl EffectDelays {
         until.into_iter().chain(self.all.get(request)).any(|until| *until > now)
     }
 
-    /// When the first of them is over.
+    /// The earliest end of a delay.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         self.until.values().chain(self.all.values()).copied().min()
     }
@@ -36,7 +36,7 @@ impl EffectDelays {
         self.all.retain(|_, until| *until > now);
     }
 
-    /// Something has changed that may have been in the way.
+    /// A possible obstacle has changed.
     pub(super) fn clear_all(&mut self) {
         self.until.clear();
         self.all.clear();

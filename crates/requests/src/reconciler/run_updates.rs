@@ -1,4 +1,4 @@
-//! What the backend says about a run, and what its completed work units have left.
+//! The backend's changes of a run, and the results of its completed work units.
 
 use crate::backend::{MOST_ATTEMPTS, RunUnitChange};
 use crate::context::ReconcilerContext;
@@ -11,10 +11,10 @@ use windlass_types::WorkflowId;
 use windlass_types::payload::{MergeOutput, check_lfn};
 use windlass_types::requests::{Request, RequestUnitStatus, WorkUnitName};
 
-/// So many are read at once; the others come with the next look.
+/// Number of changes read at once; the rest follows with the next look.
 const MAX_UNITS_PER_READ: usize = 1000;
 
-/// The workflow of the engine that the run is, if it is one and not over.
+/// The workflow of the engine for this run, if it has one and has not ended.
 pub(super) fn engine_workflow(view: &RequestView) -> Option<WorkflowId> {
     match active_run(view)?.backend {
         BackendRunRef::Engine { workflow, .. } => workflow,
@@ -22,19 +22,19 @@ pub(super) fn engine_workflow(view: &RequestView) -> Option<WorkflowId> {
     }
 }
 
-/// The run, if it was handed over and is not over.
+/// The run, if it was submitted and has not ended.
 pub(super) fn active_run(view: &RequestView) -> Option<&RunRow> {
     view.run.as_ref().filter(|run| run.status.is_active())
 }
 
-/// `None`: there is nobody to ask.
+/// `None`: there is no backend.
 pub(super) fn load_run_news(world: &ReconcilerContext, view: &RequestView) -> Option<LifecycleEvent> {
     let run = active_run(view)?;
     let mut look = world.backends.backend_for(run).inspect_run(run, view.failures.read)?;
     if look.unit_changes.len() > MAX_UNITS_PER_READ || look.failed_attempts.len() > MOST_ATTEMPTS {
         look.unit_changes.truncate(MAX_UNITS_PER_READ);
         look.failed_attempts.truncate(MOST_ATTEMPTS);
-        // It may be over, but these are not all.
+        // It may have ended, but there are more changes.
         look.state = if look.state == RunState::Over { RunState::Running } else { look.state };
     }
     let units = look.unit_changes.iter().map(|unit| make_unit_news(&view.row.request, run, unit)).collect();
@@ -62,7 +62,7 @@ fn make_unit_news(request: &Request, run: &RunRow, change: &RunUnitChange) -> Wo
     WorkUnitReport { seq, unit, status, output }
 }
 
-/// What the merge of a unit wrote, if it makes sense (R-102: what is missing is never taken for done).
+/// The output of a unit's merge, if it is valid (R-102: a missing one never counts as done).
 fn read_merge_output(request: &Request, run: &RunRow, unit: u32) -> Result<MergeOutput, String> {
     let path = unit_directory(Path::new(&run.submit_dir), unit).join("merge_output.json");
     let text = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -75,19 +75,19 @@ fn read_merge_output(request: &Request, run: &RunRow, unit: u32) -> Result<Merge
 fn check_merge_output(request: &Request, unit: u32, output: &MergeOutput) -> Result<(), String> {
     let name = WorkUnitName(unit).to_string();
     if output.request != request.request_name || output.unit != name || output.number != unit {
-        return Err(format!("it is about {} of {}", output.unit, output.request));
+        return Err(format!("it belongs to {} of {}", output.unit, output.request));
     }
     if output.site.is_empty() {
-        return Err("it does not say at which site its files are".to_owned());
+        return Err("it does not name the site of its files".to_owned());
     }
     for dataset in &request.output_datasets {
         if !output.datasets.contains_key(dataset) {
-            return Err(format!("it says nothing of {dataset}"));
+            return Err(format!("{dataset} is missing"));
         }
     }
     for (dataset, files) in &output.datasets {
         if !request.output_datasets.contains(dataset) {
-            return Err(format!("{dataset} is no output of the request"));
+            return Err(format!("{dataset} is not an output of the request"));
         }
         for file in files {
             check_lfn(&file.lfn).map_err(|error| format!("{}: {error}", file.lfn))?;

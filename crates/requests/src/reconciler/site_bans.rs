@@ -1,4 +1,5 @@
-//! Bans of sites beyond single requests: those that become one for all, and those that are over. People are told of each.
+//! Bans of sites beyond single requests: bans that are extended to all requests, and expired ones. An alert is
+//! sent for each.
 
 use super::{RequestReconciler, run_updates};
 use crate::run_outline::RunOutline;
@@ -14,7 +15,7 @@ use windlass_store::model::SiteBanFilter;
 use windlass_types::{SystemClock, Timestamp};
 
 impl RequestReconciler {
-    /// What follows from all bans together.
+    /// The consequences of all bans together.
     pub(super) fn update_bans(&mut self) -> Result<(), StoreError> {
         let now = SystemClock.now();
         let active = self.active_bans(now)?;
@@ -31,13 +32,13 @@ impl RequestReconciler {
         self.context.database.bans(&SiteBanFilter { active_at: Some(now), ..SiteBanFilter::default() })
     }
 
-    /// Whether people are told something.
+    /// Whether alerts were sent.
     fn promote_bans(&mut self, active: &[SiteBan], now: Timestamp) -> Result<bool, StoreError> {
         let policy = self.context.options.decision_settings.failure_response.bans.clone();
         if !policy.enabled || !active.iter().any(|ban| ban.ban.request.is_some()) {
             return Ok(false);
         }
-        // Those that somebody has removed matter as well.
+        // Removed bans matter as well.
         let general = SiteBanFilter { only_general: true, ..SiteBanFilter::default() };
         let mut all = self.context.database.bans(&general)?;
         all.extend(active.iter().filter(|ban| ban.ban.request.is_some()).cloned());
@@ -69,7 +70,7 @@ impl RequestReconciler {
                 &NewAlert {
                     kind: "site_ban_expired".into(),
                     request: ban.ban.request.clone(),
-                    message: format!("the ban of {} for {of} is over ({})", ban.ban.site, ban.ban.reason),
+                    message: format!("the ban of {} for {of} has expired ({})", ban.ban.site, ban.ban.reason),
                     detail: json!({ "site": ban.ban.site, "ban": ban.id }),
                 },
                 now,
@@ -80,14 +81,15 @@ impl RequestReconciler {
             return Ok(false);
         }
         self.context.database.mark_expiry_notified(&over, now)?;
-        // Whatever had no place to go may have one now.
+        // Waiting work may have a site now.
         self.effect_delays.clear_all();
         Ok(true)
     }
 
-    /// The engine forgets what is closed to single runs when it is started anew, and is not told when a ban ends. A ban for
-    /// all holds for runs that were begun after it. One that would leave work of a run no site does not hold for it, and
-    /// people are told, whatever its backend. Whether they are.
+    /// The engine forgets the sites that are closed to single runs when it restarts, and gets no notice when a
+    /// ban expires. A ban for all requests applies to runs that start after it. A ban that would leave work of a
+    /// run without a site does not apply to it, and an alert is sent, on any backend. Returns whether one was
+    /// sent.
     fn close_banned_sites(&mut self, active: &[SiteBan], now: Timestamp) -> Result<bool, StoreError> {
         let mut kept = BTreeSet::new();
         for (name, view) in &self.views {
@@ -108,7 +110,7 @@ impl RequestReconciler {
                 self.context.backends.engine.service.set_closed_sites_for(workflow, closed);
             }
         }
-        // What was told of a run that is over is forgotten with it.
+        // Alerts about an ended run are forgotten with it.
         self.alerted_kept_sites.retain(|known| kept.contains(known));
         let mut has_told = false;
         for (request, site) in kept {
@@ -121,7 +123,7 @@ impl RequestReconciler {
         Ok(has_told)
     }
 
-    /// Sets of sites that units of its run may go to, if that may matter to what is decided now.
+    /// The sets of sites for units of its run, if they matter to the current decision.
     pub(super) fn eligible_site_sets(
         &self,
         name: &str,
@@ -136,7 +138,7 @@ impl RequestReconciler {
             return Ok(Vec::new());
         };
         let open: BTreeSet<String> = self.context.usable_sites(name)?.usable.into_keys().collect();
-        // Without its outline it is only known where it might have gone.
+        // Without its outline only the possible sites are known.
         let sets = RunOutline::read(Path::new(&run.submit_dir)).map_or_else(
             |_| vec![open.clone()],
             |outline| outline.sites.into_iter().map(BTreeSet::from_iter).collect(),
@@ -147,7 +149,7 @@ impl RequestReconciler {
 
 fn kept_open_alert(request: &str, site: &str) -> NewAlert {
     let message = format!(
-        "{site} is banned, and open to the run of {request} all the same: some of its work has no other site to go to"
+        "{site} is banned, but stays open to the run of {request}: some of its work has no other site"
     );
     NewAlert {
         kind: "ban_refused".into(),
@@ -159,11 +161,14 @@ fn kept_open_alert(request: &str, site: &str) -> NewAlert {
 
 fn ban_alert(ban: &NewBan, is_last: bool) -> NewAlert {
     let (kind, message) = if is_last {
-        let message =
-            format!("{} is not banned for all, although {}: no other site is left", ban.site, ban.reason);
+        let message = format!(
+            "{} is not banned for all requests, although {}: no other site is left",
+            ban.site, ban.reason
+        );
         ("ban_refused", message)
     } else {
-        let message = format!("{} is banned for all until {}: {}", ban.site, ban.expires_at, ban.reason);
+        let message =
+            format!("{} is banned for all requests until {}: {}", ban.site, ban.expires_at, ban.reason);
         ("site_ban_promoted", message)
     };
     NewAlert { kind: kind.into(), request: None, message, detail: json!({ "site": ban.site }) }

@@ -1,4 +1,4 @@
-//! Sites, kept in step with the workers that are there; and the figures.
+//! Keeps sites consistent with the connected workers, and updates the metrics.
 
 use super::{RequestReconciler, run_updates};
 use crate::effects::EffectKey;
@@ -11,7 +11,7 @@ use windlass_types::SystemClock;
 use windlass_types::requests::{RequestStatus, SiteStatus};
 
 impl RequestReconciler {
-    /// A worker's site is a site; and a drain that was to last until now is over.
+    /// The site of a worker becomes a known site; expired drains end.
     pub(super) fn update_sites(&mut self) -> Result<(), StoreError> {
         let mut slots: BTreeMap<String, u64> = BTreeMap::new();
         for worker in self.context.database.active_workers(None)? {
@@ -38,13 +38,13 @@ impl RequestReconciler {
         }
         self.close_disabled_sites()?;
         if has_more {
-            // Whatever had no place to go may have one now.
+            // Waiting work may have a site now.
             self.effect_delays.clear_all();
         }
         Ok(())
     }
 
-    /// Units that were planned before a site was closed do not begin there either; those that have begun go on.
+    /// Units that were planned before a site was closed do not start there either; started ones continue.
     fn close_disabled_sites(&mut self) -> Result<(), StoreError> {
         let sites = self.context.database.sites()?.into_iter();
         let closed = sites.filter(|row| row.status != SiteStatus::Enabled).map(|row| row.name);
@@ -58,8 +58,9 @@ impl RequestReconciler {
         Ok(())
     }
 
-    /// DAGs read from a file at which sites their work units may not land. After a start of the server all of these files
-    /// are written: sites may have changed meanwhile. A run that something else is done about is told in a later pass.
+    /// DAGs read from a file which sites are closed to their work units. After a start of the server all of these
+    /// files are written, because sites may have changed meanwhile. A run with another effect in progress follows
+    /// in a later pass.
     fn close_sites_to_dags(&mut self) {
         let is_told = |name: &String| {
             let run = self.views.get(name).and_then(run_updates::active_run);
@@ -73,7 +74,7 @@ impl RequestReconciler {
         self.dags_to_update = left;
     }
 
-    /// For those who watch. What takes a look into the books is counted with every look at everything.
+    /// For metrics. Values that need a query are updated with every pass over everything.
     pub(super) fn update_metrics(&self, all: bool) -> Result<(), StoreError> {
         let counts = all.then(|| self.context.database.request_counts()).transpose()?;
         let progress = self.views.values().filter_map(run_updates::active_run).map(|run| {

@@ -1,4 +1,4 @@
-//! By what ReqMgr2 is known to be the right one, and by which certificate or proxy we are known to it.
+//! TLS to ReqMgr2: the trusted authorities, and the client certificate or proxy.
 
 use super::{Reqmgr2Client, Reqmgr2Error, file_error, read_file};
 use rustls::crypto::CryptoProvider;
@@ -24,8 +24,8 @@ pub(super) fn build_tls_config(wanted: &Reqmgr2Client) -> Result<ClientConfig, R
     })
 }
 
-/// Our certificate and its key. They are handed over as they are: rustls would look into the certificate, and does not know
-/// the critical extension that makes one a proxy (RFC 3820).
+/// The client certificate and its key. They are used unparsed: rustls would parse the certificate, and does not
+/// know the critical extension of a proxy (RFC 3820).
 fn load_identity(
     wanted: &Reqmgr2Client,
     provider: &CryptoProvider,
@@ -41,19 +41,19 @@ fn load_identity(
     let key = provider.key_provider.load_private_key(key);
     let key = key.map_err(|error| Reqmgr2Error::File {
         path: path.clone(),
-        why: format!("its key is of no use: {error}"),
+        why: format!("its key is invalid: {error}"),
     })?;
     Ok(Some(Arc::new(CertifiedKey::new(chain, key).into())))
 }
 
-/// Those of the system, and the named ones.
+/// Those of the system, and the configured ones.
 fn load_roots(authorities: Option<&Path>) -> Result<RootCertStore, Reqmgr2Error> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let Some(path) = authorities else { return Ok(roots) };
     let mut found = 0;
     for file in list_certificate_files(path)? {
-        // Directories of the grid hold much else, and some authorities that nobody can read any more.
+        // Grid directories contain many other files, and some authorities in obsolete formats.
         let (added, _) =
             roots.add_parsable_certificates(parse_certificates(&read_file(&file)?).unwrap_or_default());
         found += added;
@@ -61,7 +61,7 @@ fn load_roots(authorities: Option<&Path>) -> Result<RootCertStore, Reqmgr2Error>
     if found == 0 { Err(missing_item_error(path, "certificate of an authority")) } else { Ok(roots) }
 }
 
-/// The file, or those in the directory that hold certificates by their names: `*.pem`, `*.crt`, `HASH.0`.
+/// The file, or the certificate files of a directory by their names: `*.pem`, `*.crt`, `HASH.0`.
 fn list_certificate_files(path: &Path) -> Result<Vec<PathBuf>, Reqmgr2Error> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -81,15 +81,15 @@ fn parse_certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
 }
 
 fn missing_item_error(path: &Path, what: &str) -> Reqmgr2Error {
-    Reqmgr2Error::File { path: path.to_owned(), why: format!("it holds no {what} in PEM") }
+    Reqmgr2Error::File { path: path.to_owned(), why: format!("it contains no {what} in PEM") }
 }
 
-/// Whether the two ends did not agree on who they are.
+/// Whether the TLS handshake failed because of certificates.
 pub(super) fn is_trust_error(error: &(dyn Error + 'static)) -> bool {
     error_causes(error).any(<dyn Error>::is::<rustls::Error>)
 }
 
-/// The error and what is behind it, also where an error of the system is wrapped around another one, which `source` skips.
+/// The error with its causes, also where a system error wraps another one, which `source` skips.
 pub(super) fn error_causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {

@@ -1,4 +1,4 @@
-//! A planned run as HTCondor's files: what is in its outline, in the words of `windlass-htcondor`.
+//! Renders a planned run as HTCondor's files: its outline, in the types of `windlass-htcondor`.
 
 use super::CondorOptions;
 use crate::backend::engine_jobs::{JobSize, RunSubmission, largest_job_size, unit_job_sizes};
@@ -10,10 +10,10 @@ use windlass_htcondor::render::{
 };
 use windlass_htcondor::script_settings::RequestRetrySettings;
 
-/// Landings and cleanups write next to nothing.
+/// Landings and cleanups write very little.
 const SMALL_JOB_DISK_KB: u64 = 1 << 20;
 
-/// What is to be written of a run besides its outline.
+/// Parameters of a run besides its outline.
 #[derive(Debug)]
 pub(crate) struct DagFiles<'a> {
     pub(crate) directory: &'a Path,
@@ -33,7 +33,7 @@ pub(super) fn write_dag_files(
     with_dag_run(paper, outline, options, render::render_run)
 }
 
-/// What may have changed since it was planned.
+/// Values that may have changed since it was planned.
 pub(super) fn rewrite_dag_files(
     paper: &DagFiles<'_>,
     outline: &RunOutline,
@@ -42,7 +42,7 @@ pub(super) fn rewrite_dag_files(
     with_dag_run(paper, outline, options, render::rewrite_run_files)
 }
 
-/// What new nodes are submitted with while DAGMan works.
+/// Values for new nodes while DAGMan runs.
 pub(super) fn rewrite_submit_files(
     paper: &DagFiles<'_>,
     outline: &RunOutline,
@@ -103,7 +103,7 @@ fn with_dag_run(
     })
 }
 
-/// Among the jobs of HTCondor. Higher goes first, and merges go before what has just begun.
+/// Priority among the jobs of HTCondor: higher first, and merges before jobs of new units.
 pub(super) fn condor_priority(submission: &RunSubmission) -> i32 {
     i32::try_from(submission.priority).unwrap_or(if submission.priority < 0 { i32::MIN } else { i32::MAX })
 }

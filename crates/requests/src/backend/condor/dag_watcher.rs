@@ -1,8 +1,9 @@
-//! Who watches runs on HTCondor: it does not tell us anything, so their files are looked at every few seconds. A run that
-//! nothing happened to costs a few system calls; of one that something happened to, the reconciler is told.
+//! Watches runs on HTCondor: it sends no notifications, so their files are checked every few seconds. A run
+//! without changes costs a few system calls; a change is reported to the reconciler.
 //!
-//! The schedds themselves are asked now and then, each once for all runs: that a DAG is gone without a word is not in any
-//! file. Each is asked by a thread of its own, so that one that is silent delays nothing but the answers about its own DAGs.
+//! The schedds are queried now and then, once each for all runs: a DAG that disappears leaves no trace in any
+//! file. Each is queried by a thread of its own, so that a silent schedd delays only the answers about its own
+//! DAGs.
 
 use super::schedd_queue::{DagPresence, ScheddQueue};
 use crate::backend::MOST_ATTEMPTS;
@@ -14,9 +15,9 @@ use std::time::{Duration, Instant};
 use windlass_core::requests::rows::RunRow;
 use windlass_htcondor::watch::{DagPoller, DagSnapshot, FailedNodeAttempt, UnitUpdate};
 
-/// So often files are looked at.
+/// Interval at which files are checked.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// So often schedds are asked.
+/// Interval at which schedds are queried.
 const QUERY_INTERVAL: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(super) struct DagWatcher {
 #[derive(Debug)]
 struct DagWatcherShared {
     runs: Mutex<WatchedRuns>,
-    /// Something is to be watched, or it is over.
+    /// There is a new run to watch, or the watcher stops.
     wake: Condvar,
     waker: ReconcilerWaker,
     schedd_queue: ScheddQueue,
@@ -44,24 +45,24 @@ struct WatchedRuns {
 /// A run, by its UUID.
 type NamedRun = (String, Arc<Mutex<WatchedRun>>);
 
-/// Those that ask a schedd.
+/// The threads that query a schedd.
 type ScheddQueries = BTreeMap<Option<String>, JoinHandle<()>>;
 
-/// A run, and what was seen of it.
+/// A run, and its last known state.
 #[derive(Debug)]
 struct WatchedRun {
     poller: DagPoller,
     schedd: Option<String>,
     cluster: u64,
-    /// As it was seen last, without its news.
+    /// The last state, without changes.
     last_snapshot: Option<DagSnapshot>,
-    /// What nobody has dealt with yet.
+    /// Changes that were not handled yet.
     unit_updates: Vec<UnitUpdate>,
     failed_attempts: Vec<FailedNodeAttempt>,
     presence: DagPresence,
 }
 
-/// How a run was seen last, with all its news.
+/// The last known state of a run, with all its changes.
 #[derive(Clone, Debug)]
 pub(super) struct ObservedRun {
     pub(super) snapshot: DagSnapshot,
@@ -79,8 +80,7 @@ impl DagWatcher {
         Self { shared: Arc::new(shared), thread: Mutex::new(None) }
     }
 
-    /// How a run stands, as it was seen last. It is watched from now on.
-    /// Of failed attempts those after `read`.
+    /// The last known state of a run, with failed attempts after `read`. It is watched from now on.
     pub(super) fn observe_run(
         &self,
         run: &RunRow,
@@ -131,12 +131,12 @@ impl DagWatcher {
         Arc::clone(entry)
     }
 
-    /// The others are over, or nobody's concern any more.
+    /// The others have ended or are not needed any more.
     pub(super) fn retain_runs(&self, is_wanted: impl Fn(&str) -> bool) {
         self.shared.lock_runs().watched.retain(|run, _| is_wanted(run));
     }
 
-    /// Nothing watches as long as there is nothing to watch.
+    /// No thread runs as long as there is nothing to watch.
     fn ensure_thread(&self) -> std::io::Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
@@ -152,11 +152,11 @@ impl Drop for DagWatcher {
     fn drop(&mut self) {
         self.shared.lock_runs().is_stopped = true;
         self.shared.wake.notify_all();
-        // Nobody wants the answers any more.
+        // The answers are no longer needed.
         self.shared.schedd_queue.cancel_token.cancel(Duration::ZERO);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A panic has been told by the hook.
+            // The panic hook has logged it.
             drop(thread.join());
         }
     }
@@ -168,7 +168,7 @@ impl DagWatcherShared {
     }
 
     fn run_loop(self: &Arc<Self>) {
-        // What was gone or silent before somebody began to watch is to be known at once.
+        // What disappeared before watching began must be known at once.
         let mut ask_at = Instant::now();
         let mut asking = ScheddQueries::new();
         while let Some(runs) = self.next_runs() {
@@ -183,12 +183,12 @@ impl DagWatcherShared {
             }
         }
         for thread in asking.into_values() {
-            // A panic has been told by the hook.
+            // The panic hook has logged it.
             drop(thread.join());
         }
     }
 
-    /// What is to be looked at, when it is time. `None`: it is over.
+    /// The runs to check, when it is time. `None`: stopped.
     fn next_runs(&self) -> Option<Vec<NamedRun>> {
         let until = Instant::now() + POLL_INTERVAL;
         let mut runs = self.lock_runs();
@@ -203,7 +203,7 @@ impl DagWatcherShared {
         None
     }
 
-    /// Each schedd once, for all that is still under way there; not while it owes an answer.
+    /// Queries each schedd once for all its active runs, unless an answer is outstanding.
     fn query_schedds(self: &Arc<Self>, asking: &mut ScheddQueries, runs: Vec<NamedRun>) {
         asking.retain(|_, thread| !thread.is_finished());
         let mut by_schedd: BTreeMap<Option<String>, Vec<NamedRun>> = BTreeMap::new();
@@ -221,7 +221,7 @@ impl DagWatcherShared {
             let thread = thread::Builder::new().name("windlass-asking".to_owned());
             match thread.spawn(move || shared.query_schedd(whom.as_deref(), &runs)) {
                 Ok(thread) => drop(asking.insert(schedd, thread)),
-                Err(error) => tracing::warn!(schedd, %error, "cannot ask a schedd: no thread for it"),
+                Err(error) => tracing::warn!(schedd, %error, "cannot query a schedd: no thread available"),
             }
         }
     }
@@ -245,7 +245,7 @@ fn lock_run(watched: &Mutex<WatchedRun>) -> MutexGuard<'_, WatchedRun> {
 }
 
 impl WatchedRun {
-    /// Reads what has changed. Whether that is anything.
+    /// Reads changed files and returns whether there are changes.
     fn poll(&mut self) -> bool {
         let mut look = self.poller.poll();
         let units = std::mem::take(&mut look.units);

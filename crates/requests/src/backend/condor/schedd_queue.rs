@@ -1,4 +1,4 @@
-//! What schedds say about our DAGs: asked now and then, in case that one is gone without a word in its files.
+//! The queue of schedds: queried now and then, in case a DAG disappeared without a trace in its files.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -6,34 +6,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use windlass_htcondor::commands::{CancelToken, CondorClient, CondorError, DagmanJobState, QUERY_TIMEOUT};
 
-/// A schedd that did not answer is not asked for a place again before so long.
+/// A schedd that did not answer is not tried for new runs before this time.
 const SILENT_RETRY_DELAY: Duration = Duration::from_mins(1);
 
-/// How schedds are asked.
+/// Queries schedds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ScheddQueue {
     pub(super) tools_directory: Option<PathBuf>,
-    /// Holds what is asked and told, so that nobody who stops has to wait for it.
+    /// Protects the answers, so that stopping does not wait for a query.
     pub(super) cancel_token: CancelToken,
-    /// Since when schedds have not answered, as far as that is known.
+    /// When schedds stopped answering, as far as known.
     silent_since: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
-/// What came of a question.
+/// The answer of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DagQueueStatus {
     Queued,
-    /// It left the queue, and this is what its history says.
+    /// It left the queue, with this record in the history.
     Ended(String),
     /// Neither the queue nor the history knows it.
     Missing,
     Unreachable(String),
 }
 
-/// What is known of a run by asking.
+/// What the queries show about a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DagPresence {
-    /// So often in a row it was not there any more. Once may be the moment between its end and what it writes then.
+    /// Number of consecutive queries without it. A single one may fall between its end and its last record.
     times_absent: u32,
     last: Option<DagQueueStatus>,
 }
@@ -43,13 +43,13 @@ impl DagPresence {
         self.times_absent = match answer {
             DagQueueStatus::Ended(_) | DagQueueStatus::Missing => self.times_absent.saturating_add(1).min(2),
             DagQueueStatus::Queued => 0,
-            // Nothing can be concluded.
+            // Nothing follows from it.
             DagQueueStatus::Unreachable(_) => self.times_absent,
         };
         self.last = Some(answer);
     }
 
-    /// It is certainly not in the queue, and this was said about it.
+    /// It is certainly not in the queue; the reason.
     pub(super) fn confirmed_absence(&self) -> Option<&DagQueueStatus> {
         self.last
             .as_ref()
@@ -66,7 +66,7 @@ impl ScheddQueue {
         Self { tools_directory, ..Self::default() }
     }
 
-    /// The same, for somebody who stops at another time.
+    /// The same, with a cancel token of its own.
     pub(super) fn with_own_cancel_token(&self) -> Self {
         Self { cancel_token: CancelToken::default(), ..self.clone() }
     }
@@ -81,7 +81,7 @@ impl ScheddQueue {
         }
     }
 
-    /// About all of them at once; an answer for each.
+    /// Queries all of them at once; one answer each.
     pub(super) fn query_clusters(&self, schedd: Option<&str>, clusters: &[u64]) -> Vec<DagQueueStatus> {
         let condor = CondorClient { timeout: QUERY_TIMEOUT, ..self.client_for(schedd) };
         let asked = condor.all_dags();
@@ -90,7 +90,7 @@ impl ScheddQueue {
             Ok(jobs) => jobs,
             Err(error) => {
                 if !matches!(error, CondorError::Canceled { .. }) {
-                    tracing::warn!(schedd, %error, "cannot ask a schedd about its DAGs");
+                    tracing::warn!(schedd, %error, "cannot query a schedd about its DAGs");
                 }
                 return vec![unreachable_status(&error); clusters.len()];
             }
@@ -99,7 +99,7 @@ impl ScheddQueue {
         let mut silence = None;
         let answer = |cluster: &u64| match &silence {
             _ if is_there(cluster) => DagQueueStatus::Queued,
-            // What did not tell of one would take as long not to tell of the others.
+            // A query that timed out for one would time out for the others.
             Some(silence) => DagQueueStatus::clone(silence),
             None => {
                 let answer = query_history(&condor, *cluster);
@@ -111,12 +111,12 @@ impl ScheddQueue {
         clusters.iter().map(answer).collect()
     }
 
-    /// Asks it for our DAGs; an error says why it does not answer.
+    /// Queries its DAGs; an error tells why it does not answer.
     pub(super) fn probe(&self, schedd: Option<&str>) -> Result<(), CondorError> {
         CondorClient { timeout: QUERY_TIMEOUT, ..self.client_for(schedd) }.all_dags().map(drop)
     }
 
-    /// Whether it takes something new. One that was silent a moment ago is not waited for again.
+    /// Whether it accepts new runs. A schedd that was silent a moment ago is not waited for again.
     pub(super) fn is_answering(&self, schedd: &str) -> bool {
         if self.lock_silent().get(schedd).is_some_and(|since| since.elapsed() < SILENT_RETRY_DELAY) {
             return false;

@@ -1,4 +1,4 @@
-//! What is concluded from files and queues, and where runs go.
+//! Conclusions from files and queues, and the choice of a schedd.
 
 mod silence;
 
@@ -104,11 +104,11 @@ fn files_stand_over_the_queue_and_silence_says_nothing() {
     assert_eq!(run_state(&paused).0, RunState::Halted);
     assert_eq!(
         run_snapshot(&run("a", None, Some("7")), &paused).held_reasons,
-        ["it is paused: nothing more of it begins"]
+        ["it is paused: no new work starts"]
     );
     paused.snapshot.state = over();
-    assert_eq!(run_state(&paused).0, RunState::Over, "what is over is not paused");
-    // What a unit has left is not withheld because nobody answers.
+    assert_eq!(run_state(&paused).0, RunState::Over, "an ended run is not paused");
+    // The results of a unit are not withheld because of a missing answer.
     let mut told = seen(DagState::Running, &[lost()]);
     told.snapshot.units.push(UnitUpdate { seq: 9, number: 2, status: RequestUnitStatus::Completed });
     assert_eq!(run_state(&told).0, RunState::Running);
@@ -117,13 +117,13 @@ fn files_stand_over_the_queue_and_silence_says_nothing() {
 #[test]
 fn what_cannot_be_read_has_a_reason() {
     let ended = || DagQueueStatus::Ended("DAGMan 7 exited with 0".into());
-    let unreadable = "its files cannot be read: /runs/first/workflow.jobstate: stale";
+    let unreadable = "cannot read its files: /runs/first/workflow.jobstate: stale";
     for (answers, expected) in [
         (vec![DagQueueStatus::Queued], unreadable.to_owned()),
         (vec![ended(), ended()], format!("{unreadable} (DAGMan 7 exited with 0)")),
         (
             vec![DagQueueStatus::Missing, DagQueueStatus::Missing],
-            format!("{unreadable} (its DAGMan is not in the queue any more)"),
+            format!("{unreadable} (its DAGMan is no longer in the queue)"),
         ),
     ] {
         let mut seen = seen(DagState::Unknown, &answers);
@@ -138,7 +138,7 @@ fn an_end_that_units_do_not_explain_has_a_reason() {
     let look = run_snapshot(&run("a", None, Some("7")), &broken);
     assert_eq!((look.state, look.reason.as_deref()), (RunState::Over, Some("line 3: no such node")));
     let counts = NodeCounts { idle: 16, done: 4, ..NodeCounts::default() };
-    assert_eq!(look.counts, counts, "what has not begun or was stopped waits");
+    assert_eq!(look.counts, counts, "units that have not started or were stopped wait");
     let running = run_snapshot(&run("a", None, Some("7")), &seen(DagState::Running, &[]));
     assert_eq!((running.counts.idle, running.counts.running), (15, 1));
     assert_eq!(

@@ -1,5 +1,5 @@
-//! What was changed about a run before it goes on: how often its jobs are tried, the memory that they get, and their
-//! priority, also by a production step. The workflow is the same one.
+//! Changes to a run before it continues: retries, memory and priority of its jobs, also by production step. The
+//! workflow stays the same.
 
 use crate::backend::engine_jobs::{FINISHING_PRIORITY_BONUS, RunGraph, RunSubmission};
 use crate::run_outline::RunOutline;
@@ -11,18 +11,18 @@ use windlass_types::requests::NodeRole;
 use windlass_types::settings::FailureHandler;
 use windlass_types::{Bytes, JobId, JobStatus, Resources, Timestamp, WorkflowId};
 
-/// What is to be written.
+/// The values to write.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RunOverrideChanges {
     requirements: Vec<RequirementsChange>,
     /// With the ids of those that they replace.
     handlers: Vec<(i64, FailureHandler)>,
-    /// What jobs have, and what they get.
+    /// Current and new values of jobs.
     priorities: Vec<(i32, i32)>,
 }
 
 impl RunOverrideChanges {
-    /// Of a workflow that nobody runs now. None if it is as it is wished for.
+    /// For a workflow without a running process. Empty if all values are current.
     pub(super) fn plan_changes(
         store: &dyn Store,
         workflow: WorkflowId,
@@ -63,12 +63,12 @@ impl RunOverrideChanges {
     }
 }
 
-/// The first job is a landing. Jobs that somebody gave a priority of their own keep it.
+/// The first job is a landing. Jobs with a priority set by a user keep it.
 pub(super) fn plan_priorities(known: &[i32], wished: i32) -> Vec<(i32, i32)> {
     let Some(&before) = known.first().filter(|before| **before != wished) else { return Vec::new() };
     let change = |ahead: i32| Some((before.checked_add(ahead)?, wished.checked_add(ahead)?));
     let mut changes: Vec<(i32, i32)> = [0, FINISHING_PRIORITY_BONUS].into_iter().filter_map(change).collect();
-    // What is given a priority must not be taken for what has it.
+    // A job that gets a priority here must not count as one that has it.
     if changes.first().map(|first| first.1) == changes.last().map(|last| last.0) {
         changes.reverse();
     }
@@ -84,7 +84,8 @@ fn plan_handlers(known: &[FailureHandlerRow], wished: &[FailureHandler]) -> Vec<
     wished.iter().filter_map(replaced).collect()
 }
 
-/// Landings and processing jobs get what somebody said. What an attempt has taught a job stands, unless it is less.
+/// Landings and processing jobs get the value of the operator. What earlier attempts of a job showed stays,
+/// unless it is less.
 fn plan_requirements(known: &[RequirementsRow], table: &JobTable, memory: Bytes) -> Vec<RequirementsChange> {
     let is_planned =
         |name: &str| name == "landing" || name.starts_with("landing_") || name.starts_with("processing_");
@@ -110,7 +111,7 @@ fn plan_requirements(known: &[RequirementsRow], table: &JobTable, memory: Bytes)
     changes
 }
 
-/// Jobs that have still to run and were given something of their own, with less memory than this; by their classes.
+/// Jobs that still have to run and have requirements of their own with less memory than this, by their classes.
 fn find_learned_resources(
     table: &JobTable,
     memory: Bytes,
@@ -133,7 +134,7 @@ fn find_learned_resources(
     found
 }
 
-/// All that is in the set, so that one name is one set.
+/// All values of the set, so that equal names mean equal sets.
 fn requirements_name(resources: Resources, Bytes(memory): Bytes) -> String {
     let runtime = resources.runtime.map(|runtime| format!(":{}s", runtime.as_secs())).unwrap_or_default();
     format!("said:{}cpus:{memory}B{runtime}", resources.cpus)
@@ -188,7 +189,7 @@ mod tests {
         assert_eq!(plan_priorities(&[i32::MAX], 0), [(i32::MAX, 0)]);
     }
 
-    /// Landings are as large as what follows them, so that both fit where they land.
+    /// Landings request as much as the jobs that follow, so that both fit at the chosen site.
     #[test]
     fn what_was_planned_is_as_somebody_said_and_what_was_learnt_at_least() {
         let rows = [
@@ -205,7 +206,7 @@ mod tests {
         };
         let (proc, land, merge) =
             (handler(NodeRole::Processing), handler(NodeRole::Landing), handler(NodeRole::Merge));
-        // What it asks for, what it is, how it stands.
+        // Requirements, role, status.
         let jobs = [
             (2, land, JobStatus::Completed),
             (1, proc, JobStatus::Failed),
@@ -238,7 +239,7 @@ mod tests {
         assert_eq!(more, expected);
         let less = plan_requirements(&rows, &table, Bytes(6000 * MEGABYTE));
         let names: Vec<&str> = less.iter().map(|change| change.name.as_str()).collect();
-        assert_eq!(names, ["processing_0", "landing"], "what was learnt stands");
+        assert_eq!(names, ["processing_0", "landing"], "learned values stay");
         assert_eq!(plan_requirements(&rows, &table, Bytes(8000 * MEGABYTE)), [], "it is so already");
     }
 }

@@ -1,4 +1,4 @@
-//! Settling, with real manifests and real books.
+//! Input accounting, with real manifests and a real database.
 
 use super::*;
 use crate::manifests::{self, ManifestTemplate};
@@ -56,7 +56,7 @@ fn files() -> Vec<CatalogFile> {
 }
 
 impl Bench {
-    /// A round that is planned, and has ended.
+    /// A round that was planned and has ended.
     fn new(algo: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let request = request(algo);
@@ -98,7 +98,7 @@ impl Bench {
         self.store.apply_requests(&[commit]).pop().unwrap().unwrap();
     }
 
-    /// The unit is completed, as the lifecycle notes it.
+    /// Marks the unit as completed, as the lifecycle does.
     fn complete(&self, unit: u32) {
         let step = OutputStep {
             block: "b".into(),
@@ -179,7 +179,7 @@ fn block(units: u32) -> BlockRow {
     }
 }
 
-/// The plan itself is forgotten when its round is over; its manifests say the same.
+/// The plan itself is deleted at the end of its round; its manifests contain the same.
 #[test]
 fn what_units_read_is_in_their_manifests() {
     for algo in ["FileBased", "EventBased", "LumiBased", "EventAwareLumiBased"] {
@@ -227,7 +227,7 @@ fn files_left(ranges: &[(u64, u64)]) -> windlass_core::requests::rows::FileRemai
     windlass_core::requests::rows::FileRemainder::Events(ranges.to_vec())
 }
 
-/// After a crash between the rows and the news of them.
+/// After a crash between the rows and their notice.
 #[test]
 fn settling_again_changes_nothing() {
     let bench = Bench::new("LumiBased");
@@ -239,7 +239,7 @@ fn settling_again_changes_nothing() {
     assert!(rows.iter().any(|row| row.state == RequestFileState::Attempted), "{rows:?}");
 }
 
-/// It ended somewhere after its run was over: nobody registers what it made, so it does not count.
+/// It completed after the end of its run: its outputs are never registered, so it does not count.
 #[test]
 fn a_unit_that_is_late_does_not_count() {
     let bench = Bench::new("FileBased");

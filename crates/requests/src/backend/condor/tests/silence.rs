@@ -1,4 +1,4 @@
-//! Schedds that do not answer: nobody else waits for them.
+//! Schedds that do not answer do not delay others.
 
 use super::*;
 use std::fs;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// Commands of which those for the schedd `silent` never end. They write down who they are.
+/// Commands of which those for the schedd `silent` never end. They write their pid.
 const HANGING: &str = r#"#!/bin/sh
 case "$*" in
 *silent*)
@@ -35,7 +35,7 @@ impl Tools {
         CondorOptions { schedds, tools_directory: Some(self.0.path().to_owned()), ..CondorOptions::default() }
     }
 
-    /// The one that hangs, once it does.
+    /// The hanging process, once it exists.
     fn hanging(&self) -> String {
         loop {
             if let Ok(pid) = fs::read_to_string(self.0.path().join("pid")) {
@@ -55,7 +55,7 @@ fn in_directory(run: RunRow, directory: &TempDir) -> RunRow {
     RunRow { submit_dir: directory.path().to_string_lossy().into_owned(), ..run }
 }
 
-/// What `run` is told of, once it is.
+/// Waits for a notice about `run`.
 fn await_news(nudge: &ReconcilerWaker, run: &str) {
     let until = Instant::now() + Duration::from_mins(10);
     while Instant::now() < until {
@@ -63,7 +63,7 @@ fn await_news(nudge: &ReconcilerWaker, run: &str) {
             return;
         }
     }
-    panic!("nothing was heard of {run}");
+    panic!("no notice about {run}");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn runs_are_watched_while_another_schedd_is_silent_and_stopping_does_not_wait_fo
     condor.inspect_run(&well, 0).unwrap();
     condor.inspect_run(&silent, 0).unwrap();
     let hanging = tools.hanging();
-    // What was to be told of both when watching began has been.
+    // The notices about both from the start of watching have been read.
     drop(nudge.0.wait_for_events(Instant::now()));
     pause::pause_run(directories[0].path()).unwrap();
     loop {
@@ -85,9 +85,9 @@ fn runs_are_watched_while_another_schedd_is_silent_and_stopping_does_not_wait_fo
             break;
         }
     }
-    assert!(is_running(&hanging), "it was noticed only when the silent one was given up");
+    assert!(is_running(&hanging), "it was noticed only after the silent one timed out");
     drop(condor);
-    assert!(!is_running(&hanging), "it was ended");
+    assert!(!is_running(&hanging), "it was killed");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn stopping_ends_what_a_silent_schedd_is_being_told() {
     let error = removed.unwrap_err();
     assert!(matches!(error, CondorError::Canceled { .. }) && error.is_transient(), "{error}");
     let more = condor.schedd_queue.client_for(Some("well")).remove(7, "because").unwrap_err();
-    assert!(matches!(more, CondorError::Canceled { .. }), "nothing more is told: {more}");
+    assert!(matches!(more, CondorError::Canceled { .. }), "there are no more notices: {more}");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_schedd_that_was_silent_is_not_waited_for_again_at_once() {
     assert_eq!(silence, at("well"));
     fs::remove_file(tools.0.path().join("pid")).unwrap();
     assert_eq!(condor.choose_schedd(&[]), at("well"));
-    assert!(!tools.0.path().join("pid").exists(), "it was not asked");
+    assert!(!tools.0.path().join("pid").exists(), "it was not queried");
 }
 
 #[test]
