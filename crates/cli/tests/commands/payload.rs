@@ -337,7 +337,7 @@ fn mistakes_are_told_with_their_places() {
     unit.payload(&["run", "--node", "7"]).exits(70).says("mg_000003 has no node 7");
     unit.payload(&["run", "--node", "0", "--site", "T9"])
         .exits(70)
-        .says("there are: T1_XX_Here, T2_XX_There");
+        .says("known sites: T1_XX_Here, T2_XX_There");
     unit.manifest["outputs"][0]["merged_base"] = json!("/store/../../etc");
     unit.manifest["steps"][0]["threads"] = json!(0);
     unit.payload(&["merge"]).exits(70).says("merged_base").says("steps.GEN: threads");

@@ -32,7 +32,7 @@ fn without_a_server_what_reqmgr2_has_is_imported_all_or_none() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let away = format!("http://{nobody}/reqmgr2");
     let words = ["request", "import", "one", "--reqmgr2", &away, "--reqmgr2-timeout", "1s"];
-    sandbox.windlass(&words).exits(5).says("cannot be reached").says("nothing was imported");
+    sandbox.windlass(&words).exits(5).says("cannot reach ReqMgr2").says("nothing was imported");
     assert!(!sandbox.path(".windlass").exists(), "nothing was stored");
     sandbox.windlass(&["request", "import", "one"]).exits(2).says("no ReqMgr2 is configured");
 

@@ -345,7 +345,7 @@ fn a_catalog_is_filled_shown_and_taken_elsewhere() {
     add(&["data", "as", "A"]).exits(2).says("not a dataset name");
     add(&["data"]).exits(2).says("no dataset given");
     add(&["none", "as", "/A/B-v1/RAW"]).exits(2).says("no such file");
-    add(&["other", "as", "/A/X-v1/RAW"]).exits(2).says("line 1 is no event").says("--events-from");
+    add(&["other", "as", "/A/X-v1/RAW"]).exits(2).says("line 1 is not an event").says("--events-from");
     add(&["other/*.bin", "as", "/A/X-v1/RAW", "--events", "7"]).exits(0).says("7 events");
     let shown = sandbox.json(&["catalog", "show", "/A/B-v1/RAW", "--files"]);
     assert_eq!(

@@ -85,7 +85,7 @@ fn while_the_controller_is_down_nothing_is_declared_dead() {
     cluster.disturb("stop-ctld", None);
     let since = Instant::now();
     eventually("Slurm was asked in vain, several times", || {
-        house.work.read("serve.log").matches("Slurm has not answered").count() >= 2
+        house.work.read("serve.log").matches("Slurm did not answer").count() >= 2
     });
     // Jobs go on meanwhile: all but those that wait for the one that is held.
     Stages::await_ends(&house, 478);

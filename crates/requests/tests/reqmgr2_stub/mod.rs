@@ -1,5 +1,5 @@
-//! What a ReqMgr2 says over HTTP, without one: a thread on loopback that answers as the real one was seen to. Other crates use
-//! this file by `#[path]`.
+//! What a ReqMgr2 says over HTTP, without one: a thread on loopback that answers as the real one was seen to.
+//! Other crates use this file by `#[path]`.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

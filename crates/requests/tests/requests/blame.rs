@@ -303,7 +303,7 @@ fn a_ban_that_leaves_a_run_no_site_does_not_hold_for_it_and_people_are_told() {
     bench.lifecycle().wake_all();
     let told = bench.wait_for(|bench| alerts(bench, "ban_refused").pop());
     assert_eq!(told.alert.request.as_deref(), Some("r1"));
-    assert!(told.alert.message.contains("T1_A is banned, and open to the run of r1"), "{told:?}");
+    assert!(told.alert.message.contains("T1_A is banned, but stays open to the run of r1"), "{told:?}");
     let waiting =
         bench.job_store.work_units(workflow, 0).unwrap().iter().filter(|unit| unit.site.is_none()).count();
     assert!(waiting > 2, "{waiting} units have still to elect a site");

@@ -67,8 +67,8 @@ fn what_a_round_measured_is_known_to_the_next_one() {
     assert_eq!((told(&runs[0]), told(&runs[1])), (false, true));
 }
 
-/// Of the last events that are made for one that is missing none may pass the filter: that is bad luck, and the request is
-/// right as it is.
+/// Of the last events that are made for one that is missing none may pass the filter: that is bad luck, and the
+/// request is right as it is.
 #[test]
 fn bad_luck_at_the_tail_of_a_filter_holds_nobody_up() {
     let mut bench = Bench::new();

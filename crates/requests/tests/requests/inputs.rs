@@ -1,5 +1,5 @@
-//! What becomes of input files when work units fail: over all rounds each event is in the outputs once, or its file is
-//! excluded. All of it is read from the outputs.
+//! What becomes of input files when work units fail: over all rounds each event is in the outputs once, or its
+//! file is excluded. All of it is read from the outputs.
 
 use crate::kit::{Bench, SITES, generating, reading, steps, wish};
 use std::collections::BTreeSet;

@@ -278,8 +278,8 @@ impl Bench {
         self.job_store.transitions(name).unwrap().iter().map(|line| line.to).collect()
     }
 
-    /// The numbers of all events in the files of a dataset, as they are on disk; each file is where the catalog says. None of
-    /// a dataset that is not in the catalog yet.
+    /// The numbers of all events in the files of a dataset, as they are on disk; each file is where the catalog
+    /// says. None of a dataset that is not in the catalog yet.
     pub(crate) fn events(&self, dataset: &str) -> Vec<u64> {
         let mut events = Vec::new();
         if self.job_store.dataset(dataset).unwrap().is_none() {

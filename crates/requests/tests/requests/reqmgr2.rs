@@ -169,10 +169,10 @@ fn it_knows_us_by_a_certificate_or_a_proxy_and_we_it_by_its_authority() {
         reqmgr2.check().unwrap();
         assert_eq!(reqmgr2.fetch_request("a").unwrap(), document("a"), "{cert} {ca}");
     }
-    let (known, nobody) = (Some("ca.pem"), None);
+    let (known, no_certificate) = (Some("ca.pem"), None);
     for (reqmgr2, words) in [
         (secured.reqmgr2(Some("x509up"), None, None), "UnknownIssuer"),
-        (secured.reqmgr2(nobody, None, known), "and we do not trust each other"),
+        (secured.reqmgr2(no_certificate, None, known), "TLS with ReqMgr2"),
     ] {
         let error = reqmgr2.fetch_request("a").unwrap_err();
         assert!(
@@ -182,9 +182,9 @@ fn it_knows_us_by_a_certificate_or_a_proxy_and_we_it_by_its_authority() {
     }
     for (reqmgr2, words) in [
         (secured.reqmgr2(Some("gone"), None, known), "gone: cannot be read"),
-        (secured.reqmgr2(Some("ana.pem"), None, known), "ana.pem: it holds no private key in PEM"),
-        (secured.reqmgr2(Some("ana.key"), None, known), "ana.key: it holds no certificate in PEM"),
-        (secured.reqmgr2(None, None, Some("reqmgr2")), "it holds no certificate of an authority in PEM"),
+        (secured.reqmgr2(Some("ana.pem"), None, known), "ana.pem: it contains no private key in PEM"),
+        (secured.reqmgr2(Some("ana.key"), None, known), "ana.key: it contains no certificate in PEM"),
+        (secured.reqmgr2(None, None, Some("reqmgr2")), "it contains no certificate of an authority in PEM"),
     ] {
         let error = reqmgr2.check().unwrap_err();
         assert!(error.to_string().contains(words), "{error}");

@@ -1,5 +1,5 @@
-//! What takes too long in each status: people are told; what only we are waited for goes to a person, all else goes on (R-034
-//! to R-040, N-2).
+//! What takes too long in each status: people are told; what only we are waited for goes to a person, all else
+//! goes on (R-034 to R-040, N-2).
 
 use crate::kit::{Bench, generating};
 use std::sync::{Arc, Condvar, Mutex};
