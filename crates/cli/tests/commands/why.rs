@@ -60,7 +60,7 @@ fn a_job_that_waits_is_told_from_one_that_nobody_runs() {
     sandbox
         .windlass(&["why", "gate"])
         .exits(0)
-        .prints("nothing runs the workflow")
+        .prints("no process runs the workflow")
         .prints("windlass resume 1");
     let mut run = sandbox.start(&["resume"]);
     eventually("the gate runs", || sandbox.json(&["why", "gate"])["status"] == "running");
