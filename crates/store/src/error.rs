@@ -334,7 +334,7 @@ impl StoreError {
             Self::Superseded { .. } => "restart this server to make it a standby".into(),
             Self::NotEmpty { .. } => "nothing was changed; copy into a new database (`createdb windlass`)".into(),
             Self::NotOurs { .. } => "nothing was changed; create a separate database for windlass (`createdb windlass`)".into(),
-            Self::NoSuchWorkflow(_) => "`windlass list` lists the workflows".into(),
+            Self::NoSuchWorkflow(_) => "`windlass workflows` lists the workflows".into(),
             Self::NoSuchJob(_) => "`windlass jobs` lists the jobs".into(),
             Self::DuplicateJobName { .. } => "give every job its own name".into(),
             Self::NoSuchUserData(_) => "`windlass jobs user-data` lists user data".into(),
