@@ -308,7 +308,7 @@ fn a_revoked_token_is_nobody_at_once() {
 fn all_tokens_of_a_user_are_revoked_together_and_only_by_that_user_or_an_admin() {
     let bench = Bench::new();
     let of_ana = ["read", "write", "worker"].map(|scope| token(&bench, "ana", UserRole::User, scope));
-    let bob = token(&bench, "bob", UserRole::Operator, "admin");
+    let bob = token(&bench, "bob", UserRole::User, "admin");
     let path = "/api/v1/tokens?user=ana";
     assert_eq!(status(&bench, &bob, "DELETE", path, None), 404, "others' tokens are hidden");
     assert_eq!(status(&bench, &of_ana[2], "DELETE", path, None), 403, "a worker revokes nothing");
