@@ -271,6 +271,7 @@ impl<'s> ExplanationBuilder<'s> {
 
     fn explain_pending(&mut self) {
         self.set_headline("a worker holds it and is about to start it");
+        self.explain_silence();
         self.explain_no_scheduler("a worker held it, but no process runs this workflow any more");
     }
 

@@ -133,7 +133,14 @@ fn names(links: &[ChainLink]) -> Vec<&str> {
 
 #[test]
 fn the_silence_of_the_worker_that_has_the_job_is_told() {
-    let mut world = World::new([S::Running, S::Blocked, S::Blocked, S::Blocked]);
+    // A worker that fell silent at once has not reported the start.
+    for status in [S::Running, S::Pending] {
+        worker_silence_is_explained(status);
+    }
+}
+
+fn worker_silence_is_explained(status: S) {
+    let mut world = World::new([status, S::Blocked, S::Blocked, S::Blocked]);
     let capacity = world.workers[0].capacity;
     let worker = |id, silence| WorkerAvailability {
         name: format!("worker {id} on n1"),
