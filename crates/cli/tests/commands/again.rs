@@ -138,7 +138,7 @@ fn a_changed_input_runs_what_reads_it_and_what_builds_on_that() {
     sandbox
         .windlass(&["workflows", "reinit", "--dry-run"])
         .exits(0)
-        .prints("nothing has changed; 3 jobs stay");
+        .prints("nothing has changed; 3 jobs are unchanged");
     sandbox.write("in.txt", "123");
     let plan = sandbox.windlass(&["plan", "last"]).exits(0);
     plan.prints("input in.txt changed: 5 B → 3 B").prints("depends on copy, which runs").prints("1 reused");

@@ -59,7 +59,7 @@ fn an_imported_workflow_says_nothing_about_the_spec_it_came_from() {
     sandbox.windlass(&["workflows", "export", "1", "-o", "one.json"]).exits(0);
     sandbox.windlass(&["workflows", "import", "one.json"]).exits(0);
     ran(&sandbox);
-    sandbox.windlass(&["run", "s.yaml"]).exits(0).says("workflow 1 was created from the same text");
+    sandbox.windlass(&["run", "s.yaml"]).exits(0).says("s.yaml already ran as workflow 1");
     assert_eq!((ran(&sandbox).as_str(), workflows(&sandbox)), ("", 2));
 }
 
@@ -82,7 +82,7 @@ fn a_file_from_elsewhere_does_not_choose_what_a_bundle_holds() {
     assert!(members(&sandbox, "1").contains("wf1/spec.yaml"));
     // A text that has changed is not the one that the workflow was made from.
     sandbox.write("s.yaml", "name: another\njobs: [{name: a, command: 'true'}]\n");
-    sandbox.windlass(&["logs", "bundle", "1"]).exits(0).says("s.yaml is not what the workflow was made from");
+    sandbox.windlass(&["logs", "bundle", "1"]).exits(0).says("s.yaml has changed since the workflow was created");
     assert!(!members(&sandbox, "1").contains("wf1/spec"));
 }
 

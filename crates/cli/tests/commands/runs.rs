@@ -121,7 +121,7 @@ fn logs_show_both_streams_or_one() {
         .windlass(&["logs", "bad", "--attempt", "7"])
         .exits(2)
         .says("has no attempt 7")
-        .says("hint: it has: 1");
+        .says("hint: attempts: 1");
     let logs = sandbox.json(&["logs", "bad"]);
     assert_eq!(documented_keys(&logs).len(), 6);
     assert_eq!(logs["streams"][1]["stream"], "stderr");
