@@ -25,7 +25,7 @@ fn a_database_is_backed_up_and_looked_at() {
         let mode = std::fs::metadata(sandbox.path(file)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{file}");
     }
-    sandbox.windlass(&["db", "backup", "kept.db"]).exits(4).says("already something at");
+    sandbox.windlass(&["db", "backup", "kept.db"]).exits(4).says("already exists");
     sandbox.windlass(&["--db", "kept.db", "status"]).exits(0).prints("2 of 2 jobs completed");
     let checked = sandbox.json(&["--db", "kept.db", "db", "check"]);
     assert_eq!(documented_keys(&checked), BTreeSet::from(["checks", "problems"]));

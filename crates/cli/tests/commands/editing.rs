@@ -95,7 +95,7 @@ fn what_is_in_use_is_not_deleted_and_the_rest_is() {
     for (line, because) in [
         (["jobs", "delete", "a"], "job 1 (`b`) waits for it"),
         (["files", "delete", "out"], "reads or writes it"),
-        (["resource-requirements", "delete", "big"], "job 1 (`b`) has them"),
+        (["resource-requirements", "delete", "big"], "job 1 (`b`) uses them"),
     ] {
         sandbox.windlass(&line).exits(4).says(because).says("hint:");
     }
