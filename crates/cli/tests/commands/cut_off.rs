@@ -223,7 +223,7 @@ fn a_run_that_is_cut_off_stops_when_somebody_else_has_its_workflow() {
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(4), "{said}");
     assert!(
-        said.contains("this run has lost its hold of the workflow") && said.contains("being run by process"),
+        said.contains("this run lost the lock of the workflow") && said.contains("being run by process"),
         "{said}"
     );
     assert!(second.as_mut().unwrap().0.try_wait().unwrap().is_none(), "the second goes on");
