@@ -112,7 +112,7 @@ fn build_torc() -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Ends the server whatever happens.
+/// Ends the server in any case.
 struct Server(Child);
 
 impl Drop for Server {

@@ -38,8 +38,8 @@ pub(crate) struct Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // One that ran before is left alone, and so is one that somebody else has begun to use. Should it not stop, it
-        // has said why, and that is no reason to call the tests failed.
+        // A pool that ran before, or that another process uses by now, keeps running. If it does not stop, it has printed
+        // the reason, and the tests have not failed because of that.
         if self.is_ours && is_running() {
             tool("stop").arg("--unless-used").status().ok();
         }

@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn programs_are_found_on_the_path_and_nowhere_else() {
         assert!(find_program("sh").is_some());
-        assert!(find_program("a-program-that-nobody-has").is_none());
+        assert!(find_program("a-program-that-does-not-exist").is_none());
     }
 
     #[test]

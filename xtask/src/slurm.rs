@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use crate::shell::{can_apt_install, find_program, root, succeeds};
 use crate::test::is_root;
 
-/// Its daemons act for whoever submits. Elsewhere than on Debian its packages have to be there already.
+/// Its daemons run jobs as the submitting user. On other systems than Debian its packages must be installed already.
 pub(crate) fn can_be_here() -> bool {
     is_root() && (can_apt_install() || find_program("slurmctld").is_some())
 }
@@ -32,8 +32,8 @@ pub(crate) struct Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // One that ran before is left alone, and so is one that somebody else has begun to use. Should it not stop, it
-        // has said why, and that is no reason to call the tests failed.
+        // A cluster that ran before, or that another process uses by now, keeps running. If it does not stop, it has printed
+        // the reason, and the tests have not failed because of that.
         if self.is_ours && place().join("etc").exists() {
             tool("stop").arg("--unless-used").status().ok();
         }

@@ -28,9 +28,9 @@ cargo xtask test [ARGS...]: runs every test of the workspace
      minute); tests start their own
   7. builds the workspace, so that tests may start the `windlass` binary
   8. cargo test --doc --workspace (left out when ARGS are given: they chose tests by name)
-  9. cargo nextest run --workspace ARGS...; where nobody is root, or not even root may mount a disk or make a namespace
-     (some containers), the tests that need it are left out, counted as skipped, and named; two run for each core, for
-     half of their time they wait
+  9. cargo nextest run --workspace ARGS...; without root, or where root may not mount a disk or create a namespace (some
+     containers), the tests that need it are skipped, counted and named; two tests run per core, because they wait for
+     half of their time
 
 ARGS go to nextest: `cargo xtask test -p windlass-core`, `cargo xtask test kill`, `cargo xtask test --no-capture`.
 ";
@@ -110,8 +110,8 @@ fn build(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// How many tests run at once, unless somebody has said it. Half of their time they wait: for a pool, a cluster, a lease
-/// that runs out.
+/// Number of concurrent tests, unless an argument sets it. Half of their time they wait: for a pool, a cluster, the end of a
+/// lease.
 fn threads(arguments: &[String]) -> Option<usize> {
     let is_said =
         |word: &String| word.starts_with("-j") || word.contains("test-threads") || word == "--no-capture";
@@ -121,7 +121,7 @@ fn threads(arguments: &[String]) -> Option<usize> {
     thread::available_parallelism().ok().map(|cores| cores.get() * 2)
 }
 
-/// Tests for which not everybody can set the stage: not even root, in some containers.
+/// Requirements of tests that may be missing, even for root in some containers.
 struct Stage {
     trouble: &'static str,
     tests: &'static str,
@@ -172,7 +172,7 @@ fn may_have_pool() -> bool {
     is_root() && may_mount()
 }
 
-/// Whoever is not root starts PostgreSQL as he is.
+/// Users other than root start PostgreSQL under their own account.
 fn may_become_another() -> bool {
     !is_root()
         || succeeds(Command::new("setpriv").args([
@@ -183,7 +183,7 @@ fn may_become_another() -> bool {
         ]))
 }
 
-/// Whether the stage can be set: a disk and a process table of one's own, seen by nobody else.
+/// Whether a private mount and a private process table can be created.
 fn may_mount() -> bool {
     let try_it = "mount -t tmpfs -o size=1m none /mnt";
     let mut unshare = Command::new("unshare");

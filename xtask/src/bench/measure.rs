@@ -143,7 +143,7 @@ pub(super) fn run(native: &Native, invocation: &Invocation, place: &Place) -> Re
     })
 }
 
-/// Lets the disk catch up, so that nobody pays for what the one before wrote.
+/// Syncs the disk, so that no contestant pays for the writes of the previous one.
 fn settle_disk() {
     shell::succeeds(&mut Command::new("sync"));
 }

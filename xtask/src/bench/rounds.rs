@@ -89,7 +89,7 @@ impl Track<'_> {
         Ok(sample)
     }
 
-    /// Creates `jobs` jobs with everybody who can, and asks for their status.
+    /// Creates `jobs` jobs with each contestant that can, and queries their status.
     pub(super) fn run_creation(&self, jobs: usize) -> Result<CreationOutcome> {
         let input = self.ground.join(format!("D-{jobs}"));
         fs::create_dir_all(&input)?;
@@ -187,7 +187,7 @@ fn share(contestant: &dyn Contestant, shape: Shape, size: usize) -> usize {
     (size / contestant.share(shape)).max(2)
 }
 
-/// The order of a round: each begins with another contestant, so that nobody always follows the same one's dirt.
+/// The order of a round: each begins with another contestant, so that none always runs after the same one.
 fn turns(count: usize, round: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |step| (step + round) % count)
 }

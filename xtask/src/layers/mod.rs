@@ -15,65 +15,69 @@ use anyhow::{Result, bail};
 use self::graph::{Graph, Member};
 
 const HELP: &str = "\
-cargo xtask layers: checks that the house still stands
+cargo xtask layers: checks the dependencies between crates
 
   - a workspace crate uses only the crates that the table in xtask/src/layers/mod.rs allows
-  - the pure crates (types, spec, core, draw, sim) have no runtime, database or system calls in their dependency tree
+  - the pure crates (types, spec, core, render, sim) have no runtime, database or system calls in their dependency tree
   - a crate with a single owner (rusqlite, clap) is used by that owner alone
   - `unsafe` occurs in crates/process and nowhere else
 ";
 
-/// A crate's place in the house and the workspace crates that it may use.
-struct Room {
+/// The layer of a crate and the workspace crates that it may use.
+struct CrateRule {
     name: &'static str,
     layer: u8,
     may_use: &'static [&'static str],
 }
 
-/// The house, from the ground up. A new crate gets a line here; crates of one layer do not see each other.
-const HOUSE: &[Room] = &[
-    Room { name: "windlass-types", layer: 0, may_use: &[] },
-    // The one exception: spec shares the ground floor with the types that it is made of.
-    Room { name: "windlass-spec", layer: 0, may_use: &["windlass-types"] },
-    Room { name: "windlass-core", layer: 1, may_use: &["windlass-types", "windlass-spec"] },
-    // A world for the decisions of core to live in; nothing of the product uses it.
-    Room { name: "windlass-sim", layer: 2, may_use: &["windlass-types", "windlass-core"] },
-    Room { name: "windlass-render", layer: 2, may_use: &["windlass-types", "windlass-core"] },
-    Room { name: "windlass-store", layer: 2, may_use: &["windlass-types", "windlass-core"] },
-    Room { name: "windlass-process", layer: 2, may_use: &["windlass-types"] },
-    Room {
+/// The layers, lowest first. A new crate gets a line here; crates of one layer do not depend on each other.
+const LAYERS: &[CrateRule] = &[
+    CrateRule { name: "windlass-types", layer: 0, may_use: &[] },
+    // The one exception: spec is in the layer of the types that it uses.
+    CrateRule { name: "windlass-spec", layer: 0, may_use: &["windlass-types"] },
+    CrateRule { name: "windlass-core", layer: 1, may_use: &["windlass-types", "windlass-spec"] },
+    // A simulation for the decisions of core; nothing of the product uses it.
+    CrateRule { name: "windlass-sim", layer: 2, may_use: &["windlass-types", "windlass-core"] },
+    CrateRule { name: "windlass-render", layer: 2, may_use: &["windlass-types", "windlass-core"] },
+    CrateRule { name: "windlass-store", layer: 2, may_use: &["windlass-types", "windlass-core"] },
+    CrateRule { name: "windlass-process", layer: 2, may_use: &["windlass-types"] },
+    CrateRule {
         name: "windlass-worker",
         layer: 3,
         may_use: &["windlass-types", "windlass-process", "windlass-core"],
     },
-    Room {
+    CrateRule {
         name: "windlass-scheduler",
         layer: 3,
         may_use: &["windlass-types", "windlass-core", "windlass-store"],
     },
-    Room { name: "windlass-api", layer: 1, may_use: &["windlass-types"] },
-    Room { name: "windlass-auth", layer: 2, may_use: &["windlass-types", "windlass-api", "windlass-core"] },
-    Room {
+    CrateRule { name: "windlass-api", layer: 1, may_use: &["windlass-types"] },
+    CrateRule {
+        name: "windlass-auth",
+        layer: 2,
+        may_use: &["windlass-types", "windlass-api", "windlass-core"],
+    },
+    CrateRule {
         name: "windlass-client",
         layer: 3,
         may_use: &["windlass-types", "windlass-core", "windlass-store", "windlass-api"],
     },
-    Room {
+    CrateRule {
         name: "windlass-insight",
         layer: 3,
         may_use: &["windlass-types", "windlass-spec", "windlass-core", "windlass-store"],
     },
-    Room {
+    CrateRule {
         name: "windlass-mcp",
         layer: 4,
         may_use: &["windlass-types", "windlass-spec", "windlass-core", "windlass-store", "windlass-insight"],
     },
-    Room {
+    CrateRule {
         name: "windlass-payload",
         layer: 3,
         may_use: &["windlass-types", "windlass-process", "windlass-core"],
     },
-    Room {
+    CrateRule {
         name: "windlass-htcondor",
         layer: 4,
         may_use: &[
@@ -84,10 +88,10 @@ const HOUSE: &[Room] = &[
             "windlass-payload",
         ],
     },
-    Room {
+    CrateRule {
         name: "windlass-requests",
         layer: 5,
-        // Its tests carry out what it submits.
+        // Its tests run what it submits.
         may_use: &[
             "windlass-types",
             "windlass-core",
@@ -97,7 +101,7 @@ const HOUSE: &[Room] = &[
             "windlass-htcondor",
         ],
     },
-    Room {
+    CrateRule {
         name: "windlass-slurm",
         layer: 5,
         may_use: &[
@@ -109,7 +113,7 @@ const HOUSE: &[Room] = &[
             "windlass-scheduler",
         ],
     },
-    Room {
+    CrateRule {
         name: "windlass-agent",
         layer: 4,
         may_use: &[
@@ -121,7 +125,7 @@ const HOUSE: &[Room] = &[
             "windlass-client",
         ],
     },
-    Room {
+    CrateRule {
         name: "windlass-server",
         layer: 6,
         may_use: &[
@@ -138,7 +142,7 @@ const HOUSE: &[Room] = &[
             "windlass-slurm",
         ],
     },
-    Room {
+    CrateRule {
         name: "windlass",
         layer: 7,
         may_use: &[
@@ -163,8 +167,8 @@ const HOUSE: &[Room] = &[
             "windlass-server",
         ],
     },
-    // A tool beside the house: it starts the product as a user does, and links none of it.
-    Room { name: "xtask", layer: 0, may_use: &[] },
+    // A tool outside the layers: it starts the product as a user does, and links none of it.
+    CrateRule { name: "xtask", layer: 0, may_use: &[] },
 ];
 
 /// Crates whose normal dependency tree must contain none of [`IMPURE`].
@@ -220,7 +224,7 @@ pub(crate) fn check() -> Result<()> {
         println!("layers: {} crates, every dependency points downwards", graph.members.len());
         return Ok(());
     }
-    let mut message = format!("{} broken rule(s) of the house:\n", complaints.len());
+    let mut message = format!("{} broken layer rule(s):\n", complaints.len());
     for complaint in &complaints {
         write!(message, "\n  {}", complaint.replace('\n', "\n      "))?;
     }
@@ -232,11 +236,11 @@ pub(crate) fn check() -> Result<()> {
 fn complaints(graph: &Graph) -> Vec<String> {
     let mut found = Vec::new();
     for member in &graph.members {
-        match HOUSE.iter().find(|room| room.name == member.name) {
-            Some(room) => found.extend(forbidden_edges(graph, member, room)),
+        match LAYERS.iter().find(|rule| rule.name == member.name) {
+            Some(rule) => found.extend(forbidden_edges(graph, member, rule)),
             None => found.push(format!(
-                "{name} ({manifest}) has no place in the house\n\
-                 add a line for it to HOUSE: its layer, and the crates that it may use",
+                "{name} ({manifest}) has no layer\n\
+                 add a line for it to LAYERS: its layer, and the crates that it may use",
                 name = member.name,
                 manifest = member.manifest,
             )),
@@ -249,10 +253,10 @@ fn complaints(graph: &Graph) -> Vec<String> {
     found
 }
 
-fn forbidden_edges(graph: &Graph, member: &Member, room: &Room) -> Vec<String> {
+fn forbidden_edges(graph: &Graph, member: &Member, rule: &CrateRule) -> Vec<String> {
     let inside = |name: &str| graph.members.iter().any(|other| other.name == name);
     let forbidden =
-        member.uses.iter().filter(|used| inside(&used.name) && !room.may_use.contains(&used.name.as_str()));
+        member.uses.iter().filter(|used| inside(&used.name) && !rule.may_use.contains(&used.name.as_str()));
     forbidden
         .map(|used| {
             format!(
@@ -261,35 +265,35 @@ fn forbidden_edges(graph: &Graph, member: &Member, room: &Room) -> Vec<String> {
                 to = used.name,
                 section = used.section,
                 manifest = member.manifest,
-                relation = relation(room, &used.name),
-                remedy = remedy(room),
+                relation = relation(rule, &used.name),
+                remedy = remedy(rule),
             )
         })
         .collect()
 }
 
-fn relation(room: &Room, used: &str) -> String {
-    let place = HOUSE.iter().find(|other| other.name == used).map(|other| other.layer);
+fn relation(rule: &CrateRule, used: &str) -> String {
+    let place = LAYERS.iter().find(|other| other.name == used).map(|other| other.layer);
     match place {
-        Some(layer) if layer > room.layer => {
-            format!("points upwards, from layer {} to layer {layer}", room.layer)
+        Some(layer) if layer > rule.layer => {
+            format!("points upwards, from layer {} to layer {layer}", rule.layer)
         }
-        Some(layer) if layer == room.layer => {
-            format!("both are in layer {layer}, and siblings do not see each other")
+        Some(layer) if layer == rule.layer => {
+            format!("both are in layer {layer}, and crates of one layer do not depend on each other")
         }
         _ => "is not in the list of what this crate may use".to_owned(),
     }
 }
 
-fn remedy(room: &Room) -> String {
-    let allowed = match room.may_use {
+fn remedy(rule: &CrateRule) -> String {
+    let allowed = match rule.may_use {
         [] => "no other crate of the workspace".to_owned(),
         names => names.join(", "),
     };
     format!(
         "{name} may use {allowed}. Move the shared part down to a crate that both may use, or the code (or the test) \
          that needs both up to a crate above",
-        name = room.name
+        name = rule.name
     )
 }
 
@@ -366,18 +370,18 @@ mod tests {
 
     #[test]
     fn the_table_itself_points_downwards() {
-        for room in HOUSE {
-            for used in room.may_use {
-                let other = HOUSE.iter().find(|other| other.name == *used).expect(used);
-                let exception = room.name == "windlass-spec" && *used == "windlass-types";
-                assert!(other.layer < room.layer || exception, "{} -> {used}", room.name);
+        for rule in LAYERS {
+            for used in rule.may_use {
+                let other = LAYERS.iter().find(|other| other.name == *used).expect(used);
+                let exception = rule.name == "windlass-spec" && *used == "windlass-types";
+                assert!(other.layer < rule.layer || exception, "{} -> {used}", rule.name);
             }
         }
     }
 
     #[test]
     fn everything_the_table_allows_passes() {
-        let members = HOUSE.iter().map(|room| member(room.name, room.may_use)).collect();
+        let members = LAYERS.iter().map(|rule| member(rule.name, rule.may_use)).collect();
         assert_eq!(complaints(&graph(members, &[])), Vec::<String>::new());
     }
 
@@ -411,7 +415,7 @@ mod tests {
     #[test]
     fn a_crate_without_a_place_is_told_to_get_one() {
         let complaint = only_complaint(&graph(vec![member("windlass-util", &[])], &[]));
-        assert!(complaint.contains("windlass-util") && complaint.contains("HOUSE"), "{complaint}");
+        assert!(complaint.contains("windlass-util") && complaint.contains("LAYERS"), "{complaint}");
     }
 
     #[test]

@@ -63,6 +63,8 @@ mod places;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
+mod previous_version;
+#[cfg(test)]
 #[path = "../../../store/tests/postgres_server/mod.rs"]
 mod postgres_server;
 #[cfg(test)]

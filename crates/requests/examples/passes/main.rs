@@ -1,8 +1,8 @@
 //! What passes over many requests cost: `cargo xtask bench requests` runs this once for each database.
 //!
-//! `passes BOOKS DIRECTORY REQUESTS NODES FILES` fills new books with a dataset of so many files and with so many requests
-//! of so many jobs each, has them planned and submitted for real, and prints what it measured as one line of JSON. What it
-//! leaves can be served: all its requests are active.
+//! `passes BOOKS DIRECTORY REQUESTS NODES FILES` fills new books with a dataset of so many files and with so many
+//! requests of so many jobs each, has them planned and submitted for real, and prints what it measured as one
+//! line of JSON. What it leaves can be served: all its requests are active.
 
 mod ground;
 mod hand;

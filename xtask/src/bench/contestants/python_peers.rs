@@ -64,7 +64,7 @@ impl Creator for HyperQueue {
         Ok(Invocation::new(words))
     }
 
-    /// The server lives and dies with the script, so there is nobody left to ask.
+    /// The server ends with the script, so it cannot be queried afterwards.
     fn status(&self, _place: &Place) -> Option<Invocation> {
         None
     }

@@ -104,7 +104,7 @@ struct Ground {
     path: PathBuf,
     windlass: PathBuf,
     user: u32,
-    /// Locked as tests do it, so that nobody stops the pool.
+    /// Locked as in the tests, so that no other process stops the pool.
     _used: File,
     /// Stops it, unless it ran before.
     _pool: Pool,
@@ -134,7 +134,7 @@ impl Ground {
         Ok(path)
     }
 
-    /// As the pool's user. Nothing of whoever measures plays a part.
+    /// As the user of the pool, without the caller's environment.
     fn windlass(&self, words: &[&str]) -> Command {
         let mut command = tool("run");
         command.arg(&self.windlass).args(words).current_dir(&self.path);

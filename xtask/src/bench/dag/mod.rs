@@ -13,7 +13,7 @@ const HELP: &str = "\
 cargo xtask bench dag [PART] [OPTIONS]: runs as DAGs of HTCondor; without a PART all of them
 
   render      a large run is written to disk
-  post        the POST script of one attempt, whatever the size of its group
+  post        the POST script of one attempt, for groups of any size
   watch       many running DAGs are followed, with status files and logs as DAGMan writes them
   latency     on the pool of the tests: from the end of a unit's DAG until a server says that it is over
 

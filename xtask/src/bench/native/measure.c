@@ -2,7 +2,7 @@
  *
  * Runs one program and writes what it took to the file FIGURES, one "name value" per line. A process of its own,
  * because the kernel counts the spawner's memory as the child's peak until the child execs: from this one that is a
- * megabyte, from cargo xtask it would be whatever a million-job spec file took to write.
+ * megabyte, from cargo xtask it would be the memory for writing a million-job spec file.
  *
  * The program leads a process group; the group is killed after SECONDS, or when this process is told to stop.
  */
@@ -69,7 +69,7 @@ int main(int count, char **words) {
     while (wait4(pid, &status, 0, &used) < 0)
         if (errno != EINTR) return 1;
     long long wall = nanoseconds() - start;
-    kill(-pid, SIGKILL); /* whatever it left behind must not disturb the next one */
+    kill(-pid, SIGKILL); /* leftover processes must not disturb the next one */
     if (stopped_by && stopped_by != SIGALRM) return 1;
 
     FILE *figures = fopen(words[1], "w");

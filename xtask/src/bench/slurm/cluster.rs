@@ -16,14 +16,14 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(super) struct Cluster {
     directory: PathBuf,
-    /// Tests keep it while they use the cluster. Given back before what comes next here looks whether somebody has it.
+    /// Held while tests use the cluster. Released before the next step checks for other users.
     _used: File,
     /// Stops it, unless it ran before.
     _provided: crate::slurm::Cluster,
 }
 
 impl Cluster {
-    /// Waits until nobody else uses it; tests then wait for us.
+    /// Waits until no other process uses the cluster, and reserves it.
     pub(super) fn alone() -> Result<Self> {
         let provided = provide()?;
         let directory = place();
@@ -33,7 +33,7 @@ impl Cluster {
             let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
             file.with_context(|| format!("cannot open {}", path.display()))
         };
-        // As the tests do it: whoever waits for the cluster keeps others from coming before him.
+        // As in the tests: the first waiting process keeps later ones out.
         let turn = open("turn.lock")?;
         turn.lock()?;
         let used = open("used.lock")?;

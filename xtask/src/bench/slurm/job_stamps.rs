@@ -47,7 +47,7 @@ pub(super) fn spec(name: &str, shape: &Shape) -> String {
             Shape::Chain(_) if job > 1 => format!(", depends_on: [job_{}]", job - 1),
             _ => String::new(),
         };
-        // A String takes whatever is written to it.
+        // Writing to a string does not fail.
         writeln!(
             text,
             "  - {{name: job_{job}, command: bash job.sh {job}, resource_requirements: one{waits}}}"

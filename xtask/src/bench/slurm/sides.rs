@@ -22,7 +22,7 @@ pub(super) trait Side {
     fn submit(&self, directory: &Path) -> Result<()>;
 }
 
-/// Ends whatever happens.
+/// Ends it in any case.
 pub(in crate::bench) struct Server(Child);
 
 impl Server {
@@ -71,7 +71,7 @@ impl<'a> Windlass<'a> {
     }
 }
 
-/// Nothing of whoever measures plays a part.
+/// Without the caller's environment.
 fn ours(program: &Path, cluster: &Cluster, place: &Path, directory: &Path) -> Command {
     let mut command = Command::new(program);
     cluster.equip(&mut command).current_dir(directory);

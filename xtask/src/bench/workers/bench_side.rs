@@ -1,4 +1,4 @@
-//! A server with its workers, whoever made them.
+//! A server with its workers: windlass or torc.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

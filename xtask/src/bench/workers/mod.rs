@@ -1,4 +1,4 @@
-//! `cargo xtask bench workers`: one server, many workers, many short jobs, and somebody who looks on.
+//! `cargo xtask bench workers`: one server, many workers, many short jobs, and concurrent queries.
 //!
 //! A [`bench_side::Side`] is a server with its workers: [`windlass`] on SQLite, the same on [`postgres`], or [`torc`] where it
 //! can be had. [`fleet`] starts and ends their processes, [`probe`] asks questions over [`http`] while they work, [`cpu`]
@@ -141,7 +141,7 @@ fn bear(
 }
 
 /// Each job is a shell that leaves a file that must not be there before, and then, if asked to, a program that sleeps. It names the
-/// shell, so that the same one is measured whatever shell runs commands.
+/// shell, so that the same shell is measured, independent of the shell that runs commands.
 fn load_spec(jobs: usize, sleep: &str, ran: &str) -> String {
     let sleeps = if sleep == options::NO_SLEEP { String::new() } else { format!("; exec sleep {sleep}") };
     format!(
@@ -158,7 +158,7 @@ fn kind_of(sleep: &str) -> String {
 
 fn decoy_spec(jobs: usize) -> String {
     format!(
-        "name: decoy\njobs:\n  - {{name: \"job_{{i}}\", command: \"true\", labels: [nobody], \
+        "name: decoy\njobs:\n  - {{name: \"job_{{i}}\", command: \"true\", labels: [unused], \
          parameters: {{i: \"1:{jobs}\"}}}}\n"
     )
 }
@@ -178,7 +178,7 @@ fn check_books(http: &Http, workflow: i64, jobs: usize) -> Result<()> {
     Ok(())
 }
 
-/// What the jobs themselves say, whatever the books say. One that ran twice failed.
+/// The evidence of the jobs themselves, independent of the database. A job that ran twice failed.
 fn check_files(directory: &Path, jobs: usize) -> Result<()> {
     let found = fs::read_dir(directory)?.count();
     ensure!(found == jobs, "{found} of {jobs} jobs left their file");

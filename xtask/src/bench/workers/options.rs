@@ -11,7 +11,7 @@ pub(in crate::bench) const HELP: &str = "\
 cargo xtask bench workers [OPTIONS]: one server, many workers, many short jobs
 
 Starts a server and its workers, submits short jobs, and asks for lists, status and claims meanwhile. Prints jobs per
-second, the CPU time of everybody, how long the questions took, and how long a claim takes when ever more jobs are ready.
+second, the CPU time of all processes, the duration of the queries, and how long a claim takes when ever more jobs are ready.
 On SQLite, on PostgreSQL (whose server is started for this), and the same with torc-server and torc's runners where they
 are on the machine.
 

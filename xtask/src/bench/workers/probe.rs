@@ -15,7 +15,7 @@ use super::http::Http;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What a runner with one free processor says. Only jobs with this label are for it, and no worker has it.
-const OFFER: &str = r#"{"num_cpus":1,"memory_gb":1.0,"num_gpus":0,"num_nodes":1,"labels":["nobody"]}"#;
+const OFFER: &str = r#"{"num_cpus":1,"memory_gb":1.0,"num_gpus":0,"num_nodes":1,"labels":["unused"]}"#;
 
 pub(in crate::bench) type Ask = fn(&Http, &str) -> Result<Value>;
 

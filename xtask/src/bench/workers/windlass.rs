@@ -23,7 +23,7 @@ impl<'a> Windlass<'a> {
         Self { program, place, postgres }
     }
 
-    /// Nothing of whoever measures plays a part.
+    /// Without the caller's environment.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.program);
         command.args(arguments).current_dir(self.place).stdin(Stdio::null());
