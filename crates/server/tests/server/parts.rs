@@ -140,7 +140,7 @@ fn rules_that_could_never_be_obeyed_are_refused_when_they_come() {
             json!([{"stderr": ["re:("]}]),
             "rule 1 of failure handler `net`: `re:(` is not a regular expression",
         ),
-        (json!([{"memory": "x0.5"}]), "a factor is more than 1"),
+        (json!([{"memory": "x0.5"}]), "a factor must be larger than 1"),
         (json!([{"classes": ["odd"]}]), "unknown variant `odd`"),
         (json!([{"exit_codes": [2]}, {"exit_code": [1]}]), "rules[1]: unknown field `exit_code`"),
     ] {
