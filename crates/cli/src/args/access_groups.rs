@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Members of a group see the workflows that are shared with it, and may act on them as far as their role permits. Server
+Members of a group see the workflows that are shared with it, and may act on them as far as their role permits. Server \
 admins create and delete groups; admins of a group add and remove members; owners share their workflows.
 
 Examples:

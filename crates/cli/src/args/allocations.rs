@@ -63,7 +63,7 @@ pub(crate) struct AllocationsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each line is an event of an allocation, sorted by allocation and time. The comment of each Slurm job contains the tag that
+Each line is an event of an allocation, sorted by allocation and time. The comment of each Slurm job contains the tag that \
 the first line shows, so that submissions missing from the database can be found.
 
 Examples:

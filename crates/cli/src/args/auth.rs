@@ -88,7 +88,7 @@ pub(crate) struct TokenRevokeArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The file has one line per user, `name:hash`, as `htpasswd -B` and Torc write it. A server reads it at start, on SIGHUP,
+The file has one line per user, `name:hash`, as `htpasswd -B` and Torc write it. A server reads it at start, on SIGHUP, \
 and when an admin requests it (POST /api/v1/admin/reload-auth).
 
 Examples:

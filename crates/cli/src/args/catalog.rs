@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A dataset is a set of files with their events, luminosity sections, runs and locations. Requests read datasets, and their
+A dataset is a set of files with their events, luminosity sections, runs and locations. Requests read datasets, and their \
 outputs are registered as datasets.
 
 Examples:
@@ -50,7 +50,7 @@ pub(crate) enum EventCountSourceArg {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Directories are searched recursively without hidden files. Each file is read once for its size, checksum and events.
+Directories are searched recursively without hidden files. Each file is read once for its size, checksum and events. \
 Adding the same files again changes nothing; changed files are updated.")]
 pub(crate) struct CatalogAddArgs {
     /// Directories, files, or quoted patterns with `*` and `?`; then `as` and the name of the dataset.

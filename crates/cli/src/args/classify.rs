@@ -6,7 +6,7 @@ use windlass_types::Signal;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Classes: transient, permanent, data, infrastructure, memory, timeout, unknown. A class is a label; it does not cause a
+Classes: transient, permanent, data, infrastructure, memory, timeout, unknown. A class is a label; it does not cause a \
 retry.
 
 Examples:

@@ -64,7 +64,7 @@ pub(crate) struct CreateJobArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Empty lines and lines that begin with # are skipped. The jobs are named job1, job2 …, continuing the numbers of existing
+Empty lines and lines that begin with # are skipped. The jobs are named job1, job2 …, continuing the numbers of existing \
 jobs, and have no dependencies. A job without --memory-per-job has no memory limit, and so on.
 
 Examples:
@@ -89,7 +89,7 @@ pub(crate) struct CreateJobsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A completed job stays completed; `windlass workflows reinit` detects the changed command, and resets the job. Each change
+A completed job stays completed; `windlass workflows reinit` detects the changed command, and resets the job. Each change \
 is recorded as an event with the previous values.
 
 Examples:

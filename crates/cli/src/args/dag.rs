@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use windlass_types::requests::RequestRunStatus;
 
 pub(crate) const EXAMPLES: &str = "\
-A DAG is one run of a request, on workers or on HTCondor. Name it by its id, by its request (its newest run), or by its
+A DAG is one run of a request, on workers or on HTCondor. Name it by its id, by its request (its newest run), or by its \
 directory if `windlass submit --backend htcondor` created it.
 
 Examples:

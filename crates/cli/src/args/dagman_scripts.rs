@@ -4,12 +4,12 @@ use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
-The PRE and POST scripts of a run on HTCondor; call them by hand only to see what they decide. They run in DAGMan's
-directory, that of the work unit, and read condor.json in the parent directory, the event log, and the reports and stderr
-of the job. They do not contact a server. NODE.post.json records what the POST script of a node decided and why, and
+The PRE and POST scripts of a run on HTCondor; call them by hand only to see what they decide. They run in DAGMan's \
+directory, that of the work unit, and read condor.json in the parent directory, the event log, and the reports and stderr \
+of the job. They do not contact a server. NODE.post.json records what the POST script of a node decided and why, and \
 NODE.inc the increased requirements of the next attempt.
 
-Exit codes: 0 the node succeeded, 1 it failed and may be retried, 42 it failed permanently, 43 the whole run must end.
+Exit codes: 0 the node succeeded, 1 it failed and may be retried, 42 it failed permanently, 43 the whole run must end. \
 `pre` exits with 75 while the retry delay of the node lasts or its run is paused. Errors of a script itself exit with 1.
 
 Examples:

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The database is the one that other commands use: --db, WINDLASS_DB, or the nearest one in this directory or its parents.
+The database is the one that other commands use: --db, WINDLASS_DB, or the nearest one in this directory or its parents. \
 It is a file, or the URL of a PostgreSQL database: postgres://USER@HOST:PORT/DATABASE?sslmode=verify-full
 
 Examples:
@@ -38,7 +38,7 @@ pub(crate) struct DbBackupArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Rejected while jobs run from the file, and if the target is not empty. The copy is a single transaction, and the number of
+Rejected while jobs run from the file, and if the target is not empty. The copy is a single transaction, and the number of \
 rows is verified. Set PGPASSWORD instead of writing a password into the URL.")]
 pub(crate) struct DbCopyArgs {
     /// Target database: `postgres://USER@HOST:PORT/DATABASE`.

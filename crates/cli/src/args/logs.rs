@@ -87,7 +87,7 @@ pub(crate) struct LogAnalyzeArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The archive is a gzipped tar with the spec, the status, the jobs, the results and the logs. Review it before you send it
+The archive is a gzipped tar with the spec, the status, the jobs, the results and the logs. Review it before you send it \
 to others: commands and logs may contain secrets.
 
 Examples:

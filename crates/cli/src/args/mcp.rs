@@ -4,13 +4,13 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An agent starts this command and communicates through its standard input and output, with the Model Context Protocol. It
+An agent starts this command and communicates through its standard input and output, with the Model Context Protocol. It \
 uses the database that other commands use here, or with --url a server, with your permissions there.
 
-Without --allow-write an agent can only read: tools that change something are not offered. With it, tools that start, end
+Without --allow-write an agent can only read: tools that change something are not offered. With it, tools that start, end \
 or repeat work require `confirm: true` in each call.
 
-Output of jobs is shown in part, without secrets, and marked as untrusted data. Review what an agent proposes before you
+Output of jobs is shown in part, without secrets, and marked as untrusted data. Review what an agent proposes before you \
 let it act.
 
 Examples:

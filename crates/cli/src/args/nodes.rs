@@ -5,7 +5,7 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A server quarantines a node where jobs fail that succeed elsewhere. After the quarantine the node gets one job: if it
+A server quarantines a node where jobs fail that succeed elsewhere. After the quarantine the node gets one job: if it \
 succeeds the node is trusted again, otherwise the quarantine is repeated with twice the duration.
 
 Examples:

@@ -6,12 +6,12 @@ use windlass_payload::simulate::parse_fault;
 use windlass_types::payload::SimulatedFailureKind;
 
 const AFTER_HELP: &str = "\
-Workers start these jobs of a request; call them by hand only to debug a failure or to test a command. A manifest describes
-a work unit; the jobs write their results beside it: mg_000012/proc_3.json, metrics.json and, last, merge_output.json.
+Workers start these jobs of a request; call them by hand only to debug a failure or to test a command. A manifest describes \
+a work unit; the jobs write their results beside it: mg_000012/proc_3.json, metrics.json and, last, merge_output.json. \
 Running a job again overwrites its results with the same bytes.
 
-Exit codes: the exit code of a step up to 255, 128 + n for a signal. CMS exit codes above 255 are in the report, and the
-process exits with 65 (data), 66 (missing input), 70 (permanent), 71 (site), 74 (storage), 75 (transient), 124 (timeout)
+Exit codes: the exit code of a step up to 255, 128 + n for a signal. CMS exit codes above 255 are in the report, and the \
+process exits with 65 (data), 66 (missing input), 70 (permanent), 71 (site), 74 (storage), 75 (transient), 124 (timeout) \
 or 1 (memory, or unknown). The last line on stderr describes the failure.
 
 Examples:
@@ -130,10 +130,10 @@ pub(crate) struct PayloadCleanupArgs {
 const SIMULATE_HELP: &str = "\
 As a step of a manifest it gets its parameters from the environment (`windlass payload run --help`); options override them.
 
-A profile defines which part of the work of an event is sequential; the rest is shared by all threads (Amdahl's law).
+A profile defines which part of the work of an event is sequential; the rest is shared by all threads (Amdahl's law). \
 Events are lines of text: run, luminosity section, event, and a value derived from the input.
 
-Failure modes: exit:CODE (above 255 in the job report), signal:NAME, memory:SIZE (allocates that much, then reports that
+Failure modes: exit:CODE (above 255 in the job report), signal:NAME, memory:SIZE (allocates that much, then reports that \
 memory is exhausted), hang, bad-input (8021), no-output, no-events.";
 
 #[derive(Debug, Args)]

@@ -10,8 +10,8 @@ use windlass_types::{Bytes, JobStatus};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With a spec: shows what it would run. If the same file created a workflow here before, the plan shows which of its
-completed jobs are reused and, for each job that runs again, what changed. With the id or name of a workflow: shows what
+With a spec: shows what it would run. If the same file created a workflow here before, the plan shows which of its \
+completed jobs are reused and, for each job that runs again, what changed. With the id or name of a workflow: shows what \
 its next run would do. Nothing is changed or stored.
 
 Formats:
@@ -76,7 +76,7 @@ pub(crate) struct CapacityArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Explains why a job waits, runs or failed: the conclusion, the evidence (dependencies, missing resources, exit code,
+Explains why a job waits, runs or failed: the conclusion, the evidence (dependencies, missing resources, exit code, \
 signal, relevant log lines), and the next command to type.
 
 Examples:
@@ -94,7 +94,7 @@ pub(crate) struct WhyArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A completed job is reset if one of its input files or input data changed since it ran, if one of its output files is
+A completed job is reset if one of its input files or input data changed since it ran, if one of its output files is \
 missing, or if it depends on a job that is reset. `windlass jobs results --all-runs` shows the results of earlier runs.
 
 Examples:
@@ -155,7 +155,7 @@ pub(crate) struct WorkflowInitArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --failed-only, --job, --status or --return-code all jobs of the workflow are reset. Dependents of reset jobs are
+Without --failed-only, --job, --status or --return-code all jobs of the workflow are reset. Dependents of reset jobs are \
 reset too. `windlass jobs results --all-runs` shows the results of earlier runs.
 
 Examples:

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Diagnoses each failed job from the measurements of its last attempt. A job that exceeded its memory or time limit, or used
-more CPUs than requested, gets more and runs again. Other jobs with the same requirements keep theirs, and no job requests
-more than a worker has. Jobs that failed for other reasons stay failed unless --retry-unknown or --recovery-hook is given.
-Jobs that were canceled because of a retried job run again; completed jobs stay completed. Other jobs of the workflow may
+Diagnoses each failed job from the measurements of its last attempt. A job that exceeded its memory or time limit, or used \
+more CPUs than requested, gets more and runs again. Other jobs with the same requirements keep theirs, and no job requests \
+more than a worker has. Jobs that failed for other reasons stay failed unless --retry-unknown or --recovery-hook is given. \
+Jobs that were canceled because of a retried job run again; completed jobs stay completed. Other jobs of the workflow may \
 be running.
 
-Without a server, `windlass resume` or --run continues the workflow. If the workflow runs on Slurm, allocations for the
+Without a server, `windlass resume` or --run continues the workflow. If the workflow runs on Slurm, allocations for the \
 jobs are requested, as `windlass slurm regenerate --submit` does; no job requests more than the nodes of a partition have.
 
 Examples:
@@ -103,13 +103,13 @@ pub(crate) struct TorcRecoverArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Follows a workflow until it ends. Exit codes: 0 all jobs completed, 1 some jobs did not complete, 3 the workflow is
-incomplete and not running, 6 failures wait for a decision. With --wait-for-decisions it waits for them instead of exiting
+Follows a workflow until it ends. Exit codes: 0 all jobs completed, 1 some jobs did not complete, 3 the workflow is \
+incomplete and not running, 6 failures wait for a decision. With --wait-for-decisions it waits for them instead of exiting \
 with 6.
 
-With --recover it does what `windlass recover` does each time the workflow stops with failures, up to --max-retries times,
-and continues. It runs a local workflow itself if no other process does; workflows of a server are run by its workers. If
-the workers come with Slurm allocations and none is left although jobs are ready, it stops with 3, unless --auto-schedule
+With --recover it does what `windlass recover` does each time the workflow stops with failures, up to --max-retries times, \
+and continues. It runs a local workflow itself if no other process does; workflows of a server are run by its workers. If \
+the workers come with Slurm allocations and none is left although jobs are ready, it stops with 3, unless --auto-schedule \
 requests new ones.
 
 Examples:
@@ -183,12 +183,12 @@ pub(crate) struct AutoScheduleArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Running jobs whose worker is dead return to the queue: the attempt is recorded as lost (return code -128), does not count as
-a retry, and the job runs again. A worker counts as dead only if its process is gone or its machine was rebooted; a worker
-on a machine that cannot be checked from here counts as alive. A server detects lost workers itself when their lease
+Running jobs whose worker is dead return to the queue: the attempt is recorded as lost (return code -128), does not count as \
+a retry, and the job runs again. A worker counts as dead only if its process is gone or its machine was rebooted; a worker \
+on a machine that cannot be checked from here counts as alive. A server detects lost workers itself when their lease \
 expires.
 
-If the workflow runs on Slurm, the server queries its allocations now. Jobs in allocations that have ended return to the
+If the workflow runs on Slurm, the server queries its allocations now. Jobs in allocations that have ended return to the \
 queue. If Slurm does not respond, nothing is changed.
 
 Examples:

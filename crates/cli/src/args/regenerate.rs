@@ -12,10 +12,10 @@ use windlass_types::settings::parse_walltime;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For workflows whose allocations ended before their jobs did. Pending actions of the workflow that would request allocations
-are marked as executed; the remaining jobs are grouped by their requirements, and each group gets a scheduler. With
---submit, allocations for ready jobs are requested now; those for blocked jobs by an action when the jobs are ready.
-Reinitializing the workflow removes the action. Allocations already requested are counted, so running this twice or
+For workflows whose allocations ended before their jobs did. Pending actions of the workflow that would request allocations \
+are marked as executed; the remaining jobs are grouped by their requirements, and each group gets a scheduler. With \
+--submit, allocations for ready jobs are requested now; those for blocked jobs by an action when the jobs are ready. \
+Reinitializing the workflow removes the action. Allocations already requested are counted, so running this twice or \
 concurrently requests nothing twice.
 
 Examples:

@@ -14,7 +14,7 @@ use windlass_types::parse_duration;
 use windlass_types::requests::{RequestFileState, RequestStatus};
 
 pub(crate) const EXAMPLES: &str = "\
-A request defines which dataset to produce, from which input or generator, and how; it is planned into work units that run
+A request defines which dataset to produce, from which input or generator, and how; it is planned into work units that run \
 at sites. Its document is YAML, JSON, JSON5, TOML or KDL, in the format of Windlass or ReqMgr2.
 
 Examples:
@@ -105,11 +105,11 @@ pub(crate) struct RequestSubmitArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Documents are arguments of `createRequest`, or responses of ReqMgr2, which may contain several requests. All are validated
+Documents are arguments of `createRequest`, or responses of ReqMgr2, which may contain several requests. All are validated \
 before the first is submitted: if one is invalid, all errors are reported and none is submitted.
 
-Names are looked up in ReqMgr2: by this command if the URL is set here (--reqmgr2, or reqmgr2.url in the settings), with
-your certificate; otherwise by the server, with its certificate. The server submits them one by one, and reports the result
+Names are looked up in ReqMgr2: by this command if the URL is set here (--reqmgr2, or reqmgr2.url in the settings), with \
+your certificate; otherwise by the server, with its certificate. The server submits them one by one, and reports the result \
 of each.
 
 Examples:
@@ -130,7 +130,7 @@ pub(crate) struct RequestImportArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Starts a private server and a worker for each site on this machine; both exit when all requests have ended. After an
+Starts a private server and a worker for each site on this machine; both exit when all requests have ended. After an \
 interruption, the same command continues: the database is in .windlass/, as for workflows.
 
 Examples:
@@ -216,8 +216,8 @@ pub(crate) struct OneRequestArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A file is processed when all work units that read it are completed. A file of a failed work unit is retried in a later
-round, after all others; if other work units have done a part of it, the rest is shown. Files that were found to be bad or
+A file is processed when all work units that read it are completed. A file of a failed work unit is retried in a later \
+round, after all others; if other work units have done a part of it, the rest is shown. Files that were found to be bad or \
 were excluded are not read any more. Files that no round has used yet are not listed.
 
 Examples:

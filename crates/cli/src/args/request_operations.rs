@@ -10,11 +10,11 @@ use windlass_types::{Bytes, parse_duration};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A request is held if too many work units of a round failed, or if it was rescued too often. After the release, finished work
-is kept and the rest is queued as the next round; with --rescue the same round is retried. Changes apply from then on, all or
+A request is held if too many work units of a round failed, or if it was rescued too often. After the release, finished work \
+is kept and the rest is queued as the next round; with --rescue the same round is retried. Changes apply from then on, all or \
 none: errors are reported at once, and the request stays held.
 
-If the server gave up recording outputs after three days of failures, the release retries it, also for requests that are not
+If the server gave up recording outputs after three days of failures, the release retries it, also for requests that are not \
 held or have ended; `request show` reports such a failure.
 
 Examples:
@@ -64,7 +64,7 @@ pub(crate) struct RequestReleaseArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The jobs of the request are stopped first. Its outputs, by block with rules and files, are then listed in invalidation.json
+The jobs of the request are stopped first. Its outputs, by block with rules and files, are then listed in invalidation.json \
 in the directory of the request for cleanup; `request invalidate` invalidates them. Windlass never fails a request by itself.
 
 Examples:
@@ -100,8 +100,8 @@ impl CleanupPolicyArg {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The request is abandoned and submitted again under a new name with the next processing version, so that it writes into its
-own datasets. Old outputs stay readable until the new ones are complete. If it was restarted before, the command reports the
+The request is abandoned and submitted again under a new name with the next processing version, so that it writes into its \
+own datasets. Old outputs stay readable until the new ones are complete. If it was restarted before, the command reports the \
 new request.
 
 Examples:
@@ -137,7 +137,7 @@ pub(crate) struct RequestInvalidateArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Shows the failed attempts of the current round and its rescues, grouped by error and site, with the last output of one
+Shows the failed attempts of the current round and its rescues, grouped by error and site, with the last output of one \
 attempt of each group; then possible remedies with the commands to type.
 
 Examples:

@@ -25,7 +25,7 @@ pub(crate) enum ResourcesSubcommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prints one line per class of jobs, that is, the jobs of one entry of the spec. A proposal shows new requirements, and the
+Prints one line per class of jobs, that is, the jobs of one entry of the spec. A proposal shows new requirements, and the \
 number of runs they are based on.
 
 Examples:
@@ -52,8 +52,8 @@ pub(crate) struct ResourcesCheckArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Increases requirements that jobs exceeded, and decreases them where all jobs of a class completed and the saving is
-significant. Changes apply per class of jobs, that is, the jobs of one entry of the spec; other jobs with the same
+Increases requirements that jobs exceeded, and decreases them where all jobs of a class completed and the saving is \
+significant. Changes apply per class of jobs, that is, the jobs of one entry of the spec; other jobs with the same \
 requirements keep theirs. The spec file is not changed: see `windlass resources tune`.
 
 Examples:
@@ -93,7 +93,7 @@ pub(crate) struct SizingArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Uses the measurements of the newest workflow that this file created here. Without --apply it prints the changes as a diff.
+Uses the measurements of the newest workflow that this file created here. Without --apply it prints the changes as a diff. \
 With --apply it changes only the numbers in the file, keeps comments and layout, and notes what each change is based on.
 
 Examples:
@@ -116,8 +116,8 @@ pub(crate) struct TuneArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Bars of jobs are always drawn. Lines require samples, which are kept if the spec says so
-(`resource_monitor: {jobs: {enabled: true, granularity: time_series}}`) or with `windlass exec --monitor time_series`.
+Bars of jobs are always drawn. Lines require samples, which are kept if the spec says so \
+(`resource_monitor: {jobs: {enabled: true, granularity: time_series}}`) or with `windlass exec --monitor time_series`. \
 The page is a single file that needs no network.
 
 Examples:

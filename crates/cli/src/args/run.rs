@@ -10,9 +10,9 @@ use windlass_types::{Bytes, Timestamp};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Running the same unchanged file again continues the workflow it created: completed jobs stay completed unless their input
-files have changed. A changed file creates a new workflow, which reuses the results of unchanged jobs and runs the others;
-`windlass plan` shows which and why. With --new all jobs run. A file is the same if it has the same text and directory;
+Running the same unchanged file again continues the workflow it created: completed jobs stay completed unless their input \
+files have changed. A changed file creates a new workflow, which reuses the results of unchanged jobs and runs the others; \
+`windlass plan` shows which and why. With --new all jobs run. A file is the same if it has the same text and directory; \
 its name does not matter.
 
 Examples:
@@ -60,7 +60,7 @@ impl OutputDirArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-If windlass was killed, its remaining job processes are killed first, and these jobs run again. Failed jobs stay failed unless
+If windlass was killed, its remaining job processes are killed first, and these jobs run again. Failed jobs stay failed unless \
 --retry-failed is given, which starts a new run of failed jobs, jobs canceled because of them, and their dependents.
 
 Examples:
@@ -82,8 +82,8 @@ pub(crate) struct ResumeArgs {
 #[command(after_help = "\
 Commands run in bash. Several words after `--` are quoted as needed; a single word after `--` is a shell command.
 
-`{name}` is replaced by the value of a parameter. In a shell command (-c, -C, a single word after `--`) its value may only
-contain letters, digits and _./:=@%+,- which have no meaning in a shell; `{name:q}` inserts any value quoted, without quotes
+`{name}` is replaced by the value of a parameter. In a shell command (-c, -C, a single word after `--`) its value may only \
+contain letters, digits and _./:=@%+,- which have no meaning in a shell; `{name:q}` inserts any value quoted, without quotes \
 around it. In several words after `--`, both insert any value unchanged. Every parameter must be used.
 
 Examples:

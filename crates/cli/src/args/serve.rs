@@ -16,7 +16,7 @@ use windlass_types::parse_duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without options, the server uses the database that other commands use, and listens on this machine only. Your commands and
+Without options, the server uses the database that other commands use, and listens on this machine only. Your commands and \
 workers find it and its token automatically: `windlass status`, `windlass worker`.
 
 Examples:

@@ -7,7 +7,7 @@ use windlass_types::{Timestamp, parse_duration};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Operators add a site with `site set`, or by starting a worker there: `windlass worker --site NAME`. A token with the scope
+Operators add a site with `site set`, or by starting a worker there: `windlass worker --site NAME`. A token with the scope \
 `worker` cannot add sites.
 
 Examples:
@@ -63,7 +63,7 @@ pub(crate) struct SiteDrainArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A ban that would leave no site for all requests, or for the given request, is rejected: work would wait without visible
+A ban that would leave no site for all requests, or for the given request, is rejected: work would wait without visible \
 reason. Use `windlass site drain` to let a site finish its work.")]
 pub(crate) struct SiteBanArgs {
     #[command(flatten)]
@@ -81,7 +81,7 @@ pub(crate) struct SiteBanArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Sites are banned by operators, or automatically if too much of a request failed there; a site that three requests have banned
+Sites are banned by operators, or automatically if too much of a request failed there; a site that three requests have banned \
 is banned for all requests. Automatic bans expire after seven days.
 
 Examples:

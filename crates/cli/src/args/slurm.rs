@@ -12,7 +12,7 @@ use windlass_types::Bytes;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Windlass packs jobs into few allocations: jobs with similar requirements share allocations, in which workers run one job after
+Windlass packs jobs into few allocations: jobs with similar requirements share allocations, in which workers run one job after \
 another. `generate` writes schedulers and actions into the spec file, `plan` only shows them.
 
 Examples:
@@ -117,8 +117,8 @@ pub(crate) enum WalltimeArg {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Jobs are grouped by their requirements and by whether they have dependencies; each group gets a scheduler, and an action that
-requests its allocations when its first jobs are ready. Comments and layout of the file are kept. If a job fits no partition,
+Jobs are grouped by their requirements and by whether they have dependencies; each group gets a scheduler, and an action that \
+requests its allocations when its first jobs are ready. Comments and layout of the file are kept. If a job fits no partition, \
 an error is reported and nothing is written.
 
 Examples:
@@ -166,8 +166,8 @@ pub(crate) struct SlurmPlanArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The resources of a cluster are queried from Slurm. A profile describes another cluster, or one with details that Slurm does
-not report: a file in the directory hpc/ beside your config.toml, or anywhere with --profile FILE. There are no built-in
+The resources of a cluster are queried from Slurm. A profile describes another cluster, or one with details that Slurm does \
+not report: a file in the directory hpc/ beside your config.toml, or anywhere with --profile FILE. There are no built-in \
 profiles; `windlass slurm hpc generate` writes a profile of the current cluster.
 
 Examples:

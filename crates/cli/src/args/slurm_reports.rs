@@ -20,8 +20,8 @@ pub(crate) enum SlurmReportSubcommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-GIVEN is the time from an allocation's start to its end, or until now. USED is the part that jobs occupied by their
-requirements, CPU the used CPU time. FAILED and LOST are parts of USED: failed attempts, and attempts that ended with their
+GIVEN is the time from an allocation's start to its end, or until now. USED is the part that jobs occupied by their \
+requirements, CPU the used CPU time. FAILED and LOST are parts of USED: failed attempts, and attempts that ended with their \
 allocation. IDLE is the rest. All values are in core-hours.
 
 Examples:
@@ -35,7 +35,7 @@ pub(crate) struct SlurmUsageArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Runs `sacct`, so this machine needs Slurm's commands. The usage of jobs is known if they run as steps
+Runs `sacct`, so this machine needs Slurm's commands. The usage of jobs is known if they run as steps \
 (`execution_config: {mode: slurm}`) for longer than the sampling interval of Slurm (often 30 s).
 
 Examples:
@@ -72,7 +72,7 @@ pub(crate) struct SlurmStatsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Slurm reports how an allocation ended; its output may explain why. A line is evidence, not proof: Slurm also writes
+Slurm reports how an allocation ended; its output may explain why. A line is evidence, not proof: Slurm also writes \
 `CANCELLED AT` as a mere warning.
 
 Examples:

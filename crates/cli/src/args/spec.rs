@@ -82,7 +82,7 @@ pub(crate) enum SpecFileFormat {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For use in a running job: the new jobs are added to its workflow, and start after it has completed. Repeating the command
+For use in a running job: the new jobs are added to its workflow, and start after it has completed. Repeating the command \
 adds nothing twice. The file, in any format of a spec, contains:
 
   jobs:                          the new jobs

@@ -19,10 +19,10 @@ fn failure_class_parser() -> impl TypedValueParser<Value = FailureClass> {
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-Failures form a group if they have the same class, the same end and, apart from numbers, names and paths, the same message.
+Failures form a group if they have the same class, the same end and, apart from numbers, names and paths, the same message. \
 A group has a key, of which a unique prefix is sufficient.
 
-In a workflow with `use_pending_failed: true`, failures that no rule handles wait for a decision (`pending_failed`), as do
+In a workflow with `use_pending_failed: true`, failures that no rule handles wait for a decision (`pending_failed`), as do \
 their dependents. Each decision records who made it and why; `windlass failures report` shows how often they were right.
 
 Examples:
@@ -262,7 +262,7 @@ pub(crate) struct TriageReportArgs {
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-A revision is a set of changes made together: who changed which jobs, why, and the old and new values. It can be undone while
+A revision is a set of changes made together: who changed which jobs, why, and the old and new values. It can be undone while \
 its jobs wait or have failed.
 
 Examples:

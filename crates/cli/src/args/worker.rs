@@ -10,18 +10,18 @@ use windlass_types::{Bytes, LOCAL_SITE, Timestamp, check_site_name, parse_durati
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A worker runs the jobs of your workflows until you stop it. Ctrl-C (or SIGTERM) once: running jobs finish, no more are taken.
-Twice: running jobs are stopped and return to the queue. Three times: they are killed. With --workflow the worker exits when
+A worker runs the jobs of your workflows until you stop it. Ctrl-C (or SIGTERM) once: running jobs finish, no more are taken. \
+Twice: running jobs are stopped and return to the queue. Three times: they are killed. With --workflow the worker exits when \
 the workflow has ended.
 
-While the server is unreachable, running jobs continue until the lease expires, and are then suspended until the server
+While the server is unreachable, running jobs continue until the lease expires, and are then suspended until the server \
 responds. Results that could not be delivered are stored on this machine, and delivered later by this or the next worker.
 
 Examples:
   windlass worker --url http://head:8080
   windlass worker -w 7 -j 4                   run one workflow, four jobs at once
   windlass worker --label gpu --time-limit 8h
-  windlass worker --jobs-of ana,bob           also run jobs of these users, under the account of this worker
+  windlass worker --jobs-of ana,bob           also run jobs of these users
   windlass worker list                        list the workers of a server
   windlass worker drain 7                     let worker 7 finish its jobs and exit
   windlass worker retire 7                    declare worker 7 dead, and run its jobs again at once")]
@@ -94,7 +94,7 @@ pub(crate) struct WorkerCapacityArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The list of machines is stored for you on this machine. Each machine must accept ssh without a password, be a known host (ssh
+The list of machines is stored for you on this machine. Each machine must accept ssh without a password, be a known host (ssh \
 asks about a new host at the first login), have windlass installed, and have the workflow's directory under the same path.
 
 Examples:

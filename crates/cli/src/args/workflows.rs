@@ -143,7 +143,7 @@ pub(crate) struct WorkflowArchiveArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Deletes all data of these workflows in the database: jobs, results, events. Log files are kept. A running workflow cannot be
+Deletes all data of these workflows in the database: jobs, results, events. Log files are kept. A running workflow cannot be \
 deleted.
 
 Examples:
@@ -179,8 +179,8 @@ pub(crate) struct WorkflowExportArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The workflow gets new ids. Without results in the file, or with --skip-results, all jobs run again. Jobs run in the current
-directory, independent of the original one. Commands are not changed: an id that a spec's `${user_data.input.NAME}` inserted
+The workflow gets new ids. Without results in the file, or with --skip-results, all jobs run again. Jobs run in the current \
+directory, independent of the original one. Commands are not changed: an id that a spec's `${user_data.input.NAME}` inserted \
 stays the old one, which causes a warning.
 
 Examples:
@@ -216,7 +216,7 @@ pub(crate) struct WorkflowStatusArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The process that runs the workflow stops its jobs. If no process runs it, the workflow is canceled at once.
+The process that runs the workflow stops its jobs. If no process runs it, the workflow is canceled at once. \
 `windlass resume --retry-failed` restarts a canceled workflow.")]
 pub(crate) struct WorkflowCancelArgs {
     /// Workflows: ids, ranges such as `1-5,9`, names, or `last`.
