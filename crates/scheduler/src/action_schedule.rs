@@ -1,5 +1,5 @@
-//! The actions of a workflow as whoever runs it has them, be it a local run or a server: what is decided about them
-//! ([`Actions`]), and what they do.
+//! The actions of a workflow for the process that runs it, a local run or a server: their states
+//! ([`WorkflowActions`]) and their definitions.
 
 use std::collections::HashMap;
 use windlass_core::actions::{ActionRecord, ActionRun, WorkerStage, WorkflowActions};
@@ -18,7 +18,7 @@ pub(crate) struct ActionSchedule {
 }
 
 impl ActionSchedule {
-    /// As the books have it.
+    /// Loads them from the database.
     pub(crate) fn load(store: &dyn Store, workflow: WorkflowId) -> Result<Self, StoreError> {
         let rows = store.actions(workflow)?;
         let does = rows.iter().map(|row| (row.id, row.action.clone())).collect();
@@ -28,12 +28,12 @@ impl ActionSchedule {
         })
     }
 
-    /// Counts what jobs did while nobody looked.
+    /// Counts the triggers from the current states of the jobs.
     pub(crate) fn count_job_triggers(&mut self, state: &WorkflowState, out: &mut Vec<WorkflowChange>) {
         self.states.count_job_statuses(|job| state.job_index(job).map(|job| state.status(job)), out);
     }
 
-    /// The next one that the worker is to carry out begins, if there is one.
+    /// Starts the next action for this worker, if one is due.
     pub(crate) fn start_next(
         &mut self,
         workflow: &WorkflowRow,
@@ -47,7 +47,7 @@ impl ActionSchedule {
         self.action_command(workflow, action, attempt)
     }
 
-    /// What whoever carries out an action needs to know: its commands, and where it is, in both spellings.
+    /// The command for a worker to run an action: its definition, and its environment under both prefixes.
     pub(crate) fn action_command(
         &self,
         workflow: &WorkflowRow,

@@ -1,4 +1,4 @@
-//! What follows when a running job has added others: shared by everybody who keeps a board.
+//! Handles jobs that a running job adds to its workflow, for every owner of a workflow state.
 
 use std::ops::Range;
 use windlass_core::change::WorkflowChange;
@@ -7,7 +7,7 @@ use windlass_store::{Store, StoreError};
 use windlass_types::WorkflowId;
 use windlass_types::worker_messages::AttemptKey;
 
-/// Takes up the jobs whose rows are there and that are not on the board. Returns their numbers there.
+/// Inserts the jobs that are in the database but not in the workflow state. Returns their indices there.
 pub(crate) fn insert_added_jobs(
     store: &dyn Store,
     workflow: WorkflowId,
@@ -22,8 +22,8 @@ pub(crate) fn insert_added_jobs(
     Ok(state.on_jobs_added(&added, changes))
 }
 
-/// A job that ran again decides anew what is to follow: what it had added before and did not ask for this time does not
-/// run. `over`: attempts with which their jobs are over.
+/// Drops stale added jobs: a job that ran again decides anew which jobs to add, and those of its earlier
+/// attempt that it did not request again do not run. `over`: the attempts that settled their jobs.
 pub(crate) fn drop_stale_added_jobs(
     store: &dyn Store,
     over: &[AttemptKey],

@@ -1,10 +1,10 @@
-//! How fast jobs end, and so how far ahead to claim and what to tell the person who watches.
+//! Measures how fast jobs end, to decide how many to claim ahead and for the progress display.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Claim as many jobs ahead as end within this time: a few commits' worth, so that no slot waits for a commit, and so
-/// little that almost nothing is "claimed, not started" when jobs are long.
+/// Claim as many jobs ahead as end within this time: a few commits' worth, so that no slot waits for a commit,
+/// and so few that hardly any job is "claimed, not started" when jobs are long.
 const CLAIM_AHEAD_TIME: Duration = Duration::from_millis(40);
 const MAX_CLAIMED_AHEAD: usize = 256;
 /// The weight of a new measurement.
@@ -15,10 +15,10 @@ const RATE_WINDOW: Duration = Duration::from_secs(5);
 pub(crate) struct ClaimPacer {
     claim_ahead_time: Duration,
     mean_wall_time: Option<f64>,
-    /// No more than this, however short the jobs were so far: doubled with each claim, so that one short job at the
-    /// start does not claim a hundred long ones.
+    /// The largest number, regardless of the measured times: doubled with each claim, so that one short job at
+    /// the start does not claim a hundred long ones.
     claim_limit: usize,
-    /// (when, how many were settled by then), over the last seconds.
+    /// (time, number of settled jobs at that time), over the last seconds.
     settled_samples: VecDeque<(Instant, u64)>,
 }
 
@@ -29,7 +29,7 @@ impl Default for ClaimPacer {
 }
 
 impl ClaimPacer {
-    /// For a worker that hears from us only so often.
+    /// For a worker that is contacted only at this interval.
     pub(crate) const fn with_claim_ahead_time(claim_ahead_time: Duration) -> Self {
         Self { claim_ahead_time, mean_wall_time: None, claim_limit: 0, settled_samples: VecDeque::new() }
     }
@@ -40,7 +40,7 @@ impl ClaimPacer {
             Some(self.mean_wall_time.map_or(wall, |mean| mean + AVERAGE_WEIGHT * (wall - mean)));
     }
 
-    /// How many jobs should wait at a worker that runs `running` at once.
+    /// The number of jobs to queue at a worker that runs `running` at once.
     pub(crate) fn claims_ahead(&self, running: usize) -> usize {
         let Some(mean) = self.mean_wall_time else { return 0 };
         let ends_soon = running as f64 * self.claim_ahead_time.as_secs_f64() / mean.max(1e-5);
@@ -80,9 +80,9 @@ mod tests {
     #[test]
     fn short_jobs_are_claimed_ahead_and_long_ones_are_not() {
         let mut pace = ClaimPacer::default();
-        assert_eq!(pace.claims_ahead(2), 0, "nothing is known yet");
+        assert_eq!(pace.claims_ahead(2), 0, "no measurement yet");
         pace.on_ended(Duration::from_millis(1));
-        assert_eq!(pace.claims_ahead(2), 0, "one short job says little");
+        assert_eq!(pace.claims_ahead(2), 0, "one short job proves little");
         let ramp: Vec<usize> = std::iter::repeat_with(|| {
             pace.on_claimed(2);
             pace.claims_ahead(2)

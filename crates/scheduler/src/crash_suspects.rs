@@ -1,4 +1,4 @@
-//! What earlier deaths say against jobs, from the books: whoever takes a workflow over forgets no suspicion.
+//! Restores the evidence of crash suspects from the database, so that a restart forgets none of it.
 
 use std::collections::HashSet;
 use windlass_core::crash_suspects::{CrashEvidence, CrashSuspects};
@@ -8,23 +8,25 @@ use windlass_store::{Store, StoreError};
 use windlass_types::worker_messages::return_code::ORPHANED;
 use windlass_types::{JobId, Timestamp, WorkerId, WorkflowId};
 
-/// The event by which a worker that was given up, and is there after all, is remembered.
+/// The category of the event that records the return of a worker that was considered lost.
 const WORKER_RETURNED_EVENT: &str = "worker_returned";
 
-/// A lost worker of this workflow spoke again: its silence says nothing of the jobs that it had.
+/// The event that a lost worker of this workflow returned: its silence is no evidence against its jobs.
 pub(crate) fn worker_returned_event(workflow: WorkflowId, worker: WorkerId) -> NewEvent {
     NewEvent {
         workflow: Some(workflow),
         job: None,
         severity: EventSeverity::Info,
         category: WORKER_RETURNED_EVENT.to_owned(),
-        message: format!("worker {worker} had been given up and is there after all; it died of no job"),
+        message: format!(
+            "worker {worker} was considered lost and returned; its silence is no evidence against its jobs"
+        ),
         data: Some(serde_json::json!({ "worker_id": worker })),
     }
 }
 
-/// Reads what speaks against jobs that are not over, and has those tried alone against which it is enough. Looks only at
-/// attempts that were lost with their workers.
+/// Reads the evidence against unsettled jobs from the results of attempts that were lost with their workers,
+/// and isolates the jobs with enough of it.
 pub(crate) fn load_crash_suspects(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -60,8 +62,9 @@ struct LostAttempt {
     at: Timestamp,
 }
 
-/// Every attempt leaves a result, so where the lost ones do not go up to the current one without a gap, one in between
-/// ended by itself, and nothing before it counts. `lost` is in the order of jobs and attempts; the last come first here.
+/// Returns the lost attempts that count. Every attempt has a result, so a gap between the lost ones and the
+/// current one means that an attempt in between ended by itself, and nothing before it counts. `lost` is
+/// ordered by job and attempt.
 fn find_lost_attempts(lost: &[ResultRow], state: &WorkflowState) -> Vec<LostAttempt> {
     let mut found = Vec::new();
     let mut follower = None;
@@ -84,7 +87,7 @@ fn find_lost_attempts(lost: &[ResultRow], state: &WorkflowState) -> Vec<LostAtte
     found
 }
 
-/// Workers that were given up and spoke again, since then.
+/// Workers that were considered lost and returned since then.
 fn load_returned_workers(
     store: &dyn Store,
     workflow: WorkflowId,

@@ -1,7 +1,7 @@
-//! Everything that the dispatcher waits for, in one place: what the worker says, and what other threads say.
+//! The events of the dispatcher, in one queue: messages of the worker, and of other threads.
 //!
-//! The dispatcher reads the worker's line itself. A thread that did so and passed the words on would cost a wake-up on
-//! every dependent hop.
+//! The dispatcher reads the worker's link itself. A separate thread would cost a wake-up for every dependent
+//! job.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ use windlass_types::WorkerId;
 use windlass_types::worker_messages::FromWorker;
 use windlass_types::worker_protocol::ActionReport;
 
-/// Read at once from a worker's line.
+/// The largest size of one read from the worker's link.
 const READ_SIZE: usize = 1 << 16;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) enum DispatcherEvent {
         worker: WorkerId,
         message: FromWorker,
     },
-    /// The line is closed; `confused` if what came over it made no sense.
+    /// The link is closed; `protocol_error` if it carried an invalid message.
     WorkerGone {
         worker: WorkerId,
         protocol_error: Option<String>,
@@ -44,14 +44,14 @@ pub(crate) struct EventQueue {
     connection: Option<WorkerConnection>,
 }
 
-/// The way into the inbox from other threads.
+/// Sends events from other threads.
 #[derive(Clone, Debug)]
 pub(crate) struct EventSender {
     sender: mpsc::Sender<DispatcherEvent>,
     wakeup_fd: Arc<OwnedFd>,
 }
 
-/// A worker's words, up to where they have been read.
+/// The link to a worker, with the bytes read so far.
 #[derive(Debug)]
 struct WorkerConnection {
     worker: WorkerId,
@@ -81,7 +81,7 @@ impl EventQueue {
         self.connection = Some(WorkerConnection { worker, stream, chunk, unread: Vec::new() });
     }
 
-    /// What is there already.
+    /// The next event that has already arrived.
     pub(crate) fn try_next_event(&mut self) -> Option<DispatcherEvent> {
         if self.arrived.is_empty() {
             self.read_worker();
@@ -89,7 +89,7 @@ impl EventQueue {
         self.arrived.pop_front().or_else(|| self.receiver.try_recv().ok())
     }
 
-    /// The next event, or `None` if there was none until then.
+    /// The next event, or `None` if none arrives until then.
     pub(crate) fn next_event(&mut self, until: Instant) -> Option<DispatcherEvent> {
         loop {
             if let Some(event) = self.arrived.pop_front() {
@@ -105,14 +105,14 @@ impl EventQueue {
             match poll(&mut fds, Some(&timeout)) {
                 Ok(0) => return None,
                 Ok(_) | Err(Errno::INTR) => {}
-                // Only a lack of memory: the next round tries again, and time goes on.
+                // Only out of memory: try again until the timeout.
                 Err(_) if left.is_zero() => return None,
                 Err(_) => {}
             }
             let rung = fds.first().is_some_and(|bell| !bell.revents().is_empty());
             let spoken = fds.get(1).is_some_and(|line| !line.revents().is_empty());
             if rung {
-                // It only says that there is something; how often it rang does not matter.
+                // The counter has no meaning; it only wakes the loop up.
                 rustix::io::read(&self.sender.wakeup_fd, &mut [0; 8]).unwrap_or_default();
             }
             if spoken {
@@ -121,13 +121,13 @@ impl EventQueue {
         }
     }
 
-    /// Reads what the worker has said by now.
+    /// Reads all messages that the worker has sent so far.
     fn read_worker(&mut self) {
         let Some(line) = &mut self.connection else { return };
         let worker = line.worker;
         let confused = match recv(line.stream.as_fd(), &mut line.chunk[..], RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN | Errno::INTR) => return,
-            // A last line without its end was cut off by the worker's death: whatever it said was not said.
+            // A last line without its end was cut off by the worker's death and is ignored.
             Ok((_, 0)) | Err(_) => None,
             Ok((_, length)) => match line.parse_messages(length, &mut self.arrived) {
                 Ok(()) => return,
@@ -160,9 +160,9 @@ impl WorkerConnection {
 
 impl EventSender {
     pub(crate) fn send(&self, event: DispatcherEvent) {
-        // An error means that the run is over, and then there is nobody to tell.
+        // An error means that the run has ended, and the event is not needed.
         if self.sender.send(event).is_ok() {
-            // It can only be so full that it rings anyway.
+            // It fails only if the counter is full, and then it wakes the loop anyway.
             rustix::io::write(&self.wakeup_fd, &1u64.to_ne_bytes()).unwrap_or_default();
         }
     }
@@ -208,7 +208,7 @@ mod tests {
                 inbox.next_event(soon()),
                 Some(DispatcherEvent::WorkerGone { protocol_error: None, .. })
             ),
-            "half a word is none"
+            "a partial message is ignored"
         );
     }
 

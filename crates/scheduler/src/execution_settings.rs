@@ -1,4 +1,4 @@
-//! What a workflow says about how its jobs are executed, and how that and a job become an assignment.
+//! The execution settings of a workflow, and how they and a job make an assignment.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ use windlass_types::{JobId, Resources, shell, signal_number};
 /// SIGTERM.
 const DEFAULT_SIGNAL: i32 = 15;
 
-/// What the jobs of a workflow have in common.
+/// Settings that the jobs of a workflow share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExecutionSettings {
     env: Vec<(String, String)>,
     stdio: StdioSettings,
     /// By the name of the job.
     stdio_overrides: BTreeMap<String, StdioSettings>,
-    /// What jobs ask for is also the most that they get.
+    /// The requested resources of jobs are enforced as limits.
     enforces_limits: bool,
     termination: Option<TerminationSettings>,
 }
@@ -40,7 +40,7 @@ impl ExecutionSettings {
         }
     }
 
-    /// `named`: the job named what it asks for.
+    /// `named`: the job states its resource requirements.
     pub(crate) fn build_assignment(
         &self,
         key: AttemptKey,
@@ -49,7 +49,7 @@ impl ExecutionSettings {
         named: bool,
     ) -> Assignment {
         let limits = if named && self.enforces_limits {
-            // A set that asks for no memory at all says nothing about memory.
+            // Requirements without memory do not limit memory.
             let memory = Some(resources.memory).filter(|memory| memory.0 > 0);
             AttemptLimits { memory, runtime: resources.runtime }
         } else {
@@ -74,7 +74,7 @@ impl ExecutionSettings {
     }
 }
 
-/// What is to be done for jobs that were just claimed, in their order.
+/// Creates the assignments of jobs that were just claimed, in their order.
 pub(crate) fn load_assignments(
     store: &dyn Store,
     state: &WorkflowState,
@@ -101,7 +101,7 @@ pub(crate) fn return_codes(settings: &WorkflowSettings) -> ReturnCodes {
     }
 }
 
-/// `None` where nothing was said, so that a plain job carries nothing.
+/// `None` where nothing is set, so that plain jobs carry nothing.
 fn termination_settings(settings: &WorkflowSettings) -> Option<TerminationSettings> {
     let config = settings.execution_config.as_ref()?;
     if config.termination_signal.is_none() && config.sigterm_lead_seconds.is_none() {
@@ -112,7 +112,7 @@ fn termination_settings(settings: &WorkflowSettings) -> Option<TerminationSettin
     Some(TerminationSettings { signal: named.unwrap_or(DEFAULT_SIGNAL), lead })
 }
 
-/// A text without its quotes, everything else as JSON has it.
+/// A string without its quotes, all else as JSON.
 fn render_plain_text(value: Value) -> String {
     match value {
         Value::String(text) => text,
@@ -124,7 +124,7 @@ fn file_paths(files: Vec<JobFile>) -> Vec<String> {
     files.into_iter().map(|file| file.path).collect()
 }
 
-/// The workflow's variables, and the job's own, which win.
+/// The workflow's variables, overridden by the job's own.
 fn merge_env(workflow: &[(String, String)], job: Vec<(String, String)>) -> Vec<(String, String)> {
     if workflow.is_empty() {
         return job;

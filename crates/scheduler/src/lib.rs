@@ -1,13 +1,18 @@
-//! Runs workflows: the dispatcher that turns decisions of `windlass-core` into commits, and commits into assignments.
+//! Runs workflows: the dispatcher that turns decisions of `windlass-core` into commits, and commits into
+//! assignments.
 //!
 //! Invariants:
-//! - A completion is on disk before anything is done because of it: dependents become ready and the next jobs are claimed
-//!   in the same transaction, and only then does a worker hear of them.
-//! - A claim is on disk before its worker hears of it, so that after a crash every job that may have started is known.
-//! - Memory changes only together with the [`windlass_core::change::Change`]s that are committed; a commit that fails for
-//!   want of space is repeated as it is until it succeeds.
+//! - A completion is on disk before anything is done because of it: dependents become ready and the next jobs
+//!   are claimed
+//!   in the same transaction, and only then are they assigned to a worker.
+//! - A claim is on disk before it is sent to its worker, so that after a crash every job that may have started
+//!   is known.
+//! - Memory changes only together with the [`windlass_core::change::WorkflowChange`]s that are committed; a
+//!   commit that fails
+//!   because the disk is full is repeated unchanged until it succeeds.
 //!
-//! The engine knows no processes: a [`host::WorkerHost`] starts workers and makes sure that dead ones are dead.
+//! This crate starts no processes: a [`worker_host::WorkerHost`] starts workers and ensures that dead ones are
+//! dead.
 
 mod action_schedule;
 mod added_jobs;
@@ -28,19 +33,19 @@ pub use retry_policy::is_retry_budget_spent;
 
 use windlass_types::{Capacity, LOCAL_SITE, Resources, WorkflowId};
 
-/// Why a run could not go on.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SchedulerError {
     #[error("the database could not be used")]
     Store(#[from] windlass_store::StoreError),
     #[error("there is no workflow {0}")]
     NoSuchWorkflow(WorkflowId),
-    #[error("workflow {0} has no jobs that wait for nothing: its dependencies go in a circle")]
+    #[error("workflow {0} has a dependency cycle: every job waits for another one")]
     Cycle(WorkflowId),
-    #[error("`{name}`{} for more than this machine has", others_ask(*.count))]
+    #[error("`{name}`{} more than this machine has", others_ask(*.count))]
     JobTooLarge { name: String, count: usize, asked: Box<Resources>, capacity: Box<Capacity> },
     #[error(
-        "`{name}`{} to run at {} and not at {LOCAL_SITE}, where this is",
+        "`{name}`{} to run at {}; this machine is at {LOCAL_SITE}",
         others_are(*.count),
         .sites.join(" or ")
     )]
@@ -49,19 +54,19 @@ pub enum SchedulerError {
     MissingLabels { name: String, count: usize, labels: Vec<String> },
     #[error("the worker could not be started")]
     StartWorker(#[source] worker_host::WorkerHostError),
-    #[error("it is not certain that an earlier worker and its jobs are dead")]
+    #[error("an earlier worker and its jobs may still be running")]
     EnsureWorkerDead(#[source] worker_host::WorkerHostError),
-    #[error("the worker died {0} times in a row without finishing a job")]
+    #[error("the worker died {0} times in a row without completing a job")]
     WorkerKeepsDying(u32),
-    #[error("cannot wait for several things at once")]
+    #[error("cannot wait for events")]
     Wait(#[source] std::io::Error),
-    #[error("this run has lost its hold of the workflow and has stopped")]
+    #[error("this run lost the lock of the workflow and has stopped")]
     LockLost(#[source] windlass_store::StoreError),
-    #[error("the worker said something that makes no sense: {0}")]
+    #[error("invalid message from the worker: {0}")]
     Protocol(String),
 }
 
-/// ` asks`, or ` and 3 more jobs ask`.
+/// The text after the first name: ` is`, or ` and 3 more jobs are`.
 fn others_are(count: usize) -> String {
     match count {
         0 | 1 => " is".to_owned(),
@@ -72,16 +77,16 @@ fn others_are(count: usize) -> String {
 
 fn others_have(count: usize) -> String {
     match count {
-        0 | 1 => " has".to_owned(),
-        2 => " and 1 more job have".to_owned(),
-        _ => format!(" and {} more jobs have", count - 1),
+        0 | 1 => " requires".to_owned(),
+        2 => " and 1 more job require".to_owned(),
+        _ => format!(" and {} more jobs require", count - 1),
     }
 }
 
 fn others_ask(count: usize) -> String {
     match count {
-        0 | 1 => " asks".to_owned(),
-        2 => " and 1 more job ask".to_owned(),
-        _ => format!(" and {} more jobs ask", count - 1),
+        0 | 1 => " requests".to_owned(),
+        2 => " and 1 more job request".to_owned(),
+        _ => format!(" and {} more jobs request", count - 1),
     }
 }

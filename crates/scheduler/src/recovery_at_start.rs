@@ -1,4 +1,5 @@
-//! Taking a workflow over from whoever ran it before: a process that ended well, was interrupted, or died.
+//! Recovery at start: prepares a workflow that another process ran before, which ended normally, was
+//! interrupted, or died.
 
 use crate::crash_suspects;
 use crate::execution_settings::return_codes;
@@ -17,8 +18,8 @@ use windlass_store::{ChangeBatch, Store};
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{Capacity, Resources, RunId, Timestamp, WorkflowId};
 
-/// Builds the board of a workflow. Workers that never said goodbye are first made sure to be dead with all they
-/// started; what they held goes back to ready, as a new attempt where it may have run.
+/// Loads the state of a workflow. Ensures first that workers that did not sign off are dead with all they
+/// started; jobs that they held become ready again, as a new attempt if they may have run.
 pub fn recover_workflow(
     store: &dyn Store,
     host: &mut dyn WorkerHost,
@@ -43,29 +44,29 @@ pub fn recover_workflow(
         host.forget_worker(&row.worker);
         if buried.killed_processes > 0 {
             let left = buried.killed_processes;
-            observer.on_notice(&format!(
-                "ended what an earlier worker had left running ({left} of its processes)"
-            ));
+            observer.on_notice(&format!("ended {left} processes that an earlier worker had left running"));
         }
     }
     if given_up > 0 {
-        observer
-            .on_notice(&format!("{given_up} of its jobs failed: each time one of them ran, its worker died"));
+        observer.on_notice(&format!("{given_up} jobs failed: their worker died each time one of them ran"));
     }
     if recorded > 0 {
-        observer.on_notice(&format!("{recorded} of its jobs had ended when an earlier process died"));
+        observer.on_notice(&format!(
+            "recovered the results of {recorded} jobs that had ended when an earlier process died"
+        ));
     }
     if orphans > 0 {
-        observer
-            .on_notice(&format!("{orphans} of its jobs may have been running when an earlier process died"));
+        observer.on_notice(&format!("{orphans} jobs may have been running when an earlier process died"));
     }
     Ok(state)
 }
 
-/// Gives back what dead workers held. Returns how many of those jobs may have been running, and how many were given up.
+/// Returns the claims of dead workers. The result: how many of those jobs may have been running, and how many
+/// were failed.
 ///
-/// Worker and dispatcher died together, or the dispatcher would have charged the jobs itself. A restart of the machine
-/// explains that; otherwise one of the jobs may be the cause, so each that ran is charged as at a server that loses a worker.
+/// Worker and dispatcher died together, or the dispatcher would have recorded the evidence itself. A reboot
+/// explains that; otherwise one of the jobs may be the cause, so each job that ran becomes a suspect, as when a
+/// server loses a worker.
 fn requeue_orphans(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -105,7 +106,7 @@ fn requeue_orphans(
     Ok((orphans, given_up))
 }
 
-/// Commits the ends that dead workers recorded and that nothing else learned of. Returns how many.
+/// Commits the ends that dead workers recorded and that were not committed. Returns their number.
 fn commit_recorded_ends(
     store: &dyn Store,
     host: &dyn WorkerHost,
@@ -143,7 +144,7 @@ fn commit_recorded_ends(
     Ok(count)
 }
 
-/// Starts the next run of a workflow: what ended badly, and what was built on it, is to run again.
+/// Starts the next run of a workflow: failed jobs and their dependents run again.
 pub fn begin_next_run(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -152,7 +153,7 @@ pub fn begin_next_run(
     begin_next_run_elsewhere(store, workflow, &[], now)
 }
 
-/// The same; and units that are not complete and are at one of these sites start over, to elect another one.
+/// The same; in addition, incomplete units at one of these sites start over, to elect another site.
 pub fn begin_next_run_elsewhere(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -179,8 +180,8 @@ fn ensure_workers_dead(
     workers.into_iter().map(&mut bury).collect()
 }
 
-/// Workers of the workflow that never said goodbye, and others that hold jobs of it. Clients that claim jobs without
-/// saying who they are have no process that could be looked for.
+/// Workers of the workflow that did not sign off, and others that hold jobs of it. Without clients that claim
+/// jobs anonymously, which have no known process.
 pub fn load_job_holders(store: &dyn Store, workflow: WorkflowId) -> Result<Vec<WorkerRow>, SchedulerError> {
     let mut workers = store.active_workers(Some(workflow))?;
     for held in store.held_jobs(workflow)? {
@@ -196,7 +197,7 @@ fn may_have_started(buried: &DeadWorkerReport, key: &AttemptKey, pid: Option<u32
     pid.is_some() || buried.may_have_started(key)
 }
 
-/// There is proof that this attempt had started.
+/// Whether this attempt had certainly started.
 fn has_started(buried: &DeadWorkerReport, key: &AttemptKey, pid: Option<u32>) -> bool {
     pid.is_some() || buried.started_attempts.as_ref().is_some_and(|started| started.contains(key))
 }

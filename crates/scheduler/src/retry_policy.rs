@@ -1,5 +1,5 @@
-//! What follows failures, for everybody who keeps a board: what a failure was, which rule speaks about it, and whether the
-//! workflow can still afford another attempt.
+//! The retry policy of a workflow, for every owner of a workflow state: classifies failures, finds the matching
+//! rule, and keeps the retry budget.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher as _, RandomState};
@@ -21,17 +21,17 @@ use windlass_types::settings::{FailureHandler, FailureRule, RetryBudget};
 use windlass_types::worker_messages::{AttemptEndCause, AttemptEndReport};
 use windlass_types::{Capacity, Timestamp};
 
-/// The event by which everybody remembers whether the retries of a run are used up.
+/// The category of the event that records whether the retry budget of a run is spent.
 const BUDGET_EVENT: &str = "retry_budget";
 
-/// What one workflow says about failures, and what it has spent on them.
+/// The failure handling settings of a workflow, and its use of the retry budget.
 pub(crate) struct WorkflowRetryPolicy {
     handlers: Vec<LoadedFailureHandler>,
     classifier: Option<Arc<FailureClassifier>>,
-    /// Somebody is asked about failures that nobody foresaw.
+    /// Failures without a matching rule wait for a decision of an operator.
     asks_operator: bool,
     budget: Option<RetryBudget>,
-    /// Retries of this run before somebody last had it go on though they were used up, and since then.
+    /// Retries granted in this run before an operator last renewed the spent budget, and since then.
     granted_before: u64,
     granted: u64,
     is_budget_spent: bool,
@@ -40,7 +40,7 @@ pub(crate) struct WorkflowRetryPolicy {
 
 struct LoadedFailureHandler {
     handler: Result<CompiledHandler, HandlerRuleError>,
-    /// Some of its rules have jobs ask for more.
+    /// Some of its rules increase the resource request of jobs.
     grows_resources: bool,
 }
 
@@ -52,26 +52,26 @@ impl LoadedFailureHandler {
     }
 }
 
-/// What a decision depends on beside the failure and the rules.
+/// Inputs of a decision in addition to the failure and the rules.
 #[derive(Clone, Copy)]
 pub(crate) struct RetryInputs<'a> {
-    /// What the workers can give that take jobs of a place. Asked only if it matters.
+    /// The capacities of workers that accept this location. Called only if needed.
     pub(crate) worker_capacities: &'a dyn Fn(&LocationConstraint) -> WorkerCapacities,
-    /// How the node of the attempt did lately.
+    /// The recent failure record of the attempt's node.
     pub(crate) node_record: Option<NodeFailureCounts>,
     pub(crate) now: Timestamp,
 }
 
-/// What workers can give; nothing of it where nobody knows.
+/// The capacities of workers; empty if unknown.
 #[derive(Default)]
 pub(crate) struct WorkerCapacities {
     pub(crate) workers: Vec<Capacity>,
-    /// None of them stays longer than this altogether.
+    /// No worker has a longer total lifetime than this.
     pub(crate) longest_stay: Option<Duration>,
 }
 
 impl WorkflowRetryPolicy {
-    /// Of what is on the board. `None` for `classifier`: only the rules that are built in say of what class a failure is.
+    /// Loads the policy. `None` for `classifier`: only the built-in rules classify failures.
     pub(crate) fn load(
         store: &dyn Store,
         workflow: &WorkflowRow,
@@ -88,14 +88,14 @@ impl WorkflowRetryPolicy {
             is_budget_spent: false,
             random: RetryJitter::new(),
         };
-        // Nobody can have noted anything before that.
+        // No event can have been recorded before that.
         if sequels.granted >= RetryBudget::max_retries(sequels.budget, state.counts().total()) {
             sequels.load_budget(store, workflow)?;
         }
         Ok(sequels)
     }
 
-    /// What the books say of the budget.
+    /// Loads the use of the budget from the database.
     fn load_budget(&mut self, store: &dyn Store, workflow: &WorkflowRow) -> Result<(), StoreError> {
         let Some(noted) = load_budget_event(store, workflow)? else { return Ok(()) };
         self.is_budget_spent = noted["is_used_up"] == true;
@@ -152,13 +152,14 @@ impl WorkflowRetryPolicy {
         }
     }
 
-    /// A retry was refused because all that the workflow may have are granted: nothing more is to begin.
+    /// A retry was refused because the budget is spent: no more jobs are started.
     pub(crate) const fn is_budget_spent(&self) -> bool {
         self.is_budget_spent
     }
 
-    /// How many jobs may be claimed ahead, of a workflow with so many jobs of which so many are held. While failures use up
-    /// the retries, what is claimed ahead is not more than what they still allow: it starts also after they are used up.
+    /// How many jobs may be claimed ahead, given the number of jobs and of held jobs. While failures spend the
+    /// retry budget, no more than the remaining retries: jobs claimed ahead start also after the budget is
+    /// spent.
     pub(crate) fn max_claims_ahead(&self, jobs: u64, held: usize) -> usize {
         if self.granted == 0 {
             return usize::MAX;
@@ -167,7 +168,7 @@ impl WorkflowRetryPolicy {
         usize::try_from(left).unwrap_or(usize::MAX).saturating_sub(held)
     }
 
-    /// Somebody knows that the retries are used up and has the workflow go on. What is noted of it.
+    /// Renews a spent budget, because an operator lets the workflow continue. Returns the event to record.
     pub(crate) fn renew_budget(&mut self, workflow: &WorkflowRow) -> NewEvent {
         self.granted_before += std::mem::take(&mut self.granted);
         self.is_budget_spent = false;
@@ -177,15 +178,15 @@ impl WorkflowRetryPolicy {
             job: None,
             severity: EventSeverity::Info,
             category: BUDGET_EVENT.to_owned(),
-            message: "the retry budget begins anew".to_owned(),
+            message: "the retry budget was renewed".to_owned(),
             data: Some(data),
         }
     }
 
-    /// What is noted, and told, when the retries are used up: in the same commit as the failure that could have no more.
+    /// The alarm that the retry budget is spent, in the same commit as the failure that was refused a retry.
     pub(crate) fn budget_alarm(&self, workflow: &WorkflowRow) -> WorkflowAlarm {
         let message = format!(
-            "the retry budget is used up ({} retries were granted): nothing more is begun until somebody has the workflow go on",
+            "the retry budget is used up ({} retries were granted): no more jobs are started until the workflow is resumed",
             self.granted
         );
         let granted = self.granted_before + self.granted;
@@ -194,7 +195,7 @@ impl WorkflowRetryPolicy {
     }
 }
 
-/// The last word about the budget in this run.
+/// The latest event about the budget in this run.
 fn load_budget_event(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -205,7 +206,7 @@ fn load_budget_event(
     Ok(last.filter(|data| data["run_id"].as_i64() == Some(workflow.run_id.0)))
 }
 
-/// Whether nothing more is begun because all retries that the workflow may have were granted.
+/// Whether no more jobs are started because the retry budget is spent.
 pub fn is_retry_budget_spent(store: &dyn Store, workflow: &WorkflowRow) -> Result<bool, StoreError> {
     Ok(load_budget_event(store, workflow)?.is_some_and(|noted| noted["is_used_up"] == true))
 }
@@ -228,7 +229,7 @@ fn failure_evidence<'a>(
     }
 }
 
-/// The end of what it wrote; what was found about its end, where it wrote nothing.
+/// The end of the attempt's output, or the cause of its end if it has no output.
 fn output_tail(ended: &AttemptEndReport) -> Cow<'_, str> {
     match (ended.last_words.as_deref().filter(|words| !words.trim().is_empty()), &ended.cause) {
         (Some(words), _) => words.into(),
@@ -240,7 +241,8 @@ fn output_tail(ended: &AttemptEndReport) -> Cow<'_, str> {
     }
 }
 
-/// Numbers by chance, which need not be hard to guess: jobs that failed together are not to come back together.
+/// Random numbers that need not be secret, so that jobs that failed together are not retried at the same
+/// moment.
 struct RetryJitter(u64);
 
 impl RetryJitter {

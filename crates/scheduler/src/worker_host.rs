@@ -1,4 +1,4 @@
-//! Where workers come from, and the line to one.
+//! The source of workers, and the link to one.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
@@ -11,9 +11,9 @@ use windlass_types::worker_protocol::{ActionCommand, ActionReport};
 
 pub type WorkerHostError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Starts workers and makes sure that dead ones are dead. Implemented where processes are known.
+/// Starts workers and ensures that dead ones are dead. Implemented by the crate that manages processes.
 pub trait WorkerHost {
-    /// What a worker that is started here can give.
+    /// The capacity of a worker that is started here.
     fn capacity(&self) -> Capacity;
 
     /// The labels of the machine.
@@ -23,14 +23,14 @@ pub trait WorkerHost {
 
     fn start_worker(&mut self, workflow: &WorkflowRow) -> Result<StartedWorker, WorkerHostError>;
 
-    /// Makes sure that this worker and everything it started are dead, however it ended.
+    /// Ensures that this worker and all processes it started are dead, however it ended.
     fn ensure_dead(&mut self, worker: &NewWorker) -> Result<DeadWorkerReport, WorkerHostError>;
 
-    /// What became of its jobs is on disk: nothing of this worker is needed any more.
+    /// Deletes the files of a worker after the changes of its jobs are committed.
     fn forget_worker(&mut self, worker: &NewWorker);
 
-    /// Carries out an action beside the jobs, and tells how it went. What it starts bears the mark of the worker, so that
-    /// it is found when that one is buried.
+    /// Runs an action beside the jobs, and reports its result. Its processes carry the mark of the worker, so
+    /// that `ensure_dead` finds them.
     fn perform_action(
         &mut self,
         order: ActionCommand,
@@ -39,7 +39,7 @@ pub trait WorkerHost {
         done: ActionDone,
     );
 
-    /// Actions that are under way are asked to end, or killed; those tell how they went all the same.
+    /// Asks running actions to end, or kills them; their results are reported all the same.
     fn stop_actions(&mut self, at_once: bool);
 }
 
@@ -51,36 +51,37 @@ pub struct StartedWorker {
     pub stream: UnixStream,
 }
 
-/// What was found at the burial.
+/// The result of [`WorkerHost::ensure_dead`].
 #[derive(Debug, Default)]
 pub struct DeadWorkerReport {
-    /// What the worker had started lately according to its own notes; `None` if there are no notes to read.
+    /// The attempts that the worker had started recently according to its ledger; `None` if there is no
+    /// readable ledger.
     pub started_attempts: Option<Vec<AttemptKey>>,
     /// Processes that were still alive and had to be ended.
     pub killed_processes: usize,
-    /// The machine was not restarted since the worker was started, so a power cut is not what ended it.
+    /// The machine was not rebooted since the worker started, so a power failure did not end it.
     pub is_same_boot: bool,
-    /// The ends of jobs that the worker recorded, whether or not the engine learned of them.
+    /// The ends of jobs that the worker recorded, reported or not.
     pub recorded_ends: HashMap<AttemptKey, AttemptEndReport>,
     /// The usage of processes that had to be ended, by the attempt that started them.
     pub leftover_usage: HashMap<AttemptKey, AttemptUsage>,
 }
 
 impl DeadWorkerReport {
-    /// There is no proof that this attempt had not started.
+    /// Whether there is no proof that this attempt had not started.
     pub fn may_have_started(&self, key: &AttemptKey) -> bool {
         self.started_attempts.as_ref().is_none_or(|started| started.contains(key))
     }
 }
 
-/// The sending half of the line to a worker: one JSON message per line.
+/// The sending half of the link to a worker: one JSON message per line.
 #[derive(Debug)]
 pub(crate) struct WorkerSender {
     stream: UnixStream,
     buffer: Vec<u8>,
 }
 
-/// A worker reads all the time; one that does not for so long hangs.
+/// A worker reads all the time; if it does not for this long, it hangs.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl WorkerSender {

@@ -85,5 +85,5 @@ fn a_bad_node_is_set_aside_probed_and_trusted_again() {
     eventually("it is trusted again", || aside().is_empty());
     eventually("all is done", || sandbox.json(&["status"])["state"] == "completed");
     let events = sandbox.windlass(&["events", "--all"]).exits(0).stdout;
-    assert!(events.contains("went well there"), "{events}");
+    assert!(events.contains("succeeded there"), "{events}");
 }

@@ -143,7 +143,7 @@ fn a_job_of_the_old_text_is_dead_before_the_new_text_runs_it() {
     sandbox.write("go", "");
     ran(&sandbox);
     let again = sandbox.windlass(&["run", "left.yaml", "-j1"]).exits(0);
-    again.says("ended what an earlier worker had left running");
+    again.says("that an earlier worker had left running");
     assert!(!is_alive(old));
     assert_eq!(ran(&sandbox), "other slow");
     // What is on record of the old one says so.

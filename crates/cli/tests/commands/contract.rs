@@ -49,7 +49,7 @@ fn a_local_run_respects_labels() {
     sandbox
         .windlass(&["run", "sim.yaml"])
         .exits(2)
-        .says("`train` has the label `gpu`, which this machine lacks")
+        .says("`train` requires the label `gpu`, which this machine lacks")
         .says("--label gpu");
     assert!(sandbox.path("plain").exists() && !sandbox.path("trained").exists());
     sandbox.windlass(&["run", "sim.yaml", "--label", "gpu"]).exits(0);

@@ -413,7 +413,7 @@ fn what_was_killed_on_a_laptop_goes_on_at_once() {
     assert!(!is_alive(job) && !worker.iter().any(|pid| is_alive(*pid)), "they were ended");
     assert_eq!(written(&sandbox, "/Muons/reco-v1/RECO"), once_each(40));
     let events = sandbox.windlass(&["events", "--all"]).exits(0).stdout;
-    assert!(!events.contains("its lease is over"), "nobody waited for that: {events}");
+    assert!(!events.contains("its lease expired"), "nobody waited for that: {events}");
 }
 
 #[test]

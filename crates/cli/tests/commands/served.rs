@@ -200,7 +200,7 @@ fn a_node_is_set_aside_listed_and_released() {
         let jobs = sandbox.json(&["jobs", "list", "1"]);
         jobs.as_array().unwrap().iter().all(|job| job["status"] == "completed")
     });
-    sandbox.windlass(&["worker", "nodes", "release", &host]).exits(2).says("is not set aside");
+    sandbox.windlass(&["worker", "nodes", "release", &host]).exits(2).says("is not in quarantine");
     served.stop();
 }
 

@@ -84,13 +84,13 @@ fn one_job_that_asks_for_too_much_stops_no_other_job() {
     let sandbox = Sandbox::new();
     sandbox.write("uneven.yaml", UNEVEN);
     let small = sandbox.windlass(&["run", "uneven.yaml", "--memory-gb", "0.5"]).exits(2);
-    let small = small.says("`big` asks for more than this machine has: kept back; the other jobs run");
+    let small = small.says("`big` requests more than this machine has: not started; the other jobs run");
     small.says("2 completed").says("windlass jobs update JOB --memory SIZE");
     assert_eq!(sandbox.json(&["status"])["jobs"]["ready"], 1);
     sandbox
         .windlass(&["resume", "--memory-gb", "0.5"])
         .exits(2)
-        .says("`big` asks for more than this machine has");
+        .says("`big` requests more than this machine has");
     sandbox.windlass(&["resume"]).exits(1).says("2 completed, 1 failed");
 
     let refused = sandbox.windlass(&["failures", "retry", "big", "--memory", "100000g", "--reason", "more"]);

@@ -1,6 +1,6 @@
-//! Actions of the workflow, carried out on this machine beside the jobs: one at a time, those first that come earlier in
-//! the life of a workflow. What is to be done before the first job holds the jobs back; what is left to do at the end
-//! holds the end back. Whoever stops the run stops them too.
+//! Runs the actions of the workflow on this machine beside the jobs: one at a time, in the order of the
+//! workflow's life cycle. Actions due before the first job block the jobs; remaining actions at the end delay
+//! the end. Stopping the run stops them.
 
 use super::Dispatcher;
 use crate::SchedulerError;
@@ -13,7 +13,7 @@ use windlass_types::settings::ActionTrigger;
 use windlass_types::worker_protocol::{ActionCommand, ActionReport};
 
 impl Dispatcher<'_> {
-    /// The run begins: what is to be done before the first job is due.
+    /// Triggers the actions at the start of the run.
     pub(super) fn start_actions(&mut self) -> Result<(), SchedulerError> {
         if self.actions.states.is_empty() || self.stop_reason.is_some() {
             return Ok(());
@@ -26,7 +26,8 @@ impl Dispatcher<'_> {
             return Ok(());
         }
         if self.worker.is_none() {
-            // What actions start is found by the mark of a worker, should all of us die.
+            // The processes of actions are marked as a worker's, so that they are found if this process and
+            // the worker die.
             self.start_worker()?;
         }
         self.actions.states.on_trigger(ActionTrigger::OnWorkerStart, &mut self.open_batch.changes);
@@ -38,12 +39,12 @@ impl Dispatcher<'_> {
         self.worker.as_ref().map(|worker| worker.id)
     }
 
-    /// Jobs wait for what is to be done before them.
+    /// Whether jobs wait for actions.
     pub(super) fn actions_hold_jobs(&self) -> bool {
         self.actions.states.blocks_jobs(self.worker_id())
     }
 
-    /// Decides on the next one, if none is under way.
+    /// Starts the next action, if none is running.
     pub(super) fn start_next_action(&mut self) {
         let actions = &mut self.actions.states;
         if actions.is_empty() {
@@ -73,7 +74,7 @@ impl Dispatcher<'_> {
         ));
     }
 
-    /// Nothing is under way, and nothing is left that would begin.
+    /// Whether no action is running or due.
     pub(super) fn actions_are_done(&self) -> bool {
         let actions = &self.actions.states;
         let is_done =
@@ -81,7 +82,7 @@ impl Dispatcher<'_> {
         !actions.is_running() && (self.stop_reason.is_some() || is_done())
     }
 
-    /// That it begins is on disk: it does, unless somebody has stopped the run since.
+    /// Runs an action whose start is committed, unless the run was stopped since.
     pub(super) fn dispatch_action(&mut self, order: ActionCommand) {
         let worker = self.worker.as_ref().map(super::workers::ActiveWorker::row);
         let Some(worker) = worker.filter(|_| self.stop_reason.is_none()) else {
@@ -97,7 +98,7 @@ impl Dispatcher<'_> {
 
     pub(super) fn on_action_ended(&mut self, report: ActionReport) {
         if report.return_code != 0 {
-            let why = report.message.as_deref().unwrap_or("nobody said why");
+            let why = report.message.as_deref().unwrap_or("no reason was given");
             let id = report.action;
             self.observer
                 .on_notice(&format!("action {id} failed: {why} (`windlass workflows actions retry {id}`)"));

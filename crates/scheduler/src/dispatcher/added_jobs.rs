@@ -1,7 +1,7 @@
-//! Jobs that running jobs add to the workflow, through another process and the books.
+//! Handles jobs that running jobs add to the workflow, through another process and the database.
 //!
-//! They wait for the job that added them, so it is enough to look when an attempt is over; and it must be then, before the
-//! run could be thought to be over. What follows for them is committed together with that end.
+//! They wait for the job that added them, so it is enough to check when an attempt ends; and necessary, or the
+//! run could be considered finished. Their changes are committed together with that end.
 
 use super::{Dispatcher, local_worker_selector};
 use crate::{SchedulerError, added_jobs};
@@ -9,8 +9,8 @@ use std::ops::Range;
 use windlass_core::dispatch::WorkerUsage;
 
 impl Dispatcher<'_> {
-    /// Takes up what was added since the last time, if an attempt has ended and somebody else has written at all. While the
-    /// books cannot be read it is put off, and with it the commit of what has ended.
+    /// Inserts the jobs added since the last check, if an attempt ended and another process has written to the
+    /// database. While the database cannot be read this is postponed, and with it the commit of the ends.
     pub(super) fn load_added_jobs_if_due(&mut self) -> Result<(), SchedulerError> {
         if !self.has_attempt_ended || self.is_lock_uncertain {
             return Ok(());
@@ -25,7 +25,7 @@ impl Dispatcher<'_> {
     }
 
     fn load_added_jobs(&mut self) -> Result<(), SchedulerError> {
-        // While a commit is under way nothing waits for this: there is another look when it is done.
+        // While a commit is under way nothing waits for this: the check is repeated when it is done.
         let wait = self.in_flight.is_none();
         let commits = self.store.foreign_commit_count(wait)?;
         if commits.is_none() {
@@ -67,7 +67,7 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    /// They would wait for ever, and the run with them.
+    /// Jobs that cannot run here would keep the run waiting for ever.
     fn cancel_jobs_that_never_fit(&mut self, new: Range<u32>) -> Result<(), SchedulerError> {
         let selector = local_worker_selector(self.host.labels());
         let empty: WorkerUsage = WorkerUsage::new(self.host.capacity());
@@ -76,14 +76,14 @@ impl Dispatcher<'_> {
             let lacking = selector.missing_labels(&self.state.demand(job).location);
             let why = match (fits, lacking.as_slice()) {
                 (true, []) => continue,
-                (false, _) => "asks for more than this machine has".to_owned(),
+                (false, _) => "requests more than this machine has".to_owned(),
                 (true, lacking) => {
-                    format!("has the label `{}`, which this machine lacks", lacking.join("`, `"))
+                    format!("requires the label `{}`, which this machine lacks", lacking.join("`, `"))
                 }
             };
             let id = self.state.attempt_key(job).job;
             let name = self.retry_until_done(|store| store.job_names(&[id]))?.pop().unwrap_or_default();
-            self.observer.on_notice(&format!("job `{name}` was added and {why}: canceled"));
+            self.observer.on_notice(&format!("added job `{name}` {why}: canceled"));
             self.state.on_unrunnable(job, &mut self.open_batch.changes);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! When decisions go to disk, and what is done once they are there.
+//! Decides when changes are committed, and performs their effects after the commit.
 
 use super::{Dispatcher, HeldAttempt, STORE_RETRY_DELAY};
 use crate::event_queue::DispatcherEvent;
@@ -17,37 +17,37 @@ use windlass_types::WorkerId;
 use windlass_types::worker_messages::{Assignment, AttemptKey, ToWorker};
 use windlass_types::worker_protocol::ActionCommand;
 
-/// Completions that free nobody may wait this long for company before they are committed.
+/// How long completions without ready dependents are collected before they are committed.
 const COMMIT_DELAY: Duration = Duration::from_millis(10);
-/// … or until there are so many.
+/// … or until this many have been collected.
 const MAX_DELAYED_BATCH: usize = 256;
-/// How long the last commit of a run that failed may take.
+/// The timeout of the last commit of a failed run.
 const LAST_COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Changes, and what to do once they are on disk.
+/// Changes, and their effects after the commit.
 #[derive(Default)]
 pub(super) struct DispatcherBatch {
     pub(super) changes: Vec<WorkflowChange>,
     pub(super) assignments: Vec<Assignment>,
-    /// Actions that begin.
+    /// Actions to start.
     pub(super) action_commands: Vec<ActionCommand>,
     pub(super) attempt_ends: Vec<(AttemptKey, String, AttemptOutcome, Duration)>,
-    /// Dead workers whose jobs are among the changes: after that nothing of them is needed any more.
+    /// Dead workers whose jobs are among the changes; they are retired after the commit.
     pub(super) dead_workers: Vec<WorkerRow>,
 }
 
-/// Handed to the store.
+/// A batch that was submitted to the store.
 pub(super) struct DispatcherCommit {
     changes: Arc<[WorkflowChange]>,
     pub(super) batch: DispatcherBatch,
-    /// The commit failed for want of space…
+    /// The commit failed because the disk is full or the database is unreachable…
     pub(super) was_refused: bool,
-    /// … and is tried again then.
+    /// … and is repeated at this time.
     pub(super) retry_at: Option<Instant>,
 }
 
 impl Dispatcher<'_> {
-    /// Claims jobs for the worker if it has room now or will soon run dry.
+    /// Claims jobs for the worker if it has free resources or will soon run out of jobs.
     pub(super) fn claim_jobs(&mut self) -> Result<(), SchedulerError> {
         if self.stop_reason.is_some()
             || self.pending_commands.is_any_pending
@@ -62,7 +62,7 @@ impl Dispatcher<'_> {
         let mut ahead = self.claim_pacer.claims_ahead(usage.running());
         if let Some(until) = self.options.deadline {
             usage.limit_time(until.end.saturating_duration_since(Instant::now()));
-            // Nobody knows when what waits at the worker would start.
+            // It is unknown when a job queued at the worker would start.
             ahead = if self.state.has_runtime_requests() { 0 } else { ahead };
         }
         ahead =
@@ -74,7 +74,7 @@ impl Dispatcher<'_> {
         if taken.is_empty() {
             let nothing_fits = usage.is_idle() && self.open_batch.changes.is_empty();
             if nothing_fits && self.options.deadline.is_some() {
-                self.on_deadline("what is left would not end in time: nothing more is started");
+                self.on_deadline("no remaining job would end within the time limit: starting no more jobs");
             }
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl Dispatcher<'_> {
     fn assign_jobs(&mut self, jobs: &[u32]) -> Result<(), SchedulerError> {
         let assigned = loop {
             match load_assignments(self.store, &self.state, &self.settings, jobs) {
-                // They are claimed in memory only; nobody hears of them before they are read.
+                // They are claimed only in memory and assigned after they are read.
                 Err(error) if error.is_transient() && self.interrupts < 2 => {
                     self.record_store_problem(error.to_string());
                     self.wait_out_problem();
@@ -101,7 +101,7 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    /// Hands what was decided to the store: at once if somebody waits for it, else after a little company has come.
+    /// Submits the open batch: at once if its commit is awaited, else after a short delay.
     pub(super) fn submit_batch_if_due(&mut self) {
         let now = Instant::now();
         if let Some(in_flight) = &mut self.in_flight {
@@ -111,7 +111,7 @@ impl Dispatcher<'_> {
             }
             return;
         }
-        // What was added by jobs that have ended is decided on together with their ends.
+        // Jobs added by jobs that have ended must be committed together with their ends.
         if self.open_batch.changes.is_empty() || self.has_attempt_ended {
             return;
         }
@@ -140,7 +140,7 @@ impl Dispatcher<'_> {
         self.store.submit(batch, Box::new(done));
     }
 
-    /// Somebody waits for the next commit: a worker for its assignments, or everybody because nothing else will come.
+    /// Whether the next commit is awaited: for assignments, for actions, or because nothing else is running.
     fn is_commit_awaited(&self) -> bool {
         let nothing_runs =
             self.worker.as_ref().and_then(|w| w.usage.as_ref()).is_none_or(WorkerUsage::is_idle);
@@ -174,13 +174,13 @@ impl Dispatcher<'_> {
         }
     }
 
-    /// It is on disk: now act on it.
+    /// Performs the effects of a committed batch.
     fn perform_batch(&mut self, done: DispatcherBatch) -> Result<(), SchedulerError> {
         if self.stop_reason.is_some() {
-            // Claimed before the stop and never sent: it certainly did not start.
+            // Claimed before the stop and never sent, so it has certainly not started.
             let worker = self.worker.as_ref().map_or(WorkerId(0), |w| w.id);
             for assignment in &done.assignments {
-                // Stale means that its worker is gone as well, and the job was given back with it.
+                // An error means that its worker is gone too, and the claim was returned with it.
                 self.return_claim(worker, &assignment.key).unwrap_or_default();
             }
         } else if !done.assignments.is_empty() {
@@ -206,7 +206,7 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    /// The run cannot go on; what workers reported until now is not thrown away for that.
+    /// Commits the reports received so far, when the run fails.
     pub(super) fn commit_remaining_changes(&mut self) {
         let until = Instant::now() + LAST_COMMIT_TIMEOUT;
         while self.in_flight.as_ref().is_some_and(|f| f.retry_at.is_none()) {
@@ -216,7 +216,7 @@ impl Dispatcher<'_> {
                 Some(_) => {}
             }
         }
-        // Claims that were never sent stay in the books as claims; the next take-over gives them back.
+        // Claims that were never sent stay in the database; the next recovery at start returns them.
         let changes = mem::take(&mut self.open_batch.changes);
         recovery_at_start::commit_and_wait(self.store, self.workflow.id, self.workflow.run_id, changes)
             .unwrap_or_default();

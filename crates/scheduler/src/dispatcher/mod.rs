@@ -1,9 +1,9 @@
-//! The loop: reports come in, decisions are committed, assignments go out.
+//! The main loop: reports come in, decisions are committed, assignments go out.
 //!
-//! [`reports`] says what a worker's words mean, [`commits`] when decisions go to disk and what is done afterwards,
-//! [`workers`] how workers come and go, [`added`] what becomes of jobs that jobs add, [`show`] what somebody who watches is
-//! told, [`actions`] what is done beside the jobs, [`wishes`] what others want done about them, [`kept_back`] what becomes of
-//! jobs that cannot run here.
+//! [`reports`] interprets the messages of the worker, [`commits`] submits changes and performs their effects,
+//! [`workers`] starts and replaces workers, [`added_jobs`] inserts jobs that jobs add, [`progress`] reports to
+//! the observer, [`actions`] runs actions, [`pending_commands`] applies commands of users, [`unrunnable_jobs`]
+//! handles jobs that cannot run here.
 
 mod actions;
 mod added_jobs;
@@ -40,24 +40,24 @@ use windlass_types::worker_messages::{AttemptKey, StopReason};
 use windlass_types::{JobId, LOCAL_SITE, StatusCounts, SystemClock, Timestamp, WorkerId};
 use workers::ActiveWorker;
 
-/// How long to wait before trying again when the disk is full or the worker cannot start anything.
+/// The delay before a retry when the disk is full or the worker cannot start processes.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// After the second interrupt a worker that does not answer is ended like a dead one.
+/// After the second interrupt a worker that does not answer within this time is killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub struct DispatcherOptions {
-    /// How long a job may take to stop after it was asked to.
+    /// The grace period of jobs between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// When the run ends, whatever is left to do; `None`: when everything is done.
+    /// The time limit of the run; `None`: it ends when all jobs are settled.
     pub deadline: Option<RunDeadline>,
-    /// Says of what class failures are; `None`: the rules that are built in, and no others.
+    /// The rules that classify failures; `None`: only the built-in rules.
     pub classifier: Option<Arc<FailureClassifier>>,
 }
 
-/// The end of a run whose time is limited. Nothing is started that asks for more time than is left; what still runs is
-/// asked to stop a little before, and is ready again afterwards.
+/// The time limit of a run. Jobs that request more than the remaining time are not started; running jobs are
+/// stopped a little earlier, and become ready again.
 #[derive(Clone, Copy, Debug)]
 pub struct RunDeadline {
     pub end: Instant,
@@ -66,7 +66,7 @@ pub struct RunDeadline {
 }
 
 impl RunDeadline {
-    /// When jobs are asked to stop.
+    /// The time at which jobs are asked to stop.
     fn stop_time(self) -> Instant {
         self.end.checked_sub(self.stop_before_end).unwrap_or(self.end)
     }
@@ -75,9 +75,9 @@ impl RunDeadline {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// Every job is settled.
+    /// All jobs are settled.
     Finished,
-    /// Some jobs wait for a decision, or all of them do: the retries are used up. It can be resumed.
+    /// Jobs wait for a decision, or the retry budget is spent. The run can be resumed.
     WaitingForDecision,
     /// Stopped on request; it can be resumed.
     Interrupted,
@@ -89,11 +89,11 @@ pub struct RunSummary {
     pub end: RunEnd,
     pub counts: StatusCounts,
     pub elapsed: Duration,
-    /// Why jobs are left that cannot run here, if there are any: [`Error::TooLarge`] or [`Error::Elsewhere`].
+    /// Why the remaining jobs cannot run here, if there are any: for example [`SchedulerError::JobTooLarge`].
     pub unrunnable_jobs: Option<SchedulerError>,
 }
 
-/// What can be said to a running dispatcher from other threads.
+/// Controls a running dispatcher from other threads.
 #[derive(Clone, Debug)]
 pub struct DispatcherControl(EventSender);
 
@@ -103,7 +103,7 @@ impl DispatcherControl {
         self.0.send(DispatcherEvent::Interrupt);
     }
 
-    /// Somebody may have asked for something: look.
+    /// Checks for commands of users in the database.
     pub fn check_requests(&self) {
         self.0.send(DispatcherEvent::CheckRequests);
     }
@@ -112,7 +112,7 @@ impl DispatcherControl {
 pub struct Dispatcher<'a> {
     store: &'a dyn Store,
     lock: Option<&'a LockGuard>,
-    /// Nobody knows whether the lock is still ours: until somebody does, nothing is decided.
+    /// It is unknown whether the lock is still held: nothing is decided until that is known.
     is_lock_uncertain: bool,
     host: &'a mut dyn WorkerHost,
     observer: &'a mut dyn RunObserver,
@@ -128,20 +128,20 @@ pub struct Dispatcher<'a> {
     /// Jobs that cannot run here.
     unrunnable_jobs: Vec<JobId>,
     events: EventQueue,
-    /// What came in while the dispatcher could attend to nothing but a full disk.
+    /// Events that arrived while the dispatcher waited for the database.
     postponed_events: VecDeque<DispatcherEvent>,
-    /// Decided and not yet handed to the store.
+    /// Changes not yet submitted to the store.
     open_batch: DispatcherBatch,
     batch_open_since: Option<Instant>,
     in_flight: Option<DispatcherCommit>,
     held_jobs: HashMap<u32, HeldAttempt>,
-    /// An attempt is over whose job may have added others.
+    /// An attempt has ended whose job may have added others.
     has_attempt_ended: bool,
-    /// Attempts with which their jobs are over, since the last look at what was added.
+    /// The attempts that settled their jobs since the last check for added jobs.
     ended_attempts: Vec<AttemptKey>,
-    /// Whether jobs have added any at all.
+    /// Whether jobs have added any jobs.
     has_added_jobs: bool,
-    /// As of when the books were last looked through for what others have written.
+    /// The version of the database at the last check for writes of other processes.
     last_foreign_commit: Option<i64>,
     pending_commands: PendingCommands,
     stop_reason: Option<StopReason>,
@@ -172,7 +172,8 @@ impl std::fmt::Debug for Dispatcher<'_> {
 }
 
 impl<'a> Dispatcher<'a> {
-    /// Takes the workflow over (see [`takeover::take_over`]) and gets ready to run it. The caller holds its lock.
+    /// Recovers the workflow (see [`recovery_at_start::recover_workflow`]) and prepares to run it. The caller
+    /// holds its lock.
     pub fn new(
         store: &'a dyn Store,
         host: &'a mut dyn WorkerHost,
@@ -181,7 +182,7 @@ impl<'a> Dispatcher<'a> {
         options: DispatcherOptions,
     ) -> Result<Self, SchedulerError> {
         let clock = SystemClock;
-        // Before the jobs are read: whatever is added from here on is found later.
+        // Taken before the jobs are read, so that jobs added from here on are found later.
         let foreign_commits = store.foreign_commit_count(true)?;
         let classifier = options.classifier.clone();
         let mut state =
@@ -190,16 +191,16 @@ impl<'a> Dispatcher<'a> {
         let mut open = DispatcherBatch::default();
         let mut agenda = ActionSchedule::load(store, workflow.id)?;
         agenda.count_job_triggers(&state, &mut open.changes);
-        // Whoever carried out some of them before is dead.
+        // The process that ran some of them before is dead.
         if agenda.states.interrupt_runs(|_| true, clock.now(), &mut open.changes) > 0 {
             observer.on_notice(
-                "an action was under way when an earlier process died; `windlass workflows actions` shows it",
+                "an action was running when an earlier process died; see `windlass workflows actions`",
             );
         }
         let has_added = !store.spawning_jobs(workflow.id)?.is_empty();
         let mut sequels = WorkflowRetryPolicy::load(store, &workflow, &state, options.classifier.clone())?;
         if sequels.is_budget_spent() {
-            // Whoever calls this wants it to go on.
+            // The caller wants the workflow to continue.
             store.add_event(&sequels.renew_budget(&workflow), clock.now())?;
         }
         let inbox = EventQueue::new().map_err(SchedulerError::Wait)?;
@@ -242,7 +243,7 @@ impl<'a> Dispatcher<'a> {
         })
     }
 
-    /// Looks after the lock of the workflow, which can be lost, and stops should somebody else have it.
+    /// Checks the lock of the workflow, and stops if another process holds it.
     #[must_use]
     pub fn with_lock(mut self, lock: &'a LockGuard) -> Self {
         self.lock = Some(lock);
@@ -253,7 +254,7 @@ impl<'a> Dispatcher<'a> {
         DispatcherControl(self.events.sender())
     }
 
-    /// Runs until nothing more happens by itself, or until it is told to stop.
+    /// Runs until nothing more can happen without a command, or until it is stopped.
     pub fn run(mut self) -> Result<RunSummary, SchedulerError> {
         let outcome =
             self.run_loop().map_err(|error| self.lock_loss().map_or(error, SchedulerError::LockLost));
@@ -306,7 +307,7 @@ impl<'a> Dispatcher<'a> {
                 }
             }
             if self.time_limit_notice_at().is_some_and(|at| at <= Instant::now()) {
-                self.on_deadline("the time is up: what runs is asked to stop");
+                self.on_deadline("time limit reached: stopping the running jobs");
             }
             if self.kill_by.is_some_and(|by| by <= Instant::now()) {
                 self.kill_by = None;
@@ -314,7 +315,7 @@ impl<'a> Dispatcher<'a> {
             }
             self.load_added_jobs_if_due()?;
         }
-        // What is called complete has to be in the database that others will read.
+        // The end must be in the database that others will read.
         match self.verify_lock() {
             Err(SchedulerError::Store(error)) if error.is_transient() => Ok(()),
             verified => verified,
@@ -324,7 +325,7 @@ impl<'a> Dispatcher<'a> {
     fn on_event(&mut self, event: DispatcherEvent) -> Result<(), SchedulerError> {
         let is_current = |id: &WorkerId| self.worker.as_ref().is_some_and(|worker| worker.id == *id);
         match event {
-            // News of a worker that was already given up and buried.
+            // Events of a worker that is dead already.
             DispatcherEvent::FromWorker { worker, .. } | DispatcherEvent::WorkerGone { worker, .. }
                 if !is_current(&worker) =>
             {
@@ -365,12 +366,12 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// When there will be something to say to the worker about the time.
+    /// The time of the next action because of the time limit.
     fn time_limit_notice_at(&self) -> Option<Instant> {
         self.options.deadline.filter(|_| self.stop_reason.is_none()).map(RunDeadline::stop_time)
     }
 
-    /// As after Ctrl-C, but whoever is asked has until the end and no longer.
+    /// Like Ctrl-C, but jobs have only until the end of the time limit.
     fn on_deadline(&mut self, notice: &str) {
         let left = self.options.deadline.map(|until| until.end.saturating_duration_since(Instant::now()));
         self.observer.on_notice(notice);
@@ -408,20 +409,20 @@ impl<'a> Dispatcher<'a> {
         self.events.next_event(until)
     }
 
-    /// Jobs that had to wait before they are tried again may be claimed when their time has come.
+    /// Makes delayed retries claimable when they are due.
     fn release_delayed_jobs(&mut self) -> Result<(), SchedulerError> {
         if self.state.next_due().is_none() {
             return Ok(());
         }
         self.state.release_due(self.clock.now());
         if self.state.has_ready() && self.worker.is_none() && self.stop_reason.is_none() {
-            // Nothing else was there to be done when the run began.
+            // The run had nothing to do but wait when it began.
             self.start_worker()?;
         }
         Ok(())
     }
 
-    /// Whoever wished for something in the last moment is attended to.
+    /// Handles commands that arrived at the last moment.
     fn is_run_over(&mut self) -> Result<bool, SchedulerError> {
         if !self.has_nothing_to_do() {
             return Ok(false);
@@ -434,15 +435,15 @@ impl<'a> Dispatcher<'a> {
         let committed = self.open_batch.changes.is_empty() && self.in_flight.is_none();
         let nothing_held = self.held_jobs.is_empty();
         let no_more_to_do = self.stop_reason.is_some() || self.state.is_finished() || self.state.is_stuck();
-        // Told twice to stop with the disk full: what could not be recorded will run again.
+        // Interrupted twice with the disk full: ends that could not be recorded run again.
         let is_refused = self.is_lock_uncertain || self.in_flight.as_ref().is_some_and(|f| f.was_refused);
         let given_up = self.interrupts > 1 && nothing_held && is_refused;
-        // Jobs may have been added that could not be looked for yet.
+        // There may be added jobs that could not be checked for.
         let knows_all = !self.has_attempt_ended || self.stop_reason.is_some();
         (committed && knows_all && nothing_held && no_more_to_do && self.actions_are_done()) || given_up
     }
 
-    /// Notes how it ended. Whoever asked for cancellation in the last moment is answered as well.
+    /// Records how the run ended, also answering a cancel request that arrived at the last moment.
     fn finish_run(&mut self) -> Result<RunEnd, SchedulerError> {
         let (id, now) = (self.workflow.id, self.clock.now());
         let finished = self.state.is_finished();
@@ -469,7 +470,7 @@ impl<'a> Dispatcher<'a> {
             Some(StoreProblem { message: text, retry_at: Instant::now() + STORE_RETRY_DELAY });
     }
 
-    /// Does something small and waits a full disk or a database that is away out, unless it is told twice to stop.
+    /// Repeats a small operation until the database works again, unless interrupted twice.
     fn retry_until_done<T>(
         &mut self,
         work: impl Fn(&dyn Store) -> Result<T, windlass_store::StoreError>,
@@ -485,7 +486,7 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// Waits for a moment, attending to nothing but interrupts.
+    /// Waits for a moment, handling only interrupts.
     fn wait_out_problem(&mut self) {
         let until = Instant::now() + STORE_RETRY_DELAY;
         while let Some(event) = self.events.next_event(until) {
@@ -504,7 +505,7 @@ impl StoreProblem {
     }
 }
 
-/// What the only worker takes: it is here, and whatever is to run has to run here.
+/// What the only worker accepts: jobs for this machine.
 fn local_worker_selector(labels: &[String]) -> WorkerSelector {
     WorkerSelector::default().at_site(Some(LOCAL_SITE)).with_labels_of_only_worker(labels.to_vec())
 }

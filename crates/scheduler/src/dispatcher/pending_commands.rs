@@ -1,19 +1,19 @@
-//! What others want done about failed and waiting jobs while the workflow runs: they leave a wish in the books, and only
-//! whoever runs the workflow may grant it.
+//! Applies commands of users for failed and waiting jobs while the workflow runs: they are stored as pending
+//! commands in the database, and only the process that runs the workflow may apply them.
 //!
-//! The board cannot be wound back, so it is made anew from the rows. For that nothing may be on its way to the disk:
-//! nothing more is claimed until all that was decided is there.
+//! The workflow state cannot be rolled back, so it is rebuilt from the rows. For that no commit may be under
+//! way: no more jobs are claimed until all changes are committed.
 
 use super::Dispatcher;
 use crate::{SchedulerError, crash_suspects, recovery_at_start};
 use std::time::{Duration, Instant};
 
-/// How long a wish may go unnoticed whose owner cannot send a signal, because he is on another machine.
+/// How often to check for commands from other machines, which cannot send a signal.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is known of wishes.
+/// What is known about pending commands.
 pub(super) struct PendingCommands {
-    /// Somebody waits.
+    /// At least one is pending.
     pub(super) is_any_pending: bool,
     checked_at: Instant,
 }
@@ -25,7 +25,7 @@ impl PendingCommands {
 }
 
 impl Dispatcher<'_> {
-    /// Looks for wishes once in a while.
+    /// Checks for pending commands at an interval.
     pub(super) fn check_pending_commands_if_due(&mut self) -> Result<(), SchedulerError> {
         if self.pending_commands.checked_at.elapsed() < CHECK_INTERVAL {
             Ok(())
@@ -44,7 +44,7 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    /// Grants what is wished for, if nothing is on its way to the disk.
+    /// Applies pending commands, if no commit is under way.
     pub(super) fn apply_pending_commands(&mut self) -> Result<(), SchedulerError> {
         let is_quiet =
             self.open_batch.changes.is_empty() && self.in_flight.is_none() && !self.has_attempt_ended;
@@ -62,7 +62,7 @@ impl Dispatcher<'_> {
         self.reload_workflow_state()
     }
 
-    /// The rows know better. Who holds what is the same in both.
+    /// Rebuilds the workflow state from the rows. The held jobs are the same in both.
     fn reload_workflow_state(&mut self) -> Result<(), SchedulerError> {
         let mut state =
             recovery_at_start::load_workflow_state(self.store, &self.workflow, self.host.capacity())?;

@@ -1,4 +1,4 @@
-//! What somebody who watches the run is told.
+//! Reports the progress of the run to its observer.
 
 use super::{Dispatcher, PROGRESS_INTERVAL};
 use crate::run_observer::{RunProgress, RunningJob};
@@ -17,7 +17,7 @@ impl Dispatcher<'_> {
         self.last_progress_at = now;
         let mut counts = *self.state.counts();
         self.claim_pacer.record_settled(now, counts.settled());
-        // What waits in the worker's queue is claimed, but to somebody who looks it is ready and not running.
+        // Jobs queued at the worker are claimed, but are shown as ready, not as running.
         let queued = self.worker_usage().map_or(0, |usage| usage.queued() as u64);
         counts.move_many(JobStatus::Pending, JobStatus::Ready, queued);
         let running = self.running_jobs(now);
@@ -31,7 +31,7 @@ impl Dispatcher<'_> {
         });
     }
 
-    /// The longest first. Short jobs never say that they started.
+    /// The longest first. Short jobs are never reported as started.
     fn running_jobs(&self, now: Instant) -> Vec<RunningJob> {
         let running = self.held_jobs.iter().filter_map(|(&job, held)| {
             let (since, _) = held.started?;

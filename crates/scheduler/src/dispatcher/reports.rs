@@ -1,4 +1,4 @@
-//! What a worker says, and what it means for the board.
+//! Interprets messages of the worker.
 
 use super::{Dispatcher, HeldAttempt, local_worker_selector};
 use crate::retry_policy::{RetryInputs, WorkerCapacities};
@@ -28,13 +28,14 @@ impl Dispatcher<'_> {
                     self.batch_open_since = Some(Instant::now());
                 }
             }
-            // Said by workers that hold a lease, which is only asked of those elsewhere.
+            // Sent only by workers with a lease, which local workers do not have.
             FromWorker::Alive { .. } => {}
             FromWorker::Terminated => self.on_worker_terminated(),
         }
     }
 
-    /// It starts nothing more. Usually this process was signaled too and stops the jobs; otherwise the worker soon ends.
+    /// The worker was signaled and starts nothing more. Usually this process was signaled too and stops the
+    /// jobs; otherwise the worker soon ends.
     fn on_worker_terminated(&mut self) {
         if let Some(worker) = &mut self.worker {
             worker.usage = None;
@@ -51,7 +52,7 @@ impl Dispatcher<'_> {
                 self.state.on_started(worker, &key, at, pid, &mut self.open_batch.changes)
             }
             AttemptReport::Ended(ended) => self.on_ended(worker, &ended),
-            // Only the agents of remote workers send it.
+            // Sent only by remote workers.
             AttemptReport::LeftBehind { .. } => Ok(()),
             AttemptReport::Returned { key, why } => {
                 let outcome = self.return_claim(worker, &key);
@@ -94,7 +95,7 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    /// So much has failed that it is not worth the while: what runs may end, and nothing more begins.
+    /// Too much has failed: running jobs may complete, and no more are started.
     fn stop_if_retry_budget_spent(&mut self) {
         if self.retry_policy.is_budget_spent() && !self.state.is_halted() {
             self.state.on_halt();
@@ -104,7 +105,7 @@ impl Dispatcher<'_> {
         }
     }
 
-    /// The worker gives up a claim that never started.
+    /// Returns a claim that never started.
     pub(super) fn return_claim(
         &mut self,
         worker: WorkerId,
@@ -115,7 +116,7 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    /// The worker no longer holds the job. Returns the job's name.
+    /// Removes a job that the worker does not hold any more. Returns the job's name.
     fn release_held_job(&mut self, key: &AttemptKey) -> String {
         let Some(job) = self.state.job_index(key.job) else { return String::new() };
         if let Some(usage) = self.worker_usage() {

@@ -1,31 +1,31 @@
-//! Jobs that the only worker there is can never run, because they ask for too much or belong elsewhere. They are kept back,
-//! and all others run.
+//! Jobs that this only worker can never run, because they request too much or must run elsewhere. They are held
+//! back while all others run.
 
 use super::{Dispatcher, local_worker_selector};
 use crate::SchedulerError;
 use windlass_core::dispatch::WorkerUsage;
 
 impl Dispatcher<'_> {
-    /// Before anything is started. If nothing else could run, that is an error.
+    /// Holds jobs back before anything is started. An error if no other job could run.
     pub(super) fn hold_unrunnable_jobs_at_start(&mut self) -> Result<(), SchedulerError> {
         self.hold_unrunnable_jobs();
         match self.unrunnable_jobs_error()? {
             Some(why) if self.state.is_stuck() => Err(why),
             Some(why) => {
-                self.observer.on_notice(&format!("{why}: kept back; the other jobs run"));
+                self.observer.on_notice(&format!("{why}: not started; the other jobs run"));
                 Ok(())
             }
             None => Ok(()),
         }
     }
 
-    /// After others have changed jobs: what cannot run here since then is told of.
+    /// Holds jobs back after a change by others, and reports new ones.
     pub(super) fn hold_new_unrunnable_jobs(&mut self) -> Result<(), SchedulerError> {
         let before = std::mem::take(&mut self.unrunnable_jobs);
         self.hold_unrunnable_jobs();
         let is_new = self.unrunnable_jobs.iter().any(|job| !before.contains(job));
         if let Some(why) = self.unrunnable_jobs_error()?.filter(|_| is_new) {
-            self.observer.on_notice(&format!("{why}: kept back; the other jobs run"));
+            self.observer.on_notice(&format!("{why}: not started; the other jobs run"));
         }
         Ok(())
     }
@@ -37,7 +37,7 @@ impl Dispatcher<'_> {
         self.unrunnable_jobs = kept.into_iter().map(|job| self.state.attempt_key(job).job).collect();
     }
 
-    /// The first of those that are left, how many there are, and why they cannot run here.
+    /// Names the first remaining one, their number, and why they cannot run here.
     pub(super) fn unrunnable_jobs_error(&mut self) -> Result<Option<SchedulerError>, SchedulerError> {
         let state = &self.state;
         self.unrunnable_jobs

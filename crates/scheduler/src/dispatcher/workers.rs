@@ -1,4 +1,4 @@
-//! How workers come and go.
+//! Starts, replaces and stops workers.
 
 use super::Dispatcher;
 use crate::SchedulerError;
@@ -13,16 +13,16 @@ use windlass_store::model::WorkerRow;
 use windlass_types::WorkerId;
 use windlass_types::worker_messages::{AttemptKey, StopReason, ToWorker};
 
-/// How long a worker that was told to quit may take.
+/// How long a worker may take to end on request.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A worker that dies so often in a row without finishing a job is not replaced again.
+/// The number of deaths of workers in a row, without a completed job, after which no new one is started.
 const MAX_WORKER_DEATHS: u32 = 5;
 
 pub(super) struct ActiveWorker {
     pub(super) id: WorkerId,
     row: WorkerRow,
     sender: WorkerSender,
-    /// Known once it has said hello.
+    /// Known after its first message.
     pub(super) usage: Option<WorkerUsage>,
 }
 
@@ -54,20 +54,20 @@ impl Dispatcher<'_> {
         if let Some(worker) = &mut self.worker
             && worker.sender.send(message).is_err()
         {
-            // It is gone, or it does not read: either way it is of no use any more.
+            // It is gone or does not read: in both cases it has to be replaced.
             let gone = DispatcherEvent::WorkerGone { worker: worker.id, protocol_error: None };
             self.events.sender().send(gone);
         }
     }
 
-    /// Everything the worker held is an orphan, and a new worker takes its place.
+    /// Handles the loss of the worker: its jobs are orphans, and a new worker is started.
     pub(super) fn on_worker_gone(&mut self) -> Result<(), SchedulerError> {
         let Some(gone) = self.worker.take() else { return Ok(()) };
         let buried = self.host.ensure_dead(&gone.row.worker).map_err(SchedulerError::EnsureWorkerDead)?;
         self.apply_recorded_ends(gone.id, &buried);
         let (lost, given_up) = self.orphan_held_jobs(gone.id, &buried);
         self.open_batch.dead_workers.push(gone.row);
-        // Assignments that were decided but never sent are among the orphans; they must not go to the next worker.
+        // Assignments that were never sent are among the orphans; they must not go to the next worker.
         self.open_batch.assignments.clear();
         if let Some(in_flight) = &mut self.in_flight {
             in_flight.batch.assignments.clear();
@@ -80,7 +80,7 @@ impl Dispatcher<'_> {
             return Err(SchedulerError::WorkerKeepsDying(MAX_WORKER_DEATHS));
         }
         self.observer
-            .on_notice(&format!("the worker died ({lost} of its jobs had started); a new one takes over"));
+            .on_notice(&format!("the worker died ({lost} of its jobs had started); starting a new one"));
         self.start_worker()
     }
 
@@ -96,7 +96,7 @@ impl Dispatcher<'_> {
         }
     }
 
-    /// How many had started, and whether one was given up.
+    /// Returns how many jobs had started, and whether one was failed as the cause.
     fn orphan_held_jobs(&mut self, worker: WorkerId, buried: &DeadWorkerReport) -> (usize, bool) {
         let now = self.clock.now();
         let held = mem::take(&mut self.held_jobs);
@@ -126,7 +126,7 @@ impl Dispatcher<'_> {
         (lost, given_up)
     }
 
-    /// Lets the worker go, and makes sure that it went.
+    /// Shuts the worker down, and ensures that it is dead.
     pub(super) fn dismiss_worker(&mut self) -> Result<(), SchedulerError> {
         let Some(mut worker) = self.worker.take() else { return Ok(()) };
         worker.sender.send(&ToWorker::Quit).unwrap_or_default();
@@ -137,7 +137,7 @@ impl Dispatcher<'_> {
         self.retire_worker(&worker.row)
     }
 
-    /// What became of its jobs is on disk.
+    /// Retires a worker after the changes of its jobs are committed.
     pub(super) fn retire_worker(&mut self, row: &WorkerRow) -> Result<(), SchedulerError> {
         let now = self.clock.now();
         self.retry_until_done(|store| store.retire_worker(row.id, now))?;

@@ -1,12 +1,13 @@
-//! The lock of the workflow. In a PostgreSQL database it is lost with its connection, and then somebody else may have taken
-//! it: whatever is decided after that is not ours to decide.
+//! The lock of the workflow. In a PostgreSQL database it is lost with the connection, and another process may
+//! have taken it: after that this process must not decide anything.
 
 use super::Dispatcher;
 use crate::SchedulerError;
 use windlass_store::lock::LockGuard;
 
 impl Dispatcher<'_> {
-    /// Whether something may be decided now. One that was lost is taken again; an error says that somebody else has it.
+    /// Whether decisions are permitted now. A lost lock is taken again; an error means that another process
+    /// holds it.
     pub(super) fn has_lock(&mut self) -> Result<bool, SchedulerError> {
         if self.is_lock_uncertain && self.store_problem.as_ref().is_some_and(super::StoreProblem::is_current)
         {
@@ -27,12 +28,12 @@ impl Dispatcher<'_> {
         self.lock.map_or(Ok(()), LockGuard::check).map_err(lock_error)
     }
 
-    /// As [`Self::check_lock`], and certain: also what happened a moment ago is noticed.
+    /// Like [`Self::check_lock`], but certain: also notices a loss a moment ago.
     pub(super) fn verify_lock(&self) -> Result<(), SchedulerError> {
         self.lock.map_or(Ok(()), LockGuard::verify).map_err(lock_error)
     }
 
-    /// Why it is no longer ours: what went wrong otherwise is then only what followed from that.
+    /// Why the lock was lost, if it was: other errors are then only consequences.
     pub(super) fn lock_loss(&self) -> Option<windlass_store::StoreError> {
         match self.verify_lock() {
             Err(SchedulerError::LockLost(error)) => Some(error),
@@ -40,7 +41,7 @@ impl Dispatcher<'_> {
         }
     }
 
-    /// Ends what runs here, at once and without a word to the books: they are somebody else's.
+    /// Ends all running jobs at once, without writing to the database: another process owns it.
     pub(super) fn abandon(&mut self) {
         self.host.stop_actions(true);
         self.open_batch = super::DispatcherBatch::default();
@@ -48,7 +49,7 @@ impl Dispatcher<'_> {
         if let Some(worker) = self.worker.take()
             && let Err(error) = self.host.ensure_dead(&worker.row().worker)
         {
-            self.observer.on_notice(&format!("it is not certain that all of its jobs are dead: {error}"));
+            self.observer.on_notice(&format!("some of its jobs may still run: {error}"));
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Actions of workflows: who is to carry them out, and what becomes of them when he goes.
+//! Actions of workflows: which worker runs them, and what happens to them when it is lost.
 //!
-//! A worker *joins* a workflow with the first thing of it that it is given; what is once for each worker is for those that
-//! have joined. That an execution begins is on disk before its worker hears of it. One whose worker is gone was either never
-//! heard of, and goes to another, or is interrupted: nobody knows how far it came, and nobody repeats it by himself.
+//! A worker *joins* a workflow with the first job or action that it gets; actions that run once per worker are
+//! for workers that have joined. The start of an execution is on disk before it is sent to its worker. If the
+//! worker is lost, an execution that was never sent goes to another worker; any other is interrupted and not
+//! repeated automatically, since it may be partly done.
 //!
-//! Clients of the contract take actions themselves and do not say how they went.
+//! Clients of the contract claim actions themselves and do not report their results.
 
 use super::active_workflow::ActiveWorkflow;
 use super::protocol::{CallError, CallReply};
@@ -23,14 +24,14 @@ use windlass_types::worker_protocol::{ActionCommand, ActionReport, WorkflowSetup
 use windlass_types::{WorkerId, WorkflowId};
 
 impl Scheduler {
-    /// Counts what has happened: to jobs, and to the workflow as a whole.
+    /// Counts the triggers of actions: changes of jobs, and of the workflow as a whole.
     pub(super) fn count_action_triggers(&mut self, workflow: WorkflowId) {
         let Some(active) = self.find_workflow(workflow).filter(|active| !active.actions.states.is_empty())
         else {
             return;
         };
         if !active.may_run_actions() {
-            // What happens meanwhile is counted from how the jobs stand then.
+            // Later the current job states are counted instead of the changes.
             active.are_jobs_counted = false;
             return;
         }
@@ -54,7 +55,7 @@ impl Scheduler {
         }
     }
 
-    /// Finds workers for what is due in a workflow: those first that work for it already.
+    /// Offers due actions of a workflow to workers: first to those that have joined it.
     pub(super) fn find_workers_for_actions(&mut self, workflow: WorkflowId) {
         let Some(active) = self.find_workflow(workflow).filter(|active| active.may_run_actions()) else {
             return;
@@ -73,7 +74,7 @@ impl Scheduler {
         }
     }
 
-    /// A worker has come to ask: what is due anywhere that it may do?
+    /// Offers due actions of all permitted workflows to a worker.
     pub(super) fn find_actions_for_worker(&mut self, worker: WorkerId) {
         let Some(group) = self.sessions.get(&worker).and_then(|session| session.group) else { return };
         for workflow in self.workflows_with_actions.iter().copied().collect::<Vec<_>>() {
@@ -106,7 +107,8 @@ impl Scheduler {
         self.start_action(worker, workflow, stage);
     }
 
-    /// Whether the jobs of the workflow have to wait for what comes before the first one of this worker. If so, that begins.
+    /// Whether jobs of the workflow have to wait for actions before this worker's first job. If so, starts the
+    /// first one.
     pub(super) fn start_first_action(&mut self, worker: WorkerId, workflow: WorkflowId) -> bool {
         let Some(active) = self.find_workflow(workflow).filter(|active| !active.actions.states.is_empty())
         else {
@@ -117,7 +119,7 @@ impl Scheduler {
         self.find_workflow(workflow).is_some_and(|active| active.actions.states.blocks_jobs(Some(worker)))
     }
 
-    /// The worker wants to go: what is to be done at its end comes first. `true`: there is something.
+    /// Starts the actions at the end of a worker that wants to leave. `true`: there are some.
     pub(super) fn start_final_actions(&mut self, worker: WorkerId) -> bool {
         if self.sessions.get(&worker).is_none_or(|session| session.has_successor) {
             return false;
@@ -136,7 +138,7 @@ impl Scheduler {
         stays
     }
 
-    /// The next action for this worker begins, if there is one: it hears of it once that is on disk.
+    /// Starts the next action for this worker, if any: it is sent after the commit.
     fn start_action(&mut self, worker: WorkerId, workflow: WorkflowId, stage: WorkerStage) -> bool {
         let now = self.now.timestamp;
         let Self { workflows: slots, sessions: worker_sessions, .. } = self;
@@ -151,14 +153,15 @@ impl Scheduler {
         };
         session.actions.insert((order.action, order.attempt), ActionAssignment { workflow, is_sent: false });
         open.action_commands.push((worker, order));
-        // Whoever waits is not sent away while something for him is on its way.
+        // The worker's waiting exchange stays open for the action.
         let number = session.exchanges.newest_number();
         self.wait_for_commit(worker, number, workflow);
         self.dirty_workflows.insert(workflow);
         true
     }
 
-    /// That it begins is on disk: its worker is told, if it still is there and the workflow still wants it.
+    /// Sends an action whose start is committed, if the worker is still connected and the workflow still needs
+    /// it.
     pub(super) fn dispatch_action(&mut self, workflow: WorkflowId, worker: WorkerId, order: ActionCommand) {
         let key = (order.action, order.attempt);
         let Self { workflows: slots, sessions: worker_sessions, dirty_workers: roused, .. } = self;
@@ -177,7 +180,7 @@ impl Scheduler {
         roused.insert(worker);
     }
 
-    /// How some went. Of those that are not the worker's own (any more) it is noted that they came too late.
+    /// Handles results of actions. Those that do not belong to the worker (any more) are recorded as stale.
     pub(super) fn on_action_reports(&mut self, worker: WorkerId, number: u64, reports: Vec<ActionReport>) {
         let mut late = Vec::new();
         for report in reports {
@@ -190,7 +193,7 @@ impl Scheduler {
         self.record_late_actions(worker, &late);
     }
 
-    /// Decides what follows from a report, and keeps it until that is on disk. `false`: it is not the worker's own.
+    /// Applies a result, and keeps the report until the commit. `false`: it does not belong to the worker.
     pub(super) fn apply_action_report(&mut self, worker: WorkerId, report: ActionReport) -> bool {
         let (key, workflow) = ((report.action, report.attempt), report.workflow);
         let Some(active) =
@@ -209,7 +212,7 @@ impl Scheduler {
         true
     }
 
-    /// A worker is gone, with what it was to carry out.
+    /// Handles the actions of a lost worker.
     pub(super) fn lose_action_assignments(
         &mut self,
         worker: WorkerId,
@@ -233,7 +236,7 @@ impl Scheduler {
         }
     }
 
-    /// The same for one without a lease.
+    /// The same for a worker without a lease.
     pub(super) fn lose_unleased_actions(&mut self, worker: WorkerId, workflow: WorkflowId) {
         let Some(active) = self.find_workflow(workflow) else { return };
         let errand = ActionAssignment { workflow, is_sent: true };
@@ -242,8 +245,8 @@ impl Scheduler {
         self.lose_action_assignments(worker, errands);
     }
 
-    /// A worker comes back with these. Returns those that are not its own any more; what it has never heard of it is told
-    /// again.
+    /// Compares the actions that a returning worker has. Returns those that do not belong to it any more; sends
+    /// again those that it never got.
     pub(super) fn restore_action_assignments(
         &mut self,
         worker: WorkerId,
@@ -254,7 +257,7 @@ impl Scheduler {
         let unheard: Vec<(ActionRunKey, WorkflowId)> = session
             .actions
             .iter()
-            // The heir of a dead one carries out nothing.
+            // The successor of a dead worker runs no actions.
             .filter(|(key, _)| !has.contains(key) && !session.has_successor)
             .map(|(key, errand)| (*key, errand.workflow))
             .collect();
@@ -264,7 +267,7 @@ impl Scheduler {
         lost
     }
 
-    /// The worker has not heard of it, and it has not begun anywhere: it hears of it now, or when it is on disk.
+    /// Sends an action that the worker never got: now, or after the commit.
     fn resend_action(&mut self, worker: WorkerId, workflow: WorkflowId, key: ActionRunKey) {
         let Self { workflows: slots, sessions: worker_sessions, .. } = self;
         let (Some(WorkflowSlot::Active(active)), Some(session)) =
@@ -289,7 +292,7 @@ impl Scheduler {
         }
     }
 
-    /// A desk was just made: who is at what is told by its rows.
+    /// Restores the action assignments of a workflow that was just loaded from its rows.
     pub(super) fn load_action_assignments(&mut self, workflow: WorkflowId) {
         let Some(active) = self.find_workflow(workflow) else { return };
         if active.actions.states.is_empty() {
@@ -314,14 +317,14 @@ impl Scheduler {
         else {
             let is_going = worker.is_some_and(|worker| self.pending_retirements.contains_key(&worker));
             let Some(active) = self.find_workflow(workflow) else { return };
-            // One without a lease may still be at it.
+            // A worker without a lease may still run it.
             if is_going || !worker.is_some_and(|worker| active.unleased_workers.contains(&worker)) {
                 active.actions.states.interrupt_run(key, now, &mut active.open_batch.changes);
             }
             return;
         };
         if session.group.is_none() {
-            // Nobody remembers what it has heard: it will say so itself.
+            // It is unknown what the worker has received: it will report that itself.
             session.actions.insert(key, ActionAssignment { workflow, is_sent: true });
         } else if !session.knows_action(key) {
             session.actions.insert(key, ActionAssignment { workflow, is_sent: false });
@@ -329,7 +332,8 @@ impl Scheduler {
         }
     }
 
-    /// Actions of a workflow that is canceled: what has begun is asked to stop, what nobody has heard of does not begin.
+    /// Cancels the actions of a canceled workflow: started ones are asked to stop, unsent ones are withdrawn.
+    /// Returns the workers to ask.
     pub(super) fn cancel_actions(&mut self, workflow: WorkflowId) -> Vec<WorkerId> {
         let Self { workflows: slots, sessions: worker_sessions, .. } = self;
         let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return Vec::new() };
@@ -364,7 +368,7 @@ impl Scheduler {
         due.iter().any(is_there) || (is_owed && !self.is_left_to_clients(workflow))
     }
 
-    /// Clients of the contract do the work, and nobody of ours is there: they carry out actions when they like.
+    /// Whether only clients of the contract work for it: they run actions at their own pace.
     fn is_left_to_clients(&self, workflow: WorkflowId) -> bool {
         let kinds = vec![WorkerKind::Torc, WorkerKind::Claims];
         let filter = WorkerFilter { workflow: Some(workflow), kinds, ..WorkerFilter::default() };
@@ -373,7 +377,7 @@ impl Scheduler {
         !is_ours && self.store.workers(&filter).is_ok_and(|clients| !clients.is_empty())
     }
 
-    /// What a client may carry out now.
+    /// Lists the actions that a client may run now.
     pub(super) fn on_pending_actions(&mut self, workflow: WorkflowId, reply: CallReply<Vec<ActionRow>>) {
         reply(self.pending_actions(workflow));
     }
@@ -384,7 +388,7 @@ impl Scheduler {
         let (has_begun, agenda) = if let Some(active) = self.find_workflow(workflow) {
             (active.row.started_at.is_some(), &active.actions)
         } else {
-            // As the books have it: nothing of it happens now.
+            // From the database: none is running now.
             let row = store.workflow(workflow).map_err(|error| store_call_error(&error))?;
             let row = row.ok_or_else(|| CallError::NotFound(format!("there is no workflow {workflow}")))?;
             noted = ActionSchedule::load(&*store, workflow).map_err(|error| store_call_error(&error))?;
@@ -396,7 +400,7 @@ impl Scheduler {
         Ok(rows)
     }
 
-    /// A client takes an action upon itself. `false`: it is not to be had.
+    /// A client claims an action. `false`: it cannot be claimed.
     pub(super) fn on_claim_action(
         &mut self,
         workflow: WorkflowId,
@@ -415,7 +419,7 @@ impl Scheduler {
         }
     }
 
-    /// Somebody wants an action carried out once more. A run that is over goes on until that is done.
+    /// Runs an action again, on request. An ended run is reopened until that is done.
     pub(super) fn on_retry_action(
         &mut self,
         workflow: WorkflowId,
@@ -433,8 +437,7 @@ impl Scheduler {
         let (store, now) = (self.store.acting_as(by), self.now.timestamp);
         let active = self.open_workflow(workflow)?;
         if active.row.is_archived || active.row.is_canceled || active.is_canceled {
-            let detail =
-                format!("workflow {workflow} was canceled or put away; nothing of it is carried out");
+            let detail = format!("workflow {workflow} is canceled or archived; its actions cannot run");
             return Err(CallError::Conflict { code: "workflow_over", detail });
         }
         store.retry_action(workflow, action, now).map_err(|error| store_call_error(&error))?;
@@ -443,7 +446,7 @@ impl Scheduler {
         self.open_workflow(workflow)?.load_actions(&*store).map_err(|error| store_call_error(&error))
     }
 
-    /// The workflow is initialised anew: what begins anew with it? Nothing is under way.
+    /// Resets actions when the workflow is initialized again. None is running.
     pub(super) fn reset_actions(
         &mut self,
         workflow: WorkflowId,
@@ -460,15 +463,15 @@ impl Scheduler {
     }
 }
 
-/// An action that a worker was given.
+/// An action assigned to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ActionAssignment {
     pub(super) workflow: WorkflowId,
-    /// The worker has heard of it, so it may have begun.
+    /// It was sent to the worker, so it may have started.
     pub(super) is_sent: bool,
 }
 
-/// What a worker has to know of a workflow before anything of it.
+/// What a worker has to know about a workflow before its first job or action.
 pub(super) fn workflow_setup(active: &ActiveWorkflow) -> WorkflowSetup {
     let row = &active.row;
     WorkflowSetup {
@@ -483,13 +486,13 @@ pub(super) fn workflow_setup(active: &ActiveWorkflow) -> WorkflowSetup {
 }
 
 impl ActiveWorkflow {
-    /// Actions may begin now.
+    /// Whether actions may start now.
     pub(super) fn may_run_actions(&self) -> bool {
         let is_wanted = self.is_active && !self.is_canceled && !self.awaits_initialization;
         is_wanted && self.paused_until.is_none() && !self.is_closing()
     }
 
-    /// Reads actions anew. What was counted and not written yet is counted again, from how the jobs stand.
+    /// Reloads the actions. Triggers counted but not committed are counted again, from the current job states.
     fn load_actions(&mut self, store: &dyn Store) -> Result<(), windlass_store::StoreError> {
         let is_count = |change: &WorkflowChange| {
             matches!(change, WorkflowChange::Action(ActionChange::Triggered { .. }))
@@ -500,17 +503,17 @@ impl ActiveWorkflow {
         Ok(())
     }
 
-    /// Every job is over, and nobody holds one.
+    /// All jobs are settled, and none is held.
     pub(super) fn has_no_jobs_left(&self) -> bool {
         self.state.is_finished() && self.held_jobs.is_empty()
     }
 
-    /// The worker is the one that carries this out.
+    /// Whether this worker runs the execution.
     fn record_action_site(&self, key: ActionRunKey, worker: WorkerId) -> bool {
         self.actions.states.running_actions().any(|(at, by)| at == key && by == Some(worker))
     }
 
-    /// The worker is given something of the workflow for the first time.
+    /// Records that the worker joined the workflow.
     fn add_worker(&mut self, worker: WorkerId) {
         if self.joined_workers.insert(worker) {
             self.actions.states.on_trigger(ActionTrigger::OnWorkerStart, &mut self.open_batch.changes);

@@ -1,4 +1,4 @@
-//! One active workflow: its board, who holds what of it, and what was decided and is not on disk yet.
+//! One active workflow: its state, its held jobs, and the changes that are not committed yet.
 
 use super::exchange_sequence::CommitTicket;
 use super::protocol::{CallError, ReadyJobGroup, WorkflowSnapshot};
@@ -23,9 +23,9 @@ use windlass_types::worker_messages::{Assignment, AttemptKey, AttemptReport, Att
 use windlass_types::worker_protocol::{ActionCommand, ActionReport};
 use windlass_types::{Attempt, JobId, Timestamp, WorkerId, WorkflowId};
 
-/// What is known of an active workflow. Thrown away and made anew from the rows whenever memory and rows may disagree.
+/// The state of an active workflow. Discarded and rebuilt from the rows whenever memory and rows may disagree.
 pub(super) struct ActiveWorkflow {
-    /// Tells this desk from an earlier one of the same workflow.
+    /// Distinguishes this instance from earlier ones of the same workflow.
     pub(super) generation: u64,
     pub(super) row: WorkflowRow,
     pub(super) settings: ExecutionSettings,
@@ -34,57 +34,57 @@ pub(super) struct ActiveWorkflow {
     pub(super) held_jobs: HashMap<JobId, JobAssignment>,
     pub(super) crash_suspects: CrashSuspects,
     pub(super) actions: ActionSchedule,
-    /// Workers that were given something of it in this run.
+    /// Workers that joined it in this run.
     pub(super) joined_workers: BTreeSet<WorkerId>,
-    /// The run has begun and is not over.
+    /// The run has begun and not ended.
     pub(super) is_active: bool,
-    /// Somebody asked for it to end.
+    /// Cancellation was requested.
     pub(super) is_canceled: bool,
     pub(super) open_batch: WorkflowBatch,
     pub(super) in_flight: Option<WorkflowCommit>,
     /// Jobs have added others.
     pub(super) has_added_jobs: bool,
-    /// Attempts with which their jobs are over, since the last look at what was left behind.
+    /// The attempts that settled their jobs since the last check for stale added jobs.
     pub(super) ended_attempts: Vec<AttemptKey>,
-    /// Stands for clients that claim without saying who they are.
+    /// Represents clients that claim anonymously.
     pub(super) claims_worker: Option<WorkerId>,
-    /// Workers without a lease that were alive, as far as the books know, when this was read.
+    /// Workers without a lease that were alive according to the database when this was loaded.
     pub(super) unleased_workers: HashSet<WorkerId>,
-    /// Kept free for a job that is tried alone.
+    /// The worker reserved for a suspect that runs alone.
     pub(super) reserved_worker: Option<WorkerId>,
-    /// What waits until nothing of this desk is under way; from then on nobody else is attended to.
+    /// Calls that wait until no commit is under way; while there are any, later calls wait too.
     pub(super) waiting_calls: VecDeque<WaitingCall>,
-    /// The rows know better: it is made anew as soon as nothing is under way, and until then nobody is attended to.
+    /// The rows have changed: it is rebuilt as soon as no commit is under way, and until then calls wait.
     pub(super) is_outdated: bool,
-    /// Something could not be read or written. Until then nothing new is begun.
+    /// A read or write failed. Until this time nothing new is started.
     pub(super) paused_until: Option<Instant>,
-    /// How long all attempts took together, those included that are on their way to disk.
+    /// The total wall time of all attempts, including uncommitted ones.
     pub(super) wall_time: Duration,
-    /// Its next run has begun, and nobody has said yet what is to run in it.
+    /// Its next run has begun, but has not been initialized.
     pub(super) awaits_initialization: bool,
-    /// How its jobs stand is counted for its actions.
+    /// Its job states have been counted for its actions.
     pub(super) are_jobs_counted: bool,
-    /// Nothing more happens unless somebody decides, as far as was seen when last looked.
+    /// Nothing more can happen without a decision, at the last check.
     pub(super) waits_for_decision: bool,
-    /// Kinds of jobs that are done with, as far as was seen when last looked.
+    /// The number of job groups that were done at the last check.
     pub(super) job_groups_done: u64,
-    /// What the figures count of it: ready and held.
+    /// Its part of the gauges: ready and held jobs.
     pub(super) counted_jobs: (usize, usize),
 }
 
-/// What a new desk is given.
+/// The context for loading an active workflow.
 pub(super) struct WorkflowLoadContext {
     pub(super) generation: u64,
-    /// Of all rules for the classes of failures, where there are more than those built in.
+    /// With all rules for failure classes, if there are more than the built-in ones.
     pub(super) classifier: Option<Arc<FailureClassifier>>,
 }
 
-/// A job that somebody holds.
+/// A job that a worker or client holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct JobAssignment {
     pub(super) worker: WorkerId,
     pub(super) attempt: Attempt,
-    /// The worker has heard of it, so it may have started.
+    /// It was sent to the worker, so it may have started.
     pub(super) is_sent: bool,
     pub(super) started_at: Option<Timestamp>,
     /// The usage of processes that were ended after their worker process died.
@@ -97,27 +97,27 @@ impl JobAssignment {
     }
 }
 
-/// Changes, and what to do once they are on disk.
+/// Changes, and their effects after the commit.
 #[derive(Default)]
 pub(super) struct WorkflowBatch {
     pub(super) changes: Vec<WorkflowChange>,
-    /// Jobs that were claimed; what is to be done for them is read when all of it goes to disk.
+    /// Claimed jobs; their assignments are read when the batch is submitted.
     pub(super) claimed_jobs: Vec<ClaimedJob>,
     pub(super) assignments: Vec<(WorkerId, Assignment)>,
-    /// Reports that the changes come from.
+    /// The reports that caused the changes.
     pub(super) reports: Vec<(WorkerId, AttemptReport)>,
     pub(super) action_reports: Vec<(WorkerId, ActionReport)>,
-    /// Actions that begin.
+    /// Actions to start.
     pub(super) action_commands: Vec<(WorkerId, ActionCommand)>,
-    /// Exchanges whose answers rest on this.
+    /// Exchanges whose replies depend on this commit.
     pub(super) tickets: Vec<CommitTicket>,
-    /// Others who wait for it.
+    /// Other callers that wait for it.
     pub(super) callbacks: Vec<CommitCallback>,
-    /// Workers that are gone; what they held is among the changes.
+    /// Lost workers whose jobs are among the changes.
     pub(super) gone_workers: Vec<WorkerId>,
 }
 
-/// A job on its way to a worker.
+/// A claimed job that will be assigned to a worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClaimedJob {
     pub(super) worker: WorkerId,
@@ -134,15 +134,15 @@ impl WorkflowBatch {
     }
 }
 
-/// Handed to the store.
+/// A batch that was submitted to the store.
 pub(super) struct WorkflowCommit {
     pub(super) changes: Arc<[WorkflowChange]>,
     pub(super) batch: WorkflowBatch,
-    /// The commit failed for want of space or a database, and is tried again then.
+    /// The commit failed because the disk is full or the database is unreachable, and is repeated at this time.
     pub(super) retry_at: Option<Instant>,
 }
 
-/// Why a desk could not be made.
+/// Why a workflow could not be loaded.
 #[derive(Debug)]
 pub(super) enum WorkflowLoadError {
     NotFound,
@@ -157,7 +157,7 @@ impl From<windlass_store::StoreError> for WorkflowLoadError {
 }
 
 impl WorkflowLoadError {
-    /// What somebody hears who asked for it.
+    /// The error for the caller.
     pub(super) fn to_call_error(&self, workflow: WorkflowId) -> CallError {
         match self {
             Self::NotFound => CallError::NotFound(format!("there is no workflow {workflow}")),
@@ -168,7 +168,7 @@ impl WorkflowLoadError {
 }
 
 impl ActiveWorkflow {
-    /// As [`Self::read`], unless the workflow is not active: then nobody needs a desk for it.
+    /// Like [`Self::load`], but returns `None` for a workflow that is not active.
     pub(super) fn load_if_active(
         store: &dyn Store,
         id: WorkflowId,
@@ -180,7 +180,7 @@ impl ActiveWorkflow {
         }
     }
 
-    /// Reads all that is known of a workflow. Jobs that nobody has looked at stay so.
+    /// Loads the complete state of a workflow. Uninitialized jobs stay so.
     pub(super) fn load(
         store: &dyn Store,
         id: WorkflowId,
@@ -206,7 +206,7 @@ impl ActiveWorkflow {
         }
         let hold = |held: HeldJob| {
             let (worker, attempt, started_at) = (held.worker, held.attempt, held.started_at);
-            // Nobody remembers whether the worker has heard of it.
+            // It is unknown whether the claim was sent to the worker.
             (
                 held.id,
                 JobAssignment {
@@ -264,7 +264,7 @@ impl ActiveWorkflow {
         self.row.id
     }
 
-    /// Costs as many steps as there are kinds of jobs.
+    /// Linear in the number of job groups.
     pub(super) fn snapshot(&self) -> WorkflowSnapshot {
         let ready = self.state.ready_by_demand().map(|(demand, jobs)| ReadyJobGroup {
             jobs: jobs as u64,
@@ -274,7 +274,7 @@ impl ActiveWorkflow {
         WorkflowSnapshot { ready_jobs: ready.collect(), wall_time: self.wall_time }
     }
 
-    /// What goes to disk is done.
+    /// Adds the wall time of changes that are being committed.
     pub(super) fn add_wall_time(&mut self, changes: &[WorkflowChange]) {
         for change in changes {
             if let WorkflowChange::End { result, .. } = change {
@@ -283,12 +283,12 @@ impl ActiveWorkflow {
         }
     }
 
-    /// Nothing is under way and nothing waits to be.
+    /// No commit is under way or waiting.
     pub(super) fn is_quiet(&self) -> bool {
         self.in_flight.is_none() && self.open_batch.is_empty()
     }
 
-    /// The database does not do what it is asked; tried again then.
+    /// When to retry after an error of the store.
     pub(super) fn retry_at(&self) -> Option<Instant> {
         let commit = self.in_flight.as_ref().and_then(|batch| batch.retry_at);
         commit.or(self.paused_until)
@@ -298,23 +298,24 @@ impl ActiveWorkflow {
         self.retry_at().is_some()
     }
 
-    /// Somebody is to have it to himself, or it is to be made anew: whoever comes now comes afterwards.
+    /// Another caller waits for exclusive access, or the state is outdated: new calls have to wait.
     pub(super) fn is_closing(&self) -> bool {
         self.is_outdated || !self.waiting_calls.is_empty()
     }
 
-    /// Who is still at something, in words.
+    /// Describes who holds jobs or runs actions, for an error message.
     pub(super) fn render_holders(&self) -> Option<String> {
         let (id, jobs, actions) =
             (self.id(), self.held_jobs.len(), self.actions.states.running_actions().count());
         match (jobs, actions) {
             (0, 0) => None,
-            (0, _) => Some(format!("{actions} actions of workflow {id} are under way")),
+            (0, _) => Some(format!("{actions} actions of workflow {id} are running")),
             (jobs, _) => Some(format!("{jobs} jobs of workflow {id} are held by workers")),
         }
     }
 
-    /// Jobs may be claimed now. Not while a commit is under way: what it frees is claimed with the next one.
+    /// Whether jobs may be claimed now. Not while a commit is under way: jobs that it makes ready are claimed
+    /// with the next one.
     pub(super) fn may_claim(&self) -> bool {
         self.is_active
             && !self.is_canceled
@@ -323,7 +324,8 @@ impl ActiveWorkflow {
             && !self.is_closing()
     }
 
-    /// What `worker` holds under this key, and the number of the job; a report of anybody else is stale.
+    /// Checks that `worker` holds the job under this key; returns the index of the job. Otherwise the report is
+    /// stale.
     pub(super) fn check_fencing(
         &self,
         worker: WorkerId,
@@ -335,17 +337,17 @@ impl ActiveWorkflow {
         }
         match self.held_jobs.get(&key.job) {
             Some(hold) if hold.worker == worker && hold.attempt == key.attempt => {
-                self.state.job_index(key.job).ok_or_else(|| stale("there is no such job".to_owned()))
+                self.state.job_index(key.job).ok_or_else(|| stale("the job does not exist".to_owned()))
             }
             Some(hold) => {
                 let (attempt, holder) = (hold.attempt, hold.worker);
-                Err(stale(format!("worker {holder} has the job in attempt {attempt}")))
+                Err(stale(format!("the job is assigned to worker {holder} in attempt {attempt}")))
             }
-            None => Err(stale("nobody holds the job".to_owned())),
+            None => Err(stale("the job is not assigned to a worker".to_owned())),
         }
     }
 
-    /// The worker has what was claimed for it, once that is on disk.
+    /// Records that the worker holds a claimed job.
     pub(super) fn hold_job(&mut self, worker: WorkerId, key: &AttemptKey, is_told: bool) {
         self.held_jobs.insert(
             key.job,
@@ -359,7 +361,7 @@ impl ActiveWorkflow {
         );
     }
 
-    /// The numbers of the jobs that somebody holds, ascending.
+    /// The indices of held jobs, ascending.
     pub(super) fn held_by(&self, worker: WorkerId) -> Vec<JobId> {
         let mut jobs: Vec<JobId> =
             self.held_jobs.iter().filter(|(_, hold)| hold.worker == worker).map(|(job, _)| *job).collect();
@@ -368,7 +370,7 @@ impl ActiveWorkflow {
     }
 }
 
-/// Whoever comes to be done with a job that elects is where he was when he was given it.
+/// The site of the worker for a job that elects a site: where it was when it got the job.
 fn load_elected_sites(
     store: &dyn Store,
     state: &mut WorkflowState,
@@ -386,7 +388,7 @@ fn load_elected_sites(
     Ok(())
 }
 
-/// Workers that were given something of the workflow, as far as the books know. Nobody asks where there are no actions.
+/// Workers that joined the workflow, according to the database. Empty without actions, which need them.
 fn load_joined_workers(
     store: &dyn Store,
     row: &WorkflowRow,
@@ -405,7 +407,7 @@ fn load_joined_workers(
     Ok(joined)
 }
 
-/// The current run has begun and is not over, and nobody has put the workflow away.
+/// Whether the current run has begun and not ended, and the workflow is not archived.
 pub(super) fn is_active(row: &WorkflowRow) -> bool {
     row.started_at.is_some() && row.ended_at.is_none() && !row.is_archived && !row.is_canceled
 }

@@ -1,4 +1,4 @@
-//! Finding jobs for workers that wait: the workflows take turns, and each worker gets what fits it.
+//! Claims jobs for waiting workers: the workflows take turns, and each worker gets jobs that fit it.
 
 use super::active_workflow::{ActiveWorkflow, ClaimedJob};
 use super::metrics::add_to_gauge;
@@ -14,7 +14,7 @@ use windlass_store::StoreError;
 use windlass_types::{JobId, WorkerId, WorkflowId};
 
 impl Scheduler {
-    /// Puts the workflow where it belongs in the order of each crew.
+    /// Updates the position of the workflow in the turn order of each worker group.
     pub(super) fn update_turns(&mut self, workflow: WorkflowId) {
         let is_paused = self.is_paused(workflow);
         let Self { workflows: slots, groups: worker_groups, .. } = self;
@@ -26,8 +26,8 @@ impl Scheduler {
         }
     }
 
-    /// Gives jobs to those who wait: to workers that something happened to, and to any that wait for what has become
-    /// ready.
+    /// Claims jobs for waiting workers: for those with changes, and for any others that wait for jobs that
+    /// became ready.
     pub(super) fn serve_waiting_workers(&mut self, stirred: &BTreeSet<WorkflowId>) {
         let lonely = if self.dirty_workers.is_empty() {
             BTreeSet::new()
@@ -68,7 +68,7 @@ impl Scheduler {
             return;
         }
         let ahead = session.claims_ahead();
-        // More comes with the next report; until then half of what it was given ahead has to last.
+        // More come with the next report; until then half of the jobs claimed ahead have to suffice.
         if session.usage.is_full() && session.usage.queued() > ahead / 2 {
             return;
         }
@@ -93,7 +93,7 @@ impl Scheduler {
         }
     }
 
-    /// One job says whether its node is to be trusted again.
+    /// Claims one job to test a node on probation.
     fn probe_node(&mut self, worker: WorkerId) {
         if !self.may_be_probed(worker) {
             return;
@@ -104,7 +104,7 @@ impl Scheduler {
         self.record_probe(worker, &before);
     }
 
-    /// Goes round the workflows that have something for the worker until it has enough, or as many as it may have.
+    /// Claims jobs from the workflows in turn until the worker has enough, or the given maximum.
     fn claim_in_turn(&mut self, worker: WorkerId, ahead: usize, most: Option<usize>) {
         let Some(group) = self.sessions.get(&worker).and_then(|session| session.group) else { return };
         let mut after = None;
@@ -136,7 +136,7 @@ impl Scheduler {
         }
     }
 
-    /// The worker could not start jobs of this workflow a moment ago.
+    /// Whether the worker recently failed to start jobs of this workflow.
     fn is_cooling_down(&self, worker: WorkerId, workflow: WorkflowId) -> bool {
         self.sessions.get(&worker).is_some_and(|session| session.is_cooling_down(workflow, self.now.instant))
     }
@@ -145,7 +145,7 @@ impl Scheduler {
         !self.is_paused(workflow) && self.find_workflow(workflow).is_some_and(|active| active.may_claim())
     }
 
-    /// Claims some jobs of one workflow; whether there were any.
+    /// Claims jobs of one workflow; returns whether there were any.
     fn claim_from_workflow(
         &mut self,
         worker: WorkerId,
@@ -161,7 +161,7 @@ impl Scheduler {
         else {
             return false;
         };
-        // Nobody knows when what waits at the worker would start.
+        // It is unknown when a job queued at the worker would start.
         let ahead =
             if session.usage.has_limited_time() && active.state.has_runtime_requests() { 0 } else { ahead };
         let ahead = ahead
@@ -173,7 +173,7 @@ impl Scheduler {
             active.state.claim_ready(worker, &mut session.usage, want, &mut active.open_batch.changes);
         session.usage.prefer_scheduler(None);
         if taken.is_empty() && session.allocation.is_some() {
-            // What is meant for others is for it only if there is nothing else.
+            // Jobs meant for other schedulers come only if there are no others.
             taken =
                 active.state.claim_ready(worker, &mut session.usage, want, &mut active.open_batch.changes);
         }
@@ -184,7 +184,7 @@ impl Scheduler {
         !taken.is_empty()
     }
 
-    /// What was claimed goes to the worker once it is on disk.
+    /// Holds claimed jobs for the worker; they are sent after the commit.
     fn assign_claimed(&mut self, worker: WorkerId, workflow: WorkflowId, jobs: &[u32]) {
         let Self { workflows: slots, sessions: worker_sessions, .. } = self;
         let (Some(WorkflowSlot::Active(active)), Some(session)) =
@@ -198,13 +198,13 @@ impl Scheduler {
             session.held_jobs.insert(key.job, workflow);
             active.open_batch.claimed_jobs.push(ClaimedJob { worker, job, key });
         }
-        // Whoever waits is not sent away while something for him is on its way.
+        // The worker's waiting exchange stays open for the assignment.
         let newest = session.exchanges.newest_number();
         self.wait_for_commit(worker, newest, workflow);
         self.dirty_workflows.insert(workflow);
     }
 
-    /// Reads what is to be done for the jobs that were claimed: for all of them at once, because a database may be far away.
+    /// Reads the assignments of claimed jobs: all at once, because the database may be remote.
     pub(super) fn load_claimed_jobs(&mut self, workflow: WorkflowId) {
         let Self { workflows: slots, store, .. } = self;
         let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return };
@@ -223,11 +223,11 @@ impl Scheduler {
         }
     }
 
-    /// What was just claimed is ready again: nobody was told, and nothing of it is on its way to the disk.
+    /// Takes back claims that were neither sent nor submitted: the jobs are ready again.
     fn unclaim(&mut self, workflow: WorkflowId, claimed: &[ClaimedJob], error: &StoreError) {
         let Self { workflows: slots, sessions: worker_sessions, .. } = self;
         let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return };
-        // The last claim of each: an earlier one was given back.
+        // The last claim of each job: an earlier one was returned.
         let mut jobs: HashSet<JobId> = claimed.iter().map(|claimed| claimed.key.job).collect();
         let changes = std::mem::take(&mut active.open_batch.changes).into_iter().rev();
         let kept =
@@ -235,8 +235,8 @@ impl Scheduler {
         active.open_batch.changes = kept.collect();
         active.open_batch.changes.reverse();
         for ClaimedJob { worker, key, .. } in claimed {
-            // It is held under this key, so it is not stale; and the claim was never written, so neither is its end. What
-            // was said of its unit stands, and is taken back.
+            // It is held under this key, so it is not stale; and the claim was never written, so neither is
+            // its return. Only the changes of its unit remain, and are reversed.
             let mut undone = Vec::new();
             drop(active.state.on_claim_returned(*worker, key, &mut undone));
             active
@@ -252,7 +252,7 @@ impl Scheduler {
         self.update_turns(workflow);
     }
 
-    /// A job that may be what kills workers is to have one to itself: one is chosen, and kept free until it is idle.
+    /// Reserves a worker for a crash suspect, which has to run alone: it is kept free until it is idle.
     fn reserve_worker_for_suspect(&mut self, workflow: WorkflowId) {
         let is_paused = self.is_paused(workflow);
         let Some(active) = self.find_workflow(workflow) else { return };
@@ -287,7 +287,7 @@ impl Scheduler {
         self.dirty_workers.insert(worker);
     }
 
-    /// The worker is kept free for a job of this workflow; when it is idle it gets it.
+    /// Claims the suspect for the reserved worker when the worker is idle.
     fn try_suspect_alone(&mut self, worker: WorkerId, workflow: WorkflowId) {
         let (is_paused, now) = (self.is_paused(workflow), self.now.instant);
         let Self { workflows: slots, sessions: worker_sessions, .. } = self;
@@ -323,7 +323,7 @@ impl Scheduler {
     }
 }
 
-/// The worker need not be kept free any longer.
+/// Ends the reservation of a worker.
 fn release_reservation(session: &mut WorkerSession, active: &mut ActiveWorkflow) {
     session.reserved_for = None;
     active.reserved_worker = None;

@@ -1,4 +1,4 @@
-//! Where the service takes the time from: the clocks of the machine, or a hand that a test moves.
+//! The clock of the service: that of the machine, or a manual one for tests.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use windlass_types::{SystemClock, Timestamp};
 #[derive(Clone, Debug, Default)]
 pub struct SchedulerClock(Option<ManualClock>);
 
-/// Moves the clock of a service that was started with it. What waits for a time does not notice by itself:
-/// [`super::Service::look_around`] makes it look.
+/// Moves the clock of a service that was started with it. Deadlines do not notice by themselves:
+/// [`super::SchedulerService::check_time`] makes the service check them.
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<Mutex<TimePoint>>);
 
@@ -35,7 +35,7 @@ impl SchedulerClock {
         }
     }
 
-    /// Whether deadlines come by waiting for them.
+    /// Whether deadlines are reached by waiting.
     pub(crate) fn is_automatic(&self) -> bool {
         self.0.is_none()
     }
@@ -48,7 +48,7 @@ impl ManualClock {
         moment.timestamp = moment.timestamp.after(by);
     }
 
-    /// Somebody sets the wall clock back.
+    /// Sets the wall clock back.
     pub fn set_back(&self, by: Duration) {
         let mut moment = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         moment.timestamp = Timestamp(moment.timestamp.0 - i64::try_from(by.as_micros()).unwrap_or(i64::MAX));

@@ -1,4 +1,4 @@
-//! When decisions go to disk, and what is done once they are there.
+//! Decides when changes are committed, and performs their effects after the commit.
 
 use super::actions::workflow_setup;
 use super::active_workflow::{WorkflowBatch, WorkflowCommit};
@@ -14,7 +14,7 @@ use windlass_types::worker_messages::Assignment;
 use windlass_types::{WorkerId, WorkflowId};
 
 impl Scheduler {
-    /// Hands what was decided at a desk to the store, unless it is at it already: what comes meanwhile gathers.
+    /// Submits the open batch of a workflow, unless a commit is under way: then it collects further changes.
     pub(super) fn submit_batch(&mut self, workflow: WorkflowId) {
         let Some(active) = self.find_workflow(workflow) else { return };
         if active.in_flight.is_some() || active.open_batch.is_empty() {
@@ -30,8 +30,8 @@ impl Scheduler {
         self.submit_commit(workflow);
     }
 
-    /// How many attempts end at each site, and of what jobs, is counted in the same commit, for those who follow a workflow
-    /// with units.
+    /// Adds the number of attempts that ended per site and job to the commit, for observers of workflows with
+    /// units.
     fn count_attempts_by_site(&mut self, workflow: WorkflowId) {
         let Self { workflows: slots, sessions: worker_sessions, .. } = self;
         let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return };
@@ -62,11 +62,11 @@ impl Scheduler {
         let Some(batch) = &active.in_flight else { return };
         let (birth, run, changes) = (active.generation, active.row.run_id, Arc::clone(&batch.changes));
         let done = move |result| {
-            // Nobody is there any more only after everything was committed.
+            // The receiver is gone only after everything was committed.
             post.send(SchedulerEvent::Committed { workflow, generation: birth, result }).unwrap_or_default();
         };
         if changes.is_empty() {
-            // Somebody waits for what is on disk already.
+            // The caller waits for changes that are already on disk.
             done(Ok(()));
         } else {
             self.store.submit(ChangeBatch { workflow, run, changes }, Box::new(done));
@@ -106,7 +106,7 @@ impl Scheduler {
         }
     }
 
-    /// It is on disk: now act on it.
+    /// Performs the effects of a committed batch.
     fn perform_batch(&mut self, workflow: WorkflowId, done: WorkflowBatch) {
         for (worker, assignment) in done.assignments {
             self.dispatch_assignment(workflow, worker, assignment);
@@ -120,7 +120,7 @@ impl Scheduler {
         for worker in done.gone_workers {
             self.on_lost_worker_settled(worker);
         }
-        // Who waits for the end of it reads the books next: it has to stand there.
+        // A caller that waits for the end reads the database next, so the end has to be recorded first.
         self.finish_if_over(workflow);
         for told in done.callbacks {
             told(Ok(()));
@@ -129,7 +129,7 @@ impl Scheduler {
         self.resume_waiting_calls(workflow);
     }
 
-    /// Something is on disk that the answer to an exchange rests on.
+    /// A commit that a reply depends on is done.
     pub(super) fn on_ticket_committed(&mut self, ticket: CommitTicket) {
         if let Some(session) = self.sessions.get_mut(&ticket.worker) {
             session.exchanges.complete_commit(ticket);
@@ -137,14 +137,14 @@ impl Scheduler {
         }
     }
 
-    /// One workflow less has something of a worker that is gone.
+    /// One workflow less has uncommitted changes of a lost worker.
     pub(super) fn on_lost_worker_settled(&mut self, worker: WorkerId) {
         if let Some(owes) = self.pending_retirements.get_mut(&worker) {
             *owes = owes.saturating_sub(1);
         }
     }
 
-    /// A claim that is on disk goes to its worker, if it still is its worker and the workflow still wants it.
+    /// Sends a committed claim, if it still belongs to the worker and the workflow still needs it.
     pub(super) fn dispatch_assignment(
         &mut self,
         workflow: WorkflowId,
@@ -172,12 +172,12 @@ impl Scheduler {
     }
 }
 
-/// Whoever follows units wants to know of it: one stands otherwise than before, or something in one has failed.
+/// Whether observers of units have to be notified: a unit changed, or an attempt in one failed.
 fn changes_units(change: &WorkflowChange) -> bool {
     matches!(change, WorkflowChange::Unit(_) | WorkflowChange::End { failure: Some(_), .. })
 }
 
-/// Whoever carries out actions himself wants to know of it: one is due.
+/// Whether observers of actions have to be notified: one is due.
 fn triggers_action(change: &WorkflowChange) -> bool {
     matches!(change, WorkflowChange::Action(ActionChange::Triggered { is_due: true, .. }))
 }

@@ -1,19 +1,19 @@
-//! The numbered exchanges of one worker: nothing is done twice, and no answer is lost.
+//! The numbered exchanges of one worker: nothing is applied twice, and no reply is lost.
 //!
-//! A worker repeats an exchange until it has the answer, and may have two under way: one that waits and one that reports.
-//! So they may come in any order and more than once. What was answered is kept for a while and given again.
+//! A worker repeats an exchange until it gets the reply, and may have two under way: a long poll and one with
+//! reports. They may arrive in any order and more than once. Replies are kept for a while and returned again.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use windlass_types::WorkerId;
 use windlass_types::worker_protocol::{ExchangeReply, StaleReport};
 
-/// How much longer than it wanted an exchange waits for a commit that its answer rests on.
+/// How much longer than its own wait an exchange waits for a commit that its reply depends on.
 pub(super) const COMMIT_WAIT: Duration = Duration::from_secs(5);
-/// How many numbers are remembered. A worker has two exchanges under way at most.
+/// The number of exchanges remembered. A worker has at most two under way.
 const MAX_KEPT_EXCHANGES: u64 = 8;
 
-/// A commit that the answer to an exchange rests on.
+/// A commit that the reply to an exchange depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CommitTicket {
     pub(super) worker: WorkerId,
@@ -21,10 +21,10 @@ pub(super) struct CommitTicket {
     epoch: u64,
 }
 
-/// The exchanges of a worker that matter still. `R` is who waits for an answer.
+/// The recent exchanges of a worker. `R` is the reply channel of a caller.
 #[derive(Debug)]
 pub(super) struct ExchangeSequence<R> {
-    /// How often the worker has begun to count anew.
+    /// Counts how often the worker restarted its numbers.
     epoch: u64,
     highest: u64,
     exchanges: BTreeMap<u64, ExchangeState<R>>,
@@ -36,47 +36,47 @@ enum ExchangeState<R> {
     Answered(Box<ExchangeReply>),
 }
 
-/// One that was not answered yet.
+/// An exchange without a reply yet.
 #[derive(Debug)]
 struct OpenExchange<R> {
-    /// `None`: whoever asked has hung up; the answer is kept for when he comes again.
+    /// `None`: the caller has hung up; the reply is kept for its next call.
     reply: Option<R>,
-    /// Commits that the answer rests on and that are not done.
+    /// The number of uncommitted changes that the reply depends on.
     pending_commits: u32,
     deadline: Instant,
-    /// It is answered as soon as its reports are on disk: the worker need not keep them any longer than that.
+    /// Replied to as soon as its reports are committed: the worker has to keep them only until then.
     is_report: bool,
     stale_reports: Vec<StaleReport>,
 }
 
 impl<R> OpenExchange<R> {
-    /// When it is to be answered at the latest, be it only to say that it is to come again.
+    /// The latest time for a reply, even if it only asks the worker to call again.
     fn reply_deadline(&self) -> Instant {
         if self.pending_commits > 0 { self.deadline + COMMIT_WAIT } else { self.deadline }
     }
 }
 
-/// What a number means.
+/// The meaning of an exchange number.
 #[derive(Debug)]
 pub(super) enum ExchangeReceipt<R> {
-    /// Never seen: its reports are to be heard.
+    /// New: its reports have to be applied.
     New,
-    /// It is being attended to; whoever asked before is gone or will be told nothing.
+    /// Being handled; the earlier caller is gone or gets no reply.
     Repeated {
         earlier_caller: Option<R>,
     },
     Answered(R, Box<ExchangeReply>),
-    /// Nobody knows any more what became of it.
+    /// Its result is not known any more.
     TooOld(R),
 }
 
-/// An exchange that can be answered now.
+/// An exchange that can be replied to now.
 #[derive(Debug)]
 pub(super) struct DueExchange<R> {
     pub(super) number: u64,
     pub(super) reply: Option<R>,
     pub(super) stale_reports: Vec<StaleReport>,
-    /// A newer one is there, which gets all that is new.
+    /// There is a newer exchange, which gets all news.
     pub(super) is_superseded: bool,
 }
 
@@ -117,31 +117,31 @@ impl<R> ExchangeSequence<R> {
         ExchangeReceipt::New
     }
 
-    /// Whoever asked is gone.
+    /// The caller has hung up.
     pub(super) fn hang_up(&mut self, number: u64) -> Option<R> {
         self.find_open(number)?.reply.take()
     }
 
-    /// What stands for a commit that the answer to this number rests on, now or later.
+    /// Creates a ticket for a commit that the reply to this number depends on.
     pub(super) const fn commit_ticket(&self, worker: WorkerId, number: u64) -> CommitTicket {
         CommitTicket { worker, number, epoch: self.epoch }
     }
 
-    /// Its answer rests on one more commit.
+    /// The reply depends on one more commit.
     pub(super) fn add_pending_commit(&mut self, ticket: CommitTicket) {
         if let Some(open) = self.find_by_ticket(ticket) {
             open.pending_commits += 1;
         }
     }
 
-    /// A commit is done that its answer rests on.
+    /// A commit that the reply depends on is done.
     pub(super) fn complete_commit(&mut self, ticket: CommitTicket) {
         if let Some(open) = self.find_by_ticket(ticket) {
             open.pending_commits = open.pending_commits.saturating_sub(1);
         }
     }
 
-    /// A number of an earlier life is another exchange.
+    /// Ignores tickets of an earlier epoch, where the number belonged to another exchange.
     fn find_by_ticket(&mut self, ticket: CommitTicket) -> Option<&mut OpenExchange<R>> {
         if ticket.epoch == self.epoch { self.find_open(ticket.number) } else { None }
     }
@@ -156,7 +156,7 @@ impl<R> ExchangeSequence<R> {
         self.highest
     }
 
-    /// Somebody waits who would hear of a new job at once.
+    /// Whether a caller waits and would get a new job at once.
     pub(super) fn has_waiting_caller(&self) -> bool {
         matches!(
             self.exchanges.get(&self.highest),
@@ -171,8 +171,8 @@ impl<R> ExchangeSequence<R> {
             .count()
     }
 
-    /// Those that can be answered, oldest first; only the newest can bring news. `at_once`: whether there are news, or
-    /// nobody is to wait any longer.
+    /// Takes the exchanges that can be replied to, oldest first; only the newest carries news. `at_once`: there
+    /// is news, or no caller may wait any longer.
     pub(super) fn take_due(&mut self, now: Instant, at_once: bool) -> Vec<DueExchange<R>> {
         let highest = self.highest;
         let mut due = Vec::new();
@@ -180,7 +180,7 @@ impl<R> ExchangeSequence<R> {
             let ExchangeState::Open(open) = kept else { continue };
             let is_superseded = number < highest;
             let heard = open.is_report || !open.stale_reports.is_empty() || open.deadline <= now;
-            // What nobody waits for brings no news: those are for whoever comes next.
+            // Without a waiting caller the news is kept for the next call.
             let listens = open.reply.is_some();
             if open.pending_commits == 0 && (is_superseded || (listens && (at_once || heard))) {
                 let stale = std::mem::take(&mut open.stale_reports);
@@ -195,12 +195,12 @@ impl<R> ExchangeSequence<R> {
         due
     }
 
-    /// Keeps the answer of one that was due.
+    /// Keeps the reply of a due exchange.
     pub(super) fn record_reply(&mut self, answer: ExchangeReply) {
         self.exchanges.insert(answer.number, ExchangeState::Answered(Box::new(answer)));
     }
 
-    /// Those whose time is over although the disk has not got what they brought: they are to come again.
+    /// Takes the callers whose time has expired while their reports are uncommitted: they have to call again.
     pub(super) fn take_overdue(&mut self, now: Instant) -> Vec<R> {
         let open = self.exchanges.values_mut().filter_map(|kept| match kept {
             ExchangeState::Open(open) if open.pending_commits > 0 && open.reply_deadline() <= now => {
@@ -211,7 +211,7 @@ impl<R> ExchangeSequence<R> {
         open.collect()
     }
 
-    /// When the next one has waited long enough.
+    /// The next deadline of an exchange.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let open = self.exchanges.values().filter_map(|kept| match kept {
             ExchangeState::Open(open) if open.reply.is_some() => Some(open.reply_deadline()),
@@ -220,7 +220,7 @@ impl<R> ExchangeSequence<R> {
         open.min()
     }
 
-    /// The worker is no more, or counts anew. Returns everybody who waits.
+    /// Forgets all exchanges when the worker is gone or restarts its numbers. Returns all waiting callers.
     pub(super) fn reset(&mut self) -> Vec<R> {
         let kept = std::mem::take(&mut self.exchanges).into_values();
         (self.epoch, self.highest) = (self.epoch + 1, 0);
@@ -243,7 +243,7 @@ mod tests {
         Instant::now() + Duration::from_mins(1)
     }
 
-    /// Receives a number and says in a word what it means.
+    /// Receives a number and returns a word for its meaning.
     fn word(exchanges: &mut ExchangeSequence<u32>, number: u64, reply: u32) -> &'static str {
         match exchanges.receive_exchange(number, reply, soon(), false) {
             ExchangeReceipt::New => "new",
@@ -267,10 +267,10 @@ mod tests {
         let mut exchanges = ExchangeSequence::default();
         assert_eq!(word(&mut exchanges, 1, 10), "new");
         assert_eq!(word(&mut exchanges, 1, 11), "again");
-        assert_eq!(answer_all(&mut exchanges, true), [(1, Some(11))], "the newest caller hears it");
+        assert_eq!(answer_all(&mut exchanges, true), [(1, Some(11))], "the newest caller gets the reply");
         assert_eq!(word(&mut exchanges, 1, 12), "answered");
         assert_eq!(word(&mut exchanges, 2, 13), "new");
-        assert_eq!(word(&mut exchanges, 1, 14), "answered", "also after the next one came");
+        assert_eq!(word(&mut exchanges, 1, 14), "answered", "also after the next one arrived");
     }
 
     #[test]
@@ -280,10 +280,10 @@ mod tests {
         let ticket = exchanges.commit_ticket(WorkerId(1), 1);
         exchanges.add_pending_commit(ticket);
         assert_eq!(word(&mut exchanges, 2, 20), "new");
-        assert!(answer_all(&mut exchanges, false).is_empty(), "the reports of 1 are not on disk");
+        assert!(answer_all(&mut exchanges, false).is_empty(), "the reports of 1 are not committed");
         exchanges.complete_commit(ticket);
         assert_eq!(answer_all(&mut exchanges, false), [(1, Some(10))]);
-        assert!(exchanges.has_waiting_caller(), "2 waits on");
+        assert!(exchanges.has_waiting_caller(), "2 keeps waiting");
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(word(&mut exchanges, 2, 20), "new", "late, but never seen");
         assert_eq!(answer_all(&mut exchanges, false), [(2, Some(20))]);
         assert_eq!(word(&mut exchanges, 11, 110), "new");
-        assert_eq!(word(&mut exchanges, 3, 31), "again", "what was never answered is not forgotten");
+        assert_eq!(word(&mut exchanges, 3, 31), "again", "an exchange without a reply is not forgotten");
         assert_eq!(word(&mut exchanges, 1, 10), "too old");
     }
 
@@ -316,7 +316,7 @@ mod tests {
         exchanges.receive_exchange(2, 20, soon(), false);
         assert!(answer_all(&mut exchanges, false).is_empty());
         exchanges.receive_exchange(3, 30, Instant::now(), false);
-        assert_eq!(answer_all(&mut exchanges, false), [(2, Some(20)), (3, Some(30))], "its time is over");
+        assert_eq!(answer_all(&mut exchanges, false), [(2, Some(20)), (3, Some(30))], "its time has expired");
     }
 
     #[test]
@@ -325,8 +325,8 @@ mod tests {
         word(&mut exchanges, 1, 11);
         exchanges.add_pending_commit(exchanges.commit_ticket(WorkerId(1), 1));
         assert!(exchanges.take_overdue(soon()).is_empty(), "a commit may take a moment");
-        assert_eq!(exchanges.take_overdue(soon() + COMMIT_WAIT), [11], "told to come again");
-        assert_eq!(word(&mut exchanges, 1, 12), "again", "and what it brought is not forgotten");
+        assert_eq!(exchanges.take_overdue(soon() + COMMIT_WAIT), [11], "asked to call again");
+        assert_eq!(word(&mut exchanges, 1, 12), "again", "and its reports are not forgotten");
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
         let after = exchanges.commit_ticket(WorkerId(1), 1);
         exchanges.add_pending_commit(after);
         exchanges.complete_commit(before);
-        assert!(answer_all(&mut exchanges, true).is_empty(), "its own reports are not on disk");
+        assert!(answer_all(&mut exchanges, true).is_empty(), "its own reports are not committed");
         exchanges.complete_commit(after);
         assert_eq!(answer_all(&mut exchanges, true), [(1, Some(11))]);
     }

@@ -1,5 +1,5 @@
-//! What follows failures at a server: retries and their delays, workflows that stand still because their retries are used
-//! up, and those that wait for somebody's decision.
+//! Failure handling at a server: retries and their delays, workflows halted by a spent retry budget, and those
+//! that wait for a decision.
 
 use super::active_workflow::ActiveWorkflow;
 use super::protocol::CallError;
@@ -14,7 +14,7 @@ use windlass_types::worker_messages::AttemptEndReport;
 use windlass_types::{JobStatus, WorkerId, WorkflowId};
 
 impl Scheduler {
-    /// The end of an attempt, with what follows if it failed.
+    /// Applies the end of an attempt, with the retry decision if it failed.
     pub(super) fn apply_attempt_end(
         &mut self,
         worker: WorkerId,
@@ -24,7 +24,7 @@ impl Scheduler {
         let Self { workflows: slots, sessions: worker_sessions, groups: worker_groups, nodes, now, .. } =
             self;
         let Some(WorkflowSlot::Active(active)) = slots.get_mut(&key.workflow) else {
-            return Err(StaleAttemptReport { key, found: format!("workflow {} is over", key.workflow) });
+            return Err(StaleAttemptReport { key, found: format!("workflow {} has ended", key.workflow) });
         };
         let ActiveWorkflow { state, retry_policy: sequels, open_batch: open, row, .. } = &mut **active;
         let room = |place: &LocationConstraint| {
@@ -49,7 +49,7 @@ impl Scheduler {
         Ok(verdict)
     }
 
-    /// Jobs whose time has come may be claimed.
+    /// Makes delayed retries claimable when they are due.
     pub(super) fn release_delayed_jobs(&mut self) {
         let now = self.now.timestamp;
         for workflow in self.workflows_with_delayed_jobs.iter().copied().collect::<Vec<_>>() {
@@ -65,7 +65,7 @@ impl Scheduler {
         }
     }
 
-    /// When the next of them may be.
+    /// The time at which the next one is due.
     pub(super) fn next_delayed_job(&self) -> Option<Instant> {
         let due = self.workflows_with_delayed_jobs.iter().filter_map(|workflow| {
             match self.workflows.get(workflow)? {
@@ -76,7 +76,7 @@ impl Scheduler {
         due.min().and_then(|due| self.now.instant.checked_add(due.since(self.now.timestamp)))
     }
 
-    /// Something happened at the desk: it may have jobs that wait for their time, and may wait for a decision.
+    /// Updates after a change of the workflow whether it has delayed jobs, and whether it waits for a decision.
     pub(super) fn update_failure_state(&mut self, workflow: WorkflowId) {
         let Some(WorkflowSlot::Active(active)) = self.workflows.get_mut(&workflow) else { return };
         if active.state.next_due().is_some() {
@@ -89,14 +89,14 @@ impl Scheduler {
         }
     }
 
-    /// Somebody has the workflow go on; if its retries were used up, there are as many again.
+    /// Lets a halted workflow continue, with a renewed retry budget.
     pub(super) fn continue_workflow(&mut self, workflow: WorkflowId, by: &str) -> Result<(), CallError> {
         let (store, now) = (self.store.acting_as(by), self.now.timestamp);
         let active = self.open_workflow(workflow)?;
         if active.state.is_halted() {
-            // Else what is noted now might come before the alarm that it answers.
+            // Otherwise this event might precede the alarm that it answers.
             if !active.is_quiet() {
-                return Err(unavailable_error("something of this workflow is just being written"));
+                return Err(unavailable_error("a commit of this workflow is under way"));
             }
             store
                 .add_event(&active.retry_policy.renew_budget(&active.row), now)
@@ -108,14 +108,14 @@ impl Scheduler {
 }
 
 impl ActiveWorkflow {
-    /// Nothing more happens unless somebody says what is to become of a failure, or has it go on.
+    /// Whether nothing more happens without a decision about a failure, or a command to continue.
     pub(super) fn needs_decision(&self) -> bool {
         let is_open = self.state.is_halted() || self.state.counts().get(JobStatus::PendingFailed) > 0;
         self.is_active && is_open && self.held_jobs.is_empty() && self.is_quiet() && self.state.is_stuck()
     }
 }
 
-/// Those that take no more jobs give nothing; one that does not say how long it stays, stays for good.
+/// The capacities of workers that accept jobs; a worker without a stated time limit stays for ever.
 fn worker_capacities<'a>(members: impl Iterator<Item = &'a WorkerSession>) -> WorkerCapacities {
     let takers: Vec<&WorkerSession> =
         members.filter(|session| !session.is_draining && !session.is_to_drain).collect();

@@ -1,7 +1,7 @@
-//! Clients that claim, start and complete jobs themselves, and people who decide on single jobs.
+//! Clients that claim, start and complete jobs themselves, and commands of users about single jobs.
 //!
-//! Claims that name no worker are held by a worker that stands for all such clients; starting a job hands it over to the
-//! compute node that runs it. Neither has a lease: they hold what they hold until somebody says otherwise.
+//! Claims without a worker are held by a worker row that represents all such clients; starting a job transfers
+//! it to the compute node that runs it. Neither has a lease: they hold their jobs until a call ends that.
 
 use super::active_workflow::ActiveWorkflow;
 use super::metrics::add_to_gauge;
@@ -17,7 +17,7 @@ use windlass_store::model::{NewWorker, ResultFilter, WorkerFilter, WorkerKind, W
 use windlass_types::worker_messages::{AttemptUsage, return_code};
 use windlass_types::{Attempt, JobId, JobStatus, RunId, WorkerId, WorkflowId};
 
-/// What an attempt returned that was canceled where nobody of ours could see it: as if it had got SIGTERM.
+/// The return code of a canceled attempt whose end no worker reports: as if it had received SIGTERM.
 const CANCELED_RETURN_CODE: i32 = 143;
 
 impl Scheduler {
@@ -36,7 +36,7 @@ impl Scheduler {
     fn claim_jobs(&mut self, workflow: WorkflowId, request: &ClaimRequest) -> Result<Vec<JobId>, CallError> {
         let active = self.open_workflow(workflow)?;
         if active.has_store_problem() {
-            return Err(unavailable_error("the database takes nothing at the moment"));
+            return Err(unavailable_error("the database cannot be written at the moment"));
         }
         if !active.is_active || active.is_canceled || !active.state.has_ready() || request.limit == 0 {
             return Ok(Vec::new());
@@ -60,7 +60,7 @@ impl Scheduler {
         Ok(claimed)
     }
 
-    /// The worker that stands for all who do not say who they are.
+    /// The worker row for all anonymous clients.
     fn claims_worker(&mut self, workflow: WorkflowId) -> Result<WorkerId, CallError> {
         let (store, now) = (std::sync::Arc::clone(&self.store), self.now.timestamp);
         let active = self.open_workflow(workflow)?;
@@ -114,7 +114,7 @@ impl Scheduler {
         match self.store.worker(node).map_err(|error| store_call_error(&error))? {
             None => return Err(CallError::NotFound(format!("there is no compute node {node}"))),
             Some(row) if row.worker.kind != WorkerKind::Torc => {
-                let detail = format!("worker {node} is no compute node of a client");
+                let detail = format!("worker {node} is not a compute node of a client");
                 return Err(CallError::Conflict { code: "wrong_worker", detail });
             }
             Some(_) => {}
@@ -129,7 +129,7 @@ impl Scheduler {
         let Some(hold) =
             held.filter(|hold| status == JobStatus::Pending && Some(hold.worker) == active.claims_worker)
         else {
-            let detail = format!("job {job} is {status}; only a job that was claimed can be started");
+            let detail = format!("job {job} is {status}; only a claimed job can be started");
             return Err(CallError::Conflict { code: "job_not_pending", detail });
         };
         active.open_batch.changes.push(WorkflowChange::ReassignClaim { job, from: hold.worker, to: node });
@@ -167,7 +167,7 @@ impl Scheduler {
         };
         let (job, status) = (done.job, done.status);
         if !(status.is_complete() || status == JobStatus::PendingFailed) {
-            let detail = format!("a job does not end as `{status}`");
+            let detail = format!("a job cannot be completed with status `{status}`");
             return Err(CallError::Invalid { code: "not_terminal", detail });
         }
         let active = self.open_workflow(workflow)?;
@@ -178,13 +178,13 @@ impl Scheduler {
             return Err(CallError::Conflict { code: "already_complete", detail });
         }
         let Some(hold) = active.held_jobs.get(&job).copied() else {
-            let detail = format!("job {job} is {now}: nobody has claimed it");
+            let detail = format!("job {job} is {now}: it has not been claimed");
             return Err(CallError::Conflict { code: "job_not_active", detail });
         };
         let is_ours = self.sessions.contains_key(&hold.worker);
         let is_anothers = done.node.is_some_and(|node| node != hold.worker && claims != Some(hold.worker));
         if is_ours || is_anothers {
-            let detail = format!("worker {} has job {job}", hold.worker);
+            let detail = format!("job {job} is assigned to worker {}", hold.worker);
             return Err(CallError::Conflict { code: "job_of_another", detail });
         }
         if done.attempt.is_some_and(|attempt| attempt != hold.attempt) {
@@ -207,7 +207,7 @@ impl Scheduler {
         self.apply_stated_end(workflow, job, &key, stated)
     }
 
-    /// The end of an attempt that no worker of ours reports.
+    /// The end of an attempt that no worker reports.
     fn apply_stated_end(
         &mut self,
         workflow: WorkflowId,
@@ -229,7 +229,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Nobody can stop what a client of the contract runs: the books say that it is over, and the client finds out.
+    /// Cancels jobs of clients of the contract, which cannot be stopped: they are recorded as ended, and the
+    /// client finds out.
     pub(super) fn cancel_external_job(&mut self, workflow: WorkflowId, job: JobId, worker: WorkerId) {
         let now = self.now.timestamp;
         let Some(active) = self.find_workflow(workflow) else { return };
@@ -300,14 +301,16 @@ impl Scheduler {
             JobStatus::Failed | JobStatus::Terminated => self.reset_job(workflow, index, by),
             JobStatus::PendingFailed => {
                 let detail = format!(
-                    "job {job} is pending_failed and waits for a decision, which the policy of its workflow and the \
-                     record of decisions are for; `windlass failures` takes one, reset_job_status resets the job"
+                    "job {job} is pending_failed and waits for a decision, for which the policy and decision log of its workflow \
+                     apply; decide with `windlass failures`, or reset the job with reset_job_status"
                 );
                 Err(CallError::Conflict { code: "awaits_decision", detail })
             }
             JobStatus::Running => {
                 let Some(hold) = active.held_jobs.get(&job).copied() else {
-                    return Err(CallError::Internal(format!("job {job} runs and nobody holds it")));
+                    return Err(CallError::Internal(format!(
+                        "job {job} is running but not assigned to a worker"
+                    )));
                 };
                 if self.sessions.contains_key(&hold.worker) {
                     let detail = format!("worker {} runs job {job}; it is retried when it ends", hold.worker);
@@ -318,7 +321,7 @@ impl Scheduler {
                     status: JobStatus::Failed,
                     return_code: return_code::NOT_REPORTED,
                     reason: Some(
-                        "its runner asked for another attempt and reported no return code".to_owned(),
+                        "its runner requested another attempt and reported no return code".to_owned(),
                     ),
                     started_at: hold.started_at,
                     ended_at: now,
@@ -330,20 +333,22 @@ impl Scheduler {
                 Ok(RetryEffect::Ready)
             }
             _ => {
-                let detail = format!("job {job} is {status}; only what failed, ended or runs can be retried");
+                let detail = format!(
+                    "job {job} is {status}; only jobs that failed, ended or are running can be retried"
+                );
                 Err(CallError::Conflict { code: "not_retryable", detail })
             }
         }
     }
 
-    /// Has a job run again that is over, and what was canceled because of it wait again.
+    /// Makes a settled job run again, and lets jobs that were canceled because of it wait again.
     fn reset_job(&mut self, workflow: WorkflowId, job: u32, by: &str) -> Result<RetryEffect, CallError> {
         self.start_run(workflow, by)?;
         self.reset_and_reload(workflow, &[job], true, true)?;
         Ok(RetryEffect::AfterReload)
     }
 
-    /// What went back is looked at again once the board is made anew.
+    /// Initializes the reset jobs after the state is rebuilt.
     fn start_after_reload(&mut self, workflow: WorkflowId, reply: CallReply<()>) {
         self.call_after_reload(
             workflow,
@@ -384,7 +389,7 @@ impl Scheduler {
         let index = find_job_index(active, job)?;
         let from = active.state.status(index);
         let impossible = || {
-            let detail = format!("job {job} is {from} and cannot be made {to}");
+            let detail = format!("job {job} is {from} and cannot be changed to {to}");
             CallError::Conflict { code: "impossible_transition", detail }
         };
         if from == to {
@@ -421,14 +426,14 @@ impl Scheduler {
     }
 }
 
-/// What has to happen before somebody is told that a job runs again.
+/// What has to happen before the reply that a job runs again.
 enum RetryEffect {
     Ready,
-    /// The board cannot be wound back: it is made anew first.
+    /// The workflow state cannot be rolled back: it is rebuilt first.
     AfterReload,
 }
 
-/// Packs what fits into the node. Jobs of other schedulers are for it only if there is nothing else.
+/// Claims jobs that fit the node. Jobs of other schedulers only if there are no others.
 fn claim_fitting_jobs(
     active: &mut ActiveWorkflow,
     worker: WorkerId,
@@ -455,7 +460,7 @@ fn check_run(active: &ActiveWorkflow, run: RunId) -> Result<(), CallError> {
     Err(CallError::Conflict { code: "run_mismatch", detail })
 }
 
-/// So many jobs are looked up one by one; of more than that all are read.
+/// Up to this number, jobs are looked up one by one; for more, all are read.
 const MAX_SINGLE_LOOKUPS: usize = 32;
 
 fn find_job_index(active: &ActiveWorkflow, job: JobId) -> Result<u32, CallError> {
@@ -465,7 +470,7 @@ fn find_job_index(active: &ActiveWorkflow, job: JobId) -> Result<u32, CallError>
         .ok_or_else(|| CallError::NotFound(format!("there is no job {job} in workflow {}", active.id())))
 }
 
-/// Of each of these jobs that left a result in the current run, its newest attempt there.
+/// For each of these jobs, its newest attempt with a result in the current run.
 pub(super) fn load_finished_attempts(
     store: &dyn Store,
     row: &WorkflowRow,

@@ -1,4 +1,4 @@
-//! Workers that leave, are given up, or are said to be dead, and what becomes of the jobs they held.
+//! Workers that leave, are considered lost, or are declared dead, and what happens to their jobs.
 
 use super::metrics::add_to_gauge;
 use super::protocol::{CallError, CallReply};
@@ -13,19 +13,19 @@ use windlass_core::workflow_state::{OrphanDecision, OrphanedAttempt};
 use windlass_store::model::{EventSeverity, NewEvent, WorkerUpdate};
 use windlass_types::{JobId, Timestamp, WorkerId, WorkflowId};
 
-/// What a worker was lost by.
+/// The cause of the loss of a worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WorkerLossCause {
-    /// This much speaks against what ran there.
+    /// With this evidence against the jobs that ran there.
     Died(CrashEvidence),
     Evicted(AllocationEviction),
 }
 
 impl Scheduler {
-    /// The worker takes nothing more, finishes what it has, and leaves.
+    /// Drains a worker: it accepts no more jobs, completes those it has, and leaves.
     pub(super) fn on_drain(&mut self, worker: WorkerId, reply: CallReply<()>) {
         let Some(session) = self.sessions.get_mut(&worker) else {
-            return reply(Err(CallError::NotFound(format!("there is no worker {worker} here"))));
+            return reply(Err(CallError::NotFound(format!("worker {worker} is not connected"))));
         };
         session.is_to_drain = true;
         session.outbox.has_session_change = true;
@@ -36,7 +36,7 @@ impl Scheduler {
         reply(noted.map_err(|error| store_call_error(&error)));
     }
 
-    /// Last words: it holds nothing and is gone after this.
+    /// Handles the last exchange of a worker: it holds nothing and is gone after this.
     pub(super) fn on_leaving(&mut self, worker: WorkerId, number: u64) {
         let Some(session) = self.sessions.get_mut(&worker) else { return };
         session.is_leaving = true;
@@ -63,7 +63,7 @@ impl Scheduler {
         }
     }
 
-    /// The worker is not heard of any more: whatever it may have started is an orphan.
+    /// Handles a lost worker: all jobs that it may have started are orphans.
     pub(super) fn on_worker_lost(&mut self, worker: WorkerId, why: &str, evidence: CrashEvidence) {
         let Some(mut session) = self.sessions.remove(&worker) else { return };
         self.leave_node(&session, worker);
@@ -72,7 +72,7 @@ impl Scheduler {
             self.groups.remove_worker(group, worker, session.last_served_turn);
         }
         for reply in session.exchanges.reset() {
-            let detail = format!("worker {worker} was given up: {why}");
+            let detail = format!("worker {worker} is considered lost: {why}");
             reply(Err(CallError::Conflict { code: "unknown_worker", detail }));
         }
         if let Some(active) = session.reserved_for.and_then(|workflow| self.find_workflow(workflow)) {
@@ -94,7 +94,7 @@ impl Scheduler {
         self.record_worker_loss(worker, why);
     }
 
-    /// The worker was not heard of for longer than its lease.
+    /// Handles a worker without contact for longer than its lease.
     pub(super) fn on_lease_expired(&mut self, worker: WorkerId) {
         if self.start_fencing(worker) {
             return;
@@ -106,18 +106,18 @@ impl Scheduler {
         };
         self.last_lease_expiry = Some(self.now.instant);
         let was_only_away = self.sessions.get(&worker).is_some_and(|session| session.has_returned);
-        self.on_worker_lost(worker, "its lease is over", evidence);
+        self.on_worker_lost(worker, "its lease expired", evidence);
         if was_only_away {
             self.on_lost_worker_returned(worker);
         }
     }
 
-    /// Another worker was lost just now, or may be about to: then they have more in common than a job.
+    /// Whether another worker was lost recently or is silent: then a common cause is more likely than a job.
     fn are_other_workers_silent(&self, worker: WorkerId) -> bool {
         let lease = self.options.lease;
         let since = |past: Instant| self.now.instant.saturating_duration_since(past);
         let full = self.lease_from_now();
-        // One that can speak does so three times within its lease.
+        // A worker with contact calls three times within its lease.
         let is_quiet = |session: &WorkerSession| {
             session.is_given_up || full.saturating_duration_since(session.lease_until) > lease / 2
         };
@@ -131,20 +131,21 @@ impl Scheduler {
             job: None,
             severity: EventSeverity::Warning,
             category: "worker_lost".to_owned(),
-            message: format!("worker {worker} was given up: {why}"),
+            message: format!("worker {worker} is considered lost: {why}"),
             data: Some(serde_json::json!({ "worker_id": worker })),
         };
-        // What became of its jobs is noted with them.
+        // If this fails, the results of its jobs still record the loss.
         drop(self.store.add_event(&event, self.now.timestamp));
         self.notify_commit();
     }
 
-    /// A worker that was given up has spoken: it was only away. What its silence said against jobs is taken back.
+    /// A worker that was considered lost has returned: withdraws the evidence that its silence was against
+    /// jobs.
     pub(super) fn on_lost_worker_returned(&mut self, worker: WorkerId) {
         let mut concerned = Vec::new();
         for (id, slot) in &mut self.workflows {
             let WorkflowSlot::Active(active) = slot else {
-                // Whoever reads its rows again finds it there.
+                // The next load of its rows finds the event.
                 concerned.push(*id);
                 continue;
             };
@@ -161,7 +162,8 @@ impl Scheduler {
             }
         }
         for workflow in concerned {
-            // Without it a server that starts again holds against jobs what this one does not: no more than that.
+            // Without the event a restarted server keeps evidence that this one has withdrawn: no more than
+            // that.
             drop(
                 self.store
                     .add_event(&crash_suspects::worker_returned_event(workflow, worker), self.now.timestamp),
@@ -170,7 +172,7 @@ impl Scheduler {
         }
     }
 
-    /// One job that a lost worker held.
+    /// Handles one job that a lost worker held.
     pub(super) fn orphan_held_job(
         &mut self,
         workflow: WorkflowId,
@@ -201,7 +203,7 @@ impl Scheduler {
         self.orphan_job(workflow, index, worker, fate, hold.orphaned_attempt());
     }
 
-    /// What becomes of a job that nobody holds any more goes to disk with the next commit of its desk.
+    /// Applies the decision about an orphaned job; it is committed with the next batch of its workflow.
     pub(super) fn orphan_job(
         &mut self,
         workflow: WorkflowId,
@@ -225,8 +227,7 @@ impl Scheduler {
         self.dirty_workflows.insert(workflow);
     }
 
-    /// What becomes of something that the worker had is among the changes of this desk: if it is gone, that has to be on
-    /// disk before the books say so.
+    /// A lost worker must not be retired before the changes of its jobs in this workflow are committed.
     pub(super) fn await_commit_before_retiring(&mut self, worker: WorkerId, workflow: WorkflowId) {
         if self.pending_retirements.contains_key(&worker)
             && let Some(active) = self.find_workflow(workflow)
@@ -238,7 +239,7 @@ impl Scheduler {
         self.dirty_workflows.insert(workflow);
     }
 
-    /// It takes nothing more, so another one is to be kept free.
+    /// Ends the reservation of a worker that accepts no more jobs; another one has to be reserved.
     pub(super) fn release_reserved_worker(&mut self, worker: WorkerId) {
         let reserved = self.sessions.get_mut(&worker).and_then(|session| session.reserved_for.take());
         if let Some(active) = reserved.and_then(|workflow| self.find_workflow(workflow)) {
@@ -248,10 +249,10 @@ impl Scheduler {
         }
     }
 
-    /// Somebody is certain that the worker is dead: one of ours, a runner of Torc, or a local one of an earlier run.
+    /// A caller declares the worker dead: a remote one, a Torc runner, or a local one of an earlier run.
     pub(super) fn on_retire(&mut self, worker: WorkerId, by: &str, reply: CallReply<()>) {
         if self.sessions.contains_key(&worker) {
-            self.on_worker_lost(worker, &format!("{by} says that it is dead"), CrashEvidence::Unconfirmed);
+            self.on_worker_lost(worker, &format!("declared dead by {by}"), CrashEvidence::Unconfirmed);
             return self.reply_when_jobs_committed(worker, reply);
         }
         match self.store.worker(worker) {
@@ -265,7 +266,7 @@ impl Scheduler {
         }
     }
 
-    /// A worker without a lease is gone; it held jobs of one workflow at most.
+    /// Handles the loss of a worker without a lease; it held jobs of one workflow at most.
     pub(super) fn on_unleased_worker_lost(&mut self, worker: WorkerId, workflow: Option<WorkflowId>) {
         self.pending_retirements.entry(worker).or_default();
         let Some(workflow) = workflow else { return };
@@ -286,7 +287,7 @@ impl Scheduler {
         self.lose_unleased_actions(worker, workflow);
     }
 
-    /// Answers when what the worker held is on disk.
+    /// Replies when the changes of the worker's jobs are committed.
     fn reply_when_jobs_committed(&mut self, worker: WorkerId, reply: CallReply<()>) {
         let rests_on = self.workflows.values_mut().find_map(|slot| match slot {
             WorkflowSlot::Active(active) if active.open_batch.gone_workers.contains(&worker) => Some(active),
@@ -298,7 +299,7 @@ impl Scheduler {
         }
     }
 
-    /// The books may say that a worker is gone once they say what became of its jobs.
+    /// Retires lost workers in the database after the changes of their jobs are committed.
     pub(super) fn retire_gone_workers(&mut self) {
         let ready: Vec<WorkerId> = self
             .pending_retirements
@@ -312,13 +313,13 @@ impl Scheduler {
                 .get(&worker)
                 .is_some_and(|session| session.exchanges.count_waiting_callers() > 0);
             if waits {
-                // Its last words are answered first.
+                // Its last exchange gets a reply first.
                 self.dirty_workers.insert(worker);
                 continue;
             }
             match self.store.retire_worker(worker, self.now.timestamp) {
                 Err(error) if error.is_transient() => {}
-                // Gone already, or deleted: it is all the same.
+                // Retired already, or deleted: no difference.
                 Ok(()) | Err(_) => {
                     self.pending_retirements.remove(&worker);
                     self.notify_commit();

@@ -1,4 +1,4 @@
-//! Counters that anybody may read while the service works.
+//! Gauges and counters that other threads read while the service works.
 
 use super::protocol::SchedulerMetrics;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -19,7 +19,7 @@ pub(super) struct SchedulerGauges {
     pub(super) stale_reports: AtomicU64,
     pub(super) lost_workers: AtomicU64,
     last_loop_at: AtomicI64,
-    /// Batches that the store has not answered for.
+    /// Batches without a result from the store.
     unwritten_batches: AtomicU64,
     writing_since: AtomicI64,
 }
@@ -29,7 +29,7 @@ impl SchedulerGauges {
         self.last_loop_at.store(now.0, Relaxed);
     }
 
-    /// The store is to write something.
+    /// A batch was submitted to the store.
     pub(super) fn record_batch_submitted(&self, now: Timestamp) {
         self.unwritten_batches.fetch_add(1, Relaxed);
         if self.writing_since.load(Relaxed) == 0 {
@@ -37,7 +37,7 @@ impl SchedulerGauges {
         }
     }
 
-    /// It has; or it will have to be asked again, and then it has not got on.
+    /// The store has a result; a transient failure is no progress.
     pub(super) fn record_batch_answered(&self, gets_on: bool, now: Timestamp) {
         let left = self.unwritten_batches.fetch_sub(1, Relaxed).saturating_sub(1);
         if gets_on {
@@ -45,7 +45,7 @@ impl SchedulerGauges {
         }
     }
 
-    /// Nobody waits for anything that was refused.
+    /// The store has nothing to do.
     pub(super) fn record_store_idle(&self) {
         if self.unwritten_batches.load(Relaxed) == 0 {
             self.writing_since.store(0, Relaxed);
@@ -60,7 +60,7 @@ impl SchedulerGauges {
         }
     }
 
-    /// What is ready and held at one desk has changed: nobody looks at the others.
+    /// Updates the totals of ready and held jobs by the change of one workflow, without a scan of the others.
     pub(super) fn record_workflow_jobs(&self, before: (usize, usize), after: (usize, usize)) {
         for (gauge, before, after) in
             [(&self.ready_jobs, before.0, after.0), (&self.held_jobs, before.1, after.1)]
@@ -90,7 +90,7 @@ impl SchedulerGauges {
     }
 }
 
-/// One more.
+/// Adds to a gauge.
 pub(super) fn add_to_gauge(gauge: &AtomicU64, by: usize) {
     gauge.fetch_add(by as u64, Relaxed);
 }

@@ -1,7 +1,8 @@
-//! The dispatcher of many workflows and many workers elsewhere: what `windlass serve` runs.
+//! The dispatcher of many workflows and many remote workers, which `windlass serve` runs.
 //!
-//! One thread owns everything. Calls reach it over a channel with a closure for the answer, and an answer is given only
-//! after what it rests on is on disk. The engine knows no network: a server turns HTTP into these calls.
+//! One thread owns all state. Calls reach it over a channel with a closure for the reply, and a reply is sent
+//! only after the changes that it depends on are committed. This crate does no networking: the server turns
+//! HTTP into these calls.
 
 mod actions;
 mod active_workflow;
@@ -51,13 +52,13 @@ use windlass_types::worker_bounds::FieldOutOfBounds;
 use windlass_types::worker_protocol::{ExchangeReply, RegistrationReply, WorkerExchange, WorkerRegistration};
 use windlass_types::{AllocationId, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
-/// Whose jobs a worker takes.
+/// Decides for which workflows a worker may work.
 pub type WorkflowPredicate = Arc<dyn Fn(&WorkflowRow) -> bool + Send + Sync>;
-/// Something that is done to the books while the service keeps away from the workflow.
+/// Work on the database while the service does not touch the workflow.
 pub type StoreWork<T> = Box<dyn FnOnce(&dyn Store) -> Result<T, windlass_store::StoreError> + Send>;
 
-/// The handle of the service; cheap to clone. When the last one is dropped the service ends, after everything is
-/// committed.
+/// The handle of the service; cheap to clone. When the last one is dropped the service ends, after everything
+/// is committed.
 #[derive(Clone, Debug)]
 pub struct SchedulerHandle(Arc<SchedulerThread>);
 
@@ -74,7 +75,7 @@ impl std::fmt::Debug for SchedulerThread {
 }
 
 impl SchedulerHandle {
-    /// Takes up what the books know to be under way. The caller holds the lock of the server.
+    /// Starts the service with all active workflows of the database. The caller holds the server lock.
     pub fn start(store: Arc<dyn Store>, options: SchedulerOptions) -> Result<Self, SchedulerError> {
         let (post, inbox) = mpsc::channel();
         let gauges = Arc::new(SchedulerGauges::default());
@@ -87,13 +88,13 @@ impl SchedulerHandle {
         Ok(Self(Arc::new(SchedulerThread { sender: post, gauges, thread: Mutex::new(Some(thread)) })))
     }
 
-    /// Answers all waits, commits everything and refuses new calls. Returns when that is done.
+    /// Replies to all waiting calls, commits everything and rejects new calls. Returns when that is done.
     pub fn stop(&self) {
         self.0.stop();
     }
 
-    /// Has the service look what time it is, and returns when all that follows is on disk. For a clock that is moved by
-    /// hand.
+    /// Makes the service check its deadlines, and returns when all consequences are committed. For a manual
+    /// clock.
     pub fn check_time(&self) {
         let (sender, receiver) = mpsc::sync_channel(1);
         if self.0.sender.send(SchedulerEvent::CheckTime(sender)).is_ok() {
@@ -102,7 +103,7 @@ impl SchedulerHandle {
         }
     }
 
-    /// Whether its thread is there. Without it every call is refused for good.
+    /// Whether its thread is running. Otherwise every call is rejected.
     pub fn is_alive(&self) -> bool {
         let thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner);
         thread.as_ref().is_some_and(|thread| !thread.is_finished())
@@ -112,11 +113,11 @@ impl SchedulerHandle {
         if let Err(mpsc::SendError(SchedulerEvent::Call(call))) =
             self.0.sender.send(SchedulerEvent::Call(call))
         {
-            call.refuse(scheduler::unavailable_error("the server is going down"));
+            call.refuse(scheduler::unavailable_error("the server is shutting down"));
         }
     }
 
-    /// A worker introduces itself, or comes back.
+    /// Registers a worker, or accepts it again.
     pub fn register_worker(
         &self,
         who: WorkerRegistration,
@@ -125,33 +126,34 @@ impl SchedulerHandle {
     ) {
         if let Err(error) = who.check() {
             let code = if error.field == "site" { "bad_site" } else { "bad_introduction" };
-            return reply(Err(invalid_error(code, "the introduction of a worker", &error)));
+            return reply(Err(invalid_error(code, "the registration of a worker", &error)));
         }
         self.send_call(SchedulerCall::RegisterWorker { registration: Box::new(who), owner: sponsor, reply });
     }
 
-    /// Somebody may do less than before, or more: workers that are for one workflow only, which may not be theirs to
-    /// work for any more, have to introduce themselves again.
+    /// Permissions have changed: workers bound to one workflow, for which they may have lost the permission,
+    /// have to register again.
     pub fn notify_access_changed(&self) {
         self.send_call(SchedulerCall::AccessChanged);
     }
 
-    /// The books say that this allocation is over: if nobody in it can be alive, what ran there runs again.
+    /// The allocation has ended according to the database: if none of its workers can be alive, their jobs run
+    /// again.
     pub fn notify_allocation_ended(&self, allocation: AllocationId) {
         self.send_call(SchedulerCall::AllocationEnded { allocation });
     }
 
-    /// Of a worker that `on_silent` told of nothing runs in Slurm any more.
+    /// Nothing of this worker, which was reported to `on_silent_worker`, runs in Slurm any more.
     pub fn notify_worker_fenced(&self, worker: WorkerId) {
         self.send_call(SchedulerCall::WorkerFenced { worker });
     }
 
-    /// Slurm will end this allocation at another time than it said before: those in it are told.
+    /// The end time of this allocation has changed: its workers are informed.
     pub fn notify_allocation_end_time(&self, allocation: AllocationId, ends_at: Timestamp) {
         self.send_call(SchedulerCall::AllocationEnds { allocation, ends_at });
     }
 
-    /// Whoever speaks for a worker of somebody else is told that there is none.
+    /// Exchanges messages with a worker. For a caller without permission for the worker, it does not exist.
     pub fn exchange(&self, exchange: WorkerExchange, speaker: WorkerCaller, reply: CallReply<ExchangeReply>) {
         if exchange.reports.len().max(exchange.actions.len()) > WorkerExchange::MAX_REPORTS {
             let detail = format!("an exchange has at most {} reports", WorkerExchange::MAX_REPORTS);
@@ -163,38 +165,38 @@ impl SchedulerHandle {
         }
     }
 
-    /// The caller of this exchange, who quoted this secret, is gone: whatever would be its answer is kept for when it
-    /// comes again.
+    /// The caller of this exchange, authenticated by the worker's secret, has hung up: the reply is kept for
+    /// its next call.
     pub fn cancel_exchange(&self, worker: WorkerId, number: u64, secret: String) {
         self.send_call(SchedulerCall::HangUp { worker, number, secret });
     }
 
-    /// The worker is to take nothing more, finish what it has, and leave.
+    /// Drains the worker: it accepts no more jobs, completes those it has, and leaves.
     pub fn drain_worker(&self, worker: WorkerId, reply: CallReply<()>) {
         self.send_call(SchedulerCall::DrainWorker { worker, reply });
     }
 
-    /// The worker is certainly dead: what it held runs again at once.
+    /// Declares the worker dead: its jobs run again at once.
     pub fn retire_worker(&self, worker: WorkerId, by: &str, reply: CallReply<()>) {
         self.send_call(SchedulerCall::RetireWorker { worker, by: by.to_owned(), reply });
     }
 
-    /// The node gets no jobs until then. Who says so, and since when, is filled in.
+    /// Puts the node into quarantine until the given time. The user and the current time are filled in.
     pub fn quarantine_node(&self, node: NodeQuarantineRow, by: &str, reply: CallReply<NodeQuarantineRow>) {
         self.send_call(SchedulerCall::QuarantineNode { node, by: by.to_owned(), reply });
     }
 
-    /// The node is trusted again, whatever it did.
+    /// Releases the node from quarantine.
     pub fn release_node(&self, host: &str, by: &str, reply: CallReply<()>) {
         self.send_call(SchedulerCall::ReleaseNode { host: host.to_owned(), by: by.to_owned(), reply });
     }
 
-    /// Those who are there now.
+    /// Lists the connected workers.
     pub fn list_workers(&self, reply: CallReply<Vec<ConnectedWorker>>) {
         self.send_call(SchedulerCall::ListWorkers { reply });
     }
 
-    /// Initialises the workflow and lets workers have it.
+    /// Initializes the workflow and opens it for workers.
     pub fn start_workflow(&self, id: WorkflowId, by: &str, reply: CallReply<RunId>) {
         self.send_call(SchedulerCall::StartWorkflow { workflow: id, by: by.to_owned(), reply });
     }
@@ -221,19 +223,19 @@ impl SchedulerHandle {
         self.send_call(SchedulerCall::CancelWorkflow { workflow: id, by: by.to_owned(), reply });
     }
 
-    /// Begins the next run. `force` is for what the books of allocations say; jobs that somebody holds are never left
-    /// behind.
+    /// Begins the next run. `force` ignores active allocations; held jobs are never left behind.
     pub fn reset_status(&self, id: WorkflowId, force: bool, by: &str, reply: CallReply<RunId>) {
         self.send_call(SchedulerCall::ResetStatus { workflow: id, force, by: by.to_owned(), reply });
     }
 
-    /// Sends jobs back to the start; answers how many. [`Service::initialize`] then decides what is ready.
+    /// Resets jobs; replies with their number. [`SchedulerService::initialize_workflow`] then decides which are
+    /// ready.
     pub fn reset_jobs(&self, id: WorkflowId, which: JobsToReset, by: &str, reply: CallReply<u64>) {
         self.send_call(SchedulerCall::ResetJobs { workflow: id, selection: which, by: by.to_owned(), reply });
     }
 
-    /// Does `work` on a thread of its own while nothing else touches the workflow; afterwards its rows are read anew. What
-    /// touches no job needs no such care: call the store.
+    /// Runs `work` on a thread of its own while nothing else touches the workflow; afterwards its rows are read
+    /// again. For work that affects jobs; other work can call the store directly.
     pub fn run_exclusive<T: Send + 'static>(
         &self,
         id: WorkflowId,
@@ -249,7 +251,7 @@ impl SchedulerHandle {
         self.send_call(SchedulerCall::Exclusive { workflow: id, needs, work });
     }
 
-    /// Committed as pending when the answer comes.
+    /// The claims are committed as pending before the reply.
     pub fn claim_jobs(&self, id: WorkflowId, request: ClaimRequest, reply: CallReply<Vec<JobId>>) {
         if let Err(error) = request.check_bounds() {
             return reply(Err(invalid_error("bad_claim", "the claim", &error)));
@@ -279,39 +281,39 @@ impl SchedulerHandle {
         self.send_call(SchedulerCall::ChangeJobStatus { job, new_status: to, run, by: by.to_owned(), reply });
     }
 
-    /// Jobs that a running job adds to its workflow.
+    /// Adds jobs of a running job to its workflow.
     pub fn spawn_jobs(&self, request: SpawnRequest, reply: CallReply<SpawnResult>) {
         self.send_call(SchedulerCall::SpawnJobs { request, reply });
     }
 
-    /// Actions that a client may carry out now.
+    /// Lists the actions that a client may run now.
     pub fn pending_actions(&self, id: WorkflowId, reply: CallReply<Vec<ActionRow>>) {
         self.send_call(SchedulerCall::PendingActions { workflow: id, reply });
     }
 
-    /// A client carries out an action itself; `false`: it is not to be had.
+    /// A client claims an action; `false`: it cannot be claimed.
     pub fn claim_action(&self, id: WorkflowId, action: i64, node: Option<WorkerId>, reply: CallReply<bool>) {
         self.send_call(SchedulerCall::ClaimAction { workflow: id, action, node, reply });
     }
 
-    /// An action that was carried out is to be so once more. A run that is over goes on until that is done.
+    /// Runs an action again. An ended run is reopened until that is done.
     pub fn retry_action(&self, id: WorkflowId, action: i64, by: &str, reply: CallReply<()>) {
         self.send_call(SchedulerCall::RetryAction { workflow: id, action, by: by.to_owned(), reply });
     }
 
-    /// How the workflow stands, from memory; `None`: it is not there, and its rows have to be asked.
+    /// The state of the workflow in memory; `None`: it is not loaded, and its rows have to be read.
     pub fn snapshot_workflow(&self, id: WorkflowId, reply: CallReply<Option<WorkflowSnapshot>>) {
         self.send_call(SchedulerCall::SnapshotWorkflow { workflow: id, reply });
     }
 
-    /// For monitoring.
+    /// Numbers for monitoring.
     pub fn metrics(&self) -> SchedulerMetrics {
         self.0.gauges.to_metrics()
     }
 }
 
 fn invalid_error(code: &'static str, what: &str, error: &FieldOutOfBounds) -> CallError {
-    CallError::Invalid { code, detail: format!("{what} is rejected: {error}") }
+    CallError::Invalid { code, detail: format!("{what} was rejected: {error}") }
 }
 
 impl SchedulerThread {
@@ -323,7 +325,7 @@ impl SchedulerThread {
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            // A panic of that thread was told to everybody who waited: their replies were dropped.
+            // After a panic of that thread all waiting callers know: their reply channels were dropped.
             drop(thread.join());
         }
     }

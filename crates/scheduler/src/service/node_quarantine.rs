@@ -1,5 +1,5 @@
-//! The nodes that workers are on: which of them fail what others do not, and get nothing for a while. What is decided, and
-//! why, is in [`windlass_core::nodes`].
+//! The quarantine of nodes: a node whose workers fail jobs that succeed elsewhere gets no jobs for a while. The
+//! rules are in [`windlass_core::node_quarantine`].
 
 use super::clock::TimePoint;
 use super::protocol::{CallError, CallReply};
@@ -16,12 +16,12 @@ use windlass_store::model::{EventSeverity, NewEvent, NodeQuarantineRow};
 use windlass_types::worker_messages::{AttemptEndCause, AttemptKey};
 use windlass_types::{FailureClass, JobId, JobStatus, WorkerId};
 
-/// By whom nodes are set aside that nobody set aside.
+/// The user recorded for automatic quarantines.
 const AUTOMATIC_USER: &str = "windlass";
 
-/// The workers that are blamed and set aside together: those of one user on one host. Whoever introduces a worker says on
-/// which host it is, so what it does says nothing about the workers of others; unless the operator of the server shares the
-/// blame, then all workers on a host are one node, and the user is empty.
+/// The workers that are quarantined together: those of one user on one host. The client that registers a worker
+/// states its host, so its failures must not affect workers of other users; unless the operator of the server
+/// shares the blame: then all workers on a host are one node, and the user is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct NodeKey {
     host: String,
@@ -33,7 +33,7 @@ impl NodeKey {
         Self { host: host.to_owned(), user: String::new() }
     }
 
-    /// As records are kept under: hosts have no control characters in them.
+    /// The key of its records: hosts contain no control characters.
     fn name(&self) -> String {
         format!("{}\n{}", self.host, self.user)
     }
@@ -42,7 +42,7 @@ impl NodeKey {
         (!self.user.is_empty()).then(|| self.user.clone())
     }
 
-    /// What is said of this node concerns the workers of that one.
+    /// Whether a quarantine of this node applies to workers of that one.
     fn includes(&self, other: &Self) -> bool {
         self.host == other.host && (self.user.is_empty() || self.user == other.user)
     }
@@ -57,11 +57,11 @@ pub(super) struct NodeRegistry {
 
 struct ActiveQuarantine {
     row: NodeQuarantineRow,
-    /// The latest end of its time: it is no longer than it was meant to be, whatever the wall clock does.
+    /// The latest end on the monotonic clock, so that changes of the wall clock do not prolong it.
     ends_at: Instant,
-    /// The job that decides whether it is trusted again.
+    /// The probe job, which decides whether it is trusted again.
     probe_job: Option<JobId>,
-    /// It was said that its time is over.
+    /// Its time has expired, and probation was announced.
     is_on_probation: bool,
 }
 
@@ -87,7 +87,8 @@ impl ActiveQuarantine {
 }
 
 impl NodeRegistry {
-    /// What keeps the workers of a node from jobs, if anything does: what was said of all workers there, or of these.
+    /// The quarantine that applies to the workers of a node, if any: that of all workers on the host, or of
+    /// this node.
     fn find_quarantine(&self, node: &NodeKey) -> Option<(&NodeKey, &ActiveQuarantine)> {
         let of_all = self.quarantined.get_key_value(&NodeKey::for_all_users(&node.host));
         let own = self.quarantined.get_key_value(node);
@@ -103,17 +104,17 @@ impl NodeRegistry {
         self.find_quarantine(node).map(|(_, aside)| aside.standing()).unwrap_or_default()
     }
 
-    /// Why the node gets nothing, or little.
+    /// The quarantine of the node, for display.
     pub(super) fn quarantine_of(&self, node: &NodeKey) -> Option<&NodeQuarantineRow> {
         self.find_quarantine(node).map(|(_, aside)| &aside.row)
     }
 
-    /// How it did lately, and how others did.
+    /// The recent failure counts of the node and of others.
     pub(super) fn failure_record(&self, node: &NodeKey) -> NodeFailureCounts {
         self.records.failure_counts(&node.name())
     }
 
-    /// The workers that something said of this node concerns.
+    /// The workers that a quarantine of this node applies to.
     fn affected_workers<'a>(&'a self, node: &'a NodeKey) -> impl Iterator<Item = WorkerId> + 'a {
         let covered = self.workers.iter().filter(|(other, _)| node.includes(other));
         covered.flat_map(|(_, workers)| workers.iter().copied())
@@ -130,7 +131,7 @@ impl NodeRegistry {
 }
 
 impl Scheduler {
-    /// What the books say.
+    /// Loads the quarantines from the database.
     pub(super) fn load_quarantined_nodes(&mut self) -> Result<(), windlass_store::StoreError> {
         let now = self.now;
         let rows = self.store.quarantined_nodes()?.into_iter();
@@ -142,7 +143,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The worker is on this node, and stands as it does.
+    /// Records the node of a worker, and takes over the node's standing.
     pub(super) fn assign_to_node(&mut self, worker: WorkerId, host: &str) {
         let Some(session) = self.sessions.get_mut(&worker) else { return };
         let user = if self.options.shares_node_blame { String::new() } else { session.user.clone() };
@@ -159,7 +160,7 @@ impl Scheduler {
         self.nodes.remove_worker(&session.node, worker);
     }
 
-    /// An attempt ended: what that says of the node.
+    /// Records the end of an attempt as evidence about the node.
     pub(super) fn record_node_attempt(
         &mut self,
         worker: WorkerId,
@@ -190,7 +191,7 @@ impl Scheduler {
                     self.quarantine_if_replaceable(&node, evidence.to_string(), serde_json::json!(evidence));
                 }
             }
-            // What it had before says nothing new.
+            // Jobs from before the quarantine prove nothing new.
             NodeStanding::SetAside => {}
             NodeStanding::OnProbation => {
                 let node = session.node.clone();
@@ -208,8 +209,8 @@ impl Scheduler {
         let AttemptKey { workflow, job, .. } = key;
         match verdict {
             ProbeResult::Passed => {
-                let why = format!("job {job} of workflow {workflow} went well there");
-                // If it cannot be written, the next job that goes well says it again.
+                let why = format!("job {job} of workflow {workflow} succeeded there");
+                // If it cannot be written, the next job that succeeds repeats it.
                 drop(self.end_quarantine(&held_by, &why, AUTOMATIC_USER));
             }
             ProbeResult::Failed => {
@@ -224,7 +225,7 @@ impl Scheduler {
         }
     }
 
-    /// Sets a node aside for what it did, unless nobody else could do its work.
+    /// Quarantines a node for its failures, unless no other node could do its work.
     fn quarantine_if_replaceable(&mut self, node: &NodeKey, reason: String, evidence: serde_json::Value) {
         if !self.has_replacement(node) {
             return;
@@ -240,11 +241,11 @@ impl Scheduler {
             reason,
             evidence: Some(evidence),
         };
-        // If it cannot be written, its next failure says it again.
+        // If it cannot be written, its next failure repeats it.
         drop(self.store_quarantine(row, AUTOMATIC_USER));
     }
 
-    /// In the books first: whoever starts this service again is to know it too.
+    /// In the database first, so that a restarted service knows it too.
     fn store_quarantine(&mut self, row: NodeQuarantineRow, by: &str) -> Result<(), CallError> {
         let now = self.now;
         let node = NodeKey { host: row.host.clone(), user: row.user.clone().unwrap_or_default() };
@@ -271,7 +272,7 @@ impl Scheduler {
         Ok(was_aside)
     }
 
-    /// Its workers learn how their node stands. What they have stays theirs.
+    /// Applies the standing of a node to its workers. They keep their jobs.
     fn apply_standing(&mut self, node: &NodeKey) {
         for worker in self.nodes.affected_workers(node).collect::<Vec<_>>() {
             let Some(session) = self.sessions.get_mut(&worker) else { continue };
@@ -285,12 +286,12 @@ impl Scheduler {
         }
     }
 
-    /// Somebody else takes the jobs that this node would get, as far as anybody knows.
+    /// Whether other workers accept the jobs of this node, as far as known.
     fn has_replacement(&self, node: &NodeKey) -> bool {
         let mine = self.nodes.affected_workers(node);
         let groups: HashSet<_> = mine.filter_map(|worker| self.sessions.get(&worker)?.group).collect();
         self.sessions.values().any(|session| {
-            // Whoever has not come back to a server that was restarted may yet do so.
+            // A worker that has not yet returned after a restart of the server may still do so.
             let does_the_same = session.group.is_none_or(|group| groups.contains(&group));
             session.node.host != node.host
                 && session.standing == NodeStanding::Trusted
@@ -299,16 +300,16 @@ impl Scheduler {
         })
     }
 
-    /// Those whose time is over are tried with a job; before that those that nobody can stand in for any more.
+    /// Starts the probation of nodes whose time has expired, and earlier of nodes without a replacement.
     pub(super) fn update_quarantines(&mut self) {
         let now = self.now;
         let mut due = Vec::new();
         for (node, aside) in self.nodes.quarantined.iter().filter(|(_, aside)| !aside.is_on_probation) {
             let is_here = || self.nodes.affected_workers(node).next().is_some();
             if aside.row.until <= now.timestamp || aside.ends_at <= now.instant {
-                due.push((node.clone(), "its time is over"));
+                due.push((node.clone(), "its time has expired"));
             } else if !aside.is_manual() && is_here() && !self.has_replacement(node) {
-                due.push((node.clone(), "nobody else is left to do its work"));
+                due.push((node.clone(), "no other node can do its work"));
             }
         }
         for (node, why) in due {
@@ -327,15 +328,17 @@ impl Scheduler {
             job: None,
             severity: EventSeverity::Info,
             category: "node_on_probation".to_owned(),
-            message: format!("node {host} gets one job at a time until one goes well: {why}"),
+            message: format!(
+                "node {host} is on probation and gets one job at a time until one succeeds: {why}"
+            ),
             data: Some(serde_json::json!({ "host": host, "user": user, "reason": why })),
         };
-        // That it was set aside, and until when, is in the books in any case.
+        // The quarantine and its end are in the database in any case.
         drop(self.store.acting_as(AUTOMATIC_USER).add_event(&event, self.now.timestamp));
         self.notify_commit();
     }
 
-    /// A job by which the node could be tried is not under way yet.
+    /// Whether no probe job of the node is under way.
     pub(super) fn may_be_probed(&self, worker: WorkerId) -> bool {
         let Some(session) = self.sessions.get(&worker) else { return false };
         let Some((node, aside)) = self.nodes.find_quarantine(&session.node) else { return true };
@@ -346,7 +349,7 @@ impl Scheduler {
             .is_none_or(|job| !beside.any(|worker| self.sessions.get(&worker).is_some_and(has(job))))
     }
 
-    /// What was given to the worker since it had these is what its node is tried with.
+    /// Records the job that the worker got in addition to these as the probe of its node.
     pub(super) fn record_probe(&mut self, worker: WorkerId, before: &HashSet<JobId>) {
         let Some(session) = self.sessions.get(&worker) else { return };
         let given = session.held_jobs.keys().find(|job| !before.contains(job)).copied();
@@ -364,7 +367,7 @@ impl Scheduler {
         reply: CallReply<NodeQuarantineRow>,
     ) {
         if node.host.is_empty() || node.until <= self.now.timestamp {
-            let detail = "a node has a name, and is set aside until some time to come".to_owned();
+            let detail = "a quarantine needs the name of a node and an end time in the future".to_owned();
             return reply(Err(CallError::Invalid { code: "invalid", detail }));
         }
         let row = NodeQuarantineRow {
@@ -378,7 +381,7 @@ impl Scheduler {
     }
 
     pub(super) fn on_release_node(&mut self, host: &str, by: &str, reply: CallReply<()>) {
-        let why = format!("{by} says so");
+        let why = format!("requested by {by}");
         let released =
             self.store.acting_as(by).release_quarantined_node(host, None, &why, self.now.timestamp);
         reply(match released {
@@ -388,7 +391,7 @@ impl Scheduler {
                 self.apply_standing(&NodeKey::for_all_users(host));
                 Ok(())
             }
-            Ok(false) => Err(CallError::NotFound(format!("node {host} is not set aside"))),
+            Ok(false) => Err(CallError::NotFound(format!("node {host} is not in quarantine"))),
             Err(error) => Err(store_call_error(&error)),
         });
     }

@@ -1,10 +1,10 @@
-//! A panic in the scheduler is caught: the event that caused it is logged and rejected, and memory is made anew from the
-//! rows, as a server that starts does it.
+//! Catches panics in the scheduler: the event that caused one is logged and rejected, and the state in memory
+//! is rebuilt from the rows, as at the start of a server.
 //!
-//! Nothing that was decided and not committed survives: what a panic left half done is part of it. What workers reported
-//! and the rows do not say they report again, because nobody confirmed it: every worker has to introduce itself again and
-//! says what it holds. A report that caused a panic is not heard a second time. Its attempt counts as one that was lost
-//! with its worker, so the job runs again, and is given up if that happens again and again.
+//! Uncommitted decisions are discarded: they include what the panic left half done. Reports that are not in the
+//! rows are repeated by the workers, because they were not confirmed: every worker has to register again with
+//! the attempts it holds. A report that caused a panic is not applied again. Its attempt counts as lost with
+//! its worker, so the job runs again, and is failed if that happens repeatedly.
 
 use super::active_workflow::{ActiveWorkflow, WorkflowLoadError};
 use super::lost_workers::WorkerLossCause;
@@ -26,23 +26,23 @@ use windlass_store::model::{EventSeverity, NewEvent};
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{JobId, WorkerId, WorkflowId};
 
-/// After so many panics in the upkeep of one workflow it is left alone until the server starts again.
+/// After this number of panics in the upkeep of one workflow it is disabled until the server restarts.
 const MAX_WORKFLOW_PANICS: u32 = 3;
-/// After so many panics without one round in between that went well nothing helps any more.
+/// After this number of panics without a successful round in between the scheduler gives up.
 const MAX_CONSECUTIVE_PANICS: u32 = 20;
-/// Reports that are remembered because they caused a panic.
+/// The number of rejected reports remembered.
 const MAX_REJECTED_REPORTS: usize = 10_000;
-/// How long the commits that were under way may take before the rows are read all the same.
+/// How long commits under way are waited for before the rows are read.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the scheduler is doing: cheap to note, and told when it panics.
+/// The current activity of the scheduler: cheap to record, and logged when it panics.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SchedulerActivity {
     pub(super) description: &'static str,
     pub(super) workflow: Option<WorkflowId>,
     pub(super) job: Option<JobId>,
     pub(super) worker: Option<WorkerId>,
-    /// A report that is being heard.
+    /// The report that is being applied.
     pub(super) report: Option<AttemptKey>,
 }
 
@@ -51,7 +51,7 @@ impl SchedulerActivity {
         Self { description: "upkeep", workflow: Some(workflow), ..Self::default() }
     }
 
-    /// It follows from no single event: the workflow itself is the cause.
+    /// Whether no single event is the cause, but the workflow itself.
     fn is_upkeep(&self) -> bool {
         ["upkeep", "committed", "rows_read"].contains(&self.description)
     }
@@ -90,17 +90,17 @@ impl SchedulerActivity {
     }
 }
 
-/// What is remembered of panics.
+/// The record of earlier panics.
 #[derive(Default)]
 pub(super) struct PanicHistory {
     consecutive: u32,
     by_workflow: HashMap<WorkflowId, u32>,
     rejected_reports: HashSet<(WorkerId, AttemptKey)>,
-    /// Memory has to be made anew, and could not be yet.
+    /// The state has to be rebuilt, and could not be yet.
     is_reload_due: bool,
-    /// Events that came while memory was made anew.
+    /// Events that arrived while the state was rebuilt.
     pub(super) waiting_events: VecDeque<SchedulerEvent>,
-    /// Batches that the store has not answered for.
+    /// Batches without a result from the store.
     pub(super) unanswered_batches: usize,
 }
 
@@ -109,26 +109,26 @@ impl PanicHistory {
         self.consecutive = 0;
     }
 
-    /// Its upkeep panicked again and again.
+    /// Whether the workflow is disabled, because its upkeep panicked repeatedly.
     pub(super) fn is_disabled(&self, workflow: WorkflowId) -> bool {
         self.by_workflow.get(&workflow).is_some_and(|times| *times >= MAX_WORKFLOW_PANICS)
     }
 }
 
-/// Runs `work`; a panic is an error in words.
+/// Runs `work`; returns the text of a panic as an error.
 pub(super) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| render_panic(&*payload))
 }
 
-/// As [`Desk::read`]; a panic because of its rows is a reason why there is no desk.
+/// Like [`ActiveWorkflow::load`]; a panic because of its rows is a load error.
 pub(super) fn catch_load_panic(
     workflow: WorkflowId,
     read: impl FnOnce() -> WorkflowLoadResult,
 ) -> WorkflowLoadResult {
     catch_panic(read).unwrap_or_else(|panic| {
-        tracing::error!(%workflow, panic, "the rows of a workflow caused a panic; it is left alone");
+        tracing::error!(%workflow, panic, "loading the rows of a workflow caused a panic; the workflow is skipped");
         Err(WorkflowLoadError::InvalidRows(format!(
-            "the rows of workflow {workflow} cannot be taken up: {panic}"
+            "the rows of workflow {workflow} cannot be loaded: {panic}"
         )))
     })
 }
@@ -136,11 +136,11 @@ pub(super) fn catch_load_panic(
 fn render_panic(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without words".into())
+        .unwrap_or_else(|| "a panic without a message".into())
 }
 
 impl Scheduler {
-    /// As [`Office::take_up`], whatever the rows are like.
+    /// Like [`Scheduler::load_all`], but survives panics caused by rows.
     pub(super) fn load_at_start(&mut self) -> Result<(), crate::SchedulerError> {
         loop {
             match catch_unwind(AssertUnwindSafe(|| self.load_all())) {
@@ -158,7 +158,7 @@ impl Scheduler {
         }
     }
 
-    /// The scheduler panicked. `Err`: nothing helps any more.
+    /// Handles a panic of the scheduler. `Err`: too many, the panic is resumed.
     pub(super) fn on_panic(&mut self, payload: Box<dyn Any + Send>) -> Result<(), Box<dyn Any + Send>> {
         let activity = std::mem::take(&mut self.activity);
         let panic = render_panic(&*payload);
@@ -170,7 +170,7 @@ impl Scheduler {
             job = id(job.map(|id| id.0)),
             worker = id(worker.map(|id| id.0)),
             panic,
-            "the scheduler panicked; the event is rejected, and memory is made anew from the database"
+            "the scheduler panicked; the event is rejected, and the state is rebuilt from the database"
         );
         self.panic_history.consecutive += 1;
         if self.panic_history.consecutive > MAX_CONSECUTIVE_PANICS {
@@ -182,7 +182,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// What caused it is not heard again: the report itself, or all that was to be committed together.
+    /// Rejects the cause: the report itself, or all reports that were to be committed together.
     fn reject_reports(&mut self, activity: &SchedulerActivity) {
         let mut causes: Vec<(WorkerId, AttemptKey)> =
             activity.worker.zip(activity.report).into_iter().collect();
@@ -206,14 +206,13 @@ impl Scheduler {
     fn record_panic(&self, activity: &SchedulerActivity, panic: &str) {
         let SchedulerActivity { description: what, workflow, job, worker, .. } = *activity;
         let is_left_alone = workflow.is_some_and(|id| self.panic_history.is_disabled(id));
-        let then =
-            if is_left_alone { "; the workflow is left alone until the server starts again" } else { "" };
+        let then = if is_left_alone { "; the workflow is disabled until the server restarts" } else { "" };
         let event = NewEvent {
             workflow,
             job,
             severity: EventSeverity::Error,
             category: "scheduler_panic".to_owned(),
-            message: format!("the scheduler rejected an event ({what}) that made it panic: {panic}{then}"),
+            message: format!("the scheduler rejected an event ({what}) that caused a panic: {panic}{then}"),
             data: Some(serde_json::json!({ "event": what, "worker_id": worker, "panic": panic })),
         };
         self.stale_report_writer.record(event, self.now.timestamp);
@@ -249,7 +248,7 @@ impl Scheduler {
         })
     }
 
-    /// Makes memory anew if that is due. `false`: it cannot be done just now, and nothing else is done before.
+    /// Rebuilds the state if that is due. `false`: it failed, and nothing else is done before.
     pub(super) fn reload_if_due(&mut self, inbox: &Receiver<SchedulerEvent>) -> bool {
         if !self.panic_history.is_reload_due {
             return true;
@@ -259,7 +258,7 @@ impl Scheduler {
         match self.reload_all() {
             Ok(()) => self.panic_history.is_reload_due = false,
             Err(error) => {
-                tracing::error!(%error, "memory cannot be made anew; it is tried again");
+                tracing::error!(%error, "the state cannot be rebuilt; trying again");
                 if let Ok(event) = inbox.recv_timeout(STORE_RETRY_DELAY) {
                     self.panic_history.waiting_events.push_back(event);
                 }
@@ -268,7 +267,7 @@ impl Scheduler {
         !self.panic_history.is_reload_due
     }
 
-    /// The rows are read when all that was on its way to them is there. Those who waited for that are told.
+    /// Waits for commits under way before the rows are read, and replies to callers that wait for them.
     fn await_batches(&mut self, inbox: &Receiver<SchedulerEvent>) {
         let deadline = Instant::now() + COMMIT_TIMEOUT;
         while self.panic_history.unanswered_batches > 0 {
@@ -289,7 +288,7 @@ impl Scheduler {
         self.panic_history.unanswered_batches = 0;
     }
 
-    /// Forgets all that follows from the rows. Workflows whose rows somebody is at stay shut.
+    /// Clears all state that follows from the rows. Workflows with exclusive work stay suspended.
     fn clear_state(&mut self) {
         let open =
             |(id, slot): (&WorkflowId, &WorkflowSlot)| matches!(slot, WorkflowSlot::Active(_)).then_some(*id);
@@ -299,7 +298,7 @@ impl Scheduler {
             }
             for (then, reply) in self.take_reload_callbacks(workflow) {
                 reply(Err(panic_error()));
-                // Should what it follows be on disk, it is not to be left half done.
+                // If the change before it is on disk, it must still be completed.
                 self.reload_callbacks.push((workflow, then, Box::new(drop)));
             }
         }
@@ -321,7 +320,7 @@ impl Scheduler {
         self.awaited_workflows.retain(|workflow| slots.contains_key(workflow));
     }
 
-    /// Whoever waits for something of a desk that is gone is told.
+    /// Rejects the calls that wait for a discarded workflow.
     fn reject_waiting(&self, active: ActiveWorkflow) {
         self.gauges.record_workflow_jobs(active.counted_jobs, (0, 0));
         let in_flight = active.in_flight.map(|batch| batch.batch);
@@ -347,7 +346,7 @@ impl Scheduler {
     }
 }
 
-/// Somebody is at the rows of a workflow, and then they are read: a panic of either is told.
+/// Runs exclusive work, then reads the rows; catches panics of both.
 pub(super) fn run_exclusive_work(
     workflow: WorkflowId,
     work: super::scheduler_call::ExclusiveWork,
@@ -356,13 +355,13 @@ pub(super) fn run_exclusive_work(
 ) -> (Option<DeferredReply>, WorkflowLoadResult) {
     let answer = catch_panic(move || work(Ok(store)));
     if let Err(panic) = &answer {
-        tracing::error!(%workflow, panic, "a change of a workflow caused a panic; it is rejected");
+        tracing::error!(%workflow, panic, "exclusive work on a workflow caused a panic; it is rejected");
     }
     (answer.ok(), catch_load_panic(workflow, read))
 }
 
 pub(super) fn panic_error() -> CallError {
     unavailable_error(
-        "the scheduler had an internal error and has read the database again; see the log of the server",
+        "the scheduler had an internal error and has reloaded the database; see the log of the server",
     )
 }

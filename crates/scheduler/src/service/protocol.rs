@@ -1,4 +1,5 @@
-//! What is said to the service and what it answers, beyond the messages of workers (`windlass_types::fleet`).
+//! The requests and replies of the service, in addition to the worker messages
+//! (`windlass_types::worker_protocol`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,39 +15,40 @@ use windlass_types::{
 use super::WorkflowPredicate;
 use super::clock::SchedulerClock;
 
-/// Called exactly once, on the thread of the service: hand the news on, do no work.
+/// Called exactly once, on the thread of the service: must only pass the reply on.
 pub type CallReply<T> = Box<dyn FnOnce(Result<T, CallError>) + Send>;
 
-/// Why the service did not do it.
+/// Why the service rejected a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     #[error("{0}")]
     NotFound(String),
-    /// It does not fit how things stand.
+    /// The state does not permit it.
     #[error("{detail}")]
     Conflict { code: &'static str, detail: String },
-    /// It makes no sense whatever the state.
+    /// It is invalid in any state.
     #[error("{detail}")]
     Invalid { code: &'static str, detail: String },
-    /// Worth asking again, unchanged.
+    /// Can be repeated unchanged.
     #[error("{detail}")]
     Unavailable { detail: String, retry_after: Duration },
     #[error("{0}")]
     Internal(String),
 }
 
-/// Makes sure that a worker of an earlier `windlass run` on this machine is dead with all it started; `false`: it is not
+/// Ensures that a worker of an earlier `windlass run` on this machine is dead with all it started; `false`: not
 /// certain.
 pub type EnsureWorkerDead = Arc<dyn Fn(&NewWorker) -> bool + Send + Sync>;
 
-/// Told after everything that went to disk, on the thread of the service: hand the news on, do no work.
+/// Called after every commit, on the thread of the service: must only pass the notification on.
 pub type OnCommit = Arc<dyn Fn() + Send + Sync>;
 
-/// Told of a workflow when its run has begun or is over, an action is due, one of its units stands otherwise than before, or
-/// an attempt in a unit has failed, once that is on disk; on the thread of the service: hand the news on, do no work.
+/// Called with a workflow after a commit in which its run began or ended, an action became due, one of its
+/// units changed, or an attempt in a unit failed; on the thread of the service: must only pass the notification
+/// on.
 pub type OnWorkflowChange = Arc<dyn Fn(WorkflowId) + Send + Sync>;
 
-/// A worker in an allocation that is not heard of any more, and what it had.
+/// A worker in an allocation without contact, and the attempts that it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SilentWorker {
     pub worker: WorkerId,
@@ -56,15 +58,15 @@ pub struct SilentWorker {
 
 pub type OnSilentWorker = Arc<dyn Fn(SilentWorker) + Send + Sync>;
 
-/// Whether this is certainly still the one server of its books.
+/// Whether this is certainly still the only server of its database.
 pub type IsLeadershipCertain = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Who speaks for a worker.
+/// The caller of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkerCaller {
-    /// For the workers that he introduced, and for no others.
+    /// May act only for the workers that this user registered.
     User(Arc<str>),
-    /// For all of them.
+    /// May act for all workers.
     Operator,
 }
 
@@ -77,13 +79,13 @@ impl WorkerCaller {
     }
 }
 
-/// Who introduces a worker, and whose jobs it may therefore be given.
+/// The user who registers a worker, and whose jobs it may therefore get.
 #[derive(Clone)]
 pub struct WorkerOwner {
     pub user: Arc<str>,
-    /// Everybody's jobs, as operators do.
+    /// It may get the jobs of all users, as operators may.
     pub sees_all: bool,
-    /// Asked about each workflow that there is, and again when it may have changed.
+    /// Called for each workflow, and again when the permission may have changed.
     pub may_work_for: WorkflowPredicate,
 }
 
@@ -96,33 +98,33 @@ impl fmt::Debug for WorkerOwner {
     }
 }
 
-/// How the service is to behave.
+/// The options of the service.
 #[derive(Clone)]
 pub struct SchedulerOptions {
-    /// How long a worker that is not heard of is thought to be alive.
+    /// How long a worker without contact is considered alive.
     pub lease: Duration,
-    /// How long a job may take to stop after it was asked to.
+    /// The grace period of jobs between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// Where the server is reached, for the environment of actions.
+    /// The address of the server, for the environment of actions.
     pub api_url: Option<String>,
-    /// Called at the start for local workers that never said goodbye. Without it their jobs stay theirs until somebody
-    /// retires them.
+    /// Called at the start for local workers that did not sign off. Without it they keep their jobs until they
+    /// are retired.
     pub ensure_dead: Option<EnsureWorkerDead>,
     pub on_commit: Option<OnCommit>,
     pub on_change: Option<OnWorkflowChange>,
-    /// Told of workers that are not heard of and may have left jobs running in Slurm. Whoever is told says when nothing of
-    /// them is left ([`super::Service::tell_fenced`]); only then, or after a while, others get the jobs. Without it nobody is
-    /// waited for.
+    /// Called with silent workers that may have left jobs running in Slurm. The callee reports when none are
+    /// left ([`super::SchedulerService::notify_worker_fenced`]); only then, or after a timeout, the jobs are
+    /// reassigned. Without it there is no waiting.
     pub on_silent_worker: Option<OnSilentWorker>,
-    /// Asked before workers are answered: while another server may have taken over, nobody's lease is renewed. Without it
-    /// there is no other.
+    /// Checked before replies to workers: while another server may have taken over, no lease is renewed.
+    /// Without it there is no other server.
     pub is_leadership_certain: Option<IsLeadershipCertain>,
-    /// For how long a server before this one may have gone on to renew leases after this one has taken over.
+    /// How long an earlier server may have renewed leases after this one has taken over.
     pub leadership_overlap: Duration,
-    /// Failures of any user's workers on a host are held against all workers there. Otherwise only against those of the same
-    /// user: whoever introduces a worker says on which host it is.
+    /// Failures of any user's workers on a host count against all workers there. Otherwise only against those
+    /// of the same user, because the client that registers a worker states its host.
     pub shares_node_blame: bool,
-    /// Says of what class failures are; `None`: the rules that are built in, and no others.
+    /// The rules that classify failures; `None`: only the built-in rules.
     pub classifier: Option<Arc<FailureClassifier>>,
     pub clock: SchedulerClock,
 }
@@ -152,41 +154,42 @@ impl std::fmt::Debug for SchedulerOptions {
     }
 }
 
-/// What must hold before something is done to a workflow behind the back of the service.
+/// The condition for exclusive work on a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExclusiveRequirement {
-    /// Nobody holds a job of it.
+    /// No job of it is held.
     NoHeldJobs,
-    /// Nothing: it touches no job that may be held.
+    /// No condition: the work does not affect held jobs.
     NoneRequired,
 }
 
-/// Which jobs go back to the start.
+/// Which jobs to reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobsToReset {
     All,
-    /// What did not end well: failed, canceled, terminated, pending_failed.
+    /// Unsuccessful jobs: failed, canceled, terminated, pending_failed.
     Failed,
     Jobs(Vec<JobId>),
 }
 
-/// A claim by somebody who is no worker of ours.
+/// A claim by a client that is not a remote worker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClaimRequest {
     pub limit: usize,
     pub labels: Vec<String>,
-    /// What the jobs have to fit into; `None`: the oldest of the highest priority, whatever they ask for.
+    /// The resources that jobs have to fit; `None`: the oldest jobs of the highest priority, regardless of
+    /// size.
     pub node: Option<NodeCapacityOffer>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeCapacityOffer {
-    /// What is free now.
+    /// The free resources.
     pub capacity: Capacity,
     pub time_left: Option<Duration>,
-    /// Jobs that name another scheduler are not for it…
+    /// Jobs that name another scheduler are skipped…
     pub scheduler: Option<i64>,
-    /// … not even when nothing else is left.
+    /// … even if there are no others.
     pub strict: bool,
 }
 
@@ -198,12 +201,12 @@ impl ClaimRequest {
     }
 }
 
-/// Somebody who is no worker of ours states how a job ended.
+/// The end of a job, stated by a client that is not a remote worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobCompletion {
     pub job: JobId,
     pub run: RunId,
-    /// `None`: the one that is under way.
+    /// `None`: the current attempt.
     pub attempt: Option<Attempt>,
     /// Completed, failed, canceled, terminated or pending_failed.
     pub status: JobStatus,
@@ -214,16 +217,16 @@ pub struct JobCompletion {
     pub node: Option<WorkerId>,
 }
 
-/// How a workflow stands that the service has in memory, without a look at its jobs one by one.
+/// The state of a workflow in memory, without a scan of its jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkflowSnapshot {
-    /// What jobs that may be claimed ask for.
+    /// The requirements of jobs that can be claimed.
     pub ready_jobs: Vec<ReadyJobGroup>,
-    /// How long all attempts took together, in all runs.
+    /// The total wall time of all attempts, in all runs.
     pub wall_time: Duration,
 }
 
-/// So many jobs that may be claimed have this in common.
+/// A number of claimable jobs with the same requirements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadyJobGroup {
     pub jobs: u64,
@@ -231,32 +234,33 @@ pub struct ReadyJobGroup {
     pub labels: Vec<String>,
 }
 
-/// For monitoring: cheap to read at any time, and not a consistent picture.
+/// For monitoring: cheap to read at any time, and not a consistent snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedulerMetrics {
     /// Workers with a lease.
     pub workers: u64,
     /// Workflows in memory.
     pub workflows: u64,
-    /// Jobs that may be claimed.
+    /// Jobs that can be claimed.
     pub ready_jobs: u64,
-    /// Jobs that somebody holds.
+    /// Jobs that are held.
     pub held_jobs: u64,
-    /// Exchanges that wait for something to do.
+    /// Exchanges that wait for work.
     pub waiting_exchanges: u64,
-    /// Transactions since the start, and those among them that failed for want of space or a database.
+    /// Transactions since the start, and those that failed because the disk was full or the database
+    /// unreachable.
     pub commits: u64,
     pub refused_commits: u64,
-    /// Jobs handed out and ended since the start.
+    /// Jobs assigned and ended since the start.
     pub assigned_jobs: u64,
     pub ended_attempts: u64,
-    /// Attempts lost with their workers, reports that came too late, workers that were given up.
+    /// Attempts lost with their workers, stale reports, workers considered lost.
     pub orphaned_attempts: u64,
     pub stale_reports: u64,
     pub lost_workers: u64,
-    /// When the thread of the service last looked around: microseconds since 1970.
+    /// The time of the last round of the main loop: microseconds since 1970.
     pub last_loop_at: i64,
-    /// Since when the store has been at something without getting anything done, in microseconds since 1970; 0: nothing is
-    /// to be written.
+    /// Since when the store has been busy without completing a write, in microseconds since 1970; 0: it has
+    /// nothing to write.
     pub writing_since: i64,
 }

@@ -1,7 +1,7 @@
-//! What is not begun: sites that get no new units, of any workflow or of one; and workflows of which nothing new begins. What
-//! is under way is finished.
+//! Restrictions of what may start: sites closed for new units, of all workflows or of one; and paused
+//! workflows. Running jobs complete.
 //!
-//! None of it is in the books: whoever knows it says it again after a restart.
+//! They are not in the database: their owner sets them again after a restart.
 
 use super::SchedulerHandle;
 use super::scheduler::Scheduler;
@@ -9,27 +9,27 @@ use super::scheduler_call::SchedulerCall;
 use std::collections::BTreeSet;
 use windlass_types::{WorkerId, WorkflowId};
 
-/// What holds a single workflow back.
+/// The restrictions of one workflow.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct WorkflowRestriction {
-    /// Nothing new of it begins.
+    /// Nothing new of it starts.
     is_paused: bool,
-    /// No unit of it elects one of these.
+    /// None of its units elects one of these sites.
     closed_sites: BTreeSet<String>,
 }
 
 impl SchedulerHandle {
-    /// From now on no unit elects one of these sites, and every other may be elected.
+    /// Closes these sites for the election by units, and opens all others.
     pub fn set_closed_sites(&self, closed: BTreeSet<String>) {
         self.send_call(SchedulerCall::CloseSites(closed));
     }
 
-    /// The same for the units of one workflow, besides what holds for all.
+    /// The same for the units of one workflow, in addition to the sites closed for all.
     pub fn set_closed_sites_for(&self, workflow: WorkflowId, closed: BTreeSet<String>) {
         self.send_call(SchedulerCall::CloseSitesFor { workflow, closed });
     }
 
-    /// Nothing new of a workflow begins until this is taken back.
+    /// Pauses or resumes a workflow: while paused, nothing new of it starts.
     pub fn set_paused(&self, workflow: WorkflowId, is_paused: bool) {
         self.send_call(SchedulerCall::SetPaused { workflow, is_paused });
     }
@@ -42,12 +42,12 @@ impl Scheduler {
         }
         self.closed_sites = closed;
         self.apply_closed_sites();
-        // Whoever waits may be given more than before, or has to be passed over.
+        // Waiting workers may get more than before, or less.
         self.dirty_workflows.extend(self.workflows.keys());
         self.dirty_workers.extend(self.sessions.keys().copied().collect::<Vec<WorkerId>>());
     }
 
-    /// Tells all workers, those that have just come included.
+    /// Applies the closed sites to all workers, including new ones.
     pub(super) fn apply_closed_sites(&mut self) {
         let Self { sessions: worker_sessions, groups: worker_groups, closed_sites, .. } = self;
         let may_elect = |site: Option<&str>| site.is_none_or(|site| !closed_sites.contains(site));
@@ -72,7 +72,7 @@ impl Scheduler {
         if restraint != WorkflowRestriction::default() {
             self.restrictions.insert(workflow, restraint);
         }
-        // It may have something for whoever waits, or nothing any more.
+        // There may be more or fewer jobs for waiting workers.
         self.dirty_workflows.insert(workflow);
         self.update_turns(workflow);
     }
@@ -81,7 +81,7 @@ impl Scheduler {
         self.restrictions.get(&workflow).is_some_and(|restraint| restraint.is_paused)
     }
 
-    /// Whether a worker that is there may begin units of this workflow, for all that is known of the workflow alone.
+    /// Whether a worker at this site may start units of this workflow, by the restrictions of the workflow.
     pub(super) fn may_start_units(&self, workflow: WorkflowId, site: Option<&str>) -> bool {
         let closed = self.restrictions.get(&workflow).map(|restraint| &restraint.closed_sites);
         closed.zip(site).is_none_or(|(closed, site)| !closed.contains(site))

@@ -1,10 +1,11 @@
-//! The thread that owns all desks and workers: calls come in, decisions are committed, answers go out.
+//! The thread that owns all workflows and workers: calls come in, decisions are committed, replies go out.
 //!
-//! [`super::exchange`] hears workers, [`super::claims`] finds jobs for them, [`super::losses`] sees to what they leave behind,
-//! [`super::actions`] to what is done beside the jobs, [`super::commits`] to what goes to disk and what is done afterwards,
-//! [`super::failures`] to what follows failures, [`super::nodes`] to nodes that fail what others do not,
-//! [`super::workflows`] to workflows as a whole, [`super::shut`] to those that are not at hand for a moment, and
-//! [`super::verbs`] to clients that claim and complete jobs themselves.
+//! [`super::worker_exchange`] handles messages of workers, [`super::claims`] claims jobs for them,
+//! [`super::lost_workers`] handles their loss, [`super::actions`] runs actions, [`super::commits`] submits
+//! changes and performs their effects, [`super::failure_handling`] applies retry decisions,
+//! [`super::node_quarantine`] handles bad nodes, [`super::workflow_lifecycle`] starts and ends workflows,
+//! [`super::suspended_workflow`] reloads them, and [`super::job_commands`] serves clients that claim and
+//! complete jobs themselves.
 
 use super::active_workflow::{ActiveWorkflow, WorkflowLoadContext, is_active};
 use super::clock::TimePoint;
@@ -29,11 +30,11 @@ use windlass_store::Store;
 use windlass_store::model::WorkflowPartId;
 use windlass_types::{WorkerId, WorkflowId};
 
-/// How long to wait before trying again when the database does not take anything.
+/// The delay before a retry when the database cannot be written.
 pub(super) const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// After its lease a worker is given so much longer: the answer was on its way, and clocks are not the same.
+/// Added to each lease: the reply takes time, and clocks differ.
 const LEASE_MARGIN: Duration = Duration::from_secs(1);
-/// Calls that are attended to before anything is committed or answered.
+/// The number of calls handled before anything is committed or replied to.
 const MAX_CALLS_PER_ROUND: usize = 512;
 
 pub(super) struct Scheduler {
@@ -47,35 +48,35 @@ pub(super) struct Scheduler {
     pub(super) gauges: Arc<SchedulerGauges>,
     pub(super) now: TimePoint,
     pub(super) next_generation: u64,
-    /// Desks and workers that something happened to since the last round.
+    /// Workflows and workers with changes since the last round.
     pub(super) dirty_workflows: BTreeSet<WorkflowId>,
     pub(super) dirty_workers: BTreeSet<WorkerId>,
     /// Workflows with actions.
     pub(super) workflows_with_actions: BTreeSet<WorkflowId>,
-    /// Workflows with a job that is to be tried alone, for which there was no worker when last asked.
+    /// Workflows with an isolated suspect for which there was no worker at the last check.
     pub(super) workflows_with_waiting_suspect: BTreeSet<WorkflowId>,
-    /// Workers that are gone, and how many commits there are still to be until the books may say so.
+    /// Lost workers, and the number of commits to wait for until they are retired in the database.
     pub(super) pending_retirements: HashMap<WorkerId, usize>,
-    /// When a worker was last given up because nothing was heard of it.
+    /// When the lease of a worker last expired.
     pub(super) last_lease_expiry: Option<Instant>,
-    /// What is done once a desk is made anew.
+    /// Callbacks to run after a workflow is reloaded.
     pub(super) reload_callbacks: Vec<(WorkflowId, ReloadCallback, CallReply<()>)>,
-    /// Workflows of which the database did not do what it was asked.
+    /// Workflows with a failed operation of the database.
     pub(super) workflows_to_retry: BTreeSet<WorkflowId>,
-    /// Workflows with jobs that wait for their time.
+    /// Workflows with delayed retries.
     pub(super) workflows_with_delayed_jobs: BTreeSet<WorkflowId>,
-    /// Workflows that somebody waits for.
+    /// Workflows with waiting calls.
     pub(super) awaited_workflows: BTreeSet<WorkflowId>,
     pub(super) stale_report_writer: StaleReportWriter,
-    /// No unit elects one of these.
+    /// No unit elects one of these sites.
     pub(super) closed_sites: BTreeSet<String>,
-    /// What holds back single workflows.
+    /// The restrictions of single workflows.
     pub(super) restrictions: HashMap<WorkflowId, WorkflowRestriction>,
-    /// What is being done, should it panic; and what is known of panics before.
+    /// The current activity, for panics; and the earlier panics.
     pub(super) activity: SchedulerActivity,
     pub(super) panic_history: PanicHistory,
     is_stopping: bool,
-    /// Who waits for everything to be at rest, and who for the end.
+    /// Callers that wait until everything is idle, and those that wait for the end.
     idle_waiters: Vec<SyncSender<()>>,
     shutdown_waiters: Vec<SyncSender<()>>,
 }
@@ -126,7 +127,7 @@ impl Scheduler {
         }
     }
 
-    /// Runs until it is told to stop and everything is on disk.
+    /// Runs until it is stopped and everything is committed.
     pub(super) fn run(mut self, inbox: &Receiver<SchedulerEvent>) {
         let mut expected = self.now.instant;
         loop {
@@ -144,7 +145,7 @@ impl Scheduler {
         self.shutdown_waiters.drain(..).for_each(signal_waiter);
     }
 
-    /// One round: what follows from the time and from what was decided, then what has come. `false`: it was the last one.
+    /// One round: handles deadlines and changes, then new events. `false`: it was the last one.
     fn run_round(&mut self, inbox: &Receiver<SchedulerEvent>, expected: &mut Instant) -> bool {
         if !self.reload_if_due(inbox) {
             return true;
@@ -162,7 +163,7 @@ impl Scheduler {
         }
         *expected = self.next_deadline();
         if let Some(event) = self.next_event(inbox, *expected) {
-            // What is noted because of it happens now, and not when this began to wait for it.
+            // Its consequences happen now, not when the wait for it began.
             self.now.timestamp = self.options.clock.now().timestamp;
             self.on_event(event);
             for event in inbox.try_iter().take(MAX_CALLS_PER_ROUND) {
@@ -182,8 +183,8 @@ impl Scheduler {
         inbox.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
     }
 
-    /// If this thread was not there for a while (the process was stopped, the database hung), nobody could renew anything:
-    /// that is nobody's fault.
+    /// If this thread stalled (the process was stopped, the database hung), extends all leases by the length of
+    /// the stall, because no worker could renew its lease meanwhile.
     fn extend_leases_after_stall(&mut self, expected: Instant) {
         self.now = self.options.clock.now();
         if let Some(late) = stall_duration(expected, self.now.instant, self.options.lease) {
@@ -194,10 +195,9 @@ impl Scheduler {
         self.gauges.record_loop(self.now.timestamp);
     }
 
-    /// When something happens by itself. At least a look at the time now and then, so that a pause is noticed for what
-    /// it is.
+    /// The time of the next deadline. At most a short wait, so that a stall is recognized.
     fn next_deadline(&self) -> Instant {
-        // Counted from when this round began: a round that takes long is a pause as well.
+        // Counted from the start of this round: a long round is a stall as well.
         let now = self.now.instant;
         let waits = self.sessions.values().filter_map(|session| session.exchanges.next_deadline()).min();
         let rests = self.sessions.values().filter_map(WorkerSession::next_cooldown_end).min();
@@ -233,14 +233,14 @@ impl Scheduler {
         }
     }
 
-    /// Something went to disk.
+    /// Notifies of a commit.
     pub(super) fn notify_commit(&self) {
         if let Some(told) = &self.options.on_commit {
             told();
         }
     }
 
-    /// Its run has begun or is over, a unit of it stands otherwise than before or had a failure; and that is on disk.
+    /// Notifies of a committed change: the run began or ended, or a unit changed or had a failure.
     pub(super) fn notify_workflow_change(&self, workflow: WorkflowId) {
         if let Some(told) = &self.options.on_change {
             told(workflow);
@@ -251,10 +251,10 @@ impl Scheduler {
         self.handle_call(call, self.now.instant);
     }
 
-    /// Does what somebody wants who came at `since`, or has him wait until all that it is about is at hand.
+    /// Performs a call that arrived at `since`, or queues it until all affected workflows are available.
     pub(super) fn handle_call(&mut self, call: SchedulerCall, since: Instant) {
         if self.is_stopping {
-            return call.refuse(unavailable_error("the server is going down"));
+            return call.refuse(unavailable_error("the server is shutting down"));
         }
         if let SchedulerCall::Exchange { exchange, caller: speaker, .. } = &call
             && let Err(why) = self.authenticate_worker(exchange, speaker)
@@ -271,7 +271,7 @@ impl Scheduler {
         }
     }
 
-    /// The workflows that are touched if this is done.
+    /// The workflows that this call affects.
     fn find_affected_workflows(&mut self, call: &SchedulerCall) -> Result<Vec<WorkflowId>, CallError> {
         let mut workflows = call.workflows();
         if let Some(job) = call.job() {
@@ -282,7 +282,7 @@ impl Scheduler {
         match call {
             SchedulerCall::RegisterWorker { registration: who, .. } => {
                 let Some(before) = &who.before else { return Ok(workflows) };
-                // What it does not name it gives back.
+                // It returns the attempts that it does not name.
                 workflows.extend(self.workflows_of_worker(before.worker));
                 let unknown = |(id, slot): (&WorkflowId, &WorkflowSlot)| {
                     matches!(slot, WorkflowSlot::Suspended(shut) if shut.is_never_loaded).then_some(*id)
@@ -318,7 +318,8 @@ impl Scheduler {
         })
     }
 
-    /// Before a worker hears that a workflow is over, the books have to say so.
+    /// Loads an active workflow before its worker gets a reply: that a workflow has ended must be read from the
+    /// database.
     fn load_if_active(&mut self, workflow: WorkflowId) {
         if self.workflows.contains_key(&workflow) || self.panic_history.is_disabled(workflow) {
             return;
@@ -396,11 +397,11 @@ impl Scheduler {
             (SchedulerCall::RetryAction { workflow, action, by, reply }, _) => {
                 self.on_retry_action(workflow, action, &by, reply);
             }
-            (call, None) => call.refuse(CallError::Internal("nobody knows which workflow is meant".into())),
+            (call, None) => call.refuse(CallError::Internal("the call does not identify a workflow".into())),
         }
     }
 
-    /// What follows from the time alone.
+    /// Handles everything that is due.
     fn handle_deadlines(&mut self) {
         let now = self.now.instant;
         let dead = |(id, session): (&WorkerId, &WorkerSession)| (session.lease_until < now).then_some(*id);
@@ -424,7 +425,7 @@ impl Scheduler {
         self.reject_overdue_calls();
     }
 
-    /// Brings everything that was stirred to rest: jobs are claimed, decisions handed to the store, answers given.
+    /// Processes all changes: claims jobs, submits batches, sends replies.
     fn process_dirty_state(&mut self) {
         self.retry_due_workflows();
         while !self.dirty_workflows.is_empty() || !self.dirty_workers.is_empty() {
@@ -437,7 +438,7 @@ impl Scheduler {
             }
             self.activity = SchedulerActivity { description: "claims", ..SchedulerActivity::default() };
             self.serve_waiting_workers(&stirred);
-            // What was claimed goes to disk together with what made room for it.
+            // Claims are committed together with the ends that made room for them.
             let claimed = std::mem::take(&mut self.dirty_workflows);
             for &workflow in stirred.union(&claimed) {
                 self.activity = SchedulerActivity::for_upkeep(workflow);
@@ -467,7 +468,7 @@ impl Scheduler {
         }
     }
 
-    /// Nothing is under way, or nothing will come of it soon.
+    /// Whether no commit is under way, or none can succeed soon.
     fn is_idle(&self) -> bool {
         self.dirty_workflows.is_empty()
             && self.panic_history.waiting_events.is_empty()
@@ -481,12 +482,12 @@ impl Scheduler {
         self.is_stopping
     }
 
-    /// How long a worker that was heard of now is thought to be alive.
+    /// The end of a lease that is renewed now.
     pub(super) fn lease_from_now(&self) -> Instant {
         self.now.instant + self.options.lease + LEASE_MARGIN
     }
 
-    /// The desk of a workflow that is in memory.
+    /// The workflow, if it is active in memory.
     pub(super) fn find_workflow(&mut self, workflow: WorkflowId) -> Option<&mut ActiveWorkflow> {
         match self.workflows.get_mut(&workflow) {
             Some(WorkflowSlot::Active(active)) => Some(active),
@@ -494,11 +495,11 @@ impl Scheduler {
         }
     }
 
-    /// The desk of a workflow, made from its rows if there is none.
+    /// The workflow, loaded from its rows if necessary.
     pub(super) fn open_workflow(&mut self, workflow: WorkflowId) -> Result<&mut ActiveWorkflow, CallError> {
         if self.panic_history.is_disabled(workflow) {
             let detail = format!(
-                "workflow {workflow} made the scheduler panic repeatedly and is left alone; restart the server to try again"
+                "workflow {workflow} made the scheduler panic repeatedly and is disabled; restart the server to try again"
             );
             return Err(CallError::Internal(detail));
         }
@@ -510,7 +511,7 @@ impl Scheduler {
         }
         self.dirty_workflows.insert(workflow);
         self.find_workflow(workflow)
-            .ok_or_else(|| unavailable_error(&format!("workflow {workflow} is not at hand")))
+            .ok_or_else(|| unavailable_error(&format!("workflow {workflow} is being reloaded")))
     }
 
     pub(super) fn next_load_context(&mut self) -> WorkflowLoadContext {
@@ -519,8 +520,8 @@ impl Scheduler {
     }
 }
 
-/// Whoever waited for it may be gone.
-#[expect(clippy::needless_pass_by_value, reason = "it is over with it")]
+/// The receiver may be gone.
+#[expect(clippy::needless_pass_by_value, reason = "the sender is used up")]
 fn signal_waiter(sender: SyncSender<()>) {
     sender.send(()).unwrap_or_default();
 }
@@ -529,7 +530,7 @@ pub(super) fn unavailable_error(detail: &str) -> CallError {
     CallError::Unavailable { detail: detail.to_owned(), retry_after: STORE_RETRY_DELAY }
 }
 
-/// What a failure of the store means to somebody who asked.
+/// Converts an error of the store into one for the caller.
 pub(super) fn store_call_error(error: &windlass_store::StoreError) -> CallError {
     use windlass_store::StoreError as E;
     let detail = error.to_string();

@@ -1,4 +1,4 @@
-//! What reaches the thread of the service.
+//! The events of the service's thread.
 
 use super::protocol::{
     CallError, CallReply, ClaimRequest, ExclusiveRequirement, JobCompletion, JobsToReset, WorkerCaller,
@@ -13,29 +13,29 @@ use windlass_store::model::{ActionRow, NodeQuarantineRow, SpawnRequest, SpawnRes
 use windlass_types::worker_protocol::{ExchangeReply, RegistrationReply, WorkerExchange, WorkerRegistration};
 use windlass_types::{AllocationId, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
-/// Somebody who waits for a commit.
+/// Called with the result of a commit.
 pub(super) type CommitCallback = Box<dyn FnOnce(Result<(), CallError>) + Send>;
-/// Does something to the books and says how to answer for it.
+/// Works on the database and returns the reply.
 pub(super) type ExclusiveWork = Box<dyn FnOnce(Result<&dyn Store, CallError>) -> DeferredReply + Send>;
 pub(super) type DeferredReply = Box<dyn FnOnce() + Send>;
 
 pub(super) enum SchedulerEvent {
     Call(SchedulerCall),
-    /// What became of a batch of a desk.
+    /// The result of a submitted batch.
     Committed {
         workflow: WorkflowId,
         generation: u64,
         result: Result<(), windlass_store::StoreError>,
     },
-    /// Whoever was at the rows of a workflow is done, and has read them.
+    /// Exclusive work on a workflow is done, and its rows have been read.
     ExclusiveWorkDone {
         workflow: WorkflowId,
         reply: Option<DeferredReply>,
         loaded: WorkflowLoadResult,
     },
-    /// Look what time it is.
+    /// Check the deadlines.
     CheckTime(SyncSender<()>),
-    /// Answer everybody, commit everything, and end.
+    /// Reply to all callers, commit everything, and end.
     Stop(Option<SyncSender<()>>),
 }
 
@@ -190,7 +190,7 @@ pub(super) enum SchedulerCall {
 pub(super) type CompletionResults = Vec<(JobId, Result<(), CallError>)>;
 
 impl SchedulerCall {
-    /// What it is, for logs.
+    /// The name of the call, for logs.
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::RegisterWorker { .. } => "introduce",
@@ -227,7 +227,7 @@ impl SchedulerCall {
         }
     }
 
-    /// The workflows that it is about, as far as it says so.
+    /// The workflows that the call names.
     pub(super) fn workflows(&self) -> Vec<WorkflowId> {
         match self {
             Self::Exchange { exchange, .. } => {
@@ -254,7 +254,7 @@ impl SchedulerCall {
         }
     }
 
-    /// The job whose workflow it is about.
+    /// The job whose workflow the call affects.
     pub(super) fn job(&self) -> Option<JobId> {
         match self {
             Self::StartJob { job, .. } | Self::RetryJob { job, .. } | Self::ChangeJobStatus { job, .. } => {
@@ -264,8 +264,8 @@ impl SchedulerCall {
         }
     }
 
-    /// It is decided on only while nothing of its workflow is on its way to the disk: the board cannot follow it, or it
-    /// passes the board by.
+    /// Whether it must wait until no commit of its workflow is under way: the state cannot be updated for it,
+    /// or it bypasses the state.
     pub(super) const fn needs_quiet(&self) -> bool {
         matches!(
             self,
@@ -279,12 +279,12 @@ impl SchedulerCall {
         )
     }
 
-    /// It comes from a worker with a lease, which must not wait without hearing anything.
+    /// Whether it comes from a worker with a lease, which must not wait without a reply.
     pub(super) const fn is_from_worker(&self) -> bool {
         matches!(self, Self::RegisterWorker { .. } | Self::Exchange { .. })
     }
 
-    /// Which exchange of which worker it is.
+    /// The worker and number of the exchange.
     pub(super) const fn exchange_number(&self) -> Option<(WorkerId, u64)> {
         match self {
             Self::Exchange { exchange, .. } => Some((exchange.worker, exchange.number)),
@@ -292,7 +292,7 @@ impl SchedulerCall {
         }
     }
 
-    /// Nothing is done.
+    /// Rejects the call.
     pub(super) fn refuse(self, why: CallError) {
         match self {
             Self::RegisterWorker { reply, .. } => reply(Err(why)),

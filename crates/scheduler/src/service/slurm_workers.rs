@@ -1,4 +1,4 @@
-//! Workers in allocations of Slurm: which of them may work, and what they are told of their end.
+//! Workers in Slurm allocations: which of them may work, and what they learn about the end of the allocation.
 
 use super::WorkflowPredicate;
 use super::active_workflow::ActiveWorkflow;
@@ -15,17 +15,18 @@ use windlass_types::worker_messages::AttemptKey;
 use windlass_types::worker_protocol::WorkerRegistration;
 use windlass_types::{AllocationId, JobId, Timestamp, WorkerId, WorkflowId};
 
-/// So long others wait for what a worker may have left in Slurm: longer than whoever asks it ever pauses. Then it is more likely that
-/// nobody can say than that something still runs.
+/// How long the reassignment of jobs waits for steps that a worker may have left in Slurm: longer than the
+/// largest pause of the allocation reconciler. After that it is more likely that the state is unknowable than
+/// that a step still runs.
 pub const FENCING_TIMEOUT: Duration = Duration::from_mins(10);
-/// So soon it is looked again who held what, where that cannot be seen just now.
+/// The delay before the next check if the held jobs are not available.
 const FENCING_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// What a silent worker held cannot be seen now.
+/// The jobs that a silent worker holds are not available now.
 struct HoldersUnavailable;
 
 impl Scheduler {
-    /// The allocation that it is in. One that is over, or that another job of Slurm is, has no use for it. One of a workflow
+    /// The allocation of the worker. Fails if it has ended or belongs to another Slurm job; one of a workflow
     /// that the worker may not work for does not exist for it.
     pub(super) fn check_allocation(
         &mut self,
@@ -43,19 +44,19 @@ impl Scheduler {
             admit_worker(&row, who.workflow, place, self.now.timestamp).map_err(CallError::NotFound)?;
         if let Some(change) = change {
             self.store.change_allocations(&[change], self.now.timestamp).map_err(|error| match error {
-                // Whoever talks to Slurm was quicker; the next try finds what it wrote.
+                // The allocation reconciler was faster; the next try finds its changes.
                 StoreError::Unexpected { .. } => unavailable_error("the allocation has just changed"),
                 error => store_call_error(&error),
             })?;
             self.notify_commit();
-            // That of an earlier run, if it has one.
+            // It belongs to an earlier run of the Slurm job, if set.
             row.ends_at = None;
         }
         Ok(Some(row))
     }
 
-    /// Its workers are gone, whatever is left of their leases; unless Slurm may only have lost sight of them. Those who were asked to
-    /// go have said goodbye, and hold nothing.
+    /// Handles the end of an allocation: its workers are lost, regardless of their leases; unless Slurm may
+    /// only have lost contact. Workers that were asked to leave have signed off, and hold nothing.
     pub(super) fn on_allocation_ended(&mut self, allocation: AllocationId) {
         let Ok(Some(row)) = self.store.allocation(allocation) else { return };
         if !allocation_ends::ended_all_processes(&row) {
@@ -65,14 +66,14 @@ impl Scheduler {
         let mut gone: Vec<WorkerId> = inside.map(|(worker, _)| *worker).collect();
         gone.sort_unstable();
         for worker in gone {
-            // Which of its jobs is to blame, if any is, nobody saw.
+            // It is unknown which of its jobs is the cause, if any.
             self.on_worker_lost(worker, &allocation_ends::describe_end(&row), CrashEvidence::Unconfirmed);
         }
     }
 
-    /// The end of the allocation that a worker was in, if no job is to blame for it.
+    /// The eviction of a worker by the end of its allocation, if no job caused that.
     pub(super) fn eviction_of(&self, allocation: Option<AllocationId>) -> Option<AllocationEviction> {
-        // If the books cannot be read now, its jobs run again all the same.
+        // If the database cannot be read now, its jobs run again all the same.
         self.store
             .allocation(allocation?)
             .ok()
@@ -81,8 +82,8 @@ impl Scheduler {
             .and_then(AllocationEviction::from_allocation)
     }
 
-    /// Steps of Slurm may outlive the worker that began them: what it held goes to nobody before they are gone. `true`: whoever
-    /// sees to that has been told.
+    /// Slurm steps may outlive their worker: its jobs are not reassigned before the steps are gone. `true`:
+    /// fencing was requested.
     pub(super) fn start_fencing(&mut self, worker: WorkerId) -> bool {
         let Some(told) = self.options.on_silent_worker.clone() else { return false };
         let silent = match self.find_silent_worker(worker) {
@@ -93,7 +94,7 @@ impl Scheduler {
                 return self.sessions.get_mut(&worker).map(|session| session.lease_until = then).is_some();
             }
         };
-        // It may speak up meanwhile, and then hears that it has lost everything.
+        // If it returns in the meantime, it learns that it has lost all its jobs.
         self.require_registration(worker);
         let patience = self.now.instant + FENCING_TIMEOUT;
         let Some(session) = self.sessions.get_mut(&worker) else { return false };
@@ -102,7 +103,7 @@ impl Scheduler {
         true
     }
 
-    /// What a worker may have left in Slurm, if nobody was told of it yet.
+    /// The attempts that a worker may have left in Slurm, if not reported yet.
     fn find_silent_worker(&self, worker: WorkerId) -> Result<Option<SilentWorker>, HoldersUnavailable> {
         let Some(session) = self.sessions.get(&worker).filter(|session| !session.is_given_up) else {
             return Ok(None);
@@ -133,15 +134,15 @@ impl Scheduler {
         Ok((!held.is_empty()).then_some(SilentWorker { worker, allocation, held_attempts: held }))
     }
 
-    /// Nothing of it runs any more.
+    /// Nothing of the worker runs any more.
     pub(super) fn on_worker_fenced(&mut self, worker: WorkerId) {
         if self.sessions.get(&worker).is_some_and(|session| session.is_given_up) {
             self.on_lease_expired(worker);
         }
     }
 
-    /// Nothing that is left of its only workflow would ever fit a worker in an allocation, which holds nothing: its node is
-    /// kept for nobody. Where jobs add others nobody knows what comes.
+    /// Whether an idle worker in an allocation is not needed: no remaining job of its only workflow would fit
+    /// it. Never if jobs add others, because those are unknown.
     pub(super) fn is_unneeded(&self, worker: WorkerId) -> bool {
         let Some(session) = self.sessions.get(&worker).filter(|session| session.allocation.is_some()) else {
             return false;
@@ -153,13 +154,13 @@ impl Scheduler {
         };
         let is_free =
             session.held_jobs.is_empty() && session.actions.is_empty() && session.reserved_for.is_none();
-        // When all jobs are over, actions may still be for it.
+        // When all jobs are settled, there may still be actions for it.
         let is_under_way =
             active.is_active && !active.state.is_finished() && !active.actions.states.has_unexecuted_action();
         is_free && is_under_way && !active.has_added_jobs && !active.state.has_work_for(&session.usage)
     }
 
-    /// The last job of a kind is over: workers may have nothing to stay for.
+    /// Checks, when the last job of a group has settled, whether workers are unneeded.
     pub(super) fn dismiss_idle_workers(&mut self, workflow: WorkflowId) {
         let Some(active) = self.find_workflow(workflow) else { return };
         let done = active.state.emptied_demand_count();
@@ -180,8 +181,8 @@ impl Scheduler {
         self.dirty_workers.extend(told);
     }
 
-    /// Whoever comes, or comes back, may have missed that its allocation ends at another time than Slurm said at its start. A
-    /// time that is past says nothing: it has been changed since, and whoever talks to Slurm will tell.
+    /// Sends the changed end of its allocation to a worker that registers, which may have missed it. An end in
+    /// the past is outdated; the allocation reconciler will send the current one.
     pub(super) fn send_allocation_end(&mut self, worker: WorkerId, row: &Allocation) {
         let end = row.ends_at.filter(|at| *at > self.now.timestamp).and_then(|at| self.to_instant(at));
         if let Some(session) = self.sessions.get_mut(&worker) {

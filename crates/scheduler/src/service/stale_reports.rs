@@ -1,8 +1,8 @@
-//! Reports that came too late: they are refused and counted, and noted among the events of the workflow that they name, if
-//! that is the worker's business.
+//! Stale reports: they are rejected, counted, and recorded as events of the workflow that they name, if the
+//! worker was permitted to work for it.
 //!
-//! Whoever speaks for a worker can say anything, about any workflow and as often as he likes. So nobody waits for what is
-//! written about it, there is only so much of it, and nothing of it stands in other people's workflows.
+//! The caller of a worker can report anything, about any workflow and at any rate. So events are written
+//! asynchronously, their number is limited, and none goes to workflows of other users.
 
 use super::metrics::add_to_gauge;
 use super::protocol::{OnCommit, WorkerCaller};
@@ -17,12 +17,13 @@ use windlass_store::model::{EventSeverity, NewEvent};
 use windlass_types::worker_protocol::ActionReport;
 use windlass_types::{Timestamp, WorkerId, WorkflowId};
 
-/// So many of an exchange are noted one by one, and in so many workflows; of the others only how many they were.
+/// The number of reports of an exchange that are recorded individually, and of workflows; of the others only
+/// the count.
 const MAX_RECORDED: usize = 10;
-/// Notes that wait to be written.
+/// The number of events that wait to be written.
 const MAX_WAITING_EVENTS: usize = 256;
 
-/// Whose reports they are.
+/// The worker that sent the reports.
 pub(super) struct ReportSource {
     worker: WorkerId,
     user: String,
@@ -31,7 +32,7 @@ pub(super) struct ReportSource {
 }
 
 impl Scheduler {
-    /// Those of a worker that is known.
+    /// Records stale reports of a connected worker.
     pub(super) fn record_stale_reports(&mut self, worker: WorkerId, stale: &[StaleAttemptReport]) {
         let Some(session) = self.sessions.get(&worker).filter(|_| !stale.is_empty()) else { return };
         let whose = ReportSource {
@@ -43,7 +44,7 @@ impl Scheduler {
         self.record_stale_from(&whose, stale);
     }
 
-    /// Those of one that was given up, and is in the books.
+    /// Records those of a worker that was considered lost, and is in the database.
     pub(super) fn record_stale_of_lost_worker(
         &mut self,
         row: windlass_store::model::WorkerRow,
@@ -112,7 +113,7 @@ impl Scheduler {
         }
     }
 
-    /// One that fitted when it came.
+    /// Records a report that was valid when it arrived.
     pub(super) fn record_stale_report(&mut self, worker: WorkerId, stale: &StaleAttemptReport) {
         add_to_gauge(&self.gauges.stale_reports, 1);
         self.stale_report_writer.record(stale_report_event(worker, stale), self.now.timestamp);
@@ -137,9 +138,7 @@ fn late_action_event(worker: WorkerId, report: &ActionReport) -> NewEvent {
         job: None,
         severity: EventSeverity::Warning,
         category: "stale_report".to_owned(),
-        message: format!(
-            "worker {worker}: execution {attempt} of action {action} ended with {code}, too late to count"
-        ),
+        message: format!("worker {worker}: stale result {code} of execution {attempt} of action {action}"),
         data: Some(serde_json::json!({ "worker_id": worker, "action_id": action, "attempt_id": attempt })),
     }
 }
@@ -155,7 +154,7 @@ fn more_stale_reports_event(worker: WorkerId, workflow: WorkflowId, more: usize)
     }
 }
 
-/// Writes notes, one after the other, on a thread of its own.
+/// Writes events, one after the other, on a thread of its own.
 pub(super) struct StaleReportWriter {
     sender: Option<SyncSender<WriterMessage>>,
     thread: Option<JoinHandle<()>>,
@@ -174,14 +173,15 @@ impl StaleReportWriter {
         Self { sender: Some(sender), thread }
     }
 
-    /// A note about what changed nothing: where too many wait, the workflow is gone or the disk is full, it is not missed.
+    /// Records an event without effect on the state: if too many wait, the workflow is gone or the disk is
+    /// full, it is dropped.
     pub(super) fn record(&self, event: NewEvent, now: Timestamp) {
         if let Some(sender) = &self.sender {
             drop(sender.try_send(WriterMessage::Record(Box::new(event), now)));
         }
     }
 
-    /// Returns when all that was noted is written.
+    /// Returns when all recorded events are written.
     pub(super) fn flush(&self) {
         let (done, written) = sync_channel(1);
         if self.sender.as_ref().is_some_and(|sender| sender.send(WriterMessage::Flush(done)).is_ok()) {
@@ -194,7 +194,7 @@ impl Drop for StaleReportWriter {
     fn drop(&mut self) {
         self.sender = None;
         if let Some(thread) = self.thread.take() {
-            // If it panicked, that has been told.
+            // If it panicked, that has been logged.
             drop(thread.join());
         }
     }

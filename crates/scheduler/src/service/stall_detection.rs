@@ -1,16 +1,16 @@
-//! When this thread itself was not there: told from lateness, and from nothing else.
+//! Detects stalls of this thread by its lateness alone.
 
 use std::time::{Duration, Instant};
 
-/// A thread that is this late is only slow.
+/// A smaller lateness is only slowness.
 const STALL_THRESHOLD: Duration = Duration::from_millis(500);
 
-/// How often to look at the clock at least, so that a pause is not mistaken for a wait.
+/// The longest wait, so that a stall is not mistaken for a wait.
 pub(super) fn max_wait(lease: Duration) -> Duration {
     (lease / 8).clamp(Duration::from_millis(100), Duration::from_secs(1))
 }
 
-/// How long this thread was away, if it was: it meant to be back at `expected`.
+/// The length of the stall of this thread, if any: it meant to wake up at `expected`.
 pub(super) fn stall_duration(expected: Instant, now: Instant, lease: Duration) -> Option<Duration> {
     let late = now.saturating_duration_since(expected);
     (late > STALL_THRESHOLD.min(max_wait(lease))).then_some(late)

@@ -1,17 +1,17 @@
-//! Workflows whose desk is shut for a moment: somebody has them to himself, or their rows are read anew.
+//! Workflows that are suspended for a moment: for exclusive work on them, or while their rows are read again.
 //!
 //! ```text
-//!          a call needs it quiet, or the rows know better
-//!   open ───────────────────────────────────────────────▶ closing: nothing new is decided, what was decided is written
+//!          a call needs exclusive access, or the rows changed
+//!   active ─────────────────────────────────────────────▶ closing: no new decisions, uncommitted ones are committed
 //!     ▲                                                      │
 //!     │ the rows were read                                   ▼
-//!     └───────────────────────────────────────────────── away: a thread works on its rows, or reads them
+//!     └───────────────────────────────────────────────── suspended: a thread works on its rows, or reads them
 //!     ▲                                                      │ they cannot be read
-//!     └──────────────────── tried again, again and again ◀───┘
+//!     └──────────────────── repeated until it succeeds ◀─────┘
 //! ```
 //!
-//! A workflow that is active in the books never loses its place. Whoever comes for it meanwhile waits, and what its last
-//! desk knew and the rows do not say goes over to the next one ([`Left`]).
+//! A workflow that is active in the database always keeps its slot. Calls for it wait meanwhile, and state that
+//! is not in the rows is passed on to the reloaded workflow ([`UnsavedState`]).
 
 use super::active_workflow::{ActiveWorkflow, WorkflowLoadError};
 use super::exchange_sequence::{COMMIT_WAIT, CommitTicket};
@@ -30,18 +30,18 @@ use windlass_types::worker_messages::{Assignment, AttemptKey, AttemptReport, Att
 use windlass_types::worker_protocol::ActionReport;
 use windlass_types::{WorkerId, WorkflowId};
 
-/// A workflow whose desk is shut.
+/// A suspended workflow.
 pub(super) struct SuspendedWorkflow {
-    /// When its rows are read again, because they could not be; `None` while somebody is at them.
+    /// When its rows are read again after a failure; `None` while they are being read or worked on.
     pub(super) retry_at: Option<Instant>,
-    /// No desk of it was there yet, so nobody knows who holds what of it.
+    /// It was never loaded, so it is unknown who holds its jobs.
     pub(super) is_never_loaded: bool,
-    /// Who came meanwhile.
+    /// Calls that arrived meanwhile.
     pub(super) waiting_calls: VecDeque<WaitingCall>,
     unsaved: UnsavedState,
 }
 
-/// A call that waits for its desk.
+/// A call that waits for its workflow.
 pub(super) struct WaitingCall {
     call: SchedulerCall,
     since: Instant,
@@ -53,25 +53,25 @@ impl WaitingCall {
     }
 }
 
-/// What a desk knew and the rows do not say.
+/// State of the workflow that is not in its rows.
 #[derive(Default)]
 struct UnsavedState {
-    /// Claims that are on disk, or may be, and that their workers have not heard of.
+    /// Claims that are or may be on disk, and were not sent to their workers.
     unsent_claims: Vec<(WorkerId, Assignment)>,
     /// Reports that may not be on disk.
     reports: Vec<(WorkerId, AttemptReport)>,
     action_reports: Vec<(WorkerId, ActionReport)>,
-    /// Exchanges that wait for all that.
+    /// Exchanges that wait for these.
     tickets: Vec<CommitTicket>,
-    /// Attempts with which their jobs are over, and after which nobody has looked for what they left behind.
+    /// Attempts that settled their jobs, before the check for stale added jobs.
     ended_attempts: Vec<AttemptKey>,
-    /// Nobody has said yet what is to run in its next run.
+    /// Its next run has not been initialized.
     awaits_initialization: bool,
 }
 
 impl UnsavedState {
-    /// The database refused something of what was heard, and nobody knows what: only what decides is said again, so that one
-    /// report does not hold up all others for ever.
+    /// Removes optional parts of reports: the database rejected some part, and it is unknown which. Only what
+    /// decides is applied again, so that one report does not block all others for ever.
     fn keep_decisive_reports(&mut self) {
         for (_, report) in &mut self.reports {
             if let AttemptReport::Ended(ended) = report {
@@ -85,14 +85,14 @@ impl UnsavedState {
     }
 }
 
-/// What was found in the books: no desk is needed for a workflow that is not active.
+/// The result of loading; `None` for a workflow that is not active.
 pub(super) type WorkflowLoadResult = Result<Option<Box<ActiveWorkflow>>, WorkflowLoadError>;
 
 impl Scheduler {
-    // ---- who waits ----
+    // ---- waiting calls ----
 
-    /// Whether somebody who wants something of the workflow has to wait: the desk is shut or about to be, or not as quiet
-    /// as this call needs it.
+    /// Whether the call has to wait: the workflow is suspended or closing, or has a commit under way that this
+    /// call must not overlap.
     pub(super) fn must_wait(&self, call: &SchedulerCall, workflow: WorkflowId) -> bool {
         match self.workflows.get(&workflow) {
             Some(WorkflowSlot::Suspended(_)) => true,
@@ -103,7 +103,7 @@ impl Scheduler {
         }
     }
 
-    /// Puts a call at the end of the queue of its workflow. A worker that repeats an exchange waits once.
+    /// Appends a call to the queue of its workflow. A repeated exchange of a worker waits once.
     pub(super) fn enqueue_call(&mut self, workflow: WorkflowId, call: SchedulerCall, since: Instant) {
         let Some(queue) = self.waiting_calls_of(workflow) else { return };
         let same = call.exchange_number();
@@ -123,7 +123,7 @@ impl Scheduler {
         }
     }
 
-    /// Whoever waited for the desk to be quiet, or to be there again, is attended to.
+    /// Resumes calls that waited for a commit or for the workflow.
     pub(super) fn resume_waiting_calls(&mut self, workflow: WorkflowId) {
         let Some(active) = self.find_workflow(workflow) else { return };
         if active.is_quiet() && !active.is_outdated && !active.waiting_calls.is_empty() {
@@ -138,8 +138,8 @@ impl Scheduler {
         }
     }
 
-    /// Nobody waits for ever: workers are to know that they were heard, and where the database is in trouble nobody knows
-    /// how long it takes.
+    /// Rejects calls that waited too long: workers need a reply, and database problems may last for an unknown
+    /// time.
     pub(super) fn reject_overdue_calls(&mut self) {
         let now = self.now.instant;
         for workflow in std::mem::take(&mut self.awaited_workflows) {
@@ -155,15 +155,15 @@ impl Scheduler {
                 self.awaited_workflows.insert(workflow);
             }
             for waiting in enough {
-                waiting.call.refuse(unavailable_error(&format!("workflow {workflow} is not at hand")));
+                waiting.call.refuse(unavailable_error(&format!("workflow {workflow} is being reloaded")));
             }
         }
     }
 
-    // ---- trouble ----
+    // ---- store errors ----
 
-    /// Something of an open desk could not be read or written: it is tried again after a moment. If the trouble is not the
-    /// database's, the rows are read then.
+    /// Handles a failed read or write of an active workflow: it is repeated after a delay. If the cause is not
+    /// the database itself, the rows are read again then.
     pub(super) fn on_store_error(&mut self, workflow: WorkflowId, error: &StoreError) {
         let retry_at = self.now.instant + STORE_RETRY_DELAY;
         let Some(active) = self.find_workflow(workflow) else { return };
@@ -172,7 +172,7 @@ impl Scheduler {
         self.workflows_to_retry.insert(workflow);
     }
 
-    /// When something of the workflow is tried again.
+    /// When a failed operation of the workflow is repeated.
     pub(super) fn workflow_retry_at(&self, workflow: WorkflowId) -> Option<Instant> {
         match self.workflows.get(&workflow)? {
             WorkflowSlot::Active(active) => active.retry_at(),
@@ -180,7 +180,7 @@ impl Scheduler {
         }
     }
 
-    /// Tries again whatever is due.
+    /// Repeats all operations that are due.
     pub(super) fn retry_due_workflows(&mut self) {
         let now = self.now.instant;
         for workflow in self.workflows_to_retry.iter().copied().collect::<Vec<_>>() {
@@ -209,9 +209,9 @@ impl Scheduler {
         }
     }
 
-    // ---- shutting ----
+    // ---- suspending ----
 
-    /// The desk is thrown away; what it knew is kept for the next one.
+    /// Discards the active workflow; its unsaved state is kept for the next load.
     fn suspend(&mut self, workflow: WorkflowId, left: UnsavedState) {
         let mut shut = SuspendedWorkflow {
             retry_at: None,
@@ -232,7 +232,7 @@ impl Scheduler {
         self.workflows.insert(workflow, WorkflowSlot::Suspended(Box::new(shut)));
     }
 
-    /// Makes a desk anew from its rows, once nothing of it is under way.
+    /// Reloads a workflow from its rows, if it is outdated and no commit is under way.
     pub(super) fn reload_if_outdated(&mut self, workflow: WorkflowId) {
         let Some(active) = self.find_workflow(workflow) else { return };
         if active.is_outdated && active.is_quiet() && active.paused_until.is_none() {
@@ -240,13 +240,13 @@ impl Scheduler {
         }
     }
 
-    /// Shuts the desk and has its rows read. Nothing of it may be on its way to the disk.
+    /// Suspends a workflow and reads its rows. No commit of it may be under way.
     pub(super) fn reload_workflow(&mut self, workflow: WorkflowId) {
         self.suspend(workflow, UnsavedState::default());
         self.load_suspended(workflow);
     }
 
-    /// A workflow that is active and has no desk: its rows are read. `trouble`: even whether it is active could not be read.
+    /// Loads an active workflow that is not in memory. `trouble`: even whether it is active could not be read.
     pub(super) fn suspend_and_load(&mut self, workflow: WorkflowId, trouble: bool) {
         self.suspend(workflow, UnsavedState::default());
         if trouble {
@@ -256,8 +256,8 @@ impl Scheduler {
         }
     }
 
-    /// A batch was refused: memory and books do not agree, so the desk is made anew. Whoever waits for something of it is
-    /// told to come again; what workers reported is heard again by the next desk.
+    /// Reloads a workflow after a rejected batch, because memory and database disagree. Callers that wait for
+    /// it have to call again; reports of workers are applied again after the reload.
     pub(super) fn reload_after_refusal(&mut self, workflow: WorkflowId, error: &StoreError) {
         let Some(active) = self.find_workflow(workflow) else { return };
         let in_flight = active.in_flight.take().map(|batch| batch.batch);
@@ -270,7 +270,7 @@ impl Scheduler {
             for told in lost.callbacks {
                 told(Err(store_call_error(error)));
             }
-            // Whatever they held is found when the rows are read.
+            // The jobs they held are found when the rows are read.
             for worker in lost.gone_workers {
                 self.on_lost_worker_settled(worker);
             }
@@ -281,15 +281,16 @@ impl Scheduler {
         }
         for (then, reply) in self.take_reload_callbacks(workflow) {
             reply(Err(store_call_error(error)));
-            // Should it be on disk all the same, it is not to be left half done.
+            // If the change is on disk after all, it must still be completed.
             self.reload_callbacks.push((workflow, then, Box::new(drop)));
         }
         self.suspend(workflow, left);
-        // A moment's pause: whatever it is, it might happen again at once.
+        // After a delay: the same error might occur again at once.
         self.schedule_load(workflow);
     }
 
-    /// What workers said is no secret to anybody who may see the workflow; why it is not there should not be one either.
+    /// Records that optional parts of reports were dropped, so that users who may see the workflow learn why
+    /// they are missing.
     fn record_refusal(&self, workflow: WorkflowId, error: &StoreError) {
         let event = NewEvent {
             workflow: Some(workflow),
@@ -297,17 +298,17 @@ impl Scheduler {
             severity: EventSeverity::Warning,
             category: "report_reduced".to_owned(),
             message: format!(
-                "reports were stored without output and measurements, which were refused: {error}"
+                "reports were stored without output and measurements, which the database rejected: {error}"
             ),
             data: None,
         };
-        // Where it cannot be written, the reports matter more.
+        // If it cannot be written, the reports matter more.
         drop(self.store.add_event(&event, self.now.timestamp));
     }
 
-    // ---- away ----
+    // ---- suspended ----
 
-    /// Somebody has a quiet workflow to himself; afterwards its rows are read by the same thread.
+    /// Runs exclusive work on a workflow without commits under way; afterwards the same thread reads its rows.
     pub(super) fn on_exclusive(&mut self, workflow: WorkflowId, call: SchedulerCall) {
         let SchedulerCall::Exclusive { needs, work, .. } = call else { return };
         if let Some(active) = self.find_workflow(workflow)
@@ -326,7 +327,7 @@ impl Scheduler {
         });
     }
 
-    /// Has the rows of a workflow that is shut read.
+    /// Reads the rows of a suspended workflow.
     fn load_suspended(&mut self, workflow: WorkflowId) {
         if let Some(WorkflowSlot::Suspended(shut)) = self.workflows.get_mut(&workflow) {
             shut.retry_at = None;
@@ -355,7 +356,7 @@ impl Scheduler {
         }
     }
 
-    /// Whoever was at the rows of a workflow is done.
+    /// Handles the end of exclusive work, or of reading the rows.
     pub(super) fn on_exclusive_work_done(
         &mut self,
         workflow: WorkflowId,
@@ -381,10 +382,10 @@ impl Scheduler {
         self.replay_calls(queue);
     }
 
-    // ---- open again ----
+    // ---- active again ----
 
-    /// The desk that takes the place of a shut one: it is told what the last one knew. Returns who waits, unless they have
-    /// to wait on.
+    /// Replaces a suspended workflow by the loaded one, with the unsaved state. Returns the waiting calls,
+    /// unless they have to keep waiting.
     fn reactivate(&mut self, active: ActiveWorkflow) -> VecDeque<WaitingCall> {
         let workflow = active.id();
         let Some(WorkflowSlot::Suspended(shut)) = self.workflows.remove(&workflow) else {
@@ -405,7 +406,7 @@ impl Scheduler {
         }
     }
 
-    /// What the rows do not say, as far as they do not contradict it.
+    /// Restores unsaved state as far as it does not contradict the rows.
     fn restore_unsaved(&mut self, workflow: WorkflowId, left: UnsavedState) {
         let Some(active) = self.find_workflow(workflow) else { return };
         active.open_batch.tickets.extend(left.tickets);
@@ -432,13 +433,13 @@ impl Scheduler {
             }
         }
         for (worker, report) in left.action_reports {
-            // One that is not under way any more is in the rows.
+            // An execution that is not running any more is in the rows.
             self.apply_action_report(worker, report);
         }
         self.dirty_workflows.insert(workflow);
     }
 
-    /// A report that was heard before and does not fit the rows: because it is in them, or because it never will be.
+    /// Records a report that does not fit the rows after a reload as stale, unless it is in them already.
     fn record_stale_unless_written(&mut self, worker: WorkerId, stale: &StaleAttemptReport) {
         let AttemptKey { workflow, run, job, attempt } = stale.key;
         let filter =
@@ -449,7 +450,7 @@ impl Scheduler {
         }
     }
 
-    /// There is no desk for the workflow, and nothing to come: it is over, deleted, or no good.
+    /// Removes a workflow that cannot be loaded: it has ended, was deleted, or is invalid.
     fn drop_suspended(&mut self, workflow: WorkflowId, why: &CallError) -> VecDeque<WaitingCall> {
         let Some(WorkflowSlot::Suspended(shut)) = self.workflows.remove(&workflow) else {
             return VecDeque::new();
@@ -471,7 +472,8 @@ impl Scheduler {
         queue
     }
 
-    /// A desk that was just made takes its place: workers learn of it, and those that hold jobs of it are known.
+    /// Activates a workflow that was just loaded: adds it to the worker groups, and its held jobs to the worker
+    /// sessions.
     pub(super) fn activate(&mut self, mut active: ActiveWorkflow) {
         let workflow = active.id();
         let row = active.row.clone();
@@ -497,7 +499,7 @@ impl Scheduler {
                 {
                     continue;
                 }
-                // Nobody will come back for it.
+                // Its holder cannot return.
                 _ => OrphanDecision::RunAgain(None),
             };
             active.held_jobs.remove(&job);
@@ -511,7 +513,7 @@ impl Scheduler {
         }
     }
 
-    /// Who holds what of it is told by its rows. Returns what workers were about to be told.
+    /// Clears the held jobs of a workflow, to be restored from its rows. Returns the assignments not yet sent.
     fn clear_holds(&mut self, workflow: WorkflowId) -> Vec<(WorkerId, Assignment)> {
         let mut untold = Vec::new();
         for (&worker, session) in &mut self.sessions {

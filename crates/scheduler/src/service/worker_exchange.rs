@@ -1,4 +1,4 @@
-//! Hearing workers: introductions, exchanges, and what their reports mean.
+//! Handles messages of workers: registrations, exchanges, and reports.
 
 use super::exchange_sequence::ExchangeReceipt;
 use super::lost_workers::WorkerLossCause;
@@ -70,7 +70,7 @@ impl Scheduler {
                     given_up.has_returned = true;
                 }
             }
-            // Whoever it was before is dead by now, and what he held went to others.
+            // Its former session has been declared lost, and its jobs were reassigned.
             let before = who.before.as_ref().map(|before| (before.held.clone(), before.actions.clone()));
             let (lost, lost_actions) = before.unwrap_or_default();
             (worker, secret, lost, lost_actions)
@@ -83,7 +83,7 @@ impl Scheduler {
         Ok(RegistrationReply { worker, secret, lease: self.options.lease, lost, lost_actions })
     }
 
-    /// Rejects a worker beyond what one user may have. A worker that comes back with no more nodes than before is not
+    /// Rejects a worker beyond the limits of one user. A returning worker without additional nodes is not
     /// counted again.
     fn check_user_workers(
         &self,
@@ -103,7 +103,7 @@ impl Scheduler {
         })
     }
 
-    /// The run of the only workflow that it is to work for.
+    /// The run of the only workflow that the worker serves.
     fn find_bound_run(
         &self,
         who: &WorkerRegistration,
@@ -117,7 +117,7 @@ impl Scheduler {
         }
     }
 
-    /// It is itself what comes back, and not another one that speaks for it after its death.
+    /// Whether the worker itself returns, and not another one that acts for it after its death.
     fn is_same_process(&self, before: &WorkerReconnect, who: &WorkerRegistration) -> bool {
         let Ok(Some(row)) = self.store.worker(before.worker) else { return false };
         let is_same = (row.worker.pid, row.worker.pid_start_ticks) == (who.pid, who.pid_start_ticks);
@@ -126,7 +126,7 @@ impl Scheduler {
             && row.worker.secret_hash == Some(hash_secret(&before.secret))
     }
 
-    /// A worker that was not here before.
+    /// Adds a new worker.
     fn insert_worker(
         &mut self,
         who: &WorkerRegistration,
@@ -178,8 +178,8 @@ impl Scheduler {
             .map_err(|error| store_call_error(&error))
     }
 
-    /// A worker comes back. What it still holds and may hold goes on; what the books say it holds and it does not hold was
-    /// never started. Returns what it has lost.
+    /// Restores a returning worker. It keeps the attempts that it still holds and may hold; attempts that it
+    /// holds only according to the database were never started. Returns those that it has lost.
     fn restore_worker(
         &mut self,
         worker: WorkerId,
@@ -217,7 +217,7 @@ impl Scheduler {
             let Some(number) = active.state.job_index(job) else { continue };
             let attempt =
                 active.held_jobs.remove(&job).map(|hold| hold.orphaned_attempt()).unwrap_or_default();
-            // One that said it had started the job and then knows nothing of it has lost its memory.
+            // If it had reported the start and does not know the job now, it has lost its state.
             let fate = if attempt.started_at.is_some() {
                 OrphanDecision::RunAgain(None)
             } else {
@@ -228,7 +228,7 @@ impl Scheduler {
         lost
     }
 
-    /// Whether an attempt that a worker says it has is its own; if so it is put in its mirror.
+    /// Whether an attempt that a worker claims to hold is its own; if so it is added to its usage.
     fn confirm_held_attempt(&mut self, worker: WorkerId, key: &AttemptKey) -> bool {
         let Some(active) = self.find_workflow(key.workflow) else { return false };
         let Ok(job) = active.check_fencing(worker, key) else { return false };
@@ -277,7 +277,7 @@ impl Scheduler {
         self.dismiss_if_unneeded(worker);
     }
 
-    /// A worker whose only workflow is over, or has no use for it any more, has nothing to stay for.
+    /// Dismisses a worker whose only workflow has ended or does not need it any more.
     pub(super) fn dismiss_if_unneeded(&mut self, worker: WorkerId) {
         let Some(bound) = self.sessions.get(&worker).and_then(|worker_session| worker_session.bound_workflow)
         else {
@@ -290,7 +290,7 @@ impl Scheduler {
             None => match self.store.workflow(bound) {
                 Ok(Some(row)) => row.started_at.is_some() && !active_workflow::is_active(&row),
                 Ok(None) => true,
-                // It hears of it another time.
+                // It is dismissed later.
                 Err(_) => false,
             },
         };
@@ -304,7 +304,7 @@ impl Scheduler {
         }
     }
 
-    /// Whoever quotes the secret of a worker speaks for it, and is alive: whatever becomes of what it says.
+    /// Authenticates a worker by its secret and renews its lease, regardless of the content of the exchange.
     pub(super) fn authenticate_worker(
         &mut self,
         exchange: &WorkerExchange,
@@ -331,19 +331,19 @@ impl Scheduler {
             return Err(unknown_worker_error());
         };
         if worker_session.group.is_none() {
-            // It was here before this service was: it is to say what it holds.
+            // It connected before this service started: it has to report what it holds.
             return Err(unknown_worker_error());
         }
         worker_session.lease_until = lease_until;
         if worker_session.sees_all && *speaker != WorkerCaller::Operator {
-            // Who speaks for it may do less by now than who introduced it.
+            // The caller has fewer permissions than the user who registered it.
             self.require_registration(worker);
             return Err(unknown_worker_error());
         }
         Ok(())
     }
 
-    /// It gets nothing more until it has introduced itself again. What it has stays its own.
+    /// Gives the worker nothing more until it has registered again. It keeps its jobs.
     pub(super) fn require_registration(&mut self, worker: WorkerId) {
         let Some(worker_session) = self.sessions.get_mut(&worker) else { return };
         let Some(group) = worker_session.group.take() else { return };
@@ -423,7 +423,7 @@ impl Scheduler {
         self.dismiss_if_unneeded(worker);
     }
 
-    /// The answer to an exchange rests on the next commit of a desk.
+    /// Makes the reply to an exchange wait for the next commit of a workflow.
     pub(super) fn wait_for_commit(&mut self, worker: WorkerId, number: u64, workflow: WorkflowId) {
         let Self { workflows: slots, sessions: worker_sessions, .. } = self;
         let (Some(WorkflowSlot::Active(active)), Some(worker_session)) =
@@ -438,7 +438,7 @@ impl Scheduler {
         }
     }
 
-    /// Decides what follows from a report, and keeps it until that is on disk.
+    /// Applies a report, and keeps it until the commit.
     pub(super) fn apply_report(
         &mut self,
         worker: WorkerId,
@@ -456,7 +456,7 @@ impl Scheduler {
 
     fn on_report(&mut self, worker: WorkerId, report: &AttemptReport) -> Result<(), StaleAttemptReport> {
         let key = *report.key();
-        let over = || StaleAttemptReport { key, found: format!("workflow {} is over", key.workflow) };
+        let over = || StaleAttemptReport { key, found: format!("workflow {} has ended", key.workflow) };
         let active = self.find_workflow(key.workflow).ok_or_else(over)?;
         let job = active.check_fencing(worker, &key)?;
         match report {
@@ -496,7 +496,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The process that ran it is dead, and whoever started that process lives to tell; or, which says less, its heir does.
+    /// Handles the death of the worker process, as reported by its remote worker; or, with weaker evidence, by
+    /// a successor.
     fn on_attempt_died(&mut self, worker: WorkerId, key: &AttemptKey, evidence: CrashEvidence) {
         let worker_session = self.sessions.get(&worker);
         let is_running =
@@ -544,7 +545,7 @@ impl Scheduler {
         }
     }
 
-    /// They are refused, and can be seen: in the answer and among the events.
+    /// Rejects stale reports visibly: in the reply and as events.
     fn record_stale(&mut self, worker: WorkerId, number: u64, stale: &[StaleAttemptReport]) {
         if let Some(worker_session) = self.sessions.get_mut(&worker) {
             for StaleAttemptReport { key, found } in stale {
@@ -556,12 +557,12 @@ impl Scheduler {
         self.record_stale_reports(worker, stale);
     }
 
-    /// Somebody who was given up speaks up, or somebody who never was here.
+    /// Handles a call of a worker that was considered lost or is unknown.
     fn reject_unknown_worker(&mut self, exchange: &WorkerExchange, speaker: &WorkerCaller) {
         let Some(row) = self.store.worker(exchange.worker).ok().flatten() else { return };
         if row.worker.secret_hash == Some(hash_secret(&exchange.secret)) {
             self.on_lost_worker_returned(exchange.worker);
-            let found = "its worker had been given up";
+            let found = "its worker was considered lost";
             let stale =
                 |report: &AttemptReport| StaleAttemptReport { key: *report.key(), found: found.to_owned() };
             let stale: Vec<StaleAttemptReport> = exchange.reports.iter().map(stale).collect();
@@ -578,14 +579,14 @@ impl Scheduler {
         }
     }
 
-    /// Answers whoever can be answered, and keeps the answers.
+    /// Replies to all callers that can get a reply, and keeps the replies.
     pub(super) fn reply_to_dirty_workers(&mut self) {
         for worker in std::mem::take(&mut self.dirty_workers) {
             self.reply_to_worker(worker);
         }
     }
 
-    /// Whether nobody else can be the server by now. What a worker is told renews its lease.
+    /// Whether no other server can have taken over. A reply renews the lease of its worker.
     fn is_leadership_certain(&self) -> bool {
         self.options.is_leadership_certain.as_ref().is_none_or(|is_certain| is_certain())
     }
@@ -609,13 +610,13 @@ impl Scheduler {
             }
         }
         for reply in worker_session.exchanges.take_overdue(now) {
-            reply(Err(unavailable_error("what you reported is not on disk yet")));
+            reply(Err(unavailable_error("the reports are not committed yet")));
         }
         self.mark_sent(&told);
         self.update_waiting(worker);
     }
 
-    /// From here on they may have started.
+    /// From now on they may have started.
     fn mark_sent(&mut self, keys: &[AttemptKey]) {
         for key in keys {
             if let Some(hold) =
@@ -641,16 +642,16 @@ impl Scheduler {
 
 fn uncertain_error() -> CallError {
     unavailable_error(
-        "this server has not reached its database for some seconds, and another one may have taken over",
+        "this server has not reached its database for some seconds, and another server may have taken over",
     )
 }
 
 pub(super) fn unknown_worker_error() -> CallError {
-    let detail = "this server does not know the worker, or has given it up: introduce it again".to_owned();
+    let detail = "this server does not know the worker, or considers it lost: register it again".to_owned();
     CallError::Conflict { code: "unknown_worker", detail }
 }
 
 pub(super) fn superseded_error() -> CallError {
-    let detail = "a newer call of the same worker has taken the place of this one".to_owned();
+    let detail = "superseded by a newer call of the same worker".to_owned();
     CallError::Conflict { code: "superseded", detail }
 }

@@ -1,8 +1,9 @@
-//! Whose turn it is: workers that may do the same form a crew, and each crew goes round the workflows it may work for.
+//! The turn order of workflows: workers with the same properties form a group, and each group serves its
+//! workflows in turn.
 //!
-//! The highest priority of what is ready goes first; among equals workflows take turns, so that a large one does not
-//! starve a small one. A workflow with nothing to do for a crew is not on its list: nobody looks through thousands of
-//! them to find a job.
+//! The highest priority among ready jobs goes first; at equal priority workflows take turns, so that a large
+//! one does not starve a small one. Workflows without a job for a group are not in its list, so that a search
+//! does not scan thousands of them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -12,7 +13,7 @@ use windlass_types::{WorkerId, WorkflowId};
 
 use super::WorkflowPredicate;
 
-/// The place of a workflow in the order of a crew.
+/// The position of a workflow in the order of a group.
 type WorkflowTurn = (Reverse<i32>, u64, WorkflowId);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,7 +27,7 @@ pub(super) struct WorkerGroup {
     allowed_workflows: HashSet<WorkflowId>,
     turns: BTreeSet<WorkflowTurn>,
     turn_by_workflow: HashMap<WorkflowId, WorkflowTurn>,
-    /// Those that would hear of a job at once; who got something last is last.
+    /// Workers that would get a job at once; the one served last comes last.
     waiting_workers: BTreeSet<(u64, WorkerId)>,
     members: HashSet<WorkerId>,
 }
@@ -34,11 +35,11 @@ pub(super) struct WorkerGroup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WorkerGroupKey {
     pub(super) user: String,
-    /// What is allowed now may be the same by chance: this is what will be.
+    /// Distinguishes groups whose permitted workflows are only currently the same.
     pub(super) sees_all: bool,
     pub(super) labels: Vec<String>,
     pub(super) site: String,
-    /// It works for this one only.
+    /// Workers bound to this workflow.
     pub(super) workflow: Option<WorkflowId>,
 }
 
@@ -50,7 +51,7 @@ pub(super) struct WorkerGroups {
 }
 
 impl WorkerGroups {
-    /// The crew of a worker that may work for `allowed` of the workflows that are there.
+    /// Adds a worker to its group; it may work for the workflows in `allowed`.
     pub(super) fn add_worker(
         &mut self,
         worker: WorkerId,
@@ -81,7 +82,7 @@ impl WorkerGroups {
         (id, true)
     }
 
-    /// Which sites may be elected.
+    /// Sets at which sites units may be elected.
     pub(super) fn update_allowed_elections(&mut self, may: impl Fn(Option<&str>) -> bool) {
         for group in self.groups.values_mut() {
             let may = may(group.selector.site());
@@ -98,7 +99,7 @@ impl WorkerGroups {
         }
     }
 
-    /// A workflow is there that was not: who may work for it?
+    /// Adds a new workflow to the groups that may work for it.
     pub(super) fn add_workflow(&mut self, workflow: WorkflowId, is_meant: impl Fn(&WorkerGroup) -> bool) {
         for group in self.groups.values_mut() {
             if is_meant(group) {
@@ -114,8 +115,8 @@ impl WorkerGroups {
         }
     }
 
-    /// Puts a workflow where it belongs in the order of each crew, now that what is ready has changed. `priority`: of what
-    /// is next for those who take what suits this taste.
+    /// Updates the position of a workflow in the order of each group after its ready jobs changed. `priority`:
+    /// of the next job that suits the selector.
     pub(super) fn update_turns(
         &mut self,
         workflow: WorkflowId,
@@ -135,7 +136,7 @@ impl WorkerGroups {
         }
     }
 
-    /// It had its turn.
+    /// Moves a workflow behind the others after its turn.
     pub(super) fn move_to_back(&mut self, id: WorkerGroupId, workflow: WorkflowId) {
         let turn = self.next_turn;
         self.next_turn += 1;
@@ -156,12 +157,12 @@ impl WorkerGroups {
         self.groups.get(&id)?.turns.range((from, Unbounded)).next().copied()
     }
 
-    /// How many workflows have something for the crew.
+    /// The number of workflows with a job for the group.
     pub(super) fn count_listed_workflows(&self, id: WorkerGroupId) -> usize {
         self.groups.get(&id).map_or(0, |group| group.turns.len())
     }
 
-    /// Notes that a worker waits, or does not. `served`: when it last got something.
+    /// Records whether a worker waits. `served`: the turn in which it last got something.
     pub(super) fn set_waiting(&mut self, id: WorkerGroupId, worker: WorkerId, served: u64, waits: bool) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         if waits {
@@ -171,12 +172,12 @@ impl WorkerGroups {
         }
     }
 
-    /// Somebody could still be given something of it.
+    /// Whether any group is listed for the workflow.
     pub(super) fn is_listed(&self, workflow: WorkflowId) -> bool {
         self.groups.values().any(|group| group.turn_by_workflow.contains_key(&workflow))
     }
 
-    /// Workers that wait and may work for the workflow, those first that waited longest.
+    /// Waiting workers that may work for the workflow, the longest waiting first.
     pub(super) fn waiting_workers(&self, workflow: WorkflowId) -> Vec<WorkerId> {
         let worker_groups =
             self.groups.values().filter(|group| group.turn_by_workflow.contains_key(&workflow));
@@ -186,7 +187,7 @@ impl WorkerGroups {
         waiting.into_iter().map(|(_, worker)| worker).collect()
     }
 
-    /// Whether a crew may, as things are now, work for this one.
+    /// Whether a group currently has the permission to work for this workflow.
     pub(super) fn may_accept_workflow(&self, id: WorkerGroupId, row: &WorkflowRow) -> bool {
         self.groups.get(&id).is_some_and(|group| (group.may_work_for)(row))
     }
@@ -204,7 +205,7 @@ impl WorkerGroups {
         members
     }
 
-    /// A number that no turn had before.
+    /// A new number, larger than all before.
     pub(super) fn next_turn_number(&mut self) -> u64 {
         self.next_turn += 1;
         self.next_turn
@@ -246,7 +247,7 @@ mod tests {
         worker_groups.add_worker(WorkerId(1), identity, allowed, Arc::new(|_| true)).0
     }
 
-    /// Serves the first in line so often, and says who it was each time.
+    /// Serves the first in the order this many times, and returns the sequence.
     fn served(worker_groups: &mut WorkerGroups, id: WorkerGroupId, times: usize) -> Vec<i64> {
         let mut one = || {
             let (_, _, workflow) = worker_groups.next_workflow(id, None)?;
@@ -267,7 +268,7 @@ mod tests {
         worker_groups.update_turns(WorkflowId(2), |_| Some(9));
         assert_eq!(served(&mut worker_groups, id, 3), [2, 2, 2]);
         worker_groups.update_turns(WorkflowId(2), |_| None);
-        assert_eq!(served(&mut worker_groups, id, 3), [3, 1, 3], "what has nothing to do is not in the way");
+        assert_eq!(served(&mut worker_groups, id, 3), [3, 1, 3], "workflows without jobs are skipped");
         assert_eq!(worker_groups.count_listed_workflows(id), 2);
     }
 

@@ -1,4 +1,4 @@
-//! Who is there: what of the workers stands in no row, because it changes all the time.
+//! The list of connected workers, with frequently changing values that are not in the database.
 
 use super::scheduler::Scheduler;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use windlass_store::model::{EventSeverity, NewEvent, NodeQuarantineRow, WORKER_P
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{WorkerId, WorkflowId};
 
-/// A worker that the service has a lease with, as it is now.
+/// The current state of a worker with a lease.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectedWorker {
     pub worker: WorkerId,
-    /// Jobs that it has: running, and waiting there.
+    /// Its assigned jobs: running and queued.
     pub held_jobs: usize,
-    /// Since it was last heard of.
+    /// The time since its last contact.
     pub silence: Duration,
-    /// How long it will be there, as it last said. `None`: for good.
+    /// Its remaining lifetime, as it last stated. `None`: unlimited.
     pub time_left: Option<Duration>,
-    /// It takes nothing more.
+    /// It accepts no more jobs.
     pub is_draining: bool,
-    /// Its node gets nothing, or one job at a time, for this reason.
+    /// Why its node gets no jobs, or one at a time.
     pub standing: NodeStanding,
     pub quarantine: Option<NodeQuarantineRow>,
 }
@@ -33,7 +33,7 @@ impl Scheduler {
             .map(|(id, session)| ConnectedWorker {
                 worker: *id,
                 held_jobs: session.held_jobs.len(),
-                // Its lease runs from when it was last heard of.
+                // Its lease was renewed at its last contact.
                 silence: full.saturating_duration_since(session.lease_until)
                     + now.saturating_duration_since(self.now.instant),
                 time_left: session.usage.time_left(),
@@ -46,7 +46,8 @@ impl Scheduler {
         present
     }
 
-    /// A worker could not start something of a workflow. Once for each worker and reason: it tries again and again.
+    /// Records that a worker could not start a job of a workflow. Once for each worker and reason, because it
+    /// is repeated.
     pub(super) fn record_start_problem(&mut self, worker: WorkerId, key: &AttemptKey, trouble: &str) {
         let Some(session) = self.sessions.get_mut(&worker) else { return };
         if !session.start_problems.insert((key.workflow, trouble.to_owned())) {
@@ -60,11 +61,11 @@ impl Scheduler {
             message: format!("worker {worker} could not start it: {trouble}"),
             data: Some(serde_json::json!({ "worker_id": worker, "trouble": trouble })),
         };
-        // Where it cannot be written, the worker itself says it too.
+        // If it cannot be written, the worker itself reports it too.
         drop(self.store.add_event(&event, self.now.timestamp));
         self.notify_commit();
     }
 }
 
-/// What a worker could not start, and why, as it was noted: few are different.
+/// Problems recorded for a worker: there are few different ones.
 pub(super) type StartProblems = std::collections::HashSet<(WorkflowId, String)>;

@@ -1,4 +1,4 @@
-//! A worker elsewhere, as the service sees it.
+//! A remote worker from the view of the service.
 
 use super::actions::ActionAssignment;
 use super::exchange_sequence::ExchangeSequence;
@@ -18,87 +18,88 @@ use windlass_types::{AllocationId, Capacity, JobId, RunId, WorkflowId};
 
 /// Claim as many jobs ahead as end within this time: a few exchanges' worth.
 const CLAIM_AHEAD_TIME: Duration = Duration::from_millis(150);
-/// How long a worker that could not start a job of a workflow gets none of it: twice as long each time, within these.
+/// The range of the time for which a worker gets no jobs of a workflow that it could not start: doubled each
+/// time.
 const MIN_COOLDOWN: Duration = Duration::from_secs(1);
 const MAX_COOLDOWN: Duration = Duration::from_secs(30);
 
 pub(super) struct WorkerSession {
-    /// Who introduced it.
+    /// The user who registered it.
     pub(super) user: String,
-    /// The node that it is on, and whether that one is given jobs.
+    /// Its node, and the standing of that.
     pub(super) node: NodeKey,
     pub(super) standing: NodeStanding,
-    /// It may be given everybody's jobs.
+    /// It may get the jobs of all users.
     pub(super) sees_all: bool,
     pub(super) secret_hash: String,
     pub(super) capacity: Capacity,
-    /// `None` until it has introduced itself to this service; until then it only has its lease.
+    /// `None` until it has registered with this service; until then it only has its lease.
     pub(super) group: Option<WorkerGroupId>,
-    /// It works for this one only.
+    /// It works only for this workflow.
     pub(super) bound_workflow: Option<WorkflowId>,
-    /// The allocation that it is in, if it is in one of Slurm's.
+    /// Its Slurm allocation, if any.
     pub(super) allocation: Option<AllocationId>,
-    /// The scheduler that this was made from. It takes jobs that are meant for it, or for none, before others.
+    /// The scheduler definition of the allocation. Jobs that name it, or none, come before others.
     pub(super) scheduler: Option<i64>,
     pub(super) usage: WorkerUsage<JobId>,
     pub(super) held_jobs: HashMap<JobId, WorkflowId>,
-    /// Actions that it is to carry out, or carries out.
+    /// Actions assigned to it.
     pub(super) actions: HashMap<ActionRunKey, ActionAssignment>,
-    /// The job that it has with nothing beside it.
+    /// The job that it runs alone.
     pub(super) exclusive_job: Option<JobId>,
-    /// It is kept free for a job of this workflow that is to be tried alone.
+    /// It is reserved for an isolated suspect of this workflow.
     pub(super) reserved_for: Option<WorkflowId>,
     pub(super) claim_pacer: ClaimPacer,
-    /// How long it stays altogether, as far as it said so; `None`: for good.
+    /// Its largest stated lifetime; `None`: unlimited.
     pub(super) time_limit: Option<Duration>,
     pub(super) lease_until: Instant,
-    /// Workflows of which it could start nothing lately, and none since.
+    /// Workflows whose last job it could not start.
     cooldowns: HashMap<WorkflowId, WorkflowCooldown>,
-    /// It wants nothing more, or is to want nothing more.
+    /// It drains by its own decision, or on request.
     pub(super) is_draining: bool,
     pub(super) is_to_drain: bool,
     pub(super) is_dismissed: bool,
     pub(super) is_leaving: bool,
-    /// Its lease is over, and it is not taken back: what it held goes to others as soon as nothing of it runs any more.
+    /// Its lease has expired, and it cannot return: its jobs are reassigned as soon as no step of it runs.
     pub(super) is_given_up: bool,
-    /// It has spoken since, under another number.
+    /// It has returned under another id.
     pub(super) has_returned: bool,
-    /// It is dead, and another one delivers what it left.
+    /// It is dead, and another worker delivers its results.
     pub(super) has_successor: bool,
     pub(super) exchanges: ExchangeSequence<CallReply<ExchangeReply>>,
     pub(super) outbox: SessionOutbox,
-    /// Workflows that it has heard of.
+    /// Workflows that were introduced to it.
     known_workflows: HashSet<(WorkflowId, RunId)>,
-    /// When it last got something, in turns.
+    /// The turn in which it last got something.
     pub(super) last_served_turn: u64,
-    /// What it said that it cannot do.
+    /// The problems that it reported.
     pub(super) start_problems: StartProblems,
 }
 
-/// How long it gets nothing of a workflow.
+/// The time for which a worker gets no jobs of a workflow.
 struct WorkflowCooldown {
     until: Instant,
     duration: Duration,
     is_over: bool,
 }
 
-/// What it is to be told.
+/// Messages for the next reply.
 #[derive(Default)]
 pub(super) struct SessionOutbox {
-    /// Can wait until there is something to do.
+    /// Not urgent: sent with other messages.
     pub(super) ended_workflows: Vec<WorkflowId>,
     pub(super) workflows: Vec<WorkflowSetup>,
     pub(super) assignments: Vec<Assignment>,
     pub(super) actions: Vec<ActionCommand>,
     pub(super) stops: Vec<StopCommand>,
-    /// Something about itself: that it is to drain, or is dismissed.
+    /// A change of its own state: it has to drain, or is dismissed.
     pub(super) has_session_change: bool,
-    /// When its allocation ends, which is another time than before.
+    /// The changed end of its allocation.
     pub(super) allocation_end: Option<Instant>,
 }
 
 impl SessionOutbox {
-    /// There is something to do for it.
+    /// Whether there are jobs or actions of this workflow.
     fn has_work_for(&self, workflow: WorkflowId) -> bool {
         self.assignments.iter().any(|assignment| assignment.key.workflow == workflow)
             || self.actions.iter().any(|order| order.workflow == workflow)
@@ -153,13 +154,13 @@ impl WorkerSession {
         }
     }
 
-    /// It stays for so long yet; `None`: for good.
+    /// Sets its remaining lifetime; `None`: unlimited.
     pub(super) fn set_time_limit(&mut self, left: Option<Duration>) {
         self.usage.limit_time(left);
         self.time_limit = left.max(self.time_limit.filter(|_| left.is_some()));
     }
 
-    /// It was introduced anew: what it knew of us it knows no more.
+    /// Resets the session at a new registration: the worker has forgotten what was sent before.
     pub(super) fn reset(
         &mut self,
         capacity: Capacity,
@@ -178,7 +179,7 @@ impl WorkerSession {
         self.secret_hash == hash_secret(secret)
     }
 
-    /// It may be given something now, if something fits.
+    /// Whether it may get jobs now, if any fits.
     pub(super) fn may_take_jobs(&self) -> bool {
         let willing = !(self.is_draining || self.is_to_drain || self.is_leaving || self.is_dismissed);
         willing
@@ -188,41 +189,41 @@ impl WorkerSession {
             && self.exchanges.has_waiting_caller()
     }
 
-    /// Nothing says that it will go.
+    /// Whether nothing indicates that it will leave.
     pub(super) fn is_staying(&self) -> bool {
         let goes = self.is_draining || self.is_to_drain || self.is_leaving || self.is_dismissed;
         !goes && !self.has_successor
     }
 
-    /// It may be given an action now.
+    /// Whether it may get an action now.
     pub(super) fn may_take_actions(&self) -> bool {
         self.is_staying() && self.group.is_some() && self.exchanges.has_waiting_caller()
     }
 
-    /// It has heard of this execution, or will with its next answer.
+    /// Whether this execution was sent, or will be with the next reply.
     pub(super) fn knows_action(&self, key: ActionRunKey) -> bool {
         let is_told = self.actions.get(&key).is_some_and(|errand| errand.is_sent);
         is_told || self.outbox.actions.iter().any(|order| (order.action, order.attempt) == key)
     }
 
-    /// Takes an order back that it has not heard of. `false`: it has.
+    /// Withdraws an unsent action. `false`: it was sent.
     pub(super) fn withdraw_action(&mut self, key: ActionRunKey) -> bool {
         let before = self.outbox.actions.len();
         self.outbox.actions.retain(|order| (order.action, order.attempt) != key);
         self.outbox.actions.len() < before
     }
 
-    /// How many jobs should wait there, beside those that run.
+    /// The number of jobs to queue there, in addition to running ones.
     pub(super) fn claims_ahead(&self) -> usize {
         self.claim_pacer.claims_ahead(self.usage.running())
     }
 
-    /// Roughly how many jobs it runs at once.
+    /// Roughly the number of jobs that it runs at once.
     pub(super) fn estimated_slots(&self) -> usize {
         self.capacity.approximate_slots()
     }
 
-    /// It no longer has the job.
+    /// Removes a job that it does not hold any more.
     pub(super) fn release_job(&mut self, job: JobId) {
         self.usage.remove(job);
         self.held_jobs.remove(&job);
@@ -232,7 +233,8 @@ impl WorkerSession {
         self.outbox.assignments.retain(|assignment| assignment.key.job != job);
     }
 
-    /// It could not start a job of this workflow. Its directory may be missing there, which says nothing about others.
+    /// Starts a cooldown after it could not start a job of this workflow. For example its directory may be
+    /// missing there; other workflows are not affected.
     pub(super) fn start_cooldown(&mut self, workflow: WorkflowId, now: Instant) {
         let before = self.cooldowns.get(&workflow).map(|rest| rest.duration);
         let length = before.map_or(MIN_COOLDOWN, |before| (before * 2).min(MAX_COOLDOWN));
@@ -240,7 +242,7 @@ impl WorkerSession {
             .insert(workflow, WorkflowCooldown { until: now + length, duration: length, is_over: false });
     }
 
-    /// It has started one.
+    /// Ends the cooldown after a successful start.
     pub(super) fn clear_cooldown(&mut self, workflow: WorkflowId) {
         self.cooldowns.remove(&workflow);
     }
@@ -249,12 +251,12 @@ impl WorkerSession {
         self.cooldowns.get(&workflow).is_some_and(|rest| rest.until > now)
     }
 
-    /// When the next rest is over.
+    /// The end of the next cooldown.
     pub(super) fn next_cooldown_end(&self) -> Option<Instant> {
         self.cooldowns.values().filter(|rest| !rest.is_over).map(|rest| rest.until).min()
     }
 
-    /// Whether a rest is over since this was last asked.
+    /// Whether a cooldown has ended since the last call.
     pub(super) fn take_cooldown_ended(&mut self, now: Instant) -> bool {
         let mut has_rested = false;
         for rest in self.cooldowns.values_mut().filter(|rest| !rest.is_over && rest.until <= now) {
@@ -264,7 +266,7 @@ impl WorkerSession {
         has_rested
     }
 
-    /// It is to be told of these, and before that of the workflow if it has not heard of it.
+    /// Queues an assignment for the next reply, after the introduction of its workflow if necessary.
     pub(super) fn queue_assignment(&mut self, assignment: Assignment, site: impl FnOnce() -> WorkflowSetup) {
         if self.known_workflows.insert((assignment.key.workflow, assignment.key.run)) {
             self.outbox.workflows.push(site());
@@ -272,7 +274,7 @@ impl WorkerSession {
         self.outbox.assignments.push(assignment);
     }
 
-    /// The workflow is over, and the worker may forget it: should there be more of it one day, it hears of it anew.
+    /// Makes the worker forget an ended workflow: if it becomes active again, it is introduced again.
     pub(super) fn forget_workflow(&mut self, workflow: WorkflowId) {
         let before = self.known_workflows.len();
         self.known_workflows.retain(|(known, _)| *known != workflow);
@@ -293,7 +295,7 @@ impl WorkerSession {
         self.outbox.actions.push(order);
     }
 
-    /// All that there is to be told, as the answer to an exchange.
+    /// Moves all messages into the reply to an exchange.
     pub(super) fn fill_reply(&mut self, answer: ExchangeReply, now: Instant) -> ExchangeReply {
         let news = std::mem::take(&mut self.outbox);
         for order in &news.actions {
@@ -315,12 +317,12 @@ impl WorkerSession {
     }
 }
 
-/// Of a worker with these labels at this site.
+/// The selector of a worker with these labels at this site.
 pub(super) fn worker_selector(labels: &[String], site: Option<&str>) -> WorkerSelector {
     WorkerSelector::default().with_labels(labels.to_vec()).at_site(site)
 }
 
-/// Secrets are long and random, so nothing slower is needed to keep them from being guessed.
+/// Secrets are long and random, so a slower hash is not needed against guessing.
 pub(super) fn hash_secret(secret: &str) -> String {
     use sha2::{Digest as _, Sha256};
     let digit = |n: u8| char::from_digit(n.into(), 16).unwrap_or_default();
@@ -328,7 +330,7 @@ pub(super) fn hash_secret(secret: &str) -> String {
     hash.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// Handed to a worker when it is introduced: what it has to quote ever after.
+/// Creates the secret that a worker gets at its registration and sends with every call.
 pub(super) fn new_secret() -> String {
     format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple())
 }
@@ -342,6 +344,6 @@ mod tests {
         let secret = new_secret();
         assert_ne!(secret, new_secret());
         assert_eq!(hash_secret("abc").len(), 64);
-        assert!(hash_secret("abc").starts_with("ba7816bf"), "as SHA-256 has it");
+        assert!(hash_secret("abc").starts_with("ba7816bf"), "the SHA-256 of abc");
     }
 }

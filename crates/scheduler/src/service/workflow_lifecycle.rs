@@ -1,4 +1,4 @@
-//! Workflows as a whole: how they come to a desk, begin, are canceled, go back, and end.
+//! The life cycle of workflows: loading, start, cancellation, reset, and end.
 
 use super::active_workflow::{ActiveWorkflow, WorkflowLoadError};
 use super::panic_recovery::{SchedulerActivity, catch_load_panic};
@@ -18,7 +18,7 @@ use windlass_types::worker_protocol::StopCommand;
 use windlass_types::{AllocationId, JobId, JobStatus, RunId, WorkerId, WorkflowId};
 
 impl Scheduler {
-    /// Takes up what the books know to be under way: workers that may come back, and workflows that are not over.
+    /// Loads all active state from the database: workers that may return, and workflows that have not ended.
     pub(super) fn load_all(&mut self) -> Result<(), SchedulerError> {
         for row in self.load_rows()? {
             let is_dead = self.options.ensure_dead.as_ref().is_some_and(|bury| bury(&row.worker));
@@ -29,8 +29,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The same without a look at processes. Returns the local workers of earlier runs. A row that makes no sense is
-    /// skipped and reported.
+    /// The same without checking processes. Returns the local workers of earlier runs. Invalid rows are skipped
+    /// and reported.
     pub(super) fn load_rows(&mut self) -> Result<Vec<WorkerRow>, windlass_store::StoreError> {
         self.load_quarantined_nodes()?;
         let mut unleased = Vec::new();
@@ -65,14 +65,14 @@ impl Scheduler {
             let read = || ActiveWorkflow::load(&*store, workflow, birth).map(|active| Some(Box::new(active)));
             match catch_load_panic(workflow, read) {
                 Ok(Some(active)) => self.activate(*active),
-                // No reason not to serve the others: it is tried again.
+                // The other workflows are served meanwhile.
                 Err(WorkflowLoadError::Store(error)) => {
-                    tracing::warn!(%workflow, %error, "a workflow cannot be read yet; it is tried again");
+                    tracing::warn!(%workflow, %error, "a workflow cannot be read yet; trying again");
                     self.suspend_and_load(workflow, true);
                 }
-                // Whoever asks for it is told.
+                // Calls for it get the error.
                 Err(WorkflowLoadError::InvalidRows(why)) => {
-                    tracing::error!(%workflow, why, "a workflow cannot be taken up and is skipped");
+                    tracing::error!(%workflow, why, "a workflow cannot be loaded and is skipped");
                 }
                 Ok(None) | Err(WorkflowLoadError::NotFound) => {}
             }
@@ -80,24 +80,24 @@ impl Scheduler {
         Ok(unleased)
     }
 
-    /// The row of a worker that no worker can have written by these rules: it is reported and retired, and what it held
-    /// runs again. If the worker lives it introduces itself again, and is rejected for the same reason.
+    /// Reports and retires the invalid row of a worker; its jobs run again. If the worker lives it registers
+    /// again, and is rejected for the same reason.
     fn retire_invalid_worker(&mut self, worker: WorkerId, error: &FieldOutOfBounds) {
-        tracing::error!(%worker, %error, "the row of a worker is invalid; the worker is given up");
+        tracing::error!(%worker, %error, "the row of a worker is invalid; the worker is considered lost");
         let event = NewEvent {
             workflow: None,
             job: None,
             severity: EventSeverity::Error,
             category: "worker_lost".to_owned(),
-            message: format!("worker {worker} was given up: its row is invalid: {error}"),
+            message: format!("worker {worker} is considered lost: its row is invalid: {error}"),
             data: Some(serde_json::json!({ "worker_id": worker, "field": error.field })),
         };
         self.stale_report_writer.record(event, self.now.timestamp);
-        // Retired as soon as it is on disk what became of its jobs.
+        // Retired after the changes of its jobs are committed.
         self.pending_retirements.entry(worker).or_default();
     }
 
-    /// Begins (or goes on with) the current run, and lets workers have it.
+    /// Begins or continues the current run, and opens it for workers.
     pub(super) fn on_start(&mut self, workflow: WorkflowId, by: &str, reply: CallReply<RunId>) {
         match self.start_workflow(workflow, by) {
             Ok(run) => self.reply_when_committed(workflow, reply, run),
@@ -114,7 +114,7 @@ impl Scheduler {
         let is_over = active.row.ended_at.is_some() || active.row.is_canceled;
         if is_over && !active.is_active {
             let detail =
-                format!("run {} of workflow {workflow} is over; reset it to run again", active.row.run_id);
+                format!("run {} of workflow {workflow} has ended; reset it to run again", active.row.run_id);
             return Err(CallError::Conflict { code: "workflow_over", detail });
         }
         let run = self.start_run(workflow, by)?;
@@ -122,15 +122,15 @@ impl Scheduler {
         Ok(run)
     }
 
-    /// Decides about the jobs that nobody has looked at.
+    /// Initializes the uninitialized jobs.
     pub(super) fn initialize_jobs(&mut self, workflow: WorkflowId) -> Result<(), CallError> {
         let active = self.open_workflow(workflow)?;
         active.state.on_initialize_rest(&mut active.open_batch.changes);
         Ok(())
     }
 
-    /// Notes that the run is under way, if it is not. Comes before anything that is to run in it: a run that has begun and
-    /// has nothing to do ends by itself, but nobody would look at a job that is ready in a run that is over.
+    /// Records that the run is active, if it is not. Must come before any changes of jobs: an active run
+    /// without work ends by itself, but ready jobs of an ended run would never be claimed.
     pub(super) fn start_run(&mut self, workflow: WorkflowId, by: &str) -> Result<RunId, CallError> {
         self.continue_workflow(workflow, by)?;
         let (store, now) = (self.store.acting_as(by), self.now.timestamp);
@@ -151,8 +151,8 @@ impl Scheduler {
         Ok(run)
     }
 
-    /// As the contract says: with `only_uninitialized` what was built on anything that goes back goes back as well, and
-    /// then all that nobody has looked at is ready or blocked. Without, every job that is not over begins anew.
+    /// As in the contract: with `only_uninitialized`, the dependents of reset jobs are reset as well, and then
+    /// all uninitialized jobs become ready or blocked. Without it, every unsettled job starts over.
     pub(super) fn on_initialize(
         &mut self,
         workflow: WorkflowId,
@@ -192,7 +192,7 @@ impl Scheduler {
         }
     }
 
-    /// Has jobs go back to the start, and (`with_dependents`) what was built on them. How many they are.
+    /// Resets jobs and, with `with_dependents`, their dependents. Returns their number.
     fn reset_chosen_jobs(
         &mut self,
         workflow: WorkflowId,
@@ -204,7 +204,7 @@ impl Scheduler {
         self.reset_and_reload(workflow, &chosen, false, with_dependents)
     }
 
-    /// Decides that jobs run again; the board is made anew when that is on disk.
+    /// Makes jobs run again; the state is rebuilt after the commit.
     pub(super) fn reset_and_reload(
         &mut self,
         workflow: WorkflowId,
@@ -215,14 +215,14 @@ impl Scheduler {
         let store = Arc::clone(&self.store);
         let active = self.open_workflow(workflow)?;
         if !active.is_quiet() {
-            return Err(unavailable_error("something of this workflow is just being written"));
+            return Err(unavailable_error("a commit of this workflow is under way"));
         }
         let held = |job| {
             let detail = format!("job {} is being worked on", active.state.attempt_key(job).job);
             CallError::Conflict { code: "job_active", detail }
         };
         let plan = |done: &_| active.state.plan_rerun(chosen, to_ready, with_dependents, done).map_err(held);
-        // Which attempts there were is asked only of those that begin anew.
+        // Earlier attempts are looked up only for jobs that start over.
         let anew = plan(&HashMap::default())?.changes.into_iter().filter_map(|change| match change {
             WorkflowChange::Reset { job, .. } => Some(job),
             _ => None,
@@ -239,7 +239,8 @@ impl Scheduler {
         Ok(again.count)
     }
 
-    /// Does `then` once what was decided at the desk is on disk and the desk is made anew, and answers when that is.
+    /// Calls `then` after all changes are committed and the workflow is reloaded, and replies when the result
+    /// is committed.
     pub(super) fn call_after_reload(
         &mut self,
         workflow: WorkflowId,
@@ -257,7 +258,7 @@ impl Scheduler {
         self.reload_callbacks.push((workflow, then, reply));
     }
 
-    /// What was to be done once a desk is made anew.
+    /// Runs the callbacks that waited for the reload.
     pub(super) fn run_reload_callbacks(&mut self, workflow: WorkflowId) {
         for (then, reply) in self.take_reload_callbacks(workflow) {
             match then(self) {
@@ -277,7 +278,7 @@ impl Scheduler {
         mine.into_iter().map(|(_, then, reply)| (then, reply)).collect()
     }
 
-    /// Gives `value` as the answer once all that was decided until now is on disk.
+    /// Replies with `value` after all changes so far are committed.
     pub(super) fn reply_when_committed<T: Send + 'static>(
         &mut self,
         workflow: WorkflowId,
@@ -294,7 +295,7 @@ impl Scheduler {
         }
     }
 
-    /// No more claims, and whoever holds something is told at once.
+    /// Cancels a workflow: no more claims, and the workers with its jobs are told at once.
     pub(super) fn on_cancel(&mut self, workflow: WorkflowId, by: &str, reply: CallReply<()>) {
         match self.cancel_workflow(workflow, by) {
             Ok(()) => self.reply_when_committed(workflow, reply, ()),
@@ -309,7 +310,7 @@ impl Scheduler {
             return Ok(());
         }
         if !active.is_active && active.row.ended_at.is_some() {
-            let detail = format!("run {} of workflow {workflow} is over", active.row.run_id);
+            let detail = format!("run {} of workflow {workflow} has ended", active.row.run_id);
             return Err(CallError::Conflict { code: "workflow_over", detail });
         }
         store.request_cancel(workflow, now).map_err(|error| store_call_error(&error))?;
@@ -332,7 +333,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The worker is to end what it has of a workflow.
+    /// Orders the worker to stop all it has of a workflow.
     fn stop_on_worker(&mut self, worker: WorkerId, workflow: WorkflowId, why: StopReason) {
         let grace = self.options.grace;
         let Some(session) = self.sessions.get_mut(&worker) else { return };
@@ -340,7 +341,7 @@ impl Scheduler {
             session.outbox.stops.push(StopCommand { workflow, attempts: Vec::new(), why, grace });
         }
         self.dirty_workers.insert(worker);
-        // What it has not heard of never starts.
+        // Unsent assignments never start.
         let mate_held: Vec<_> = self
             .sessions
             .get(&worker)
@@ -352,7 +353,7 @@ impl Scheduler {
             let Some(active) = self.find_workflow(workflow) else { return };
             let untold =
                 active.held_jobs.get(&job).is_some_and(|hold| !hold.is_sent && hold.worker == worker);
-            // One whose claim is on its way to the disk is given back when it is there.
+            // Claims under way to the disk are returned after their commit.
             let claimed = active.in_flight.as_ref().is_some_and(|batch| {
                 batch.batch.assignments.iter().any(|(_, assignment)| assignment.key.job == job)
             });
@@ -371,7 +372,7 @@ impl Scheduler {
         }
     }
 
-    /// The next run begins; what has still to run starts at attempt 1. Nothing goes back by this alone.
+    /// Begins the next run; remaining jobs start at attempt 1. This alone resets no jobs.
     pub(super) fn on_reset_status(
         &mut self,
         workflow: WorkflowId,
@@ -389,7 +390,7 @@ impl Scheduler {
             return Err(CallError::Conflict { code: "workflow_active", detail: format!("{detail}{hint}") });
         }
         if !active.is_quiet() {
-            return Err(unavailable_error("something of this workflow is just being written"));
+            return Err(unavailable_error("a commit of this workflow is under way"));
         }
         let (store, now) = (self.store.acting_as(by), self.now.timestamp);
         let run = store.begin_next_run(workflow, &[], now).map_err(|error| store_call_error(&error))?;
@@ -401,7 +402,7 @@ impl Scheduler {
         Ok(run)
     }
 
-    /// Jobs go to the start; what was built on them follows when the workflow is initialised.
+    /// Resets jobs; their dependents follow when the workflow is initialized.
     pub(super) fn on_reset_jobs(
         &mut self,
         workflow: WorkflowId,
@@ -436,7 +437,7 @@ impl Scheduler {
         jobs.iter().map(number).collect()
     }
 
-    /// Workers that work for this one only hear whether there is something to stay for.
+    /// Tells the workers bound to this workflow whether they are still needed.
     pub(super) fn notify_bound_workers(&mut self, workflow: WorkflowId) {
         let bound = |(id, session): (&WorkerId, &WorkerSession)| {
             (session.bound_workflow == Some(workflow)).then_some(*id)
@@ -446,7 +447,7 @@ impl Scheduler {
         }
     }
 
-    /// A workflow whose jobs are all settled, or that was canceled and of which nobody holds anything, is over.
+    /// Ends a workflow whose jobs are all settled, or that was canceled and has no held jobs.
     pub(super) fn finish_if_over(&mut self, workflow: WorkflowId) {
         let (store, now) = (Arc::clone(&self.store), self.now.timestamp);
         let Some(active) = self.find_workflow(workflow) else { return };
@@ -481,7 +482,7 @@ impl Scheduler {
         }
     }
 
-    /// Jobs that ended may have left jobs behind that they had added before and did not ask for again.
+    /// Drops jobs that ended jobs had added before and did not request again.
     pub(super) fn drop_stale_added_jobs(&mut self, workflow: WorkflowId) {
         let store = Arc::clone(&self.store);
         let Some(active) = self.find_workflow(workflow) else { return };
@@ -502,7 +503,7 @@ impl Scheduler {
         }
     }
 
-    /// A running job adds others to its workflow.
+    /// Adds jobs of a running job to its workflow.
     pub(super) fn on_spawn(&mut self, request: &SpawnRequest, reply: CallReply<SpawnResult>) {
         let workflow = request.caller.workflow;
         match self.spawn_jobs(workflow, request) {
@@ -523,7 +524,7 @@ impl Scheduler {
             &mut active.open_batch.changes,
         ) {
             Ok(_) => active.has_added_jobs = true,
-            // They are in the books; the board finds them there.
+            // They are in the database; the workflow state inserts them from there.
             Err(error) => {
                 active.is_outdated = true;
                 self.on_store_error(workflow, &error);
@@ -533,5 +534,5 @@ impl Scheduler {
     }
 }
 
-/// Something that is done once a desk is made anew.
+/// Called after a workflow is reloaded.
 pub(super) type ReloadCallback = Box<dyn FnOnce(&mut Scheduler) -> Result<(), CallError> + Send>;

@@ -178,7 +178,7 @@ fn ends_that_were_recorded_before_everything_was_killed_are_committed_by_the_nex
     assert_eq!(attempts(&store, workflow.id, "right"), [(1, 4)]);
     assert!(next.started.lock().unwrap().is_empty(), "nothing that ended runs again");
     assert!(
-        witness.notices.iter().any(|notice| notice.contains("2 of its jobs had ended")),
+        witness.notices.iter().any(|notice| notice.contains("results of 2 jobs that had ended")),
         "{:?}",
         witness.notices
     );

@@ -105,7 +105,7 @@ fn one_job_that_goes_well_has_it_trusted_again() {
     end_all(&world, &mut beside, 0);
     assert_eq!((aside(&world), standings(&world)), (vec![], vec![NodeStanding::Trusted; 3]));
     assert!(beside.held.len() >= 4, "it gets its share at once");
-    assert!(told(&world, "node_released")[0].ends_with("went well there"));
+    assert!(told(&world, "node_released")[0].ends_with("succeeded there"));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn who_is_left_alone_is_tried_before_its_time() {
     good.leaves(&world, rest);
     world.service.check_time();
     world.service.check_time();
-    assert!(told(&world, "node_on_probation")[0].ends_with("nobody else is left to do its work"));
+    assert!(told(&world, "node_on_probation")[0].ends_with("no other node can do its work"));
     do_some(&world, &mut bad, 1, 1);
     assert_eq!(bad.held.len(), 1, "it goes on, one by one");
     do_some(&world, &mut bad, 1, 0);
@@ -272,7 +272,7 @@ fn somebody_sets_a_node_aside_and_releases_it() {
     assert_eq!(told(&world, "node_on_probation").len(), 0);
     let release = |host| ask(|reply| world.service.release_node(host, "bob", reply));
     release("node1").unwrap();
-    assert_eq!(told(&world, "node_released"), ["node node1 is released from quarantine: bob says so"]);
+    assert_eq!(told(&world, "node_released"), ["node node1 is released from quarantine: requested by bob"]);
     assert_eq!(code(&release("node1").unwrap_err()), "not_found");
     worker.work_off(&world);
 }

@@ -40,7 +40,7 @@ fn a_node_is_set_aside_and_released() {
     let again = release();
     assert_eq!(again.status(), 404);
     let problem: Value = again.json().unwrap();
-    assert_eq!(problem["detail"], "node host is not set aside");
+    assert_eq!(problem["detail"], "node host is not in quarantine");
 }
 
 #[test]
