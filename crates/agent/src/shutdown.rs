@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_long_for_a_server_that_is_owed_nothing() {
+    fn a_worker_without_results_does_not_wait_long_for_the_server() {
         let day = Duration::from_hours(24);
         let table = [
             (ShutdownUrgency::None, false, GOODBYE_TIMEOUT),

@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_can_be_written_to_but_takes_nobody_in_is_not_usable() {
+    fn a_writable_group_that_admits_no_process_is_not_usable() {
         let (root, _) = places("");
         let procs = root.path().join("cgroup.procs");
         fs::write(&procs, "").unwrap();

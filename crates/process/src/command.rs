@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_it_leaves_behind() {
+    fn leftover_processes_do_not_delay_the_result() {
         let answer =
             run_command(&mut shell("sleep 1000 & echo $!"), Duration::from_mins(1)).unwrap().unwrap();
         let left = String::from_utf8(answer.stdout).unwrap();

@@ -541,11 +541,11 @@ mod tests {
 
     use windlass_types::{Attempt, JobId, RunId, WorkflowId};
 
-    const NOBODY: ProcessIdentity = ProcessIdentity { pid: u32::MAX, start_ticks: 0 };
+    const NO_PROCESS: ProcessIdentity = ProcessIdentity { pid: u32::MAX, start_ticks: 0 };
 
     fn deceased<'a>(host: &'a str, boot_id: &'a str, token: &'a str) -> RecordedWorker<'a> {
         let ledger = Path::new("/no/such/ledger");
-        RecordedWorker { host, boot_id, process: NOBODY, token, ledger, database: None }
+        RecordedWorker { host, boot_id, process: NO_PROCESS, token, ledger, database: None }
     }
 
     #[test]
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_boot_nothing_lives_and_nobody_knows_what_had_started() {
+    fn after_a_boot_nothing_lives_and_started_attempts_are_unknown() {
         let report =
             ensure_worker_dead(&deceased(&machine::hostname(), "another boot", "t"), Duration::ZERO).unwrap();
         assert_eq!(

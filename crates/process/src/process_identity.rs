@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pid_with_another_start_time_is_somebody_else() {
+    fn a_pid_with_another_start_time_is_another_process() {
         let own = ProcessIdentity::own().unwrap();
         assert!(own.is_alive());
         assert_eq!(ProcessIdentity::from_pid(own.pid), Some(own));

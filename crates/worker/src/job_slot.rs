@@ -331,7 +331,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_job_that_nobody_measures_or_limits_is_left_alone_once_it_was_told_of() {
+    fn a_job_without_measurement_or_limits_has_nothing_due_after_its_start_report() {
         let mut job = running(Instant::now(), None);
         (job.is_start_reported, job.next_sample) = (true, None);
         assert_eq!(job.next_action(), None);

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_left_or_nobody_finished_says_nothing_and_goes() {
+    fn foreign_and_incomplete_records_are_ignored_and_removed() {
         let logs = tempfile::tempdir().unwrap();
         let notes = StepUsageFiles::new(logs.path(), &key(1), "m".into(), 3);
         let earlier = StepUsageFiles { mark: "n".into(), ..notes.clone() };

@@ -1,4 +1,4 @@
-//! In an allocation whoever ends it signals everybody at once.
+//! Slurm ends an allocation by a signal to all its processes at once.
 
 use crate::support::{Bench, LONG, eventually, gated, job};
 use std::time::{Duration, Instant};
@@ -18,14 +18,14 @@ fn a_job_that_dies_with_the_allocation_has_not_failed() {
     let agent = bench.hire_with(inside);
     bench.server.give([gated(1)]);
     let leader = bench.noted("leader1");
-    // The job first, as it may happen.
+    // The job first, which is possible.
     process_tree::signal_group_and_members(to_pid(leader.pid).unwrap(), &[], Signal::TERM);
     agent.control.stop();
     let outcome = agent.end().unwrap();
     assert_eq!((outcome.reason, outcome.stopped, outcome.failed), (LeaveReason::Stopped, 1, 0));
     assert_eq!(bench.ended(1).cause, AttemptEndCause::Stopped(StopReason::Interrupted));
     let state = bench.server.state();
-    assert!(state.has_left, "it said goodbye");
+    assert!(state.has_left, "it signed off");
     assert_eq!(state.introductions[0].slurm.as_ref().map(|place| place.job_id), Some(7));
 }
 
@@ -98,7 +98,7 @@ fn in_an_allocation_the_server_is_waited_for_longer_than_for_jobs() {
         options.first_contact = LONG;
     });
     let began = Instant::now();
-    eventually("it has waited longer than it would for jobs", || (began.elapsed() > 3 * idle).then_some(()));
+    eventually("it has waited longer than its idle timeout", || (began.elapsed() > 3 * idle).then_some(()));
     bench.server.give([job(1, "true")]);
     bench.server.come_back();
     bench.ended(1);

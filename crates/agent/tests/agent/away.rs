@@ -1,4 +1,4 @@
-//! The server is away for a while, or for good; or the agent itself dies.
+//! The server is unreachable for a while or for ever, or the worker itself dies.
 
 use crate::support::{Bench, LONG, end_of, eventually, gated, job, key};
 use std::fs;
@@ -48,17 +48,17 @@ fn a_server_that_lost_its_memory_takes_it_back_with_all_that_it_holds() {
         state.has_forgotten = true;
         state.workflows.push(site);
     });
-    let before = bench.server.until("a second introduction", |state| {
+    let before = bench.server.until("a second registration", |state| {
         state.introductions.get(1).map(|who| who.before.clone().unwrap())
     });
     assert_eq!(before.held, [key(1), key(2)]);
-    eventually("the end of the one that was lost", || (!second.is_alive()).then_some(()));
+    eventually("the end of the lost job", || (!second.is_alive()).then_some(()));
     assert!(first.is_alive());
     bench.open_gate();
     bench.ended(1);
     agent.control.interrupt();
     assert_eq!(agent.end().unwrap().reason, LeaveReason::Drained);
-    assert!(end_of(&bench.server.state(), 2).is_none(), "nothing is said of what was lost");
+    assert!(end_of(&bench.server.state(), 2).is_none(), "the lost job is not reported");
 }
 
 #[test]
@@ -68,9 +68,9 @@ fn of_a_server_that_lost_its_memory_only_what_is_in_use_is_remembered() {
     bench.server.give([job(1, "true")]);
     bench.ended(1);
     bench.server.change(|state| state.has_forgotten = true);
-    bench.server.until("a second introduction", |state| state.introductions.get(1).map(drop));
+    bench.server.until("a second registration", |state| state.introductions.get(1).map(drop));
     bench.server.give([job(2, "true")]);
-    bench.server.until("job 2 to be given back", |state| {
+    bench.server.until("job 2 to be returned", |state| {
         let back = |report: &&AttemptReport| matches!(report, AttemptReport::Returned { key: of, .. } if *of == key(2));
         state.reports.iter().find(back).map(drop)
     });
@@ -85,13 +85,13 @@ fn long_jobs_stand_still_when_the_lease_is_over_and_go_on_when_they_are_still_ou
     bench.server.give([gated(1)]);
     let leader = bench.noted("leader1");
     bench.server.go_away();
-    eventually("it stands still", || is_stopped(leader.pid).then_some(()));
+    eventually("it is frozen", || is_stopped(leader.pid).then_some(()));
     bench.server.change(|state| {
         state.keeps = vec![key(1)];
         state.has_forgotten = true;
     });
     bench.server.come_back();
-    eventually("it goes on", || (!is_stopped(leader.pid)).then_some(()));
+    eventually("it continues", || (!is_stopped(leader.pid)).then_some(()));
     bench.open_gate();
     assert_eq!(bench.ended(1).exit, ProcessExit::Code(0));
     agent.control.interrupt();
@@ -105,7 +105,7 @@ fn what_was_given_to_others_meanwhile_is_killed_without_being_woken() {
     bench.server.give([job(1, "echo $$ > leader1; while :; do echo x >> marks; sleep 0.01; done")]);
     let leader = bench.noted("leader1");
     bench.server.go_away();
-    eventually("it stands still", || is_stopped(leader.pid).then_some(()));
+    eventually("it is frozen", || is_stopped(leader.pid).then_some(()));
     let marks = fs::metadata(bench.path("marks")).unwrap().len();
     bench.server.change(|state| state.has_forgotten = true);
     bench.server.come_back();
@@ -128,7 +128,7 @@ fn after_long_enough_it_gives_up_and_leaves_nothing_running() {
     let error = agent.end().unwrap_err();
     assert!(matches!(error, RemoteWorkerError::ServerUnreachable { .. }), "{error}");
     assert!(!leader.is_alive());
-    // The next one here tells the server what became of it.
+    // The next worker here delivers its result.
     bench.server.come_back();
     bench.server.change(|state| state.keeps = vec![key(1)]);
     let next = bench.hire();
@@ -156,7 +156,7 @@ fn results_of_an_agent_that_died_are_delivered_by_the_next_one_here() {
     bench.server.come_back();
     bench.server.change(|state| state.keeps = vec![key(1), key(2)]);
     let second = bench.hire();
-    assert!(!running.is_alive(), "first of all the dead are buried");
+    assert!(!running.is_alive(), "processes of dead workers are ended first");
     assert_eq!(bench.ended(1).exit, ProcessExit::Code(0));
     let died = AttemptReport::Returned { key: key(2), why: ReturnReason::WorkerDied };
     bench.server.until("the death of job 2", |state| state.reports.contains(&died).then_some(()));
@@ -178,7 +178,7 @@ fn one_that_owes_nothing_does_not_wait_for_a_server_that_is_away() {
     let outcome = agent.end().unwrap();
     assert!(notices.lock().unwrap().iter().any(|text| text.contains("without signing off")));
     assert_eq!((outcome.reason, outcome.undelivered, outcome.kept), (LeaveReason::Drained, 0, None));
-    assert_eq!(fs::read_dir(bench.state_dir()).unwrap().count(), 0, "nothing is left for anybody");
+    assert_eq!(fs::read_dir(bench.state_dir()).unwrap().count(), 0, "no directory is left");
 }
 
 #[test]
@@ -190,8 +190,8 @@ fn one_that_has_results_leaves_them_for_the_next_one_here() {
     bench.noted("leader2");
     bench.server.go_away();
     bench.open_gate();
-    eventually("the news", || agent.has_said("trying again").then_some(()));
-    // Twice: so that it does not wait for minutes.
+    eventually("the notice", || agent.has_said("trying again").then_some(()));
+    // Two interrupts, so that it does not wait for minutes.
     agent.control.interrupt();
     agent.control.interrupt();
     let outcome = agent.end().unwrap();
@@ -214,7 +214,7 @@ fn a_worker_process_that_dies_is_replaced_and_what_it_ran_is_told_of() {
     let died = AttemptReport::Returned { key: key(1), why: ReturnReason::WorkerDied };
     bench.server.until("its death", |state| state.reports.contains(&died).then_some(()));
     bench.server.give([job(2, "true")]);
-    assert_eq!(bench.ended(2).exit, ProcessExit::Code(0), "the new one knows the workflow too");
+    assert_eq!(bench.ended(2).exit, ProcessExit::Code(0), "the new process gets the workflow too");
     agent.control.interrupt();
     agent.end().unwrap();
 }

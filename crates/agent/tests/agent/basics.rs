@@ -1,4 +1,4 @@
-//! Coming, working, and going.
+//! Registration, work and shutdown.
 
 use crate::support::{Bench, LONG, end_of, gated, job, key};
 use std::fs;
@@ -28,10 +28,11 @@ fn jobs_come_results_go_and_it_leaves_when_it_is_dismissed() {
     let state = bench.server.state();
     assert!(state.has_left);
     assert_eq!((&state.introductions[0].labels[..], state.introductions.len()), (&["gpu".to_owned()][..], 1));
-    assert_eq!(fs::read_dir(bench.state_dir()).unwrap().count(), 0, "it leaves nothing behind");
+    assert_eq!(fs::read_dir(bench.state_dir()).unwrap().count(), 0, "it leaves no files");
 }
 
-/// As a service unit is stopped: everything in it gets SIGTERM, in any order. The agent itself hears of it as an interrupt.
+/// As when a service unit is stopped: all its processes get SIGTERM, in any order. The worker itself treats it
+/// as an interrupt.
 #[test]
 fn a_shutdown_that_signals_everything_interrupts_the_jobs() {
     for agent_first in [true, false] {
@@ -51,7 +52,7 @@ fn a_shutdown_that_signals_everything_interrupts_the_jobs() {
         let outcome = agent.end().unwrap();
         assert_eq!((outcome.reason, outcome.stopped, outcome.failed), (LeaveReason::Stopped, 1, 0));
         assert_eq!(bench.ended(1).cause, AttemptEndCause::Stopped(StopReason::Interrupted));
-        assert!(bench.server.state().has_left, "it said goodbye");
+        assert!(bench.server.state().has_left, "it signed off");
     }
 }
 
@@ -59,7 +60,7 @@ fn a_shutdown_that_signals_everything_interrupts_the_jobs() {
 fn a_report_does_not_wait_behind_a_wait() {
     let bench = Bench::new(LONG);
     let agent = bench.hire();
-    // Chains: the next job only comes after the report of the last one. A wait lasts for minutes here.
+    // Chains: the next job comes only after the report of the last one. A long poll lasts for minutes here.
     let begun = Instant::now();
     for n in 1..=20 {
         bench.server.give([job(n, "true")]);
@@ -177,7 +178,7 @@ fn a_workflow_that_is_over_is_forgotten_until_it_is_told_of_anew() {
         state.over.push(key(1).workflow);
         state.assignments.push(job(2, "true"));
     });
-    let why = bench.server.until("what is said of job 2", |state| {
+    let why = bench.server.until("the report of job 2", |state| {
         state.reports.iter().find_map(|report| match report {
             AttemptReport::Returned { key: of, why } if *of == key(2) => Some(why.clone()),
             _ => None,
@@ -187,7 +188,7 @@ fn a_workflow_that_is_over_is_forgotten_until_it_is_told_of_anew() {
         matches!(&why, ReturnReason::WorkerTrouble(text) if text.contains("was not introduced to this worker")),
         "{why:?}"
     );
-    // Both at once: it is over, and there is more of it.
+    // Both at once: the workflow has ended, and is introduced again.
     let site = bench.site();
     bench.server.change(|state| {
         state.over.push(key(1).workflow);
@@ -217,7 +218,7 @@ fn actions_are_carried_out_and_reported() {
     let report = bench.server.until("the report", |state| state.action_reports.first().cloned());
     assert_eq!((report.action, report.attempt, report.return_code), (5, Attempt(2), 0));
     let made = fs::read_to_string(bench.path("out/made")).unwrap();
-    assert_eq!(made, format!("b {} none\n", bench.server.url), "the token is not handed on");
+    assert_eq!(made, format!("b {} none\n", bench.server.url), "the token is not passed on");
     bench.server.change(|state| state.dismissed = true);
     assert!(agent.wait().unwrap().success());
 }

@@ -1,4 +1,4 @@
-//! Agent or worker process are stopped for longer than the lease, and woken again.
+//! The worker or its worker process is stopped for longer than the lease, and continued.
 
 use crate::away::send;
 use crate::support::{Bench, eventually, gated, job, key};
@@ -13,7 +13,7 @@ fn state(process: ProcessIdentity) -> u8 {
     procfs::read_stat(to_pid(process.pid).unwrap()).map_or(b'-', |stat| stat.state)
 }
 
-/// The worker process of an agent that is a process.
+/// The worker process of a worker that is a separate process.
 fn worker_of(agent: u32) -> u32 {
     eventually("a worker process", || {
         let children = procfs::list_children(to_pid(agent).unwrap());
@@ -28,13 +28,13 @@ fn jobs_of_an_agent_that_is_stopped_stand_still_when_the_lease_is_over() {
     bench.server.give([gated(1)]);
     let leader = bench.noted("leader1");
     send(agent.id(), Signal::STOP);
-    eventually("it stands still", || (state(leader) == b'T').then_some(()));
-    // The server gave the job to somebody else meanwhile.
+    eventually("it is frozen", || (state(leader) == b'T').then_some(()));
+    // The server reassigned the job in the meantime.
     bench.server.change(|server| server.has_forgotten = true);
     send(agent.id(), Signal::CONT);
     eventually("its end", || (!leader.is_alive()).then_some(()));
     bench.server.give([job(2, "true")]);
-    assert_eq!(bench.ended(2).exit, ProcessExit::Code(0), "the agent works on");
+    assert_eq!(bench.ended(2).exit, ProcessExit::Code(0), "the worker continues");
     agent.kill().unwrap();
     agent.wait().unwrap();
 }
@@ -48,7 +48,7 @@ fn both_stopped_and_woken_do_no_harm() {
     let worker = worker_of(agent.id());
     send(worker, Signal::STOP);
     send(agent.id(), Signal::STOP);
-    // Longer than the lease: there is nothing to wait for but the time itself.
+    // Longer than the lease: only time itself can be waited for.
     std::thread::sleep(LEASE + Duration::from_secs(1));
     bench.server.change(|server| server.has_forgotten = true);
     send(worker, Signal::CONT);
@@ -69,7 +69,7 @@ fn a_worker_process_that_is_stopped_is_ended_with_its_jobs_and_replaced() {
     send(worker_of(agent.id()), Signal::STOP);
     let hung = AttemptReport::Returned { key: key(1), why: ReturnReason::WorkerHung };
     bench.server.until("the report", |server| server.reports.contains(&hung).then_some(()));
-    assert!(!leader.is_alive(), "dead before it is told of");
+    assert!(!leader.is_alive(), "dead before it is reported");
     bench.server.give([job(2, "true")]);
     assert_eq!(bench.ended(2).exit, ProcessExit::Code(0));
     agent.kill().unwrap();

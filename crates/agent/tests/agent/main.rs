@@ -1,4 +1,4 @@
-//! Agents with real worker processes and real jobs, against a server that is the test itself.
+//! Remote workers with real worker processes and real jobs, against a test server.
 
 #[cfg(test)]
 mod allocation;

@@ -1,4 +1,4 @@
-//! A server that speaks the protocol over HTTP and does what the test says.
+//! A server that speaks the protocol over HTTP and behaves as the test requires.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use windlass_types::worker_protocol::{
 };
 use windlass_types::{WorkerId, WorkflowId};
 
-/// Far beyond anything that should happen here: reached only if something hangs.
+/// A timeout that is reached only if a process hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 #[derive(Clone)]
@@ -27,14 +27,14 @@ pub(crate) struct Server {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) lease: Duration,
-    /// Connections are cut.
+    /// All connections are closed.
     pub(crate) is_away: bool,
     pub(crate) introductions: Vec<WorkerRegistration>,
     pub(crate) exchanges: Vec<WorkerExchange>,
-    /// Everybody has to introduce himself again; those that are not on the list have lost what they held.
+    /// All workers have to register again; attempts not on the list are lost.
     pub(crate) has_forgotten: bool,
     pub(crate) keeps: Vec<AttemptKey>,
-    /// For the next exchange that can bring them.
+    /// For the next exchange that can carry them.
     pub(crate) over: Vec<WorkflowId>,
     pub(crate) workflows: Vec<WorkflowSetup>,
     pub(crate) assignments: Vec<Assignment>,
@@ -42,7 +42,7 @@ pub(crate) struct State {
     pub(crate) actions: Vec<ActionCommand>,
     pub(crate) drain: bool,
     pub(crate) dismissed: bool,
-    /// In the order in which they came, each once.
+    /// In the order of arrival, each once.
     pub(crate) reports: Vec<AttemptReport>,
     pub(crate) action_reports: Vec<ActionReport>,
     pub(crate) has_left: bool,
@@ -92,7 +92,7 @@ impl Server {
         self.inner.0.lock().unwrap()
     }
 
-    /// Changes something, and wakes all that wait.
+    /// Changes the state, and wakes all waiting calls.
     pub(crate) fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state());
         self.inner.1.notify_all();
@@ -102,7 +102,7 @@ impl Server {
         self.change(|state| state.assignments.extend(assignments));
     }
 
-    /// Cuts all connections, and every new one, until it is back.
+    /// Closes all connections, and every new one, until it is back.
     pub(crate) fn go_away(&self) {
         self.change(|state| {
             state.is_away = true;
@@ -116,7 +116,7 @@ impl Server {
         self.change(|state| state.is_away = false);
     }
 
-    /// Waits until this is so.
+    /// Waits until the condition holds.
     pub(crate) fn until<T>(&self, what: &str, mut found: impl FnMut(&mut State) -> Option<T>) -> T {
         let give_up = Instant::now() + PATIENCE;
         let mut state = self.state();
@@ -124,7 +124,11 @@ impl Server {
             if let Some(value) = found(&mut state) {
                 return value;
             }
-            assert!(Instant::now() < give_up, "{what} did not come; reports: {:?}", state.reports);
+            assert!(
+                Instant::now() < give_up,
+                "timeout while waiting for {what}; reports: {:?}",
+                state.reports
+            );
             state = self.inner.1.wait_timeout(state, Duration::from_millis(50)).unwrap().0;
         }
     }
@@ -151,7 +155,7 @@ impl Server {
         assert!(path.ends_with("/exchange"), "{path}");
         match self.exchange(parse(body)) {
             Some(answer) => (200, json!(answer)),
-            None => (409, json!({"status": 409, "code": "unknown_worker", "detail": "introduce yourself"})),
+            None => (409, json!({"status": 409, "code": "unknown_worker", "detail": "register again"})),
         }
     }
 

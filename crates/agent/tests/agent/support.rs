@@ -1,4 +1,4 @@
-//! An agent on a bench.
+//! A remote worker for tests.
 
 use crate::server::{PATIENCE, Server, State, WORKFLOW};
 use std::path::PathBuf;
@@ -19,16 +19,16 @@ use windlass_types::{Attempt, Bytes, Capacity, JobId, Resources, RunId};
 pub(crate) const HOST: &str = env!("CARGO_BIN_EXE_windlass-agent-host");
 pub(crate) const CAPACITY: Capacity =
     Capacity { cpus: 2, memory: Bytes(1 << 34), gpus: 0, nodes: 1, max_jobs: None };
-/// So long that it plays no part.
+/// So long that it has no effect.
 pub(crate) const LONG: Duration = Duration::from_mins(5);
 
-/// A server, a directory for jobs, and one for what agents note.
+/// A server, a directory for jobs, and a state directory.
 pub(crate) struct Bench {
     pub(crate) server: Server,
     pub(crate) directory: tempfile::TempDir,
 }
 
-/// An agent in this process.
+/// A worker in this process.
 pub(crate) struct Hired {
     pub(crate) control: RemoteWorkerControl,
     pub(crate) notices: Arc<Mutex<Vec<String>>>,
@@ -100,23 +100,23 @@ impl Bench {
         Hired { control, notices, thread }
     }
 
-    /// An agent that is a process.
+    /// A worker that is a separate process.
     pub(crate) fn start_process(&self) -> Child {
         Command::new(HOST)
             .arg(&self.server.url)
             .arg(self.state_dir())
-            .env("WINDLASS_TOKEN", "its own alone")
+            .env("WINDLASS_TOKEN", "only its own")
             .stdin(Stdio::null())
             .spawn()
             .unwrap()
     }
 
-    /// The end of this job, once it was reported.
+    /// The end of this job, after it was reported.
     pub(crate) fn ended(&self, job: i64) -> AttemptEndReport {
         self.server.until(&format!("the end of job {job}"), |state| end_of(state, job))
     }
 
-    /// The process whose pid a job wrote into this file, once it has.
+    /// The process whose pid a job writes into this file.
     pub(crate) fn noted(&self, name: &str) -> ProcessIdentity {
         let path = self.path(name);
         eventually(name, || {
@@ -145,7 +145,7 @@ pub(crate) fn job(id: i64, command: &str) -> Assignment {
     Assignment::from_command(key(id), format!("job {id}"), command.into(), Resources::DEFAULT)
 }
 
-/// Ends when [`Bench::open_gate`] is called; notes its pid before.
+/// Ends when [`Bench::open_gate`] is called; writes its pid before.
 pub(crate) fn gated(id: i64) -> Assignment {
     job(id, &format!("echo $$ > leader{id}; while [ ! -e gate ]; do sleep 0.02; done"))
 }
@@ -157,7 +157,7 @@ pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>
         if let Some(value) = condition() {
             return value;
         }
-        assert!(Instant::now() < give_up, "{what} did not come");
+        assert!(Instant::now() < give_up, "timeout while waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

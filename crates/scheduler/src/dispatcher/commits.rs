@@ -144,8 +144,9 @@ impl Dispatcher<'_> {
     fn is_commit_awaited(&self) -> bool {
         let nothing_runs =
             self.worker.as_ref().and_then(|w| w.usage.as_ref()).is_none_or(WorkerUsage::is_idle);
-        let somebody = !self.open_batch.assignments.is_empty() || !self.open_batch.action_commands.is_empty();
-        somebody || nothing_runs || self.pending_commands.is_any_pending
+        let has_orders =
+            !self.open_batch.assignments.is_empty() || !self.open_batch.action_commands.is_empty();
+        has_orders || nothing_runs || self.pending_commands.is_any_pending
     }
 
     pub(super) fn on_committed(

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_is_kept_until_somebody_comes() {
+    fn news_is_kept_until_a_caller_waits() {
         let mut exchanges = ExchangeSequence::default();
         word(&mut exchanges, 1, 10);
         assert_eq!(exchanges.hang_up(1), Some(10));

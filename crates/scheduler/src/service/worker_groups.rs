@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_for_what_he_may_not_do() {
+    fn groups_serve_only_permitted_workflows() {
         let mut worker_groups = WorkerGroups::default();
         let id = group(&mut worker_groups, &[1]);
         worker_groups.update_turns(WorkflowId(2), |_| Some(5));

@@ -1,4 +1,4 @@
-//! Jobs that a running job adds: another process writes them, and the dispatcher takes them up.
+//! Jobs that a running job adds: another process writes them, and the dispatcher inserts them.
 
 use crate::common::{Act, Host, Planned, Witness, attempts, create, database};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use windlass_types::{JobStatus, Resources, Timestamp};
 
 const ONE: [Planned; 1] = [Planned("first", &[], 1)];
 
-/// The same database as another process has it.
+/// The same database as seen by another process.
 fn elsewhere(store: &SqliteStore) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(store.path(), OpenMode::ReadWrite).unwrap().store)
 }
@@ -126,7 +126,7 @@ fn a_process_that_takes_over_finds_what_was_added() {
     });
     let expected = [("first".to_owned(), JobStatus::Ready), ("added".to_owned(), JobStatus::Blocked)];
     assert_eq!(statuses(&store, &workflow), expected);
-    // The next attempt asks for something else: what it does not ask for does not run.
+    // The next attempt requests other jobs: those that it does not request do not run.
     let other = elsewhere(&store);
     let mut host = Host::new(move |assignment, _| {
         if assignment.name == "first" {

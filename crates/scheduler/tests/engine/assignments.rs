@@ -1,4 +1,4 @@
-//! What a workflow, its kinds and its jobs say reaches the worker, and only that.
+//! Settings of a workflow, its job groups and its jobs reach the worker, and only these.
 
 use crate::common::{Act, Host, Witness, attempts, database};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ const ASKED: Resources =
     Resources { cpus: 2, memory: Bytes(1 << 20), gpus: 0, nodes: 1, runtime: Some(Duration::from_mins(1)) };
 const COMBINED: StdioSettings = StdioSettings { mode: StdioMode::Combined, delete_on_success: false };
 
-/// Two files and two jobs: `full` has all that a job can have, `plain` nothing.
+/// Two files and two jobs: `full` uses all fields of a job, `plain` none.
 struct Source {
     files: std::vec::IntoIter<NewFile<'static>>,
     jobs: std::vec::IntoIter<NewJob<'static>>,
@@ -71,7 +71,7 @@ fn pair(name: &str, value: &str) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
-/// Runs both jobs under these settings; returns what the worker was told, `full` first.
+/// Runs both jobs with these settings; returns their assignments, `full` first.
 fn assigned(store: &SqliteStore, settings: &WorkflowSettings) -> Vec<Assignment> {
     let own: &'static [(String, String)] = vec![pair("B", "job"), pair("C", "job")].leak();
     let workflow = NewWorkflow {
@@ -144,7 +144,7 @@ fn the_execution_config_changes_how_jobs_are_ended() {
     let settings = WorkflowSettings { execution_config: Some(config), ..WorkflowSettings::default() };
     let [full, plain] = &assigned(&store, &settings)[..] else { panic!("two jobs") };
     assert_eq!(full.limits, AttemptLimits::default());
-    assert!(full.asked_for_resources, "it still counts as what it asked for");
+    assert!(full.asked_for_resources, "its request still counts");
     let termination = Some(TerminationSettings { signal: 2, lead: Some(Duration::from_secs(7)) });
     assert_eq!((full.termination, plain.termination), (termination, termination));
     assert_eq!((full.stdio.mode, plain.stdio.mode), (StdioMode::Combined, StdioMode::None));

@@ -1,4 +1,4 @@
-//! A world for the dispatcher: a real database, and workers that do as the test says instead of starting processes.
+//! A test environment for the dispatcher: a real database, and scripted workers instead of processes.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -26,35 +26,35 @@ use windlass_types::{Bytes, Capacity, JobStatus, Resources, SystemClock, Timesta
 pub(crate) const CAPACITY: Capacity =
     Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
 
-/// What the processes of each attempt of a dead worker had used when they were ended.
+/// The usage of the leftover processes of each attempt of a dead worker.
 pub(crate) const LEFTOVER_CPU_TIME: Duration = Duration::from_secs(7);
 
-/// What a pretend worker does with an assignment.
+/// The behavior of a scripted worker for an assignment.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     Exit(i32),
     End(ProcessExit, AttemptEndCause),
-    /// Runs until it is told to stop.
+    /// Runs until it is stopped.
     Hold,
-    /// The worker says nothing more and reads nothing more.
+    /// The worker neither sends nor reads any more.
     Hang,
-    /// The worker dies, having started the job.
+    /// The worker dies after the start of the job.
     Die,
-    /// The worker dies before it started anything of this batch.
+    /// The worker dies before it starts any job of this batch.
     DieBefore,
     /// The job ends with this code, which the worker records; then it dies before it reports.
     RecordAndDie(i32),
-    /// The same, but the worker lives and does not report it; told to stop, it dies.
+    /// The same, but the worker lives and does not report it; on a stop, it dies.
     Record(i32),
-    /// Reports the end twice, and once for an attempt that never was.
+    /// Reports the end twice, and once for an attempt that does not exist.
     Stutter,
-    /// Hands it back for want of something.
+    /// Returns it because of a problem of the worker.
     Trouble,
 }
 
 type Script = Arc<dyn Fn(&Assignment, usize) -> Act + Send + Sync>;
 
-/// Starts pretend workers. `script(assignment, generation)` says what happens to each job.
+/// Starts scripted workers. `script(assignment, generation)` decides what happens to each job.
 pub(crate) struct Host {
     script: Script,
     pub(crate) generation: usize,
@@ -62,7 +62,7 @@ pub(crate) struct Host {
     pub(crate) buried: usize,
     /// The dispatcher dies with the worker, as after `kill -9` of both.
     pub(crate) dies_too: Arc<AtomicBool>,
-    /// What its workers recorded.
+    /// The ends that its workers recorded.
     pub(crate) recorded: Arc<Mutex<HashMap<AttemptKey, AttemptEndReport>>>,
 }
 
@@ -268,7 +268,7 @@ fn ended(key: AttemptKey, exit: ProcessExit, cause: AttemptEndCause) -> AttemptE
     }
 }
 
-/// Remembers what it was told.
+/// Records all notifications.
 #[derive(Default)]
 pub(crate) struct Witness {
     pub(crate) ends: Vec<(String, JobStatus, JobStatus, i32)>,
@@ -287,7 +287,7 @@ impl RunObserver for Witness {
     }
 }
 
-/// A job: its name, what it waits for, how many CPUs it asks for (0: nothing).
+/// A job: its name, dependencies, and requested CPUs (0: no request).
 pub(crate) struct Planned(pub(crate) &'static str, pub(crate) &'static [u32], pub(crate) u32);
 
 pub(crate) fn database() -> (tempfile::TempDir, SqliteStore) {
@@ -338,7 +338,7 @@ pub(crate) fn create(store: &dyn Store, jobs: &[Planned]) -> WorkflowRow {
     store.workflow(id).unwrap().unwrap()
 }
 
-/// (attempt, return code) of every attempt of a job that left a result.
+/// (attempt, return code) of every attempt of a job with a result.
 pub(crate) fn attempts(store: &dyn Store, workflow: WorkflowId, job: &str) -> Vec<(u32, i32)> {
     let all = store.results(workflow, &ResultFilter::default()).unwrap();
     all.iter().filter(|row| row.job_name == job).map(|row| (row.key.attempt_id.0, row.return_code)).collect()

@@ -1,4 +1,5 @@
-//! The dispatcher in a world of its own: what it commits, what it says to workers, and what it makes of what they say.
+//! The dispatcher in a test environment: its commits, its messages to workers, and its handling of their
+//! reports.
 
 use crate::common::{Act, Host, LEFTOVER_CPU_TIME, Planned, Witness, attempts, create, database};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,7 +76,7 @@ fn a_worker_hears_of_a_job_only_when_its_claim_is_on_disk() {
     let (dir, store) = database();
     let workflow = create(&store, &DIAMOND);
     let path = dir.path().join("windlass.db");
-    // Another process's view of the file, at the moment the worker gets the assignment.
+    // The file as seen by another process, at the moment the worker gets the assignment.
     let on_disk = move |job: JobId| {
         let reader = SqliteStore::open(&path, OpenMode::ReadOnly).unwrap().store;
         let filter = JobFilter { ids: vec![job], ..JobFilter::default() };
@@ -112,13 +113,13 @@ fn what_a_dead_worker_held_runs_again_as_a_new_attempt_if_it_had_started() {
     let summary = run(&store, &mut host, &mut witness, &workflow).unwrap();
     assert_eq!(summary.counts.get(JobStatus::Completed), 4);
     assert_eq!(host.generation, 3);
-    // The second worker took it with its report to the grave.
+    // The second worker died before it reported it.
     assert_eq!(attempts(&store, workflow.id, "left"), [(1, -128), (2, -128), (3, 0)]);
     assert_eq!(attempts(&store, workflow.id, "right"), [(1, 0)], "never started: no attempt is lost");
     assert_eq!(attempts(&store, workflow.id, "top"), [(1, 0)], "completed work is not repeated");
     let results = store.results(workflow.id, &ResultFilter::default()).unwrap();
     let lost = results.iter().find(|row| row.job_name == "left" && row.return_code == -128).unwrap();
-    assert_eq!(lost.cpu_time, LEFTOVER_CPU_TIME, "the processes that it left behind count");
+    assert_eq!(lost.cpu_time, LEFTOVER_CPU_TIME, "the usage of leftover processes counts");
 }
 
 #[test]
@@ -148,7 +149,7 @@ fn ends_that_were_recorded_before_everything_was_killed_are_committed_by_the_nex
         "right" => Act::Record(4),
         _ => Act::Exit(0),
     });
-    // The books as the first process leaves them when it is killed: it is never told of the two ends.
+    // The database as the first process leaves it when it is killed: it never learns of the two ends.
     let copy = tempfile::tempdir().unwrap();
     let path = copy.path().join("windlass.db");
     std::thread::scope(|scope| {
@@ -176,7 +177,7 @@ fn ends_that_were_recorded_before_everything_was_killed_are_committed_by_the_nex
     assert_eq!(summary.counts.get(JobStatus::Canceled), 1);
     assert_eq!(attempts(&store, workflow.id, "left"), [(1, 0)]);
     assert_eq!(attempts(&store, workflow.id, "right"), [(1, 4)]);
-    assert!(next.started.lock().unwrap().is_empty(), "nothing that ended runs again");
+    assert!(next.started.lock().unwrap().is_empty(), "no ended job runs again");
     assert!(
         witness.notices.iter().any(|notice| notice.contains("results of 2 jobs that had ended")),
         "{:?}",
@@ -242,7 +243,7 @@ fn a_job_that_kills_its_worker_and_the_dispatcher_is_given_up_after_some_resumes
             Err(_) => crashes += 1,
             Ok(ended) => break ended.unwrap(),
         }
-        assert!(crashes < 10, "it is tried again without end");
+        assert!(crashes < 10, "it is retried without a limit");
     };
     assert_eq!(crashes, 6);
     let count = |status| summary.counts.get(status);
@@ -252,11 +253,7 @@ fn a_job_that_kills_its_worker_and_the_dispatcher_is_given_up_after_some_resumes
     );
     assert_eq!(attempts(&store, workflow.id, "poison").len(), 6);
     let results = store.results(workflow.id, &ResultFilter::default()).unwrap();
-    assert!(
-        results
-            .iter()
-            .any(|row| row.reason.as_ref().is_some_and(|why| why.starts_with("failed: its")))
-    );
+    assert!(results.iter().any(|row| row.reason.as_ref().is_some_and(|why| why.starts_with("failed: its"))));
 }
 
 #[test]
@@ -278,7 +275,7 @@ fn a_run_whose_database_is_removed_does_not_end_well() {
         matches!(error, SchedulerError::LockLost(windlass_store::StoreError::FileRemoved { .. })),
         "{error}"
     );
-    assert_eq!(host.buried, 1, "nothing goes on running");
+    assert_eq!(host.buried, 1, "no job keeps running");
 }
 
 #[test]
@@ -288,7 +285,7 @@ fn a_request_to_cancel_that_comes_with_the_interrupt_is_not_lost() {
     let (mut host, mut witness) = (Host::new(|_, _| Act::Hold), Witness::default());
     let row = store.workflow(workflow.id).unwrap().unwrap();
     let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options()).unwrap();
-    // Nobody tells the dispatcher to look; the request is there when it concludes.
+    // The dispatcher is not notified; the request is there when it concludes.
     dispatcher.control().interrupt();
     store.request_cancel(workflow.id, Timestamp(3)).unwrap();
     assert_eq!(dispatcher.run().unwrap().end, RunEnd::Canceled);
@@ -315,7 +312,7 @@ fn a_worker_that_hangs_does_not_outlast_the_second_interrupt() {
         dispatcher.run().unwrap()
     });
     assert_eq!(summary.end, RunEnd::Interrupted);
-    assert_eq!(summary.counts.active(), 0, "what it held is ready again");
+    assert_eq!(summary.counts.active(), 0, "its jobs are ready again");
     assert_eq!(host.buried, 1);
 }
 
@@ -360,7 +357,7 @@ fn one_job_that_no_worker_can_hold_stops_no_other_job() {
     let why = summary.unrunnable_jobs.unwrap();
     assert!(matches!(&why, SchedulerError::JobTooLarge { name, count: 1, .. } if name == "huge"), "{why}");
     let row = store.workflow(workflow.id).unwrap().unwrap();
-    assert!(row.ended_at.is_none(), "the run can go on");
+    assert!(row.ended_at.is_none(), "the run can continue");
 }
 
 #[test]
@@ -373,7 +370,7 @@ fn an_interrupted_run_leaves_its_jobs_ready_and_goes_on_later() {
     let control = dispatcher.control();
     let summary = std::thread::scope(|scope| {
         scope.spawn(|| {
-            // As soon as the books say that something runs.
+            // As soon as the database shows a running job.
             while store.workflow(workflow.id).unwrap().unwrap().counts.get(JobStatus::Running) == 0 {
                 std::thread::yield_now();
             }
@@ -400,7 +397,7 @@ fn a_canceled_run_ends_what_is_held_and_starts_nothing_more() {
     assert_eq!(host.generation, 0, "no worker is started for a canceled workflow");
     let row = store.workflow(workflow.id).unwrap().unwrap();
     assert!(row.is_canceled);
-    assert_eq!(row.counts.get(JobStatus::Ready), 1, "what was not held keeps its state");
+    assert_eq!(row.counts.get(JobStatus::Ready), 1, "jobs that were not held keep their state");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The engine with a real database, and workers that do as a test says.
+//! The dispatcher with a real database and scripted workers.
 
 #[cfg(test)]
 mod added;

@@ -1,4 +1,4 @@
-//! What follows failures in a run on this machine.
+//! Retries in a local run.
 
 use crate::common::{Act, Host, Witness, attempts, database};
 use std::sync::{Arc, Mutex};
@@ -55,7 +55,7 @@ fn run(
     (summary, witness)
 }
 
-/// Fails with this code until its attempt is that many.
+/// Fails with this code until this attempt.
 fn until(attempt: u32, code: i32) -> impl Fn(&Assignment, usize) -> Act + Send + Sync + 'static {
     move |assignment, _| Act::Exit(if assignment.key.attempt.0 < attempt { code } else { 0 })
 }
@@ -77,10 +77,10 @@ fn jobs_are_tried_again_as_their_rules_say() {
     let workflow = create(&store, 1, vec![rule(75)], &WorkflowSettings::default());
     let (summary, _) = run(&store, workflow, until(9, 75));
     assert_eq!(summary.counts.get(JobStatus::Failed), 1);
-    assert_eq!(attempts(&store, workflow, "j0").len(), 3, "three attempts are all that it gets");
+    assert_eq!(attempts(&store, workflow, "j0").len(), 3, "it gets only three attempts");
 }
 
-/// The run waits for the time of the job, also where it is all that is left to do.
+/// The run waits for delayed jobs, also if they are all that remains.
 #[test]
 fn a_delay_is_waited_out() {
     let (_dir, store) = database();
@@ -138,11 +138,11 @@ fn a_storm_stops_the_run_which_can_be_resumed() {
     let events = store.events(Some(workflow), &filter).unwrap();
     let told: Vec<bool> =
         events.iter().map(|event| event.data.as_ref().unwrap()["is_used_up"] == true).collect();
-    assert_eq!(told, [true, false], "and somebody had it go on");
+    assert_eq!(told, [true, false], "and the budget was renewed");
 }
 
 #[test]
-fn a_failure_that_nobody_foresaw_ends_the_run_with_a_question() {
+fn a_failure_without_a_rule_ends_the_run_with_a_pending_decision() {
     let (_dir, store) = database();
     let settings = WorkflowSettings { use_pending_failed: true, ..WorkflowSettings::default() };
     let workflow = create(&store, 2, vec![rule(75)], &settings);
@@ -152,7 +152,7 @@ fn a_failure_that_nobody_foresaw_ends_the_run_with_a_question() {
     assert_eq!(summary.counts.get(JobStatus::PendingFailed), 1);
     assert_eq!(store.workflow(workflow).unwrap().unwrap().ended_at, None);
     let (summary, _) = run(&store, workflow, |_, _| Act::Exit(0));
-    assert_eq!(summary.end, RunEnd::WaitingForDecision, "nobody has answered");
+    assert_eq!(summary.end, RunEnd::WaitingForDecision, "there is no decision yet");
 }
 
 #[test]
@@ -167,15 +167,16 @@ fn a_failure_is_decided_on_while_the_workflow_runs() {
     let workflow = create(&store, 2, vec![later], &settings);
     let jobs = store.load_jobs(workflow).unwrap().ids;
     let failing = jobs[0];
-    // Somebody else sees the failure while the other job waits for its next attempt, and has it tried again with more.
+    // Another process sees the failure while the other job waits for its next attempt, and retries it with
+    // more resources.
     let other = SqliteStore::open(directory.path().join("windlass.db"), OpenMode::ReadWrite).unwrap().store;
-    let somebody = std::thread::spawn(move || {
+    let operator = std::thread::spawn(move || {
         wait_until(|| other.load_jobs(workflow).unwrap().status[0] == JobStatus::PendingFailed);
         let order = |job, verdict, memory_bytes| FailureCommand {
             job,
             verdict,
             changes: RequestedJobChanges { memory_bytes, ..RequestedJobChanges::default() },
-            reason: "more room".into(),
+            reason: "more memory".into(),
             confidence: None,
             evidence: vec![],
         };
@@ -195,11 +196,11 @@ fn a_failure_is_decided_on_while_the_workflow_runs() {
         _ => Act::Exit(0),
     });
     let answers: Vec<FailureCommandStatus> =
-        somebody.join().unwrap().iter().map(|outcome| outcome.answer).collect();
+        operator.join().unwrap().iter().map(|outcome| outcome.answer).collect();
     assert_eq!(
         answers,
         [FailureCommandStatus::Done, FailureCommandStatus::Refused],
-        "who waits to be tried again is not made to fail"
+        "a job that waits for its retry is not failed"
     );
     assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 2));
     let table = store.load_jobs(workflow).unwrap();
@@ -212,7 +213,7 @@ fn a_failure_is_decided_on_while_the_workflow_runs() {
 fn wait_until(mut condition: impl FnMut() -> bool) {
     let patience = Instant::now() + Duration::from_secs(30);
     while !condition() {
-        assert!(Instant::now() < patience, "it never came");
+        assert!(Instant::now() < patience, "timeout");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -1,4 +1,5 @@
-//! Actions: who is to carry them out, once or once each, and what becomes of them when workers or the server die.
+//! Actions: which worker runs them, once or once per worker, and what happens to them when workers or the
+//! server die.
 
 use crate::world::{LEASE, Worker, World, after, ask, code, ended, plain};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use windlass_types::{Attempt, JobStatus, RunId, Timestamp, WorkerId, WorkflowId}
 
 const NOW: Timestamp = Timestamp(1_000_000);
 
-/// Adds an action; it does nothing, so that all that matters is who is told to.
+/// Adds an action; its commands are empty, since only the assignment matters.
 fn add(world: &World, workflow: WorkflowId, trigger: ActionTrigger, persistent: bool) -> i64 {
     let action: WorkflowAction = serde_json::from_value(serde_json::json!({
         "trigger_type": trigger.name(), "action_type": "run_commands", "commands": ["true"], "persistent": persistent,
@@ -25,7 +26,7 @@ fn row(world: &World, workflow: WorkflowId, id: i64) -> ActionRow {
     world.store.actions(workflow).unwrap().into_iter().find(|row| row.id == id).unwrap()
 }
 
-/// (attempt, worker, return code) of all its executions; one that is under way has no code, one that was interrupted -1.
+/// (attempt, worker, return code) of all its executions; a running one has no code, an interrupted one -1.
 fn runs(world: &World, workflow: WorkflowId, id: i64) -> Vec<(u32, Option<WorkerId>, Option<i32>)> {
     let code = |run: &windlass_store::model::ActionRunRow| run.return_code.or(run.ended_at.map(|_| -1));
     row(world, workflow, id).runs.iter().map(|run| (run.attempt.0, run.worker_id, code(run))).collect()
@@ -48,7 +49,7 @@ fn report(order: &ActionCommand, return_code: i32) -> ActionReport {
     }
 }
 
-/// Says how these went, and takes what comes.
+/// Reports these results, and takes the reply.
 fn tell(world: &World, worker: &mut Worker, orders: &[ActionCommand], return_code: i32) -> ExchangeReply {
     let mut exchange = worker.next(Vec::new(), Duration::ZERO);
     exchange.actions = orders.iter().map(|order| report(order, return_code)).collect();
@@ -59,7 +60,7 @@ fn triggers(answer: &ExchangeReply) -> Vec<&str> {
     answer.actions.iter().map(|order| order.trigger.as_str()).collect()
 }
 
-/// Carries out all that comes, ends all jobs well, and says in which order it heard of what. Until nothing more comes.
+/// Runs all actions, completes all jobs, and returns the order of assignments, until there are no more.
 fn work_off(world: &World, worker: &mut Worker) -> Vec<String> {
     let mut heard = Vec::new();
     let mut orders: Vec<ActionCommand> = Vec::new();
@@ -105,7 +106,7 @@ fn each_comes_at_its_time_and_the_end_waits_for_the_last() {
         "on_worker_complete",
     ];
     let mut sorted = heard.clone();
-    // What waits for jobs comes beside them.
+    // Actions that wait for jobs come together with jobs.
     sorted.sort_by_key(|word| expected.iter().position(|known| known == word));
     assert_eq!(sorted, expected);
     let place = |word: &str| heard.iter().position(|heard| heard == word).unwrap();
@@ -118,7 +119,7 @@ fn each_comes_at_its_time_and_the_end_waits_for_the_last() {
 }
 
 #[test]
-fn jobs_wait_for_the_beginning_and_nobody_is_given_what_another_has() {
+fn jobs_wait_for_start_actions_and_each_action_has_one_worker() {
     let world = World::new();
     let workflow = world.create(&[plain(), plain()]).id;
     let (first, each) = (
@@ -131,7 +132,7 @@ fn jobs_wait_for_the_beginning_and_nobody_is_given_what_another_has() {
     assert_eq!((triggers(&begun), begun.assignments.len()), (vec!["on_workflow_start"], 0));
     let idle = two.say(&world, Vec::new()).unwrap();
     assert!(idle.actions.is_empty() && idle.assignments.is_empty(), "{idle:?}");
-    // Also one that fails is over: the workflow goes on.
+    // A failed action counts as executed: the workflow continues.
     let own = tell(&world, &mut one, &begun.actions, 3);
     assert_eq!((triggers(&own), own.assignments.len()), (vec!["on_worker_start"], 0));
     let others = two.say(&world, Vec::new()).unwrap();
@@ -158,13 +159,14 @@ fn with_two_workers_and_a_restart_nothing_is_carried_out_twice() {
     let (mut one, mut two) = (Worker::new(&world, 1), Worker::new(&world, 1));
     let begun = one.say(&world, Vec::new()).unwrap().actions;
     world.restart();
-    // It is still at it, and says so; the other has nothing and gets nothing.
+    // It still runs it, and reports that; the other has nothing and gets nothing.
     assert_eq!(one.come_back_at(&world, &[], &[(first, Attempt(1))]), []);
     two.come_back(&world, &[]);
     assert_eq!(triggers(&two.say(&world, Vec::new()).unwrap()), Vec::<&str>::new());
     let next = tell(&world, &mut one, &begun, 0);
     assert_eq!(triggers(&next), ["on_worker_start"]);
-    // The answer got lost together with the server: the worker has never heard of it, and is told again, of the same one.
+    // The reply got lost together with the server: the worker has never received it, and gets the same one
+    // again.
     world.restart();
     assert_eq!(one.come_back_at(&world, &[], &[]), []);
     two.come_back(&world, &[]);
@@ -179,9 +181,9 @@ fn with_two_workers_and_a_restart_nothing_is_carried_out_twice() {
     one.come_back(&world, &keys);
     two.come_back(&world, &others);
     ones = one.say(&world, vec![ended(keys[0], 0)]).unwrap();
-    assert!(ones.actions.is_empty(), "the other is not done: {ones:?}");
+    assert!(ones.actions.is_empty(), "the other one is not executed: {ones:?}");
     assert_eq!(work_off(&world, &mut two), ["on_worker_complete"]);
-    assert!(world.row(workflow).ended_at.is_none(), "one has its own to do");
+    assert!(world.row(workflow).ended_at.is_none(), "each has its own action");
     assert_eq!(work_off(&world, &mut one), ["on_worker_complete"]);
     assert!(world.row(workflow).ended_at.is_some());
     assert_eq!(runs(&world, workflow, first), [(1, Some(one.id), Some(0))]);
@@ -195,7 +197,7 @@ fn with_two_workers_and_a_restart_nothing_is_carried_out_twice() {
 }
 
 #[test]
-fn one_whose_worker_is_gone_is_interrupted_and_carried_out_again_when_somebody_says_so() {
+fn an_action_of_a_lost_worker_is_interrupted_and_runs_again_on_request() {
     let world = World::new();
     let workflow = world.create(&[plain()]).id;
     let first = add(&world, workflow, ActionTrigger::OnWorkflowStart, false);
@@ -210,16 +212,16 @@ fn one_whose_worker_is_gone_is_interrupted_and_carried_out_again_when_somebody_s
     assert_eq!(runs(&world, workflow, first), [(1, Some(one.id), Some(-1))]);
     assert!(row(&world, workflow, first).runs[0].message.as_ref().unwrap().contains("interrupted"));
     let own = two.say(&world, Vec::new()).unwrap().actions;
-    assert_eq!(tell(&world, &mut two, &own, 0).assignments.len(), 1, "the workflow goes on");
-    // It was only away: what it was at is not its own any more, and how that went is too late.
+    assert_eq!(tell(&world, &mut two, &own, 0).assignments.len(), 1, "the workflow continues");
+    // It was only cut off: its action was interrupted, and the result is stale.
     assert_eq!(one.come_back_at(&world, &[], &[(first, Attempt(1))]), [(first, Attempt(1))]);
     tell(&world, &mut one, &begun, 0);
     assert_eq!(runs(&world, workflow, first), [(1, Some(WorkerId(1)), Some(-1))]);
     assert_eq!(work_off(&world, &mut two), Vec::<String>::new());
     assert!(world.row(workflow).ended_at.is_some());
     ask(|reply| world.service.retry_action(workflow, first, "me", reply)).unwrap();
-    assert!(world.row(workflow).ended_at.is_none(), "there is something to do again");
-    // Somebody who was not here before will do, and begins as a worker.
+    assert!(world.row(workflow).ended_at.is_none(), "there is an action again");
+    // A new worker gets it, after the actions at its start.
     let mut three = Worker::new(&world, 1);
     assert_eq!(work_off(&world, &mut three), ["on_workflow_start", "on_worker_start"]);
     assert_eq!(runs(&world, workflow, first)[1], (2, Some(three.id), Some(0)));
@@ -230,7 +232,7 @@ fn one_whose_worker_is_gone_is_interrupted_and_carried_out_again_when_somebody_s
 }
 
 #[test]
-fn what_is_due_goes_to_somebody_who_listens() {
+fn a_due_action_goes_to_a_waiting_worker() {
     let world = World::new();
     let workflow = world.create(&[plain()]).id;
     let mut one = Worker::new(&world, 1);
@@ -279,7 +281,7 @@ fn when_a_workflow_is_canceled_what_runs_is_stopped_and_nothing_begins() {
     ask(|reply| world.service.cancel_workflow(workflow, "me", reply)).unwrap();
     let answer = worker.say(&world, Vec::new()).unwrap();
     assert_eq!(answer.stops.len(), 1);
-    assert!(world.row(workflow).ended_at.is_none(), "it is still at it");
+    assert!(world.row(workflow).ended_at.is_none(), "it still runs it");
     assert!(tell(&world, &mut worker, &begun, 143).actions.is_empty());
     assert!(world.row(workflow).is_canceled);
     assert_eq!(runs(&world, workflow, first), [(1, Some(worker.id), Some(143))]);
@@ -299,15 +301,15 @@ fn when_the_workflow_begins_anew_so_do_its_actions() {
     let mut worker = Worker::new(&world, 1);
     let all = ["on_workflow_start", "job", "job", "on_jobs_complete", "on_workflow_complete"];
     assert_eq!(work_off(&world, &mut worker), all);
-    // One job goes back: what begins the workflow does not come again.
+    // One job is reset: the actions at the start of the workflow do not run again.
     ask(|reply| world.service.reset_status(workflow, false, "me", reply)).unwrap();
-    assert_eq!(work_off(&world, &mut worker), Vec::<String>::new(), "nobody has said yet what is to run");
+    assert_eq!(work_off(&world, &mut worker), Vec::<String>::new(), "it is not initialized yet");
     let job = world.store.load_jobs(workflow).unwrap().ids[0];
     let which = windlass_scheduler::service::JobsToReset::Jobs(vec![job]);
     ask(|reply| world.service.reset_jobs(workflow, which, "me", reply)).unwrap();
     ask(|reply| world.service.initialize_workflow(workflow, true, false, "me", reply)).unwrap();
     assert_eq!(work_off(&world, &mut worker), ["job", "on_jobs_complete", "on_workflow_complete"]);
-    // All of them, and everything that is to be done.
+    // All jobs and all actions.
     ask(|reply| world.service.reset_status(workflow, false, "me", reply)).unwrap();
     let which = windlass_scheduler::service::JobsToReset::All;
     ask(|reply| world.service.reset_jobs(workflow, which, "me", reply)).unwrap();
@@ -327,14 +329,18 @@ fn clients_of_the_contract_take_actions_themselves() {
         rows.iter().map(|row| row.id).collect()
     };
     let claim = |id, node| ask(|reply| world.service.claim_action(workflow, id, node, reply)).unwrap();
-    assert_eq!((pending(), claim(first, None)), (vec![], false), "nothing has begun");
+    assert_eq!((pending(), claim(first, None)), (vec![], false), "nothing has started");
     ask(|reply| world.service.initialize_workflow(workflow, false, false, "me", reply)).unwrap();
     let node = |_| {
         let row = NewWorker { kind: WorkerKind::Torc, workflow: Some(workflow), ..NewWorker::default() };
         Some(world.store.add_worker(&row, NOW).unwrap())
     };
     let (one, two) = (node(1), node(2));
-    assert_eq!(pending(), [ids[0], jobs_ready, each, first], "what is about workers is theirs to judge");
+    assert_eq!(
+        pending(),
+        [ids[0], jobs_ready, each, first],
+        "clients decide about worker actions themselves"
+    );
     assert!(claim(first, one) && !claim(first, two) && !claim(complete, one));
     assert!(claim(each, one) && claim(each, two) && !claim(each, two), "once each");
     assert_eq!(pending(), [ids[0], jobs_ready, each]);
@@ -353,7 +359,7 @@ fn clients_of_the_contract_take_actions_themselves() {
         node: one,
     };
     ask(|reply| world.service.complete_jobs(workflow, vec![done], reply)).unwrap();
-    // Nobody of ours is there to wait for.
+    // There are no remote workers to wait for.
     assert!(world.row(workflow).ended_at.is_some());
     assert_eq!(pending(), [ids[0], complete, jobs_complete, jobs_ready, each]);
     assert!(claim(complete, one) && !claim(complete, one) && claim(ids[0], one));

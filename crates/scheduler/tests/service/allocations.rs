@@ -1,4 +1,4 @@
-//! Workers in allocations of Slurm: when they are told that it ends, and when they are sent home.
+//! Workers in Slurm allocations: when they learn its end, and when they are dismissed.
 
 use crate::world::{LEASE, Planned, Worker, World, ended, later, me, plain, someone};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use windlass_types::{AllocationId, JobStatus as S, SystemClock, Timestamp, Workf
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// One that runs as job 7 of Slurm.
+/// A worker in Slurm job 7.
 pub(crate) fn running(world: &World, workflow: WorkflowId) -> AllocationId {
     on_nodes(world, workflow, 1)
 }
@@ -64,28 +64,28 @@ fn asks(cpus: u32) -> Planned {
 }
 
 #[test]
-fn whoever_is_in_it_hears_when_it_ends_otherwise() {
+fn workers_learn_a_changed_end_of_their_allocation() {
     let world = World::new();
     let workflow = world.begin(&[plain()]);
     let id = running(&world, workflow);
     let (mut worker, mut other) = (inside(&world, workflow, id), Worker::new(&world, 1));
-    assert_eq!(worker.say(&world, vec![]).unwrap().ends_in, None, "it is as Slurm said at its start");
+    assert_eq!(worker.say(&world, vec![]).unwrap().ends_in, None, "it is as Slurm stated at its start");
     world.service.notify_allocation_end_time(id, SystemClock.now().after(3 * DAY));
     let left = worker.say(&world, vec![]).unwrap().ends_in.unwrap();
     assert!(left > 2 * DAY, "{left:?}");
-    assert_eq!(worker.say(&world, vec![]).unwrap().ends_in, None, "that is said once");
+    assert_eq!(worker.say(&world, vec![]).unwrap().ends_in, None, "that is sent once");
     assert_eq!(other.say(&world, vec![]).unwrap().ends_in, None, "it is in no allocation");
 }
 
 #[test]
-fn whoever_comes_back_hears_what_it_missed() {
+fn returning_workers_learn_the_changed_end() {
     let mut world = World::new();
     let workflow = world.begin(&[plain()]);
     let id = running(&world, workflow);
     let mut worker = inside(&world, workflow, id);
     worker.say(&world, vec![]).unwrap();
     let keys = worker.keys();
-    // A time that is past has been changed since: else Slurm had ended it.
+    // A time in the past is outdated: otherwise Slurm would have ended it.
     for (at, is_told) in [(Timestamp(1), false), (SystemClock.now().after(3 * DAY), true)] {
         ends_at(&world, id, at);
         world.restart();
@@ -96,14 +96,14 @@ fn whoever_comes_back_hears_what_it_missed() {
 }
 
 #[test]
-fn whoever_nothing_that_is_left_fits_is_sent_home() {
+fn a_worker_that_fits_no_remaining_job_is_dismissed() {
     let world = World::new();
     let workflow = world.begin(&[asks(1), asks(4)]);
     let id = running(&world, workflow);
     let mut small = inside(&world, workflow, id);
     assert!(!small.say(&world, vec![]).unwrap().dismissed);
     assert_eq!(small.held.len(), 1, "the job that fits it");
-    // Nothing is there for this one now; but should the other one lose its job, that would be for it.
+    // There is no job for this one now; but if the other one loses its job, that would be.
     let mut other = inside(&world, workflow, id);
     let mut elsewhere = Worker::join(&world, WorkerRegistration { workflow: Some(workflow), ..someone(1) });
     assert!(!other.say(&world, vec![]).unwrap().dismissed);
@@ -111,19 +111,19 @@ fn whoever_nothing_that_is_left_fits_is_sent_home() {
     let waits = other.next(vec![], Duration::from_secs(15));
     let waits = later(|reply| world.service.exchange(waits, me(), reply));
     let key = small.keys()[0];
-    assert!(small.say(&world, vec![ended(key, 0)]).unwrap().dismissed, "the large job is not for it");
+    assert!(small.say(&world, vec![ended(key, 0)]).unwrap().dismissed, "it cannot run the large job");
     let told = world.in_time(&waits).unwrap();
-    assert!(told.dismissed, "nor for whoever waited meanwhile");
-    assert!(!elsewhere.say(&world, vec![]).unwrap().dismissed, "nobody pays for its node");
+    assert!(told.dismissed, "nor do waiting workers");
+    assert!(!elsewhere.say(&world, vec![]).unwrap().dismissed, "its node is not kept");
     let mut large = with_cpus(&world, workflow, id, 4);
     assert!(!large.say(&world, vec![]).unwrap().dismissed);
     assert_eq!(large.held.len(), 1);
     let key = large.keys()[0];
-    assert!(large.say(&world, vec![ended(key, 0)]).unwrap().dismissed, "all is done");
+    assert!(large.say(&world, vec![ended(key, 0)]).unwrap().dismissed, "all jobs are settled");
 }
 
 #[test]
-fn whoever_has_too_little_time_for_all_that_is_left_is_sent_home() {
+fn a_worker_with_too_little_time_is_dismissed() {
     let world = World::new();
     let hour = Planned { cpus: 1, runtime: Some(Duration::from_hours(1)), ..plain() };
     let workflow = world.begin(&[hour.clone(), hour]);
@@ -136,13 +136,13 @@ fn whoever_has_too_little_time_for_all_that_is_left_is_sent_home() {
     };
     assert!(!say(&mut worker, vec![], 61).dismissed);
     assert_eq!(worker.held.len(), 1);
-    assert!(!say(&mut worker, vec![], 50).dismissed, "it has something to do");
+    assert!(!say(&mut worker, vec![], 50).dismissed, "it has a job");
     let key = worker.keys()[0];
     assert!(say(&mut worker, vec![ended(key, 0)], 49).dismissed);
     assert!(worker.held.is_empty());
 }
 
-/// It has a job, and is not heard of for longer than its lease.
+/// A worker with a job, without contact for longer than its lease.
 fn silent(world: &World, nodes: u32) -> (WorkflowId, Worker) {
     let workflow = world.begin(&[plain()]);
     let id = on_nodes(world, workflow, nodes);
@@ -163,14 +163,14 @@ fn what_may_go_on_as_a_step_is_handed_on_when_it_is_gone() {
         told.iter().map(|one| (one.worker, one.held_attempts.clone())).collect::<Vec<_>>(),
         [(worker.id, keys)]
     );
-    assert_eq!(world.statuses(workflow), [S::Pending], "nobody gets it yet");
+    assert_eq!(world.statuses(workflow), [S::Pending], "no worker gets it yet");
     world.service.notify_worker_fenced(worker.id);
     assert_eq!(world.statuses(workflow), [S::Ready]);
-    assert_eq!(world.silent.lock().unwrap().len(), 1, "that is told once");
+    assert_eq!(world.silent.lock().unwrap().len(), 1, "that is notified once");
 }
 
 #[test]
-fn nobody_waits_for_ever_for_what_may_go_on() {
+fn fencing_ends_after_its_timeout() {
     let world = World::new();
     let (workflow, _) = silent(&world, 2);
     world.pass(Duration::from_mins(9));
@@ -180,18 +180,18 @@ fn nobody_waits_for_ever_for_what_may_go_on() {
 }
 
 #[test]
-fn whoever_comes_back_while_its_steps_are_ended_has_lost_its_jobs() {
+fn a_worker_that_returns_during_fencing_has_lost_its_jobs() {
     let world = World::new();
     let (workflow, mut worker) = silent(&world, 2);
     let keys = worker.keys();
-    assert!(worker.say(&world, vec![]).is_err(), "it is to introduce itself");
+    assert!(worker.say(&world, vec![]).is_err(), "it has to register");
     assert_eq!(worker.come_back(&world, &keys), keys);
     worker.say(&world, vec![]).unwrap();
-    assert!(worker.held.is_empty(), "its old job is not ended yet");
+    assert!(worker.held.is_empty(), "its old job has not ended yet");
     let old = world.silent.lock().unwrap()[0].worker;
     world.service.notify_worker_fenced(old);
     worker.say(&world, vec![]).unwrap();
-    assert_eq!(worker.held.len(), 1, "and now it is anybody's");
+    assert_eq!(worker.held.len(), 1, "and now any worker can get it");
     assert_eq!(world.statuses(workflow), [S::Pending]);
 }
 
@@ -203,14 +203,14 @@ fn what_ran_on_the_node_of_its_worker_is_gone_with_it() {
     assert_eq!(world.statuses(workflow), [S::Ready]);
 }
 
-/// Slurm says that it ended so.
+/// Slurm reports this end.
 fn ends(world: &World, id: AllocationId, end: SlurmJobState) {
     let change = AllocationChange { end: Some(end), ..AllocationChange::new(id, A::Running, A::Ended) };
     world.store.change_allocations(&[change], SystemClock.now()).unwrap();
     world.service.notify_allocation_ended(id);
 }
 
-/// (status of the attempt, why) of each attempt, and where the job stands.
+/// (status of the attempt, reason) of each attempt, and the status of the job.
 fn told(world: &World, workflow: WorkflowId) -> (Vec<(S, String)>, S) {
     let status = world.statuses(workflow)[0];
     let filter = ResultFilter { all_runs: true, ..ResultFilter::default() };
@@ -231,14 +231,15 @@ fn what_was_lost_with_its_allocation_says_so_and_has_not_failed() {
         let mut worker = inside(&world, workflow, id);
         worker.say(&world, vec![]).unwrap();
         ends(&world, id, end);
-        // The node may be one that Slurm has lost, where the job goes on until the worker notices that its lease is over.
+        // Slurm may have lost the node, where the job continues until the worker notices that its lease
+        // expired.
         assert_eq!(told(&world, workflow), (Vec::new(), S::Pending), "{end}");
         world.pass(LEASE + Duration::from_secs(3));
         let why = format!("orphaned: allocation {id} (Slurm job 7) {words}");
         assert_eq!(told(&world, workflow), (vec![(S::Failed, why)], S::Ready));
         let mut next = Worker::new(&world, 1);
         next.say(&world, vec![]).unwrap();
-        assert_eq!(next.held.len(), 1, "it runs beside others, and is not tried alone");
+        assert_eq!(next.held.len(), 1, "it runs beside others, and not isolated");
     }
 }
 
@@ -254,7 +255,7 @@ fn what_was_there_when_its_node_said_that_all_is_over_goes_back_at_once() {
     }
 }
 
-/// The lease may be over before Slurm gives the node up.
+/// The lease may expire before Slurm gives the node up.
 #[test]
 fn what_was_lost_before_slurm_knew_why_says_so_then() {
     let world = World::new();
@@ -270,7 +271,7 @@ fn what_was_lost_before_slurm_knew_why_says_so_then() {
     assert_eq!(told(&world, workflow), (vec![(S::Failed, why)], S::Ready));
 }
 
-/// Slurm lets a worker go on for a moment to end, and what it says then may come when the end is already known.
+/// Slurm lets a worker continue for a moment, and its last reports may come after the known end.
 #[test]
 fn loss_reported_after_the_end_of_the_allocation_names_that_end() {
     for why in [ReturnReason::WorkerDied, ReturnReason::WorkerHung] {
@@ -311,7 +312,7 @@ fn what_was_stopped_because_its_allocation_ends_says_so_when_that_is_known() {
         worker.say(&world, vec![]).unwrap();
         let stopped = interrupted(worker.keys()[0]);
         if is_known_before {
-            // Slurm has lost the node, and the worker lives to tell.
+            // Slurm has lost the node, and the worker is alive and reports.
             ends(&world, id, SlurmJobState::NodeFail);
             worker.leaves(&world, vec![stopped]);
         } else {
@@ -324,7 +325,7 @@ fn what_was_stopped_because_its_allocation_ends_says_so_when_that_is_known() {
     }
 }
 
-/// It was stopped because its worker has to go.
+/// It was stopped because its worker has to leave.
 fn interrupted(key: AttemptKey) -> AttemptReport {
     let AttemptReport::Ended(ended) = ended(key, 143) else { unreachable!() };
     AttemptReport::Ended(AttemptEndReport {

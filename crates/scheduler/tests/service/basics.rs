@@ -1,4 +1,4 @@
-//! From an introduction to the end of a run.
+//! From the registration of a worker to the end of a run.
 
 use crate::world::{
     Planned, Worker, World, after, ask, code, ended, introduce, later, me, plain, someone, sponsor,
@@ -16,7 +16,7 @@ fn jobs_run_in_order_and_the_run_ends() {
     let workflow = world.begin(&[plain(), after(&[0]), after(&[1])]);
     let mut worker = Worker::new(&world, 4);
     let first = worker.say(&world, vec![]).unwrap();
-    assert_eq!(first.workflows.len(), 1, "it hears where the workflow lives before its first job");
+    assert_eq!(first.workflows.len(), 1, "it gets the workflow setup before its first job");
     assert_eq!(worker.held.len(), 1);
     worker.work_off(&world);
     assert_eq!(world.statuses(workflow), [S::Completed; 3]);
@@ -50,7 +50,7 @@ fn how_a_workflow_stands_is_known_without_its_rows() {
     let known = outline().unwrap();
     let mut ready: Vec<_> = known.ready_jobs.iter().map(|ready| (ready.jobs, ready.runtime)).collect();
     ready.sort_unstable();
-    assert_eq!(ready, [(1, Some(Duration::from_hours(1))), (2, None)], "what waits is not ready");
+    assert_eq!(ready, [(1, Some(Duration::from_hours(1))), (2, None)], "waiting jobs are not ready");
     assert!(
         known.ready_jobs.iter().any(|ready| ready.labels == ["gpu"]) && known.wall_time == Duration::ZERO
     );
@@ -62,7 +62,7 @@ fn how_a_workflow_stands_is_known_without_its_rows() {
     worker.work_off(&world);
     let mut other = Worker::join(&world, WorkerRegistration { labels: vec!["gpu".into()], ..someone(1) });
     other.work_off(&world);
-    assert_eq!(outline(), None, "when it is over the rows say it");
+    assert_eq!(outline(), None, "the rows show that it has ended");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_wait_ends_the_moment_there_is_something_to_do() {
     let exchange = worker.next(vec![], Duration::from_secs(15));
     let waiting = later(|reply| world.service.exchange(exchange, me(), reply));
     world.service.check_time();
-    assert!(waiting.try_recv().is_err(), "there is nothing to do");
+    assert!(waiting.try_recv().is_err(), "there is no job");
     world.begin(&[plain()]);
     assert_eq!(waiting.recv().unwrap().unwrap().assignments.len(), 1);
 }
@@ -107,9 +107,9 @@ fn an_answer_that_did_not_arrive_comes_again() {
     let report = worker.next(vec![ended(key, 0)], Duration::ZERO);
     ask(|reply| world.service.exchange(report.clone(), me(), reply)).unwrap();
     let answer = worker.send(&world, report).unwrap();
-    assert!(answer.stale.is_empty(), "a repeated report is not a late one");
+    assert!(answer.stale.is_empty(), "a repeated report is not stale");
     assert_eq!(world.results(workflow), [("j0".to_owned(), 1, 0)]);
-    assert_eq!(worker.keys().len(), 1, "and the next job is given once");
+    assert_eq!(worker.keys().len(), 1, "and the next job is assigned once");
 }
 
 #[test]
@@ -120,12 +120,12 @@ fn who_hangs_up_loses_nothing() {
     drop(later(|reply| world.service.exchange(exchange.clone(), me(), reply)));
     world.service.cancel_exchange(worker.id, 1, worker.secret.clone());
     let workflow = world.begin(&[plain()]);
-    assert_eq!(world.statuses(workflow), [S::Ready], "nobody listens, so nothing is claimed");
+    assert_eq!(world.statuses(workflow), [S::Ready], "no caller waits, so nothing is claimed");
     assert_eq!(worker.send(&world, exchange).unwrap().assignments.len(), 1);
 }
 
 #[test]
-fn nobody_speaks_for_another() {
+fn a_worker_is_served_only_for_its_own_user() {
     let world = World::new();
     world.begin(&[plain()]);
     let mut worker = Worker::new(&world, 1);
@@ -133,14 +133,14 @@ fn nobody_speaks_for_another() {
     forged.secret = "guess".into();
     let refused = ask(|reply| world.service.exchange(forged, me(), reply)).unwrap_err();
     assert_eq!(code(&refused), "unknown_worker");
-    // Not even with the secret, unless he sees to all workers.
+    // Not even with the secret, except for an operator.
     let stolen = worker.next(vec![], Duration::ZERO);
     let other = WorkerCaller::User("other".into());
     let refused = ask(|reply| world.service.exchange(stolen.clone(), other, reply)).unwrap_err();
     assert_eq!(code(&refused), "not_found");
     let answer = ask(|reply| world.service.exchange(stolen, WorkerCaller::Operator, reply)).unwrap();
     assert_eq!(answer.assignments.len(), 1);
-    // Nor does he come back as it.
+    // Nor can another user register as it.
     let before = WorkerReconnect {
         worker: worker.id,
         secret: worker.secret.clone(),
@@ -198,7 +198,7 @@ fn nothing_is_started_that_cannot_end_in_time() {
     let mut exchange = worker.next(vec![], Duration::ZERO);
     exchange.time_left = Some(Duration::from_hours(1));
     worker.send(&world, exchange).unwrap();
-    // The limit is known from the first exchange on, and the claim is made with it.
+    // The time limit is known from the first exchange on, and the claim respects it.
     assert_eq!(worker.held.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(), ["j1"]);
 }
 
@@ -214,7 +214,7 @@ fn canceling_reaches_workers_through_their_waits() {
     let answer = waiting.recv().unwrap().unwrap();
     assert_eq!(answer.stops.len(), 1);
     assert_eq!(answer.stops[0].why, StopReason::Canceled);
-    assert!(!world.row(workflow).is_canceled, "something of it still runs");
+    assert!(!world.row(workflow).is_canceled, "one of its jobs still runs");
     let AttemptReport::Ended(mut end) = ended(worker.held[0].key, 143) else { unreachable!() };
     end.cause = windlass_types::worker_messages::AttemptEndCause::Stopped(StopReason::Canceled);
     worker.say(&world, vec![AttemptReport::Ended(end)]).unwrap();
@@ -232,7 +232,7 @@ fn what_a_worker_hands_back_goes_to_another() {
     let key = first.held[0].key;
     let why = ReturnReason::WorkerTrouble("no space for logs".into());
     first.say(&world, vec![AttemptReport::Returned { key, why }]).unwrap();
-    assert!(first.held.is_empty(), "it is left alone for a moment");
+    assert!(first.held.is_empty(), "it is in a cooldown");
     let mut second = Worker::new(&world, 1);
     second.say(&world, vec![]).unwrap();
     assert_eq!(second.keys(), [key], "the same attempt: it never started");
@@ -294,7 +294,7 @@ fn a_failure_cancels_what_waits_for_it_and_the_run_ends() {
 }
 
 #[test]
-fn stopping_answers_everybody_and_keeps_everything() {
+fn stopping_replies_to_all_callers_and_commits_everything() {
     let world = World::new();
     let workflow = world.begin(&[plain()]);
     let mut worker = Worker::new(&world, 1);

@@ -1,4 +1,4 @@
-//! Clients that claim, start and complete jobs themselves, and people who decide.
+//! Clients that claim, start and complete jobs themselves, and commands of users.
 
 use crate::world::{Planned, Worker, World, after, ask, capacity, code, ended, me, plain};
 use std::time::Duration;
@@ -107,7 +107,7 @@ fn a_failed_job_is_retried_and_what_it_canceled_waits_again() {
     assert_eq!(world.statuses(workflow), [S::Failed, S::Canceled]);
     ask(|reply| world.service.retry_job(job, RunId(1), 3, "me", reply)).unwrap();
     assert_eq!(world.statuses(workflow), [S::Ready, S::Blocked]);
-    assert!(world.row(workflow).ended_at.is_none(), "the run goes on");
+    assert!(world.row(workflow).ended_at.is_none(), "the run continues");
     let again = claim(&world, workflow, 1);
     complete(&world, workflow, again[0], S::Completed).unwrap();
     assert_eq!(world.statuses(workflow), [S::Completed, S::Ready]);
@@ -220,7 +220,7 @@ fn people_decide_on_single_jobs() {
     complete(&world, workflow, claimed[0], S::PendingFailed).unwrap();
     let change = |job, to| ask(|reply| world.service.change_job_status(job, to, RunId(1), "me", reply));
     change(claimed[1], S::Ready).unwrap();
-    assert_eq!(world.statuses(workflow), [S::PendingFailed, S::Blocked, S::Ready], "a claim is given back");
+    assert_eq!(world.statuses(workflow), [S::PendingFailed, S::Blocked, S::Ready], "a claim is returned");
     change(claimed[0], S::Failed).unwrap();
     assert_eq!(world.statuses(workflow), [S::Failed, S::Canceled, S::Ready]);
     change(claimed[1], S::Disabled).unwrap();
@@ -229,7 +229,7 @@ fn people_decide_on_single_jobs() {
 }
 
 #[test]
-fn somebody_may_have_a_workflow_to_himself() {
+fn exclusive_work_delays_calls_for_its_workflow() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let mut worker = Worker::new(&world, 1);
@@ -249,8 +249,11 @@ fn somebody_may_have_a_workflow_to_himself() {
     let report = worker.next(vec![ended(key, 0)], Duration::ZERO);
     let reported = crate::world::later(|reply| world.service.exchange(report, me(), reply));
     let other = world.begin(&[plain()]);
-    assert!(world.store.workflow(other).unwrap().unwrap().started_at.is_some(), "others are not held up");
-    assert!(reported.try_recv().is_err(), "what concerns it waits");
+    assert!(
+        world.store.workflow(other).unwrap().unwrap().started_at.is_some(),
+        "other workflows are not delayed"
+    );
+    assert!(reported.try_recv().is_err(), "calls about it wait");
     go_on.send(()).unwrap();
     assert_eq!(done.recv().unwrap().unwrap().as_deref(), Some("test"));
     assert!(reported.recv().unwrap().unwrap().stale.is_empty());

@@ -1,11 +1,11 @@
-//! Workflows that are paused, and sites that are closed to one of them or to all: nothing new begins, what has begun goes on.
+//! Paused workflows, and sites closed to one workflow or to all: nothing new starts, running jobs continue.
 
 use crate::world::{Failing, Planned, Worker, World, ended, plain, someone};
 use std::collections::BTreeSet;
 use windlass_types::worker_protocol::WorkerRegistration;
 use windlass_types::{JobStatus, WorkflowId};
 
-/// Units of a landing and one job that waits for it.
+/// Units of a landing and one job that depends on it.
 fn begin(world: &World, units: u32) -> WorkflowId {
     let unit = |unit| {
         let landing = Planned { unit: Some(unit), elects: true, ..Planned::default() };
@@ -20,7 +20,7 @@ fn at(world: &World, site: &str) -> Worker {
     Worker::join(world, WorkerRegistration { site: site.into(), ..someone(8) })
 }
 
-/// What it has of this workflow after it has asked for more.
+/// Its jobs of this workflow after an exchange.
 fn has(worker: &mut Worker, world: &World, workflow: WorkflowId) -> Vec<String> {
     worker.say(world, vec![]).unwrap();
     let of = worker.held.iter().filter(|assignment| assignment.key.workflow == workflow);
@@ -55,15 +55,15 @@ fn nothing_new_of_a_paused_workflow_begins_and_others_go_on() {
     assert_eq!(
         has(&mut west, &world, paused),
         ["j2"],
-        "what has begun goes on, what waited for it does not begin"
+        "running jobs continue, their dependents do not start"
     );
-    assert_eq!(world.row(paused).counts.get(JobStatus::Completed), 1, "and what it came to is noted");
+    assert_eq!(world.row(paused).counts.get(JobStatus::Completed), 1, "and its result is recorded");
     world.service.set_paused(paused, false);
     west.work_off(&world);
     assert_eq!(world.row(paused).counts.get(JobStatus::Completed), 4);
 }
 
-/// Whoever wants it says it again: it is in no books.
+/// It is not in the database, so its owner sets it again.
 #[test]
 fn a_pause_is_forgotten_by_a_server_that_is_started_anew() {
     let mut world = World::new();
@@ -81,10 +81,10 @@ fn units_of_a_workflow_begin_at_no_site_that_is_closed_to_it() {
     world.service.set_closed_sites_for(shy, sites(&["east"]));
     let (mut east, mut west) = (at(&world, "east"), at(&world, "west"));
     assert_eq!(has(&mut east, &world, shy), [""; 0]);
-    assert_eq!(has(&mut east, &world, other), ["j0"], "to others it is open");
+    assert_eq!(has(&mut east, &world, other), ["j0"], "it is open to other workflows");
     assert_eq!(has(&mut west, &world, shy), ["j0", "j2"]);
 
-    // Closed once more, whatever is there goes on there.
+    // Closed again, units that are there continue there.
     end(&mut west, &world, shy, "j0");
     world.service.set_closed_sites_for(shy, sites(&["east", "west"]));
     assert_eq!(has(&mut west, &world, shy), ["j2", "j1"], "its unit has elected this site");
@@ -99,7 +99,7 @@ fn a_site_that_is_open_again_gets_what_waits() {
     let mut east = at(&world, "east");
     world.service.set_closed_sites_for(workflow, sites(&["east"]));
     assert_eq!(has(&mut east, &world, workflow), [""; 0]);
-    // To say it of all is to say it besides.
+    // Sites closed for all are closed in addition.
     world.service.set_closed_sites(sites(&["east"]));
     world.service.set_closed_sites_for(workflow, sites(&[]));
     assert_eq!(has(&mut east, &world, workflow), [""; 0]);

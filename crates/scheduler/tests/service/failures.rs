@@ -1,4 +1,4 @@
-//! What follows failures at a server: retries now and later, budgets, verdicts that are waited for.
+//! Failures at a server: retries now and later, budgets, and pending decisions.
 
 use crate::world::{Failing, Planned, Worker, World, after, ask, ended, handled, plain, someone};
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn after_handled(waits_for: &[u32]) -> Planned {
     Planned { is_handled: true, ..after(waits_for) }
 }
 
-/// All that it holds ends with this code.
+/// All its jobs end with this code.
 fn fail_all(world: &World, worker: &mut Worker, code: i32) {
     let ends = worker.keys().into_iter().map(|key| ended(key, code)).collect();
     worker.say(world, ends).unwrap();
@@ -42,9 +42,7 @@ fn a_rule_has_the_job_tried_again_with_its_script_and_what_waits_goes_on_waiting
     worker.say(&world, vec![]).unwrap();
     assert_eq!(worker.held[0].recovery, None);
     fail_all(&world, &mut worker, 10);
-    let [again] = &worker.held[..] else {
-        panic!("it is given out again with the answer: {:?}", worker.held)
-    };
+    let [again] = &worker.held[..] else { panic!("it is assigned again with the reply: {:?}", worker.held) };
     assert_eq!(again.key.attempt, Attempt(2));
     let owed = RecoveryScript {
         script: "fix".into(),
@@ -82,7 +80,7 @@ fn rules_end_and_what_no_rule_is_for_is_final() {
     assert_eq!(&told[2..], ["no rule of handler again matches", ""]);
 }
 
-/// A worker that waits hears of the job when its time has come, and not before.
+/// A waiting worker gets the job when it is due, and not before.
 #[test]
 fn a_delay_is_waited_out() {
     let world = World::new();
@@ -100,7 +98,7 @@ fn a_delay_is_waited_out() {
     assert_eq!(world.statuses(workflow), [S::Completed]);
 }
 
-/// One that has little time left had more: its like may come again.
+/// A worker with little time left had more before: a similar one may come again.
 #[test]
 fn runtime_grows_up_to_what_a_worker_stays_altogether() {
     let world = World::new();
@@ -116,13 +114,13 @@ fn runtime_grows_up_to_what_a_worker_stays_altogether() {
     }
     let told = reasons(&world, workflow).remove(0);
     assert!(told.ends_with("runtime 20m → 1h (largest worker)"), "{told}");
-    assert!(worker.held.is_empty(), "it does not fit into what is left");
+    assert!(worker.held.is_empty(), "it does not fit into the remaining time");
     let mut other = Worker::new(&world, 1);
     other.work_off(&world);
     assert_eq!(world.statuses(workflow), [S::Completed]);
 }
 
-/// Whatever a worker could give that may take the job, and no more.
+/// The capacity of workers that accept the job, and no more.
 #[test]
 fn what_a_job_ran_out_of_grows_up_to_the_largest_worker_that_may_take_it() {
     let world = World::new();
@@ -171,7 +169,7 @@ fn budget_events(world: &World, workflow: WorkflowId) -> Vec<bool> {
 }
 
 #[test]
-fn a_storm_ends_when_the_budget_is_used_up_and_somebody_can_have_it_go_on() {
+fn a_spent_budget_halts_the_workflow_until_it_is_continued() {
     let mut world = World::new();
     let workflow = world.begin_failing(&[handled(), handled(), handled(), after_handled(&[2])], &storm(1));
     let mut bound = Worker::join(&world, WorkerRegistration { workflow: Some(workflow), ..someone(1) });
@@ -180,14 +178,18 @@ fn a_storm_ends_when_the_budget_is_used_up_and_somebody_can_have_it_go_on() {
         fail_all(&world, &mut bound, 1);
     }
     let said = bound.say(&world, vec![]).unwrap();
-    assert!(said.dismissed, "there is nothing to stay for");
+    assert!(said.dismissed, "there is no more work");
     let mut statuses = world.statuses(workflow);
     statuses.sort_by_key(ToString::to_string);
-    assert_eq!(statuses, [S::Blocked, S::Failed, S::Ready, S::Ready], "what was not begun stays as it is");
+    assert_eq!(
+        statuses,
+        [S::Blocked, S::Failed, S::Ready, S::Ready],
+        "jobs that did not start stay as they are"
+    );
     assert_eq!(world.row(workflow).ended_at, None);
     assert_eq!(budget_events(&world, workflow), [true]);
 
-    // A server that starts again remembers it.
+    // A restarted server remembers it.
     world.restart();
     let mut worker = Worker::new(&world, 4);
     worker.say(&world, vec![]).unwrap();
@@ -198,7 +200,7 @@ fn a_storm_ends_when_the_budget_is_used_up_and_somebody_can_have_it_go_on() {
     assert!(world.row(workflow).ended_at.is_some());
 }
 
-/// Jobs that end at once are claimed far ahead, and those start also when the retries are used up meanwhile.
+/// Short jobs are claimed far ahead, and start even if the retries are used up meanwhile.
 #[test]
 fn a_storm_of_short_jobs_begins_little_more_than_its_budget() {
     let world = World::new();
@@ -219,10 +221,10 @@ fn a_storm_of_short_jobs_begins_little_more_than_its_budget() {
         worker.say(&world, ends).unwrap();
     }
     assert_eq!(budget_events(&world, workflow), [true]);
-    assert!((21..=30).contains(&begun), "{begun} were begun");
+    assert!((21..=30).contains(&begun), "{begun} were started");
 }
 
-/// Somebody edits the workflow: the desk is made anew and has not forgotten what it spent.
+/// A user edits the workflow: its state is rebuilt and keeps the spent budget.
 #[test]
 fn a_budget_is_not_renewed_by_an_edit() {
     let world = World::new();
@@ -239,7 +241,7 @@ fn a_budget_is_not_renewed_by_an_edit() {
 }
 
 #[test]
-fn a_failure_that_nobody_foresaw_waits_for_a_verdict() {
+fn a_failure_without_a_rule_waits_for_a_decision() {
     let world = World::new();
     let settings = WorkflowSettings { use_pending_failed: true, ..WorkflowSettings::default() };
     let failing = Failing { rules: vec![FailureRule { max_retries: 1, ..rule(75) }], settings };
@@ -249,9 +251,9 @@ fn a_failure_that_nobody_foresaw_waits_for_a_verdict() {
     let ends = bound.keys().into_iter().zip([3, 75, 4]).map(|(key, code)| ended(key, code)).collect();
     bound.say(&world, ends).unwrap();
     let asked = [S::PendingFailed, S::Blocked, S::Failed, S::PendingFailed, S::Blocked];
-    assert_eq!(world.statuses(workflow), asked, "what a rule had tried often enough has failed");
-    assert!(world.row(workflow).ended_at.is_none(), "it is not over");
-    assert!(bound.say(&world, vec![]).unwrap().dismissed, "nobody is kept waiting for it");
+    assert_eq!(world.statuses(workflow), asked, "jobs without retries left have failed");
+    assert!(world.row(workflow).ended_at.is_none(), "it has not ended");
+    assert!(bound.say(&world, vec![]).unwrap().dismissed, "no worker is kept waiting for it");
 
     let jobs = world.store.jobs(workflow, &JobFilter::default()).unwrap();
     let run = world.row(workflow).run_id;
@@ -260,7 +262,7 @@ fn a_failure_that_nobody_foresaw_waits_for_a_verdict() {
     assert_eq!(
         world.statuses(workflow),
         [S::Failed, S::Canceled, S::Failed, S::Ready, S::Blocked],
-        "one has failed for good, the other runs again"
+        "one has failed finally, the other runs again"
     );
     let mut worker = Worker::new(&world, 1);
     worker.say(&world, vec![]).unwrap();
@@ -269,7 +271,7 @@ fn a_failure_that_nobody_foresaw_waits_for_a_verdict() {
     assert!(world.row(workflow).ended_at.is_some());
 }
 
-/// What the system said serves where the program said nothing.
+/// The cause reported by the system is used if the program printed nothing.
 #[test]
 fn the_class_of_a_failure_can_be_asked_for() {
     let world = World::new();

@@ -1,9 +1,9 @@
-//! Several workflows share the workers there are.
+//! Several workflows share the workers.
 
 use crate::world::{Planned, Worker, World, ended, plain};
 use windlass_types::WorkflowId;
 
-/// Works off `times` jobs one at a time and says whose they were.
+/// Completes `times` jobs one at a time and returns their workflows.
 fn whose(world: &World, worker: &mut Worker, times: usize) -> Vec<WorkflowId> {
     let mut whose = Vec::new();
     worker.say(world, vec![]).unwrap();

@@ -1,5 +1,5 @@
-//! The worker protocol, fuzzed: whatever a worker sends that can be read at all, the scheduler lives, answers, and keeps
-//! its database sound.
+//! Fuzz tests of the worker protocol: for any parseable message, the scheduler survives, replies, and keeps its
+//! database valid.
 
 use crate::world::{Worker, World, ask, later, me, plain, someone, sponsor};
 use proptest::collection::vec;
@@ -15,7 +15,7 @@ use windlass_types::JobStatus as S;
 use windlass_types::worker_bounds::{MAX_LABELS, MAX_NODES};
 use windlass_types::worker_protocol::{WorkerExchange, WorkerRegistration};
 
-/// Values that have broken programs before.
+/// Values that often break programs.
 fn hostile() -> impl Strategy<Value = Value> {
     let number = prop_oneof![
         Just(json!(0)),
@@ -57,7 +57,7 @@ fn hostile() -> impl Strategy<Value = Value> {
     prop_oneof![4 => number, 3 => text, 3 => duration, 1 => other]
 }
 
-/// The paths of all values in a document, the document itself left out.
+/// The paths of all values in a document, without the document itself.
 fn places(value: &Value, path: &str, found: &mut Vec<String>) {
     let mut visit = |name: &str, inner: &Value| {
         let path = format!("{path}/{name}");
@@ -97,7 +97,7 @@ fn key(job: i64) -> Value {
     json!({ "workflow": 1, "job": job, "run": 1, "attempt": 1 })
 }
 
-/// Speaks for this worker about jobs that it has.
+/// Acts for this worker about its jobs.
 fn exchange(worker: &Worker) -> Value {
     let time = "2026-01-31T12:00:00Z";
     let second = json!({ "secs": 1, "nanos": 0 });
@@ -122,7 +122,7 @@ fn exchange(worker: &Worker) -> Value {
     said
 }
 
-/// What must hold whatever was said.
+/// Invariants that hold after any message.
 fn is_sound(world: &World) {
     world.service.check_time();
     assert!(world.service.is_alive());
@@ -141,13 +141,13 @@ fn config(cases: u32) -> Config {
 }
 
 #[test]
-fn whatever_introduces_itself_the_scheduler_lives() {
+fn the_scheduler_survives_any_registration() {
     let mut world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let changes = vec((any::<prop::sample::Index>(), hostile()), 1..4);
     TestRunner::new(config(300))
         .run(&changes, |changes| {
-            // What cannot be read is refused before it comes here.
+            // Unparseable messages are rejected before they come here.
             if let Ok(who) = serde_json::from_value::<WorkerRegistration>(changed(introduction(), &changes)) {
                 let may: WorkflowPredicate = Arc::new(|_| true);
                 drop(ask(|reply| world.service.register_worker(who, sponsor("me", may), reply)));
@@ -164,7 +164,7 @@ fn whatever_introduces_itself_the_scheduler_lives() {
 }
 
 #[test]
-fn whatever_workers_report_the_scheduler_lives() {
+fn the_scheduler_survives_any_report() {
     let mut world = World::new();
     let workflow = world.begin(&vec![plain(); 200]);
     let worker = RefCell::new(Worker::new(&world, 2));
@@ -184,7 +184,7 @@ fn whatever_workers_report_the_scheduler_lives() {
                     worker.come_back(&world, &held);
                 }
             }
-            // Rests from what could not be started are over sooner or later.
+            // Cooldowns after failed starts end sooner or later.
             world.hand.advance(Duration::from_secs(1));
             is_sound(&world);
             Ok(())

@@ -1,5 +1,5 @@
-//! Workers that say what no worker should, and panics: the scheduler lives, nothing of it is written, and no finished work
-//! of others is lost.
+//! Invalid messages of workers, and panics: the scheduler survives, nothing invalid is written, and no finished
+//! work of others is lost.
 
 use crate::world::{
     Worker, World, ask, capacity, code, ended, introduce, later, me, plain, someone, sponsor,
@@ -63,8 +63,8 @@ fn one_user_cannot_register_workers_without_end() {
         assert_eq!(code(&refused), "too_many_workers");
         assert!(refused.to_string().contains("user `me`"), "{refused}");
     }
-    assert_eq!(workers(&world), 3, "nothing is written of a worker that is rejected");
-    // Others are not affected, and whoever is there may come back.
+    assert_eq!(workers(&world), 3, "nothing is written of a rejected worker");
+    // Others are not affected, and connected workers may return.
     Worker::join_as(&world, large(1), "ann");
     Worker::join(&world, someone(1));
     assert_eq!(one.come_back(&world, &[]), []);
@@ -72,12 +72,12 @@ fn one_user_cannot_register_workers_without_end() {
     assert_eq!(one.come_back(&world, &[]), []);
     assert_eq!(code(&introduce(&world, &large(1)).unwrap_err()), "too_many_workers");
     drop(others);
-    // Workers that are gone do not count.
+    // Lost workers do not count.
     world.pass(crate::world::LEASE + Duration::from_secs(3));
     introduce(&world, &large(1)).unwrap();
 }
 
-/// As a server wrote it that checked nothing.
+/// As written by a server without validation.
 #[test]
 fn a_row_out_of_bounds_is_reported_and_retired_at_the_start() {
     let mut world = World::new();
@@ -152,11 +152,11 @@ fn a_report_that_makes_the_scheduler_panic_is_rejected_and_others_are_not_lost()
     assert_eq!((ones.len(), twos.len()), (2, 1));
     panic_on_commit(&world, 1);
     let refused = one.say(&world, vec![ended(ones[0], 0)]).unwrap_err();
-    assert_eq!(code(&refused), "unknown_worker", "it is to say what it holds");
+    assert_eq!(code(&refused), "unknown_worker", "it has to report what it holds");
     assert!(world.service.is_alive());
     let told = events(&world, "scheduler_panic");
     assert!(told.len() == 1 && told[0].contains("as the test wants it"), "{told:?}");
-    // Everybody comes back with what it holds, as after a restart.
+    // All workers return with their attempts, as after a restart.
     assert_eq!(one.come_back(&world, &ones), []);
     assert_eq!(two.come_back(&world, &twos), []);
     two.say(&world, vec![ended(twos[0], 0)]).unwrap();
@@ -169,7 +169,7 @@ fn a_report_that_makes_the_scheduler_panic_is_rejected_and_others_are_not_lost()
         assert!(statuses.iter().all(|status| *status == S::Completed), "{statuses:?}");
     }
     let ended_well = |workflow| world.results(workflow).iter().filter(|(_, _, code)| *code == 0).count();
-    assert_eq!((ended_well(bad), ended_well(good)), (2, 1), "each job is done once");
+    assert_eq!((ended_well(bad), ended_well(good)), (2, 1), "each job completes once");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_workflow_that_panics_again_and_again_is_left_alone_and_others_go_on() {
     world.restart();
     ask(|reply| world.service.start_workflow(bad, "me", reply)).unwrap();
     Worker::new(&world, 1).work_off(&world);
-    assert_eq!(world.statuses(bad), [S::Completed], "it was only left alone");
+    assert_eq!(world.statuses(bad), [S::Completed], "it was only disabled");
 }
 
 #[test]
@@ -205,12 +205,12 @@ fn a_call_that_panics_is_dropped_and_leaves_nothing_half_done() {
     let mut worker = Worker::new(&world, 1);
     worker.work_off(&world);
     assert_eq!(world.statuses(workflow), [S::Completed]);
-    // The row of the one that never heard of its number is given up like any that is silent.
+    // The row of the worker that never learned its id is considered lost when its lease expires.
     world.pass(crate::world::LEASE + Duration::from_secs(3));
     assert_eq!(world.store.active_workers(None).unwrap().len(), 0);
 }
 
-/// Rows that somebody else has in work while it happens are read when he is done.
+/// Rows under exclusive work during the panic are read when that is done.
 #[test]
 fn work_on_a_workflow_that_panics_is_rejected() {
     let world = World::new();
@@ -243,7 +243,7 @@ fn a_worker_rests_from_the_workflow_that_it_cannot_start_and_from_no_other() {
     }
     assert_eq!(world.statuses(other), [S::Completed; 3]);
     assert!(worker.held.is_empty());
-    // The rest gets longer each time, and ends by itself.
+    // The cooldown is doubled each time, and ends by itself.
     for seconds in [1, 2, 4] {
         let exchange = worker.next(vec![], Duration::from_secs(15));
         let waiting = later(|reply| world.service.exchange(exchange, me(), reply));
@@ -258,14 +258,14 @@ fn a_worker_rests_from_the_workflow_that_it_cannot_start_and_from_no_other() {
     }
 }
 
-/// Of whom everybody may introduce workers for what is his own.
+/// Users may register workers only for their own jobs.
 fn owner(id: WorkflowId) -> WorkflowPredicate {
     Arc::new(move |row| row.id == id)
 }
 
-/// The allocation of somebody else's workflow is not there for a worker, whatever job of Slurm it names.
+/// The allocation of another user's workflow does not exist for a worker, for any Slurm job that it names.
 #[test]
-fn nobody_takes_over_the_allocation_of_a_workflow_that_is_not_his() {
+fn a_worker_cannot_use_the_allocation_of_another_users_workflow() {
     let world = World::new();
     let (theirs, mine) = (world.begin(&[plain()]), world.begin(&[plain()]));
     let allocation = crate::allocations::running(&world, theirs);

@@ -1,4 +1,4 @@
-//! Workers that die, are cut off, freeze, or come back; and a server that does.
+//! Workers that die, are cut off, freeze, or return; and a server that does.
 
 use crate::world::{LEASE, Worker, World, ask, code, ended, me, plain, started};
 use std::time::Duration;
@@ -19,14 +19,14 @@ fn a_worker_that_is_not_heard_of_loses_its_jobs() {
         world.pass(LEASE / 4);
     }
     alive.say(&world, vec![]).unwrap();
-    assert!(alive.held.is_empty(), "the lease is just not over");
+    assert!(alive.held.is_empty(), "the lease has almost expired");
     world.pass(Duration::from_secs(2));
     alive.say(&world, vec![]).unwrap();
     let (job, attempt) = (alive.held[0].key.job, alive.held[0].key.attempt);
-    assert_eq!((job, attempt.0), (key.job, 2), "what may have run is a new attempt");
+    assert_eq!((job, attempt.0), (key.job, 2), "a job that may have run gets a new attempt");
     alive.work_off(&world);
     assert_eq!(world.results(workflow), [("j0".to_owned(), 1, -128), ("j0".to_owned(), 2, 0)]);
-    // The dead one was only cut off, and speaks up.
+    // The lost worker was only cut off, and returns.
     let refused = dead.say(&world, vec![ended(key, 0)]).unwrap_err();
     assert_eq!(code(&refused), "unknown_worker");
     world.service.check_time();
@@ -47,11 +47,11 @@ fn what_a_dead_worker_never_heard_of_is_no_new_attempt() {
     drop(waiting.recv().unwrap());
     world.pass(BEYOND);
     assert_eq!(world.statuses(workflow), [S::Ready]);
-    assert_eq!(world.results(workflow).len(), 1, "it was told, so it may have started");
+    assert_eq!(world.results(workflow).len(), 1, "it was sent, so it may have started");
 }
 
 #[test]
-fn a_pause_of_the_server_is_nobodys_fault() {
+fn a_stall_of_the_server_extends_leases() {
     let world = World::new();
     let workflow = world.begin(&[plain()]);
     let mut worker = Worker::new(&world, 1);
@@ -75,7 +75,7 @@ fn a_server_that_comes_back_gives_workers_their_jobs_back() {
     worker.say(&world, vec![started(keys[0])]).unwrap();
     world.restart();
     let refused = worker.say(&world, vec![ended(keys[0], 0)]).unwrap_err();
-    assert_eq!(code(&refused), "unknown_worker", "it is to introduce itself again");
+    assert_eq!(code(&refused), "unknown_worker", "it has to register again");
     let id = worker.id;
     assert!(worker.come_back(&world, &keys[..1]).is_empty());
     assert_eq!(worker.id, id);
@@ -89,7 +89,7 @@ fn a_server_that_comes_back_gives_workers_their_jobs_back() {
 }
 
 #[test]
-fn after_a_restart_everybody_has_a_full_lease_and_no_more() {
+fn after_a_restart_every_worker_has_one_full_lease() {
     let mut world = World::new();
     let workflow = world.begin(&[plain()]);
     let mut worker = Worker::new(&world, 1);
@@ -121,7 +121,7 @@ fn the_results_of_a_worker_that_died_with_its_server_are_not_lost() {
     worker.say(&world, vec![]).unwrap();
     let key = worker.held[0].key;
     world.restart();
-    // Another process on that host found its journal, and speaks for it.
+    // Another process on that host found its journal, and acts for it.
     assert!(worker.come_back(&world, &[key]).is_empty());
     worker.say(&world, vec![ended(key, 0)]).unwrap();
     world.service.check_time();

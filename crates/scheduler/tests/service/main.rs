@@ -1,5 +1,5 @@
-//! The service with a real database, workers that are plain calls, and a clock that is moved by hand.
-#![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
+//! The service with a real database, workers that are plain calls, and a manual clock.
+#![expect(clippy::unwrap_used, reason = "the lint does not recognize that this is test code")]
 
 mod actions;
 mod allocations;

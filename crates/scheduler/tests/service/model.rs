@@ -1,5 +1,5 @@
-//! Random introductions, exchanges, lost answers, repeats, deaths and restarts, edits, retries and resets, with a database
-//! that fails now and then; and what holds whatever happens.
+//! A model test: random registrations, exchanges, lost replies, repeats, deaths and restarts, edits, retries
+//! and resets, with a database that sometimes fails; and the invariants.
 
 use crate::world::{
     Failing, LEASE, Planned, Worker, World, after, code, ended, handled, later, me, plain, started,
@@ -18,19 +18,19 @@ use windlass_types::{JobId, JobStatus as S, RunId, Timestamp, WorkerId, Workflow
 #[derive(Clone, Debug)]
 enum Step {
     Introduce,
-    /// A worker says what it did of what it has; `u8` says which and how.
+    /// A worker reports about its jobs; `u8` selects which and how.
     Exchange(usize, u8),
-    /// The same, but the answer gets lost; sometimes it is asked for again.
+    /// The same, but the reply gets lost; sometimes it is repeated.
     Lost(usize, u8),
-    /// It says nothing for longer than its lease, and does not know.
+    /// It is silent for longer than its lease, without noticing.
     CutOff(usize),
     Die(usize),
     Restart,
     Freeze,
-    /// So many things of a kind fail, or nobody knows whether they did, while the next step is taken.
+    /// This many operations fail, or have an unknown result, during the next step.
     Trouble(Kind, u32),
-    /// Somebody edits a workflow, retries what failed in it, or sends that back: while nothing else happens, or (`true`)
-    /// while a worker reports.
+    /// A user edits a workflow, retries its failed jobs, or resets them: alone, or (`true`) while a worker
+    /// reports.
     Edit(usize, bool),
     Retry(usize, bool),
     Reset(usize),
@@ -86,7 +86,7 @@ impl Kind {
     }
 }
 
-/// For one code at once, after a script; for another a little later; for a third nothing.
+/// One code is retried at once, after a script; another one later; a third one never.
 fn failing() -> Failing {
     let at_once = FailureRule {
         exit_codes: vec![1],
@@ -107,7 +107,7 @@ struct Model {
     world: World,
     workflows: Vec<WorkflowId>,
     workers: Vec<Worker>,
-    /// The attempts that somebody who is alive was given and has not reported, by holder.
+    /// The unreported attempts that living workers hold, by holder.
     live: HashMap<JobId, (WorkerId, AttemptKey)>,
     edits: usize,
 }
@@ -133,7 +133,7 @@ impl Model {
     fn perform(&mut self, step: &Step) {
         match *step {
             Step::Introduce if self.workers.len() < 4 => {
-                // A worker that nobody heard of introduces itself until it is.
+                // A worker that is not registered tries until it is.
                 self.world.fair_weather();
                 let cpus = 1 + self.workers.len() as u32 % 2;
                 self.workers.push(Worker::new(&self.world, cpus));
@@ -168,7 +168,7 @@ impl Model {
         self.check();
     }
 
-    /// Time may have passed: everybody is heard, so that nobody is given up who is not meant to be.
+    /// After time may have passed: all workers call, so that none is lost unintentionally.
     fn call_the_roll(&mut self) {
         for index in 0..self.workers.len() {
             self.exchange(index, 0, false);
@@ -181,7 +181,7 @@ impl Model {
         let reports = reports(&worker.keys(), how);
         let exchange = worker.next(reports.clone(), Duration::ZERO);
         if answer_is_lost {
-            // It reached the server, perhaps; the worker does not know, and asks again.
+            // It may have reached the server; the worker does not know, and repeats it.
             drop(later(|reply| self.world.service.exchange(exchange.clone(), me(), reply)));
             if how.is_multiple_of(2) {
                 self.world.service.cancel_exchange(worker.id, worker.number, worker.secret.clone());
@@ -203,18 +203,18 @@ impl Model {
         let late: HashSet<AttemptKey> = answer.stale.iter().map(|stale| stale.key).collect();
         for report in reports {
             if !matches!(report, AttemptReport::Started { .. }) {
-                assert!(!late.contains(report.key()), "what a live worker holds is its own");
+                assert!(!late.contains(report.key()), "a living worker keeps its attempts");
                 self.live.remove(&report.key().job);
             }
         }
         for assignment in &answer.assignments {
             let job = assignment.key.job;
             let before = self.live.insert(job, (self.workers[index].id, assignment.key));
-            assert!(before.is_none(), "{job} was given to two who live: {before:?}");
+            assert!(before.is_none(), "{job} was assigned to two living workers: {before:?}");
         }
     }
 
-    /// Asks for something, and hears of it in the end, whatever it is. If `busy`, all workers report meanwhile.
+    /// Makes a call, and waits for its reply. If `busy`, all workers report meanwhile.
     fn ask_for<T: Send + 'static>(
         &mut self,
         busy: bool,
@@ -231,7 +231,7 @@ impl Model {
 
     fn edit(&mut self, which: usize, busy: bool) {
         let workflow = self.workflows[which % self.workflows.len()];
-        let name = format!("piece {which} {}", self.edits);
+        let name = format!("part {which} {}", self.edits);
         self.edits += 1;
         let work = Box::new(move |store: &dyn windlass_store::Store| {
             let new = NewUserData { name: &name, data: None, is_ephemeral: false };
@@ -258,7 +258,7 @@ impl Model {
         }
     }
 
-    /// Sends back what failed, and lets it be ready again. Who does not know whether it was done does it again.
+    /// Resets failed jobs, and makes them ready again. Repeated if the result is unknown.
     fn reset(&mut self, which: usize) {
         let workflow = self.workflows[which % self.workflows.len()];
         for _ in 0..2 {
@@ -280,7 +280,7 @@ impl Model {
         panic!("it is never done");
     }
 
-    /// The server was restarted, or had given the worker up.
+    /// The server was restarted, or considered the worker lost.
     fn come_back(&mut self, index: usize) {
         self.world.fair_weather();
         let worker = &mut self.workers[index];
@@ -296,12 +296,12 @@ impl Model {
         }
     }
 
-    /// Nothing is heard of a worker until it is given up; the others are. If there is trouble, it comes just then: nobody
-    /// else's time is to run out with it.
+    /// A worker is silent until it is considered lost; the others call. Database problems come just then, so
+    /// the leases of the others must not expire with it.
     fn cut_off(&mut self, index: usize, dies: bool) {
         let Some(index) = self.pick(index) else { return };
         let trouble = self.world.change_weather(None);
-        // The last that is heard of it: it is not given up before the others have been asked for the last time.
+        // Its last call: its lease expires after the last calls of the others.
         self.exchange(index, 0, false);
         let id = self.workers[index].id;
         for _ in 0..3 {
@@ -311,7 +311,7 @@ impl Model {
         self.hear_all_but(index);
         self.world.change_weather(trouble);
         self.world.pass(LEASE / 3);
-        // By now it has stopped what it had: that is what a lease is for.
+        // By now it has stopped its jobs, because its lease expired.
         self.live.retain(|_, (holder, _)| *holder != id);
         if dies {
             self.workers.remove(index);
@@ -340,7 +340,7 @@ impl Model {
         }
     }
 
-    /// The attempt of a job is never behind what it has left, and rules grant what they allow.
+    /// The attempt of a job is never behind its results, and rules grant only what they allow.
     fn check_attempts(&self, workflow: WorkflowId, results: &[ResultRow]) {
         for job in self.world.store.jobs(workflow, &JobFilter::default()).unwrap() {
             let mine = results.iter().filter(|row| row.key.job_id == job.id);
@@ -352,7 +352,7 @@ impl Model {
         }
     }
 
-    /// All workers do their work; everything ends, and nothing is held by nobody.
+    /// All workers complete their jobs; all workflows end, and no job stays held.
     fn finish(mut self) {
         self.world.fair_weather();
         self.workers.push(Worker::new(&self.world, 2));
@@ -382,7 +382,7 @@ impl Model {
     }
 }
 
-/// Says it again and again until it is heard.
+/// Repeats it until it is accepted.
 fn insist(world: &World, exchange: &WorkerExchange) -> Result<ExchangeReply, CallError> {
     for round in 0..10 {
         let answer = later(|reply| world.service.exchange(exchange.clone(), me(), reply));
@@ -392,7 +392,7 @@ fn insist(world: &World, exchange: &WorkerExchange) -> Result<ExchangeReply, Cal
             answer => return answer,
         }
     }
-    panic!("exchange {} of worker {} is never heard", exchange.number, exchange.worker);
+    panic!("exchange {} of worker {} is never accepted", exchange.number, exchange.worker);
 }
 
 /// `attempt 3 of 3 by rule 1 …`: no rule grants more than it allows.
@@ -403,7 +403,7 @@ fn is_within_its_rule(reason: &str) -> bool {
     (2..=number(allowed)).contains(&number(granted))
 }
 
-/// What a worker says of what it holds: some of it started, ended or is handed back.
+/// The reports of a worker about its jobs: some started, ended or are returned.
 fn reports(held: &[AttemptKey], how: u8) -> Vec<AttemptReport> {
     let of = |(number, key): (usize, &AttemptKey)| match (how as usize + number) % 5 {
         1 | 2 => Some(ended(*key, if how > 200 { i32::from(how) % 4 } else { 0 })),
@@ -417,7 +417,7 @@ fn reports(held: &[AttemptKey], how: u8) -> Vec<AttemptReport> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 60, ..ProptestConfig::default() })]
     #[test]
-    fn every_job_completes_once_whatever_happens(steps in proptest::collection::vec(step(), 1..60)) {
+    fn every_job_completes_once_under_random_faults(steps in proptest::collection::vec(step(), 1..60)) {
         let mut model = Model::new();
         for step in &steps {
             model.perform(step);

@@ -1,4 +1,4 @@
-//! Nodes that fail what others do not: set aside, tried with one job, trusted again.
+//! Nodes that fail jobs that succeed elsewhere: quarantine, probation, release.
 
 use crate::world::{Worker, World, ask, code, ended, plain, someone};
 use std::time::Duration;
@@ -16,11 +16,11 @@ fn on(world: &World, host: &str) -> Worker {
     Worker::join(world, WorkerRegistration { host: host.into(), ..someone(2) })
 }
 
-/// Ends what it has with this code, so many times, and takes what it is given then.
+/// Ends its jobs with this code, this many times, and takes new ones.
 fn do_some(world: &World, worker: &mut Worker, times: usize, code: i32) {
     worker.say(world, vec![]).unwrap();
     for _ in 0..times {
-        let key = *worker.keys().first().expect("it has something to do");
+        let key = *worker.keys().first().expect("it has a job");
         worker.say(world, vec![ended(key, code)]).unwrap();
     }
 }
@@ -34,7 +34,7 @@ fn told(world: &World, category: &str) -> Vec<String> {
     world.store.events(None, &filter).unwrap().into_iter().map(|event| event.message).collect()
 }
 
-/// Time passes in one go, as if the service had been stopped: nobody loses his lease.
+/// Time passes in one step, as if the service had been stopped: no lease expires.
 fn jump(world: &World, time: Duration) {
     world.hand.advance(time);
     world.service.check_time();
@@ -44,7 +44,8 @@ fn standings(world: &World) -> Vec<NodeStanding> {
     ask(|reply| world.service.list_workers(reply)).unwrap().iter().map(|one| one.standing).collect()
 }
 
-/// A good node that did its share, and a bad one that has just been set aside. Jobs without handlers: a failure is final.
+/// A good node that did its share, and a bad one that was just quarantined. Jobs without handlers: a failure is
+/// final.
 fn with_bad_node() -> (World, WorkflowId, Worker, Worker) {
     let world = World::new();
     let workflow = world.begin(&vec![plain(); 100]);
@@ -56,7 +57,7 @@ fn with_bad_node() -> (World, WorkflowId, Worker, Worker) {
     (world, workflow, good, bad)
 }
 
-/// All that it still has ends like this.
+/// All its remaining jobs end like this.
 fn end_all(world: &World, worker: &mut Worker, code: i32) {
     let ends = worker.keys().into_iter().map(|key| ended(key, code)).collect();
     worker.say(world, ends).unwrap();
@@ -65,7 +66,7 @@ fn end_all(world: &World, worker: &mut Worker, code: i32) {
 #[test]
 fn a_node_that_fails_what_others_do_is_set_aside_with_the_evidence() {
     let (world, workflow, mut good, mut bad) = with_bad_node();
-    let [row] = &aside(&world)[..] else { panic!("it is set aside: {:?}", aside(&world)) };
+    let [row] = &aside(&world)[..] else { panic!("it is in quarantine: {:?}", aside(&world)) };
     assert_eq!(
         (row.host.as_str(), row.user.as_deref(), row.set_by.as_str()),
         ("bad", Some("me"), "windlass")
@@ -75,7 +76,7 @@ fn a_node_that_fails_what_others_do_is_set_aside_with_the_evidence() {
     let evidence = row.evidence.as_ref().unwrap();
     assert_eq!((evidence["failed"].as_u64(), evidence["jobs"].as_array().map(Vec::len)), (Some(5), Some(5)));
     assert!(told(&world, "node_set_aside")[0].starts_with("node bad is quarantined until "));
-    // What it has goes on, and counts; more it does not get, nor does anybody else there.
+    // Its jobs continue, and count; it gets no more, nor does another worker there.
     let had = bad.keys();
     end_all(&world, &mut bad, 0);
     assert!(!had.is_empty() && bad.held.is_empty(), "{had:?}");
@@ -83,7 +84,7 @@ fn a_node_that_fails_what_others_do_is_set_aside_with_the_evidence() {
     beside.say(&world, vec![]).unwrap();
     assert!(beside.held.is_empty());
     assert_eq!(standings(&world), [NodeStanding::Trusted, NodeStanding::SetAside, NodeStanding::SetAside]);
-    assert_eq!(aside(&world).len(), 1, "what it had before changes nothing");
+    assert_eq!(aside(&world).len(), 1, "jobs from before change nothing");
     good.work_off(&world);
     let counts = world.statuses(workflow);
     assert_eq!(counts.iter().filter(|status| **status == S::Failed).count(), 5);
@@ -115,20 +116,20 @@ fn what_began_before_does_not_have_it_trusted_again() {
     jump(&world, SPELL);
     assert_eq!(told(&world, "node_on_probation").len(), 1);
     end_all(&world, &mut bad, 0);
-    assert_eq!((aside(&world).len(), bad.held.len()), (1, 1), "it is tried with one job");
+    assert_eq!((aside(&world).len(), bad.held.len()), (1, 1), "it gets a probe job");
     end_all(&world, &mut bad, 0);
     assert_eq!(aside(&world), []);
 }
 
 #[test]
-fn jobs_that_break_their_own_limits_condemn_nobody() {
+fn jobs_that_break_their_own_limits_quarantine_no_node() {
     let world = World::new();
     world.begin(&vec![plain(); 100]);
     let (mut good, mut bad) = (on(&world, "good"), on(&world, "bad"));
     do_some(&world, &mut good, 12, 0);
     bad.say(&world, vec![]).unwrap();
     for _ in 0..8 {
-        let key = *bad.keys().first().expect("it has something to do");
+        let key = *bad.keys().first().expect("it has a job");
         let AttemptReport::Ended(end) = ended(key, 137) else { panic!("it is an end") };
         bad.say(
             &world,
@@ -136,7 +137,7 @@ fn jobs_that_break_their_own_limits_condemn_nobody() {
         )
         .unwrap();
     }
-    assert_eq!(aside(&world), [], "they would do so anywhere");
+    assert_eq!(aside(&world), [], "they would fail anywhere");
 }
 
 #[test]
@@ -157,7 +158,7 @@ fn one_that_fails_has_it_set_aside_for_twice_as_long() {
     assert_eq!(bad.held.len(), 1);
 }
 
-/// What began there before it was set aside says nothing when it fails.
+/// A failure of a job that started before the quarantine proves nothing.
 #[test]
 fn a_failure_of_something_older_decides_nothing() {
     let (world, _, _good, mut bad) = with_bad_node();
@@ -165,7 +166,7 @@ fn a_failure_of_something_older_decides_nothing() {
     jump(&world, SPELL);
     end_all(&world, &mut bad, 1);
     let row = aside(&world).remove(0);
-    assert_eq!((row.until, bad.held.len()), (row.since.after(SPELL), 1), "it is tried with another");
+    assert_eq!((row.until, bad.held.len()), (row.since.after(SPELL), 1), "it gets another probe job");
 }
 
 #[test]
@@ -216,7 +217,7 @@ fn nodes_with_other_labels_cannot_stand_in() {
     let mut bad = on(&world, "bad");
     good.leaves(&world, vec![]);
     do_some(&world, &mut bad, 20, 1);
-    assert_eq!(aside(&world), [], "nobody is left who would do its work");
+    assert_eq!(aside(&world), [], "no other node would do its work");
 }
 
 #[test]
@@ -229,13 +230,13 @@ fn who_is_left_alone_is_tried_before_its_time() {
     world.service.check_time();
     assert!(told(&world, "node_on_probation")[0].ends_with("no other node can do its work"));
     do_some(&world, &mut bad, 1, 1);
-    assert_eq!(bad.held.len(), 1, "it goes on, one by one");
+    assert_eq!(bad.held.len(), 1, "it continues, one job at a time");
     do_some(&world, &mut bad, 1, 0);
     assert_eq!(aside(&world), []);
 }
 
 #[test]
-fn jobs_that_fail_everywhere_condemn_nobody() {
+fn jobs_that_fail_everywhere_quarantine_no_node() {
     let world = World::new();
     world.begin(&vec![plain(); 80]);
     let (mut one, mut two) = (on(&world, "one"), on(&world, "two"));
@@ -246,7 +247,7 @@ fn jobs_that_fail_everywhere_condemn_nobody() {
 }
 
 #[test]
-fn somebody_sets_a_node_aside_and_releases_it() {
+fn an_operator_quarantines_and_releases_a_node() {
     let world = World::new();
     world.begin(&vec![plain(); 10]);
     let mut worker = on(&world, "node1");
@@ -256,7 +257,7 @@ fn somebody_sets_a_node_aside_and_releases_it() {
         since: Timestamp(0),
         until,
         set_by: String::new(),
-        reason: "its disk is to be changed".into(),
+        reason: "its disk has to be replaced".into(),
         evidence: None,
     };
     let set = |node| ask(|reply| world.service.quarantine_node(node, "ann", reply));
@@ -267,7 +268,7 @@ fn somebody_sets_a_node_aside_and_releases_it() {
     let row = set(by_hand("node1", later)).unwrap();
     assert_eq!((row.set_by.as_str(), &aside(&world)[..]), ("ann", std::slice::from_ref(&row)));
     worker.say(&world, vec![]).unwrap();
-    assert!(worker.held.is_empty(), "though it is the only one: somebody wants it so");
+    assert!(worker.held.is_empty(), "although it is the only one: an operator decided so");
     world.service.check_time();
     assert_eq!(told(&world, "node_on_probation").len(), 0);
     let release = |host| ask(|reply| world.service.release_node(host, "bob", reply));
@@ -281,7 +282,7 @@ fn worker_time(world: &World) -> Timestamp {
     world.store.events(None, &EventFilter::default()).unwrap().last().unwrap().at
 }
 
-/// In memory is what is in the books, and the other way round.
+/// Memory and database agree.
 #[test]
 fn what_cannot_be_written_is_not_done() {
     let world = World::new();
@@ -297,21 +298,21 @@ fn what_cannot_be_written_is_not_done() {
     assert_eq!(aside(&world)[0].reason, "6 of its last 6 attempts failed; 0 of 12 elsewhere");
 }
 
-/// A worker of somebody else, who may be given the same jobs, on this node.
+/// A worker of another user on this node, with access to the same jobs.
 fn of_another(world: &World, user: &str, host: &str) -> Worker {
     let who = WorkerRegistration { host: host.into(), ..someone(2) };
     Worker::join_as(world, who, user)
 }
 
-/// Whoever introduces a worker says on which host it is.
+/// The client that registers a worker states its host.
 #[test]
-fn whoever_claims_the_host_of_another_user_sets_none_of_his_workers_aside() {
+fn failures_on_a_claimed_host_do_not_quarantine_workers_of_other_users() {
     let world = World::new();
     world.begin(&vec![plain(); 100]);
     let (mut good, mut theirs) = (on(&world, "good"), on(&world, "node1"));
     do_some(&world, &mut good, 12, 0);
     do_some(&world, &mut theirs, 2, 0);
-    // The same name of a host, said by another user, who also has a good node.
+    // The same host name, stated by another user, who also has a good node.
     let (mut liar, mut stand_in) =
         (of_another(&world, "mallory", "node1"), of_another(&world, "mallory", "m"));
     do_some(&world, &mut stand_in, 12, 0);
@@ -319,7 +320,7 @@ fn whoever_claims_the_host_of_another_user_sets_none_of_his_workers_aside() {
     let row = aside(&world).remove(0);
     assert_eq!((row.host.as_str(), row.user.as_deref()), ("node1", Some("mallory")));
     do_some(&world, &mut theirs, 6, 0);
-    assert!(!theirs.held.is_empty(), "it goes on as before");
+    assert!(!theirs.held.is_empty(), "it continues as before");
     assert_eq!(standings(&world).iter().filter(|one| **one == NodeStanding::SetAside).count(), 1);
     ask(|reply| world.service.release_node("node1", "ann", reply)).unwrap();
     assert_eq!(aside(&world), []);
@@ -337,5 +338,5 @@ fn where_an_operator_shares_the_blame_the_whole_host_is_set_aside() {
     let row = aside(&world).remove(0);
     assert_eq!((row.host.as_str(), row.user.as_deref()), ("node1", None));
     end_all(&world, &mut beside, 0);
-    assert!(beside.held.is_empty(), "though it is another user's");
+    assert!(beside.held.is_empty(), "although it is another user's");
 }

@@ -12,11 +12,11 @@ use windlass_types::{Bytes, JobStatus as S, WorkflowId};
 /// How a worker dies.
 #[derive(Clone, Copy)]
 enum Death {
-    /// The process that runs jobs dies, and its agent says so.
+    /// The worker process dies, and its worker reports that.
     Seen,
-    /// Somebody says that the worker is dead.
+    /// An operator declares the worker dead.
     Said,
-    /// Nothing is heard of it any more.
+    /// It is silent.
     Silent,
 }
 
@@ -39,8 +39,8 @@ impl Death {
     }
 }
 
-/// Has worker after worker die of `j0`, as often as it is given to one; the others do their work. Returns how many jobs
-/// were beside it each time.
+/// Workers die one after the other when they get `j0`; the others work normally. Returns how many jobs were
+/// beside it each time.
 fn die_of(world: &World, poison: &str, death: Death) -> Vec<usize> {
     let mut beside = Vec::new();
     for _ in 0..20 {
@@ -59,7 +59,7 @@ fn die_of(world: &World, poison: &str, death: Death) -> Vec<usize> {
             worker.say(world, ends).unwrap();
         }
     }
-    panic!("it was never given up: {beside:?}");
+    panic!("it was never failed: {beside:?}");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn it_is_tried_alone_and_then_given_up_and_costs_its_neighbours_nothing() {
     }
 }
 
-/// A worker that has all that is ready, and says that it has started.
+/// A worker that has all ready jobs, and has reported their start.
 fn busy(world: &World) -> Worker {
     let mut worker = Worker::new(world, 4);
     worker.say(world, vec![]).unwrap();
@@ -109,14 +109,14 @@ fn busy(world: &World) -> Worker {
     worker
 }
 
-/// Nothing is heard of it for longer than its lease.
+/// It is silent for longer than its lease.
 fn falls_silent(world: &World) -> Worker {
     let worker = busy(world);
     world.pass(LEASE + Duration::from_secs(3));
     worker
 }
 
-/// How many jobs the next worker is given: all, or one that has it to itself.
+/// The number of jobs that the next worker gets: all, or one that runs alone.
 fn at_once(world: &World) -> usize {
     let mut worker = busy(world);
     let count = worker.held.len();
@@ -136,10 +136,10 @@ fn a_worker_that_was_only_away_says_nothing_against_its_jobs() {
     let workflow = world.begin(&[plain(), plain()]);
     for round in 0..20 {
         let mut worker = falls_silent(&world);
-        assert_eq!(worker.held.len(), 2, "round {round}: not tried alone");
+        assert_eq!(worker.held.len(), 2, "round {round}: not isolated");
         let keys = worker.keys();
         if round % 2 == 0 {
-            assert_eq!(worker.come_back(&world, &keys), keys, "others have them by now, or could");
+            assert_eq!(worker.come_back(&world, &keys), keys, "other workers have them by now, or could");
         } else {
             let late = worker.say(&world, vec![ended(keys[0], 0)]).unwrap_err();
             assert_eq!(code(&late), "unknown_worker");
@@ -153,16 +153,16 @@ fn one_that_comes_back_ends_the_suspicion_that_rested_on_it() {
     let mut world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let mut silent: Vec<Worker> = (0..3).map(|_| falls_silent(&world)).collect();
-    assert_eq!(at_once(&world), 1, "enough to try each alone");
+    assert_eq!(at_once(&world), 1, "enough to isolate each");
     let mut last = silent.pop().unwrap();
     last.come_back(&world, &[]);
     assert_eq!(at_once(&world), 2);
     world.restart();
-    assert_eq!(at_once(&world), 2, "it is in the books that it came back");
-    // A server that starts again waits for all that it ever heard of: not alone with their silence.
+    assert_eq!(at_once(&world), 2, "its return is in the database");
+    // A restarted server waits for all workers it knows: not only for the silent ones.
     world.pass(LEASE * 3);
     falls_silent(&world);
-    assert_eq!(at_once(&world), 1, "what the others left is in the books too");
+    assert_eq!(at_once(&world), 1, "the results of the others are in the database too");
     all_end_well(&world, workflow);
 }
 
@@ -172,8 +172,8 @@ fn workers_that_fall_silent_together_say_little_against_their_jobs() {
     let workflow = world.begin(&[plain(), plain()]);
     for round in 0..4 {
         let worker = busy(&world);
-        assert_eq!(worker.held.len(), 2, "round {round}: not tried alone");
-        // Another one, that has nothing to do, is cut off a little later.
+        assert_eq!(worker.held.len(), 2, "round {round}: not isolated");
+        // Another one, without jobs, is cut off a little later.
         world.pass(LEASE / 4);
         drop(Worker::new(&world, 1));
         world.pass(LEASE * 2);
@@ -187,11 +187,11 @@ fn suspicion_outlives_the_server() {
     let workflow = world.begin(&[plain(), plain(), plain()]);
     let mut deaths = 0;
     while world.statuses(workflow)[0] != S::Failed {
-        assert!(deaths < 20, "it is never given up");
+        assert!(deaths < 20, "it is never failed");
         let mut worker = Worker::new(&world, 1);
         worker.say(&world, vec![]).unwrap();
-        assert_eq!(worker.held[0].name, "j0", "it is the first in line");
-        // Held when the server dies: also that it has a worker to itself is known afterwards.
+        assert_eq!(worker.held[0].name, "j0", "it is the first in the queue");
+        // Held when the server dies: that it runs alone is also known afterwards.
         world.restart();
         let keys = worker.keys();
         assert!(worker.come_back(&world, &keys).is_empty());
@@ -226,7 +226,7 @@ fn an_attempt_that_ended_by_itself_clears_its_job_also_in_the_books() {
     worker.send(&world, exchange).unwrap();
     falls_silent(&world);
     world.restart();
-    assert_eq!(at_once(&world), 2, "only what came after that counts");
+    assert_eq!(at_once(&world), 2, "only later deaths count");
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn what_an_heir_reports_is_weaker_than_what_a_witness_saw() {
     for round in 0..2 {
         let mut dead = busy(&world);
         let keys = dead.keys();
-        // The next agent on that machine, in the name of the dead one.
+        // The next worker on that machine, acting for the dead one.
         dead.introduced_as(WorkerRegistration { pid: 100 + round, ..someone(4) });
         assert!(dead.come_back(&world, &keys).is_empty());
         dead.leaves(&world, keys.into_iter().map(died).collect());
@@ -260,9 +260,9 @@ fn others_go_on_while_one_is_tried_alone() {
     two.say(&world, vec![]).unwrap();
     let mut counts = [one.held.len(), two.held.len()];
     counts.sort_unstable();
-    assert_eq!(counts, [1, 3], "one worker has the suspect, the other all the rest");
+    assert_eq!(counts, [1, 3], "one worker has the suspect, the other all others");
     one.work_off(&world);
     two.work_off(&world);
     world.service.check_time();
-    assert_eq!(world.statuses(workflow), [S::Completed; 4], "it was not the job after all");
+    assert_eq!(world.statuses(workflow), [S::Completed; 4], "the job was not the cause");
 }

@@ -1,8 +1,8 @@
-//! What a job costs does not depend on how many there are: counted, not timed.
+//! The cost of a job does not depend on the number of jobs: counted, not timed.
 
 use crate::world::{Worker, World, ended, plain};
 
-/// Commits that it takes to work off `rounds` exchanges, with `jobs` ready at the start.
+/// The number of commits for `rounds` exchanges, with `jobs` ready at the start.
 fn commits(jobs: usize, rounds: usize) -> (u64, u64) {
     let world = World::new();
     world.begin(&vec![plain(); jobs]);

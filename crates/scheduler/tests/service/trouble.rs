@@ -1,5 +1,5 @@
-//! A database that goes away, is slow, or does not say whether it did what it was asked. Nothing is lost, and nobody
-//! waits for ever.
+//! A database that is unreachable, slow, or leaves results unknown. Nothing is lost, and no call waits for
+//! ever.
 
 use crate::clients::{claim, complete, node, start};
 use crate::world::{LEASE, Worker, World, after, ask, code, ended, later, me, plain, started};
@@ -14,7 +14,7 @@ use windlass_types::{JobId, JobStatus as S, RunId, WorkerId, WorkflowId};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Says something, whose answer may take a while.
+/// Sends an exchange, whose reply may take a while.
 fn says(
     world: &World,
     worker: &mut Worker,
@@ -24,7 +24,7 @@ fn says(
     later(|reply| world.service.exchange(exchange, me(), reply))
 }
 
-/// Says it until it is heard, and takes what it is given.
+/// Repeats it until it is accepted, and takes the reply.
 fn insists(world: &World, worker: &mut Worker, reports: &[AttemptReport]) -> ExchangeReply {
     let exchange = worker.next(reports.to_vec(), Duration::ZERO);
     for _ in 0..20 {
@@ -37,7 +37,7 @@ fn insists(world: &World, worker: &mut Worker, reports: &[AttemptReport]) -> Exc
             Err(refused) => assert_eq!(code(&refused), "unavailable"),
         }
     }
-    panic!("never heard");
+    panic!("never accepted");
 }
 
 fn every_job_ran_once(world: &World, workflow: WorkflowId) {
@@ -48,7 +48,7 @@ fn every_job_ran_once(world: &World, workflow: WorkflowId) {
     assert!(world.row(workflow).ended_at.is_some());
 }
 
-/// Somebody has the workflow to himself and does nothing, until the other end of this is dropped.
+/// Exclusive work that does nothing until the returned sender is dropped.
 fn occupied(
     world: &World,
     workflow: WorkflowId,
@@ -88,7 +88,7 @@ fn a_database_that_goes_away_and_comes_back_costs_nothing() {
     world.blackout();
     let first = says(&world, &mut worker, vec![report.clone()]);
     world.pass(SECOND * 3);
-    assert!(first.try_recv().is_err(), "nothing is acknowledged that is not on disk");
+    assert!(first.try_recv().is_err(), "nothing uncommitted is acknowledged");
     world.pass(SECOND * 3);
     assert_eq!(code(&first.recv().unwrap().unwrap_err()), "unavailable");
     world.fair_weather();
@@ -108,7 +108,7 @@ fn a_report_that_the_database_refuses_holds_up_no_other() {
     let mut reports: Vec<AttemptReport> =
         worker.keys().into_iter().zip([1, 0]).map(|(key, code)| ended(key, code)).collect();
     if let AttemptReport::Ended(ended) = &mut reports[0] {
-        ended.last_words = Some("what cannot be stored".to_owned());
+        ended.last_words = Some("a text that cannot be stored".to_owned());
     }
     world.next_ones(1, DatabaseOperation::Batch, || InjectedOutcome::Refused);
     assert!(insists(&world, &mut worker, &reports).stale.is_empty());
@@ -124,7 +124,7 @@ fn commands_that_cannot_be_read_are_read_later() {
     let mut worker = Worker::new(&world, 1);
     worker.say(&world, vec![]).unwrap();
     let report = ended(worker.held[0].key, 0);
-    // What was reported can be written; only what comes next cannot be read.
+    // The report can be written; only the next assignment cannot be read.
     world.weather(|asked| {
         if asked == DatabaseOperation::Read { InjectedOutcome::Failed } else { InjectedOutcome::Done }
     });
@@ -165,7 +165,7 @@ fn a_workflow_that_cannot_be_read_at_the_start_is_read_later() {
     let mut worker = Worker::new(&world, 1);
     worker.say(&world, vec![]).unwrap();
     let key = worker.held[0].key;
-    // Which nodes are set aside, who and what is there can be read, and no more.
+    // Only the quarantined nodes, workers and workflows can be read.
     let mut reads = 0;
     world.weather(move |asked| {
         reads += u32::from(asked == DatabaseOperation::Read);
@@ -174,7 +174,7 @@ fn a_workflow_that_cannot_be_read_at_the_start_is_read_later() {
     world.restart();
     let back = worker.comes_back(&world, &[key], &[]);
     world.pass(SECOND * 2);
-    assert!(back.try_recv().is_err(), "nobody can say yet what of this is its own");
+    assert!(back.try_recv().is_err(), "its attempts cannot be confirmed yet");
     world.fair_weather();
     assert!(world.in_time(&back).unwrap().lost.is_empty());
     worker.number = 0;
@@ -218,13 +218,13 @@ fn jobs_are_retried_while_workers_report() {
     let retried = later(|reply| world.service.retry_job(failed.job, RunId(1), 9, "me", reply));
     drop(release);
     world.in_time(&reported.unwrap()).unwrap();
-    world.in_time(&retried).expect("it waits for the desk to be quiet");
+    world.in_time(&retried).expect("it waits until no commit is under way");
     worker.work_off(&world);
     assert_eq!(world.statuses(workflow), [S::Completed; 3]);
 }
 
 #[test]
-fn a_claim_of_which_nobody_knows_whether_it_was_written_reaches_its_worker() {
+fn a_claim_with_unknown_commit_reaches_its_worker() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let mut worker = Worker::new(&world, 2);
@@ -236,7 +236,7 @@ fn a_claim_of_which_nobody_knows_whether_it_was_written_reaches_its_worker() {
 }
 
 #[test]
-fn a_result_of_which_nobody_knows_whether_it_was_written_is_not_refused() {
+fn a_result_with_unknown_commit_is_not_stale() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let mut worker = Worker::new(&world, 1);
@@ -254,7 +254,7 @@ fn what_a_worker_was_about_to_hear_survives_an_edit() {
     let world = World::new();
     let workflow = world.begin(&[plain()]);
     let mut worker = Worker::new(&world, 1);
-    // It is claimed for somebody who waits, and who hangs up before he hears of it.
+    // It is claimed for a waiting caller who hangs up before the reply.
     let mut waiting = None;
     let release = world.hold_next_batch(|| waiting = Some(says(&world, &mut worker, vec![])));
     world.service.cancel_exchange(worker.id, worker.number, worker.secret.clone());
@@ -340,10 +340,10 @@ fn a_worker_whose_workflow_is_occupied_for_long_keeps_its_lease() {
     for _ in 0..8 {
         let earlier = last.replace(later(|reply| world.service.exchange(exchange.clone(), me(), reply)));
         world.hand.advance(LEASE / 6);
-        // Somebody else is heard, so that the service has looked at the clock.
+        // Another call is handled, so that the service has checked the clock.
         world.begin(&[]);
         if let Some(earlier) = earlier {
-            assert_eq!(code(&earlier.recv().unwrap().unwrap_err()), "unavailable", "told to come again");
+            assert_eq!(code(&earlier.recv().unwrap().unwrap_err()), "unavailable", "asked to call again");
         }
     }
     assert_eq!(world.service.metrics().lost_workers, 0);

@@ -1,4 +1,5 @@
-//! Units and limits: jobs run where their unit landed, never too many at once, and the books say how each unit stands.
+//! Units and limits: jobs run where their unit landed, never too many at once, and the database has the state
+//! of each unit.
 
 use crate::world::{Failing, Planned, Worker, World, ask, code, ended, introduce, someone};
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use windlass_types::settings::WorkflowSettings;
 use windlass_types::worker_protocol::WorkerRegistration;
 use windlass_types::{JobStatus, WorkUnitStatus, WorkflowId};
 
-/// Landing, two of processing, merge: four jobs for each unit.
+/// Landing, two processing jobs, merge: four jobs for each unit.
 fn units(count: u32) -> Vec<Planned> {
     let of = |unit: u32, waits_for: &[u32], limit| {
         let waits_for = waits_for.iter().map(|job| unit * 4 + job).collect();
@@ -46,7 +47,7 @@ fn stand(world: &World, workflow: WorkflowId) -> Vec<(WorkUnitStatus, Option<Str
     units.into_iter().map(|unit| (unit.status, unit.site)).collect()
 }
 
-/// It ends what it has, the first with this code.
+/// It ends its jobs, the first with this code.
 fn end_first(worker: &mut Worker, world: &World, code: i32) {
     let first = worker.held[0].key;
     worker.say(world, vec![ended(first, code)]).unwrap();
@@ -64,20 +65,20 @@ fn jobs_run_where_their_unit_landed_and_no_more_than_their_limit() {
     world.changed.lock().unwrap().clear();
     end_first(&mut east, &world, 0);
     assert_eq!(stand(&world, workflow)[0], (Active, Some("east".into())));
-    assert_eq!(*world.changed.lock().unwrap(), [workflow], "told once, when it was on disk");
+    assert_eq!(*world.changed.lock().unwrap(), [workflow], "notified once, after the commit");
     west.say(&world, vec![]).unwrap();
-    assert_eq!(names(&west), [""; 0], "what is ready is in the east, and no third unit may begin");
+    assert_eq!(names(&west), [""; 0], "ready jobs are in the east, and no third unit may start");
     east.say(&world, vec![]).unwrap();
     assert_eq!(names(&east), ["j4", "j1", "j2"]);
 
     end_first(&mut east, &world, 0);
-    assert_eq!(names(&east), ["j1", "j2", "j5"], "the fourth would be too many");
+    assert_eq!(names(&east), ["j1", "j2", "j5"], "the fourth would exceed the limit");
     east.work_off(&world);
     assert_eq!(
         stand(&world, workflow)[..2],
         [(Completed, Some("east".into())), (Completed, Some("east".into()))]
     );
-    // By then the third had begun in the east as well.
+    // By then the third had started in the east as well.
     assert_eq!(world.row(workflow).counts.get(JobStatus::Completed), 12);
     assert_eq!(world.store.work_unit_counts(workflow).unwrap().completed, 3);
 }
@@ -92,7 +93,7 @@ fn where_a_landing_is_survives_the_server() {
     west.come_back(&world, &west.keys());
     end_first(&mut west, &world, 0);
     assert_eq!(stand(&world, workflow), [(WorkUnitStatus::Active, Some("west".into()))]);
-    // And so does where a unit is.
+    // And so does the site of a unit.
     world.restart();
     west.come_back(&world, &west.keys());
     let mut east = at(&world, "east");
@@ -123,7 +124,7 @@ fn a_unit_that_failed_is_opened_again_by_a_retry_and_by_a_reset() {
     assert_eq!(stand(&world, workflow), [(Completed, site())]);
 
     ask(|reply| world.service.reset_jobs(workflow, JobsToReset::All, "me", reply)).unwrap();
-    assert_eq!(stand(&world, workflow), [(Waiting, None)], "reset whole, it is nowhere");
+    assert_eq!(stand(&world, workflow), [(Waiting, None)], "reset as a whole, it has no site");
 }
 
 #[test]
@@ -166,7 +167,7 @@ fn a_claim_that_came_to_nothing_leaves_the_unit_waiting() {
     world.next_ones(1, DatabaseOperation::Read, || InjectedOutcome::Failed);
     let mut west = at(&world, "west");
     west.say(&world, vec![]).unwrap();
-    assert!(west.held.is_empty(), "what is to be done could not be read");
+    assert!(west.held.is_empty(), "the assignment could not be read");
     assert_eq!(stand(&world, workflow), [(WorkUnitStatus::Waiting, None)]);
     world.fair_weather();
     world.pass(std::time::Duration::from_secs(5));

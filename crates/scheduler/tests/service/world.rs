@@ -1,4 +1,4 @@
-//! A world for the service: a real database, and workers that are plain calls.
+//! A test environment for the service: a real database, and workers that are plain calls.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
@@ -23,28 +23,28 @@ use windlass_types::worker_protocol::{
 use windlass_types::{Attempt, Bytes, Capacity, JobStatus, Resources, Timestamp, WorkerId, WorkflowId};
 
 pub(crate) const LEASE: Duration = Duration::from_mins(1);
-/// An answer comes at once or, the clock being moved by hand, never.
+/// With a manual clock, a reply comes at once or never.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct World {
-    /// What really is in the books, whatever the weather.
+    /// The database itself, without injected errors.
     pub(crate) store: Arc<dyn Store>,
-    /// As the service sees them.
+    /// The database as the service sees it.
     job_store: Arc<dyn Store>,
     weather: Arc<Mutex<Weather>>,
     pub(crate) service: SchedulerHandle,
     pub(crate) hand: ManualClock,
-    /// Workflows of which it was told that they changed.
+    /// Workflows with a notified change.
     pub(crate) changed: Changed,
-    /// Workers of which it was told that they are silent.
+    /// Silent workers that were notified.
     pub(crate) silent: Arc<Mutex<Vec<SilentWorker>>>,
     _dir: tempfile::TempDir,
 }
 
-/// In the order in which that was told.
+/// In the order of notification.
 pub(crate) type Changed = Arc<Mutex<Vec<WorkflowId>>>;
 
-/// Decides what becomes of what the service asks of its books; without it all goes well.
+/// Decides the result of operations of the database; without it all succeed.
 pub(crate) type Weather = Option<Box<dyn FnMut(DatabaseOperation) -> InjectedOutcome + Send>>;
 
 /// A job to be created.
@@ -52,18 +52,18 @@ pub(crate) type Weather = Option<Box<dyn FnMut(DatabaseOperation) -> InjectedOut
 pub(crate) struct Planned {
     pub(crate) waits_for: Vec<u32>,
     pub(crate) priority: i32,
-    /// 0: nothing is asked for.
+    /// 0: no request.
     pub(crate) cpus: u32,
     pub(crate) runtime: Option<Duration>,
     pub(crate) labels: Vec<String>,
     pub(crate) unit: Option<u32>,
     pub(crate) elects: bool,
     pub(crate) limit: Option<&'static str>,
-    /// The handler of the workflow is for it.
+    /// It uses the failure handler of the workflow.
     pub(crate) is_handled: bool,
 }
 
-/// What a workflow says about failures.
+/// The failure settings of a workflow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failing {
     pub(crate) rules: Vec<FailureRule>,
@@ -87,7 +87,7 @@ impl World {
         Self::with(false)
     }
 
-    /// What fails on a host is held against all workers there.
+    /// Failures on a host count against all workers there.
     pub(crate) fn sharing_node_blame() -> Self {
         Self::with(true)
     }
@@ -107,17 +107,17 @@ impl World {
         Self { store: Arc::new(store), job_store, weather, service, hand, changed, silent, _dir: dir }
     }
 
-    /// From now on this decides what becomes of what the service asks of its books.
+    /// Sets the function that decides the results of database operations.
     pub(crate) fn weather(&self, decide: impl FnMut(DatabaseOperation) -> InjectedOutcome + Send + 'static) {
         self.change_weather(Some(Box::new(decide)));
     }
 
-    /// Returns what it was before.
+    /// Returns the previous one.
     pub(crate) fn change_weather(&self, weather: Weather) -> Weather {
         std::mem::replace(&mut *locked(&self.weather), weather)
     }
 
-    /// The next so many things of this kind end like this; all else goes well.
+    /// This many of the next operations of this kind end like this; all others succeed.
     pub(crate) fn next_ones(
         &self,
         mut count: u32,
@@ -140,7 +140,7 @@ impl World {
         drop(self.change_weather(None));
     }
 
-    /// The next batch waits until what this returns is dropped. Returns when there is one, after `and_do`.
+    /// The next batch waits until the returned sender is dropped. Returns when there is one, after `and_do`.
     pub(crate) fn hold_next_batch(&self, and_do: impl FnOnce()) -> mpsc::Sender<()> {
         let (release, word) = mpsc::channel();
         let (reached, is_there) = mpsc::channel();
@@ -157,26 +157,26 @@ impl World {
         release
     }
 
-    /// Waits for an answer that may take a while by the clock of the service.
+    /// Waits for a reply that may take a while by the clock of the service.
     pub(crate) fn in_time<T>(&self, answer: &mpsc::Receiver<Result<T, CallError>>) -> Result<T, CallError> {
         for _ in 0..30 {
             self.service.check_time();
             match answer.try_recv() {
                 Ok(answer) => return answer,
                 Err(mpsc::TryRecvError::Empty) => self.hand.advance(Duration::from_secs(1)),
-                Err(mpsc::TryRecvError::Disconnected) => panic!("nobody is left to answer"),
+                Err(mpsc::TryRecvError::Disconnected) => panic!("the reply channel was dropped"),
             }
         }
-        panic!("no answer in 30 seconds");
+        panic!("no reply in 30 seconds");
     }
 
-    /// The server is killed and started again on the same books: nothing of its memory is left.
+    /// The server is killed and restarted on the same database: nothing of its memory is left.
     pub(crate) fn restart(&mut self) {
         let (service, hand) = start(&self.job_store, &self.changed, &self.silent, false);
         (self.service, self.hand) = (service, hand);
     }
 
-    /// Time passes while the service looks at the clock as it always does.
+    /// Time passes while the service checks the clock regularly.
     pub(crate) fn pass(&self, time: Duration) {
         let step = Duration::from_secs(1);
         for _ in 0..time.as_secs() {
@@ -185,12 +185,12 @@ impl World {
         }
     }
 
-    /// Creates a workflow; every job is called `j` and its number.
+    /// Creates a workflow; jobs are called `j` and their number.
     pub(crate) fn create(&self, jobs: &[Planned]) -> WorkflowRow {
         self.create_failing(jobs, &Failing::default())
     }
 
-    /// The same where failures are handled.
+    /// The same with failure settings.
     pub(crate) fn create_failing(&self, jobs: &[Planned], failing: &Failing) -> WorkflowRow {
         let mut edges = DependencyEdgesBuilder::default();
         let names: Vec<String> = (0..jobs.len()).map(|number| format!("j{number}")).collect();
@@ -253,7 +253,7 @@ impl World {
         self.store.workflow(id).unwrap().unwrap()
     }
 
-    /// Creates a workflow and lets workers have it.
+    /// Creates a workflow and starts it.
     pub(crate) fn begin(&self, jobs: &[Planned]) -> WorkflowId {
         self.begin_failing(jobs, &Failing::default())
     }
@@ -276,14 +276,14 @@ impl World {
         rows.into_iter().map(|row| (row.job_name, row.key.attempt_id.0, row.return_code)).collect()
     }
 
-    /// As it stands when everything that is under way is done.
+    /// The state when everything under way is done.
     pub(crate) fn row(&self, workflow: WorkflowId) -> WorkflowRow {
         self.service.check_time();
         self.store.workflow(workflow).unwrap().unwrap()
     }
 }
 
-/// What decides may panic, as a test wants it.
+/// Injected functions may panic if a test wants that.
 fn locked(weather: &Mutex<Weather>) -> MutexGuard<'_, Weather> {
     weather.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -312,12 +312,12 @@ fn start(
     (SchedulerHandle::start(Arc::clone(store), options).unwrap(), hand)
 }
 
-/// Calls the service and waits for the answer.
+/// Calls the service and waits for the reply.
 pub(crate) fn ask<T: Send + 'static>(call: impl FnOnce(CallReply<T>)) -> Result<T, CallError> {
     later(call).recv_timeout(PATIENCE).expect("an answer")
 }
 
-/// Calls the service; the answer comes when it comes.
+/// Calls the service without waiting for the reply.
 pub(crate) fn later<T: Send + 'static>(
     call: impl FnOnce(CallReply<T>),
 ) -> mpsc::Receiver<Result<T, CallError>> {
@@ -341,7 +341,7 @@ pub(crate) struct Worker {
     who: WorkerRegistration,
 }
 
-/// How a worker is introduced.
+/// The registration of a worker.
 pub(crate) fn someone(cpus: u32) -> WorkerRegistration {
     WorkerRegistration {
         host: "elsewhere".into(),
@@ -360,12 +360,12 @@ pub(crate) fn someone(cpus: u32) -> WorkerRegistration {
     }
 }
 
-/// Who introduces all workers here, and speaks for them.
+/// The user who registers all workers here, and acts for them.
 pub(crate) fn me() -> WorkerCaller {
     WorkerCaller::User("me".into())
 }
 
-/// Somebody whose workers take what `may` says.
+/// A user whose workers accept the workflows that `may` permits.
 pub(crate) fn sponsor(user: &str, may: WorkflowPredicate) -> WorkerOwner {
     WorkerOwner { user: user.into(), sees_all: false, may_work_for: may }
 }
@@ -391,12 +391,12 @@ impl Worker {
         Self::join(world, someone(cpus))
     }
 
-    /// It is somebody else who speaks for it from now on.
+    /// Another caller acts for it from now on.
     pub(crate) fn introduced_as(&mut self, who: WorkerRegistration) {
         self.who = who;
     }
 
-    /// What it would say next.
+    /// Its next exchange.
     pub(crate) fn next(&mut self, reports: Vec<AttemptReport>, wait: Duration) -> WorkerExchange {
         self.number += 1;
         self.same(reports, wait)
@@ -416,7 +416,7 @@ impl Worker {
         }
     }
 
-    /// Says something and takes what it is given.
+    /// Sends an exchange and takes the reply.
     pub(crate) fn say(
         &mut self,
         world: &World,
@@ -438,7 +438,7 @@ impl Worker {
         Ok(answer)
     }
 
-    /// What follows for it from an answer to these reports.
+    /// Applies a reply to these reports.
     pub(crate) fn takes(&mut self, reports: &[AttemptReport], answer: &ExchangeReply) {
         let is_gone = |key: &AttemptKey| {
             reports.iter().any(|report| {
@@ -450,14 +450,14 @@ impl Worker {
         self.held.extend(answer.assignments.iter().cloned());
     }
 
-    /// Its last words.
+    /// Its last exchange.
     pub(crate) fn leaves(&mut self, world: &World, reports: Vec<AttemptReport>) {
         let mut exchange = self.next(reports, Duration::ZERO);
         (exchange.draining, exchange.leaving) = (true, true);
         self.send(world, exchange).unwrap();
     }
 
-    /// Ends all it has, well, until there is nothing more.
+    /// Completes all its jobs, until there are no more.
     pub(crate) fn work_off(&mut self, world: &World) {
         loop {
             let ends = self.held.iter().map(|assignment| ended(assignment.key, 0)).collect::<Vec<_>>();
@@ -473,7 +473,7 @@ impl Worker {
         self.held.iter().map(|assignment| assignment.key).collect()
     }
 
-    /// Introduces itself again with what it says it holds.
+    /// Registers again with the attempts that it claims to hold.
     pub(crate) fn comes_back(
         &self,
         world: &World,
@@ -487,12 +487,12 @@ impl Worker {
         later(|reply| world.service.register_worker(who, sponsor("me", may), reply))
     }
 
-    /// Comes back with what it says it holds. Returns what it has lost.
+    /// Returns with the attempts that it claims to hold. The result: those that it has lost.
     pub(crate) fn come_back(&mut self, world: &World, held: &[AttemptKey]) -> Vec<AttemptKey> {
         self.return_with(world, held, &[]).lost
     }
 
-    /// The same with actions that it says it carries out. Returns those that it has lost.
+    /// The same with actions that it claims to run. The result: those that it has lost.
     pub(crate) fn come_back_at(
         &mut self,
         world: &World,

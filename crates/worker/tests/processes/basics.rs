@@ -66,7 +66,7 @@ fn silence_leaves_no_files() {
     bench.run(job(3, "false"));
     bench.run(job(4, "echo err >&2"));
     bench.run(job(5, "true"));
-    // The empty ones that serve the next are removed when there is no next.
+    // Spare empty logs are removed when there is no next attempt.
     bench.quit();
     let directory = fs::read_dir(kept.path().join("job_stdio")).unwrap();
     let names = directory.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -97,7 +97,7 @@ fn a_job_finds_both_sets_of_names_and_its_own_but_cannot_change_ours() {
         ("TORC_JOB_NAME", "mine too"),
         ("TORC_EXAMPLE_DATA_ROOT", "/data"),
         ("WINDLASS_JOB_ID", "6"),
-        ("WINDLASS_WORKER", "nobody's"),
+        ("WINDLASS_WORKER", "another"),
         ("WINDLASS_OUTPUT_DIR", "elsewhere"),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -212,7 +212,7 @@ fn a_job_that_runs_for_a_while_is_announced_and_measured() {
     bench.assign([job(1, hold)]);
     let (id, pid) = bench.started();
     assert_eq!(id, JobId(1));
-    // The second job is announced only after the first was measured.
+    // The start of the second job is reported only after the first was measured.
     bench.assign([job(2, AWAIT_GATE)]);
     assert_eq!(bench.started().0, JobId(2));
     bench.open_gate();

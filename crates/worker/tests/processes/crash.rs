@@ -1,4 +1,4 @@
-//! The worker is killed with its jobs alive, and a later process makes sure that all of it is dead.
+//! The worker is killed with its jobs alive, and a later process ensures that all of them are dead.
 
 use crate::support::{Bench, PATIENCE, eventually, job, key};
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn nothing_survives(cgroups: bool, worker_dies_first: bool) {
     let leaderless = "sleep 1000 & echo $! > f; echo $$ > g; wait";
     bench.assign([job(2, FAMILY), job(3, leaderless), job(4, "touch never")]);
     let all = ["a", "b", "c", "d", "e", "f", "g"].map(|name| bench.noted(name));
-    eventually("the note of the stray", || {
+    eventually("the record of the stray", || {
         let ledger = LedgerContents::read(&bench.options.ledger).ok()?;
         ledger.entries.iter().any(|entry| entry.subject == LedgerSubject::Stray).then_some(())
     });
@@ -84,7 +84,7 @@ time.sleep(1000)'"
         job(3, "echo yes > c; sleep 1000"),
     ]);
     for name in ["a", "b", "c"] {
-        eventually("the use of CPU time", || bench.path(name).exists().then_some(()));
+        eventually("the CPU usage", || bench.path(name).exists().then_some(()));
     }
     let worker = ProcessIdentity::from_pid(bench.child.id()).unwrap();
     bench.child.kill().unwrap();

@@ -1,4 +1,4 @@
-//! Jobs that something launches elsewhere: what is measured there, and what their launcher says.
+//! Jobs that a launcher runs elsewhere: how they are measured there, and the messages of their launcher.
 
 use crate::support::{AWAIT_GATE, Bench, HOST, PATIENCE, eventually, job};
 use std::fs;
@@ -12,10 +12,10 @@ use windlass_process::process_identity::to_pid;
 use windlass_types::Bytes;
 use windlass_types::worker_messages::{Assignment, AttemptEndCause, AttemptUsage, ProcessExit, StdioMode};
 
-/// Uses more time of a CPU than a clock could miss.
+/// Uses more CPU time than the clock resolution.
 const BUSY: &str = "python3 -c 'import time\nwhile time.process_time() < 0.3: pass'";
 
-/// A job behind what stands in for it.
+/// A job behind the process that stands in for it.
 fn stand_in(directory: &Path, line: &str) -> Command {
     let mut command = Command::new(HOST);
     command.arg("__step").arg(directory.join("note")).args(["mark", "20", "/bin/sh", "-c", line]);
@@ -27,7 +27,7 @@ fn note(directory: &Path) -> Option<serde_json::Value> {
     serde_json::from_slice(&fs::read(directory.join("note.3")).ok()?).ok()
 }
 
-/// Waits for it within the time that nothing takes here; it is killed with all its group otherwise.
+/// Waits for it within a generous time limit; then it is killed with its group.
 fn end_of(mut child: Child) -> Output {
     let give_up = Instant::now() + PATIENCE;
     while child.try_wait().unwrap().is_none() {
@@ -59,7 +59,7 @@ fn it_ends_as_the_job_did_and_leaves_a_note() {
         let child = stand_in(directory.path(), line).spawn().unwrap();
         let group = to_pid(child.id()).unwrap();
         let status = end_of(child).status;
-        // The last of them left somebody.
+        // The last of them left an orphan.
         rustix::process::kill_process_group(group, Signal::KILL).ok();
         assert_eq!((status.code(), status.signal()), (code, signal), "{line}");
         assert!(!status.core_dumped());
@@ -79,14 +79,14 @@ fn where_no_note_can_be_left_the_job_does_not_suffer() {
 
 #[test]
 fn where_no_second_process_is_to_be_had_the_job_is_not_measured_but_run() {
-    // Where anybody finds the program, and could leave a note.
+    // A path where all users find the program, and could write the usage file.
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
     let program = directory.path().join("host");
     fs::copy(HOST, &program).unwrap();
     let signals = "while read -r name set; do case $name in Sig[BI][lg]*) echo $set;; esac; done < /proc/$$/status; exit 3";
     let run = |words: &[&str]| {
-        // Root may have as many as it likes, so it is somebody else then.
+        // Root has no limit on processes, so another user runs it.
         let mut limited = Command::new("prlimit");
         if rustix::process::getuid().is_root() {
             limited = Command::new("setpriv");
@@ -135,11 +135,11 @@ fn signals_to_all_are_for_the_job_to_act_upon_and_once() {
     eventually("it is ready", || place.join("ready").exists().then_some(()));
     signal_group(&child, Signal::USR1);
     let heard = || fs::read_to_string(place.join("heard")).unwrap_or_default();
-    eventually("it has heard the first", || (heard() == "usr1\n").then_some(()));
+    eventually("it has received the first signal", || (heard() == "usr1\n").then_some(()));
     fs::write(place.join("gate"), "").unwrap();
-    eventually("it goes on", || place.join("heard_enough").exists().then_some(()));
+    eventually("it continues", || place.join("heard_enough").exists().then_some(()));
     for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::ALARM, Signal::TSTP] {
-        // To the one in front alone: it stays.
+        // Only to the first process: it stays.
         rustix::process::kill_process(to_pid(child.id()).unwrap(), signal).unwrap();
     }
     signal_group(&child, Signal::TERM);
@@ -175,7 +175,7 @@ fn the_job_has_all_that_it_would_have_without() {
     assert_eq!(behind, run(&[]));
 }
 
-/// A bench whose jobs go through a launcher that has this script.
+/// A bench whose jobs go through a launcher with this script.
 fn launched(script: &str, bench: &Bench, mut job: Assignment) -> Assignment {
     let launcher = bench.path(&format!("launcher{}", job.key.job));
     fs::write(&launcher, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -196,7 +196,7 @@ fn what_tasks_used_elsewhere_is_summed_up_and_nothing_is_left() {
     let held = format!("{BUSY}\npython3 -c 'x = bytearray(80 << 20)'");
     let mut wide = job(1, &held);
     wide.resources.nodes = 2;
-    // As if the one before had been left by its worker.
+    // As if a dead worker had left the files of the previous attempt.
     let stale = bench.options.output_dir.join("job_stdio/job_wf3_j1_r2_a3.used.1");
     fs::write(&stale, "{}").unwrap();
     let ended = bench.run(launched(both, &bench, wide));
@@ -207,12 +207,12 @@ fn what_tasks_used_elsewhere_is_summed_up_and_nothing_is_left() {
     assert!(usage.cpu_time >= Duration::from_millis(600), "{usage:?}");
     assert!(usage.avg_memory.is_some() && usage.avg_cpu_percent > Some(0.0), "{usage:?}");
 
-    // Killed at once with what measures it: nothing is known rather than something wrong.
+    // Killed at once with the measuring process: the usage is unknown rather than wrong.
     let killing = "kill -9 $(cut -d' ' -f4 /proc/$$/stat); sleep 1000";
     let fatal = "shift\n\"$@\"; kill -9 $$";
     let killed = bench.run(launched(fatal, &bench, job(2, killing)));
     assert_eq!((killed.exit, killed.usage), (ProcessExit::Signal(9), AttemptUsage::default()));
-    // Later: what it had used by then.
+    // Later: the usage until then.
     let noted =
         "while ! grep -q peak_memory out/job_stdio/job_wf3_j4_r2_a4.used.0; do sleep 0.05; done 2> /dev/null";
     let killed = bench.run(launched(fatal, &bench, job(4, &format!("{BUSY}\n{noted}\n{killing}"))));
@@ -258,7 +258,7 @@ fn what_a_launcher_says_is_heard_also_where_errors_are_not_kept() {
         let logs: Vec<String> = logs(&bench).into_iter().filter(|name| name.contains(&own)).collect();
         assert_eq!(logs, kept, "{mode:?}");
     }
-    // A job that is run here and keeps nothing says nothing.
+    // A job that runs here and keeps no output reports none.
     let mut here = job(4, "echo 'srun: error: n1: task 0: Out Of Memory' >&2; exit 1");
     here.stdio.mode = StdioMode::None;
     let ended = bench.run(here);

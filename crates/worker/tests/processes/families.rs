@@ -1,4 +1,4 @@
-//! What jobs leave behind is ended with them, and nobody else's.
+//! Leftover processes of a job are ended with it, and no others.
 
 use crate::support::{AWAIT_GATE, Bench, eventually, job};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use windlass_types::worker_messages::{AttemptEndCause, ProcessExit, StopReason, 
 use windlass_types::{Bytes, JobId};
 use windlass_worker::WorkerOptions;
 
-/// Three ways to get away: a session of its own, that with an empty environment, and both with a dead parent.
+/// Three ways to escape: a new session, one with an empty environment, and both with a dead parent.
 const DAEMONS: &str = "
     setsid sh -c 'echo $$ > a; exec sleep 1000' &
     (setsid sh -c 'echo $$ > b; exec sleep 1000' &)
@@ -76,7 +76,7 @@ fn the_end_of_one_job_does_not_touch_anothers_daemons(adjust: impl FnOnce(&mut W
     let mut bench = Bench::with(adjust);
     bench.assign([job(1, &format!("{DAEMONS} {AWAIT_GATE}"))]);
     let daemons = daemons(&bench);
-    // These end beside it, and one of them leaves something itself.
+    // These end at the same time, and one of them leaves a process itself.
     for id in 2..6 {
         bench.assign([job(id, "(setsid sleep 1000 &)")]);
         assert_eq!(bench.ended().key.job, JobId(id));
@@ -98,7 +98,7 @@ fn the_end_of_one_job_does_not_touch_anothers_daemons_without() {
     the_end_of_one_job_does_not_touch_anothers_daemons(no_cgroups);
 }
 
-/// Forks and exits all the time, each time in a new session.
+/// Keeps forking and exiting, each time in a new session.
 const FLEEING: &str = "python3 -c '
 import os
 while True:
@@ -107,7 +107,7 @@ while True:
     if not os.path.exists(\"a\"): open(\"a\", \"w\").write(\"\\n\")
 ' & while [ ! -s a ]; do sleep 0.01; done";
 
-/// One look can miss a process that is being born; so many cannot.
+/// One scan can miss a process that is being started; this many cannot.
 fn nothing_of_it_runs(bench: &Bench) -> bool {
     let is_other = |pid: &windlass_process::Pid| from_pid(*pid) != bench.child.id();
     let living = || {
@@ -151,7 +151,7 @@ fn one_that_forks_and_exits_all_the_time_is_ended_without_one() {
 fn what_a_killed_tree_used_is_counted() {
     let mut bench = Bench::with(|options| {
         options.cgroups = false;
-        // No samples: they would hide what is missing.
+        // Without samples, which would hide missing usage.
         options.measure_jobs = false;
     });
     let burn = "python3 -c '
@@ -165,7 +165,7 @@ time.sleep(1000)'; true";
     {
         std::fs::remove_file(bench.path("burnt")).ok();
         bench.assign([job(1, &burn)]);
-        eventually("the use of CPU time", || bench.path("burnt").exists().then_some(()));
+        eventually("the CPU usage", || bench.path("burnt").exists().then_some(()));
         bench.stop(Duration::ZERO);
         let usage = bench.ended().usage;
         assert!(usage.cpu_time >= Duration::from_millis(300), "{burn}: {usage:?}");
@@ -211,7 +211,7 @@ fn orphans_that_are_over_do_not_pile_up_while_their_job_runs() {
     let only_the_job_is_left = || (windlass_process::procfs::list_children(worker).len() == 1).then_some(());
     bench.noted("a");
     eventually("the end of the orphans", only_the_job_is_left);
-    // Also when nothing is due for the job but to be killed, one day.
+    // Also while nothing is due for the job but SIGKILL, much later.
     bench.stop(Duration::from_secs(1000));
     bench.open_gate();
     bench.noted("b");
@@ -224,7 +224,7 @@ fn orphans_that_are_over_do_not_pile_up_while_their_job_runs() {
 #[test]
 fn children_that_ended_before_their_job_are_no_leftovers() {
     let mut bench = Bench::new();
-    // `sh` does not wait for these; they become ours as zombies.
+    // `sh` does not wait for these; they become the worker's children as zombies.
     let ended = bench.run(job(1, "true & true & true & exec sleep 0.3"));
     assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(0), AttemptEndCause::Itself));
     assert_eq!(bench.run(job(2, "true")).exit, ProcessExit::Code(0));

@@ -1,4 +1,4 @@
-//! Leases: jobs stand still when theirs is over, and go on when it is renewed.
+//! Leases: jobs are frozen when the lease expires, and continue when it is renewed.
 
 use crate::support::{AWAIT_GATE, Bench, eventually, job, key, lines, one_at_a_time};
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn state(process: ProcessIdentity) -> u8 {
     procfs::read_stat(to_pid(process.pid).unwrap()).map_or(b'-', |stat| stat.state)
 }
 
-/// Stopped; or a shell that waits for its child to become another program, which was stopped before it could.
+/// Stopped; or a shell that waits for its child's exec, and the child was stopped before that.
 fn stands_still(process: ProcessIdentity) -> bool {
     matches!(state(process), b'T' | b'D')
 }
@@ -31,7 +31,7 @@ fn is_frozen(bench: &mut Bench) -> bool {
     }
 }
 
-/// A tree with a member that has left the group and one whose parent is gone.
+/// A process tree with a member that has left the group and one whose parent is gone.
 const TREE: &str = "sleep 1000 & echo $! > child; setsid sleep 1000 & echo $! > away; \
                     (setsid sleep 1000 & echo $! > adopted); echo $$ > leader; wait";
 
@@ -47,7 +47,7 @@ fn the_whole_tree_stands_still_when_the_lease_is_over_and_goes_on_when_it_is_ren
     eventually("all stopped", || tree.iter().all(|process| stands_still(*process)).then_some(()));
     lease(&bench, LONG);
     eventually("thawed", || (!is_frozen(&mut bench)).then_some(()));
-    eventually("all awake", || tree.iter().all(|process| state(*process) == b'S').then_some(()));
+    eventually("all running", || tree.iter().all(|process| state(*process) == b'S').then_some(()));
     bench.stop(Duration::ZERO);
     assert_eq!(bench.ended().cause, AttemptEndCause::Stopped(StopReason::Interrupted));
     bench.quit();
@@ -59,7 +59,7 @@ fn nothing_starts_without_a_lease_and_what_waited_starts_with_the_next() {
     lease(&bench, Duration::ZERO);
     eventually("frozen", || is_frozen(&mut bench).then_some(()));
     bench.assign([job(1, "echo ran > file"), job(2, "true")]);
-    // Answered after the jobs were taken in.
+    // Answered after the jobs were received.
     lease(&bench, Duration::ZERO);
     bench.alive();
     assert!(!bench.path("file").exists());
@@ -71,7 +71,7 @@ fn nothing_starts_without_a_lease_and_what_waited_starts_with_the_next() {
     bench.quit();
 }
 
-/// It was stopped by itself while its time went on, as it is when a machine sleeps or somebody sends SIGSTOP.
+/// Stops the worker process while time passes, as when a machine sleeps or a user sends SIGSTOP.
 #[test]
 fn words_that_lay_unread_for_too_long_renew_nothing() {
     let mut bench = Bench::new();
@@ -87,7 +87,7 @@ fn words_that_lay_unread_for_too_long_renew_nothing() {
     eventually("stopped", || stands_still(leader).then_some(()));
     bench.hang_up();
     assert!(bench.gone().success());
-    assert!(!leader.is_alive(), "what is frozen dies with its worker");
+    assert!(!leader.is_alive(), "frozen jobs die with their worker");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn time_that_a_job_stood_still_does_not_count() {
     let leader = bench.noted("leader");
     lease(&bench, Duration::ZERO);
     eventually("stopped", || stands_still(leader).then_some(()));
-    // Longer than its runtime: there is nothing to wait for but the time itself.
+    // Longer than its runtime: only time itself can be waited for.
     std::thread::sleep(Duration::from_millis(2200));
     bench.open_gate();
     lease(&bench, LONG);
@@ -127,7 +127,7 @@ fn a_frozen_job_can_be_ended_alone_and_the_others_go_on() {
     }));
     let ended = bench.ended();
     assert_eq!((ended.key, ended.cause), (key(1), AttemptEndCause::Stopped(StopReason::Canceled)));
-    assert!(stands_still(second), "the lease is still over");
+    assert!(stands_still(second), "the lease is still expired");
     bench.open_gate();
     lease(&bench, LONG);
     let mut ended = [bench.ended().key, bench.ended().key];

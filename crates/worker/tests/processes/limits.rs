@@ -69,7 +69,7 @@ fn memory_is_limited(adjust: impl FnOnce(&mut WorkerOptions)) {
     assert_eq!(ended.cause, AttemptEndCause::OutOfMemory, "{ended:?}");
     assert_eq!(ended.exit.return_code(), 137);
 
-    // Neither is too much alone.
+    // Neither is too large alone.
     let ended = bench.run(limited(2, &format!("{} & {} & wait", hog(45), hog(45))));
     assert_eq!(ended.cause, AttemptEndCause::OutOfMemory, "{ended:?}");
 

@@ -14,7 +14,7 @@ fn nothing_overtakes_a_job_that_waits_for_room() {
     wide.resources.cpus = 2;
     let small = (3..6).map(|id| job(id, &format!("echo {id} >> order; echo here > seen-{id}")));
     bench.assign([first, wide].into_iter().chain(small));
-    // By now a small one would have had the time to start on the free processor.
+    // By now a small one would have had the time to start on the free CPU.
     assert_eq!(bench.started().0, JobId(1));
     assert!(!bench.path("seen-3").exists());
     bench.open_gate();
@@ -30,7 +30,7 @@ fn nothing_overtakes_a_job_that_waits_for_room() {
 #[test]
 fn as_many_run_at_once_as_there_is_room_for() {
     let mut bench = Bench::with(|options| options.capacity.cpus = 5);
-    // Each waits for all five to be there.
+    // Each waits until all five exist.
     let meet = "touch here-$WINDLASS_JOB_ID; while [ $(ls -d here-* | wc -l) -lt 5 ]; do sleep 0.02; done";
     bench.assign((1..=5).map(|id| job(id, meet)));
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! What comes before a job because an earlier attempt failed, and the last words of one that fails.
+//! Recovery scripts after a failed attempt, and the last words of a failed job.
 
 use crate::support::{Bench, job, key};
 use std::fmt::Write as _;
@@ -56,7 +56,7 @@ fn a_script_that_fails_does_not_stop_the_retry() {
     assert_eq!(bench.log(1, "o").unwrap(), "tried\n");
     assert_eq!(recovery_log(&bench), None, "it printed nothing");
 
-    let unreadable = after("echo \0", LONG, "echo tried");
+    let unreadable = after("echo \0", LONG, "it printed nothing");
     let ended = bench.run(unreadable);
     assert_eq!(ended.exit, ProcessExit::Code(0));
     assert!(matches!(*ended.recovered.unwrap(), RecoveryScriptResult::CannotStart(_)));
@@ -88,7 +88,7 @@ fn a_stop_while_the_script_runs_hands_the_job_back() {
         std::iter::from_fn(|| Some(bench.report())).find(|r| !matches!(r, AttemptReport::Started { .. }));
     assert_eq!(report, Some(AttemptReport::Returned { key: key(1), why: ReturnReason::Recalled }));
     assert!(!script.is_alive() && !bench.path("ran").exists());
-    assert_eq!(bench.run(job(2, "true")).exit, ProcessExit::Code(0), "it is ready for more");
+    assert_eq!(bench.run(job(2, "true")).exit, ProcessExit::Code(0), "it accepts more jobs");
     bench.quit();
 }
 
@@ -97,7 +97,7 @@ fn an_attempt_that_fails_leaves_its_last_words() {
     let mut bench = Bench::new();
     let said = |ended: windlass_types::worker_messages::AttemptEndReport| ended.last_words;
     assert_eq!(said(bench.run(job(1, "echo fine >&2"))), None, "it did not fail");
-    assert_eq!(said(bench.run(job(2, "exit 1"))), None, "it said nothing");
+    assert_eq!(said(bench.run(job(2, "exit 1"))), None, "it printed nothing");
     assert_eq!(said(bench.run(job(3, "echo out; echo oh no >&2; exit 1"))).as_deref(), Some("oh no"));
 
     let long = bench.run(job(4, "seq 100000 >&2; exit 1"));
@@ -112,12 +112,12 @@ fn an_attempt_that_fails_leaves_its_last_words() {
     unheard.stdio.mode = StdioMode::NoStderr;
     assert_eq!(said(bench.run(unheard)), None);
 
-    // What the job was told in confidence stays here.
+    // Secrets of the job are masked.
     let mut careless = job(8, "echo \"login as $DB_USER with $DB_PASSWORD\" >&2; exit 1");
     careless.env = vec![("DB_USER".into(), "ada".into()), ("DB_PASSWORD".into(), "hush-hush".into())];
     assert_eq!(said(bench.run(careless)).as_deref(), Some("login as ada with ********"));
 
-    // One line without end, not even in a known encoding.
+    // One line without an end and without a known encoding.
     let endless = bench.run(job(7, "head -c 100000 /dev/zero | tr '\\0' '\\377' >&2; exit 1"));
     assert!(said(endless).is_some_and(|words| words.len() <= 3 * 8 * 1024));
     bench.quit();

@@ -1,4 +1,4 @@
-//! The worker has its session to itself, and no terminal.
+//! The worker has a session of its own, and no terminal.
 
 use crate::support::{Bench, HOST, job};
 use std::process::Command;
@@ -7,7 +7,7 @@ use windlass_process::procfs;
 use windlass_types::worker_messages::{AttemptEndCause, ProcessExit};
 
 #[test]
-fn jobs_are_in_the_session_of_their_worker_and_nobody_else_is() {
+fn only_jobs_are_in_the_session_of_their_worker() {
     let mut bench = Bench::new();
     assert_eq!(bench.run(job(1, "cut -d' ' -f6 /proc/$$/stat")).exit, ProcessExit::Code(0));
     assert_eq!(bench.log(1, "o"), Some(format!("{}\n", bench.child.id())));
@@ -16,7 +16,7 @@ fn jobs_are_in_the_session_of_their_worker_and_nobody_else_is() {
     bench.quit();
 }
 
-/// As somebody's shell starts it: within the session of a terminal, with the link as standard input.
+/// Started as from a shell: within the session of a terminal, with the link as standard input.
 fn in_a_terminal() -> Command {
     const TERMINAL: &str = "\
 import os, pty, sys

@@ -1,4 +1,4 @@
-//! What the settings of a workflow change: how a job is asked to end, what it finds, what is noted of its files, and which
+//! The effects of workflow settings: how a job is asked to end, its environment, its file states, and which
 //! samples are kept.
 
 use crate::support::{AWAIT_GATE, Bench, eventually, job, one_at_a_time};
@@ -15,7 +15,7 @@ use windlass_worker::SeriesOptions;
 
 const USR1: i32 = 10;
 
-/// A job that is told, by SIGUSR1, that half of its time is left: no job is told earlier.
+/// A job that is warned, by SIGUSR1, at half of its time: no warning comes earlier.
 fn warned(id: i64, command: &str) -> Assignment {
     let mut job = job(id, command);
     job.limits.runtime = Some(Duration::from_millis(1500));
@@ -58,7 +58,7 @@ fn the_signal_that_a_workflow_names_also_asks_when_everything_is_to_stop() {
 
 #[test]
 fn a_job_finds_its_parameters_its_deadline_and_how_many_threads_it_may_start() {
-    // The variable may be set where the tests run, and then stands.
+    // If the variable is set where the tests run, it is kept.
     let mut clean = std::process::Command::new(crate::support::HOST);
     clean.env_remove("OMP_NUM_THREADS");
     let mut bench = Bench::launched_by(clean, |_| {});
@@ -85,7 +85,7 @@ fn a_job_finds_its_parameters_its_deadline_and_how_many_threads_it_may_start() {
     full.key.job = JobId(2);
     bench.run(full);
     bench.run(job(3, "echo ${OMP_NUM_THREADS-unset} ${WINDLASS_DEADLINE-unset}"));
-    assert_eq!(bench.log(2, "o").as_deref(), Some("7\n"), "what the user says stands");
+    assert_eq!(bench.log(2, "o").as_deref(), Some("7\n"), "the value of the user is kept");
     assert_eq!(bench.log(3, "o").as_deref(), Some("unset unset\n"));
     bench.quit();
 }
@@ -114,7 +114,7 @@ fn files_are_noted_as_the_attempt_found_and_left_them() {
 
     changes.command = "exit 3".into();
     let files = bench.run(changes.clone()).files.unwrap();
-    assert_eq!((files.inputs.len(), files.outputs.len()), (2, 0), "a failed attempt vouches for no output");
+    assert_eq!((files.inputs.len(), files.outputs.len()), (2, 0), "a failed attempt records no outputs");
 
     changes.output_files.push("missing".into());
     changes.command = "true".into();
@@ -153,7 +153,7 @@ fn time_series_are_kept_on_request_while_jobs_run() {
     );
     bench.assign([job(1, &holds)]);
     let subject = SeriesSubject::Job(JobId(1), Attempt(4));
-    // While the worker runs, and so also if it never comes to its end.
+    // While the worker runs, so also if it never ends normally.
     eventually("samples of the job and of the machine", || {
         let all = recordings(kept.path());
         let series = &all.first()?.series;
@@ -181,7 +181,7 @@ fn what_was_not_yet_written_is_written_at_the_end() {
         options.series =
             Some(SeriesOptions { node: false, flush_interval: Duration::from_hours(1), ..SERIES });
     });
-    // The second job is announced only after the first was measured.
+    // The start of the second job is reported only after the first was measured.
     bench.assign([job(1, AWAIT_GATE)]);
     bench.started();
     bench.assign([job(2, AWAIT_GATE)]);

@@ -1,4 +1,4 @@
-//! A shutdown that signals everything at once, and what stays on record when everything is killed.
+//! A shutdown that signals all processes at once, and the records that remain when all are killed.
 
 use crate::support::{Bench, eventually, job, key};
 use std::process::Command;
@@ -29,12 +29,12 @@ fn a_job_that_is_terminated_with_its_worker_is_interrupted_in_either_order() {
         }
         let ended = bench.ended();
         assert_eq!((ended.key, ended.exit, ended.cause), (key(1), ProcessExit::Signal(15), INTERRUPTED));
-        // Nothing is begun in a worker that is about to end, and a success after the signal is none.
+        // Nothing starts in a worker that is about to end, and a success after the signal does not count.
         bench.assign([job(3, "touch never")]);
         signal(second.pid, "TERM");
         let ended = bench.ended();
         assert_eq!((ended.key, ended.exit, ended.cause), (key(2), ProcessExit::Code(0), INTERRUPTED));
-        assert!(bench.gone().success(), "it hangs up when the engine says nothing");
+        assert!(bench.gone().success(), "it hangs up when the engine sends nothing");
         assert!(!bench.path("never").exists());
     }
 }
@@ -65,6 +65,6 @@ fn ends_are_on_record_when_everything_is_killed() {
     bench.gone();
     let mut ends: Vec<_> = read_ends(&bench.options.ledger).into_values().collect();
     ends.sort_by_key(|ended| ended.key);
-    // Whether job 4 failed or was killed with its worker nobody can tell.
+    // It is unknown whether job 4 failed or was killed with its worker.
     assert_eq!(ends, [done, other]);
 }

@@ -34,7 +34,7 @@ fn stop_hands_back_what_waits_and_ends_what_runs() {
     ended.sort_by_key(|(id, ..)| *id);
     let stopped = AttemptEndCause::Stopped(StopReason::Interrupted);
     assert_eq!(ended, [1, 2].map(|id| (JobId(id), ProcessExit::Signal(15), stopped.clone())));
-    // It is ready for more.
+    // It accepts more jobs.
     assert_eq!(bench.run(job(6, "true")).exit, ProcessExit::Code(0));
     bench.quit();
 }
@@ -93,7 +93,7 @@ fn a_stopped_tree_is_woken_so_that_it_can_obey_or_else_be_killed() {
 }
 
 #[test]
-fn a_dismissal_waits_for_nobody() {
+fn a_dismissal_ends_without_waiting_for_jobs() {
     let bench = Bench::new();
     bench.assign([job(1, STUBBORN)]);
     let process = bench.noted("1");

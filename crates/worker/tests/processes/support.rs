@@ -1,4 +1,4 @@
-//! A worker process on a bench, and an engine that is the test itself.
+//! A worker process for tests, with the test as its engine.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -15,7 +15,7 @@ use windlass_types::worker_messages::{
 use windlass_types::{Attempt, Bytes, Capacity, JobId, Resources, RunId, WorkflowId};
 use windlass_worker::{LaunchedWorker, WorkerOptions, launch_worker};
 
-/// Far beyond anything that should happen here: reached only if something hangs.
+/// A timeout that is reached only if a process hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The worker that the tests start.
@@ -40,7 +40,7 @@ impl Bench {
         Self::launched_by(Command::new(HOST), adjust)
     }
 
-    /// With a command that leads to a worker in some way of its own.
+    /// With a command that becomes a worker in its own way.
     pub(crate) fn launched_by(command: Command, adjust: impl FnOnce(&mut WorkerOptions)) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let directory = tempfile::tempdir().unwrap();
@@ -106,7 +106,7 @@ impl Bench {
         self.received.pop_front().unwrap()
     }
 
-    /// The next word on its lease; reports before it are kept for later.
+    /// The next message about its lease; reports before it are kept for later.
     pub(crate) fn alive(&mut self) -> FromWorker {
         loop {
             match self.message() {
@@ -116,7 +116,7 @@ impl Bench {
         }
     }
 
-    /// The next end, past any starts.
+    /// The next end; starts are skipped.
     pub(crate) fn ended(&mut self) -> AttemptEndReport {
         loop {
             match self.report() {
@@ -146,14 +146,14 @@ impl Bench {
         self.ended()
     }
 
-    /// Dismisses the worker and checks that it went in peace and left nothing.
+    /// Shuts the worker down, and checks that it ended normally without leftovers.
     pub(crate) fn quit(mut self) {
         self.send(&ToWorker::Quit);
         assert!(self.gone().success());
         self.assert_no_cgroup();
     }
 
-    /// Dismisses the worker; what it wrote stays as long as the returned directory does.
+    /// Shuts the worker down; its files exist as long as the returned directory does.
     pub(crate) fn keep(mut self) -> tempfile::TempDir {
         self.send(&ToWorker::Quit);
         assert!(self.gone().success());
@@ -184,7 +184,7 @@ impl Bench {
         .ok()
     }
 
-    /// The process whose pid a job wrote into this file, once it has.
+    /// The process whose pid a job writes into this file.
     pub(crate) fn noted(&self, name: &str) -> ProcessIdentity {
         let path = self.path(name);
         eventually(name, || {
@@ -197,7 +197,7 @@ impl Bench {
         })
     }
 
-    /// What jobs wait for with [`AWAIT_GATE`].
+    /// Creates the file that jobs wait for with [`AWAIT_GATE`].
     pub(crate) fn open_gate(&self) {
         fs::write(self.path("gate"), "").unwrap();
     }
@@ -206,7 +206,7 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         self.link = None;
-        // After a failed assertion nothing must be left running either.
+        // Also after a failed assertion no process may be left running.
         if std::thread::panicking() {
             self.reader.get_ref().shutdown(std::net::Shutdown::Both).ok();
             self.child.wait().ok();

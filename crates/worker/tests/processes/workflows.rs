@@ -19,7 +19,7 @@ fn site(workflow: i64, directory: &Path) -> WorkflowSetup {
     WorkflowSetup {
         workflow: WorkflowId(workflow),
         run: RunId(2),
-        name: format!("workflow {workflow}"),
+        name: format!("timeout while waiting for {what}"),
         submission_dir: directory.to_str().unwrap().to_owned(),
         output_dir: directory.join("out").to_str().unwrap().to_owned(),
         resource_monitor: None,
@@ -47,7 +47,7 @@ fn jobs_run_where_their_workflow_is_at_home() {
         let log = fs::read_to_string(format!("{home}/out/job_stdio/{stem}.o")).unwrap();
         assert_eq!(log, format!("{home}\n{number} {home}/out {home}\n"));
     }
-    assert!(!bench.path("out").exists(), "nothing is at home where the worker is");
+    assert!(!bench.path("out").exists(), "no file is created in the worker's directory");
     bench.quit();
 }
 
@@ -114,7 +114,7 @@ fn one_workflow_is_stopped_and_the_other_goes_on() {
             },
         }
     }
-    // The place that was freed went to the job of the other workflow.
+    // The freed place went to the job of the other workflow.
     assert_eq!((stopped, returned, &done[..]), (1, 1, &[4][..]));
     bench.open_gate();
     assert_eq!(bench.ended().key.job.0, 2);
