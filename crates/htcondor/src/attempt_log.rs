@@ -1,8 +1,8 @@
-//! `attempts.jsonl` in the directory of a run: a line for each attempt of a node that is over, as POST scripts append them.
-//! Whoever wants to know what fails in a run reads what has been added, and never looks at its ten thousand nodes.
+//! `attempts.jsonl` in the directory of a run: one line per finished attempt of a node, appended by POST scripts.
+//! Readers learn about failures from the appended lines and do not have to look at ten thousand nodes.
 //!
-//! A line is written in one go to the end of the file, so that scripts do not get in each other's way. DAGMan may ask about
-//! an attempt a second time: then there are two lines about it, and readers take one of them.
+//! A line is appended with a single write, so that concurrent scripts do not interleave. DAGMan may run the
+//! script of an attempt a second time: then there are two lines about it, and readers ignore the duplicate.
 
 use crate::file_layout;
 use serde::{Deserialize, Serialize};
@@ -13,23 +13,23 @@ use windlass_core::requests::failures::MAX_LOG_TAIL;
 use windlass_types::requests::NodeRole;
 use windlass_types::{FailureClass, Timestamp};
 
-/// An attempt of a node of a work unit that is over.
+/// A finished attempt of a node of a work unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptLogLine {
     pub unit: u32,
     pub node: String,
-    /// `32.0`
+    /// The job id, such as `32.0`.
     pub job: String,
-    /// Since the DAG was submitted, from 1.
+    /// Counted from 1 since the DAG was submitted.
     pub attempt: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// Absent if it went well.
+    /// Absent if the attempt succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureLine>,
 }
 
-/// What became of an attempt that failed.
+/// Why an attempt failed and what follows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FailureLine {
     pub role: NodeRole,
@@ -48,18 +48,18 @@ pub struct FailureLine {
 }
 
 impl AttemptLogLine {
-    /// Adds it to the file of its run.
+    /// Appends the line to the file of its run.
     pub(crate) fn append(&self, run: &Path) -> io::Result<()> {
         let mut text = serde_json::to_vec(self)?;
         text.push(b'\n');
         let mut file =
             OpenOptions::new().create(true).append(true).open(run.join(file_layout::ATTEMPTS_FILE))?;
-        // One call, so that nothing comes in between; what a full disk cuts off no reader can make sense of.
+        // A single write, so that lines do not interleave. Readers skip a line that a full disk has cut off.
         file.write_all(&text)
     }
 }
 
-/// The end of what a job said, as much as goes into a line.
+/// The end of the output of a job, limited to what fits into a line.
 pub(crate) fn truncate_log_tail(log: &str) -> String {
     log[log.ceil_char_boundary(log.len().saturating_sub(MAX_LOG_TAIL))..].to_owned()
 }

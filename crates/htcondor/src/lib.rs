@@ -1,20 +1,21 @@
 //! Runs on HTCondor: plans and workflow specs as DAGMan DAGs.
 //!
-//! DAGMan owns the nodes; here they are rendered, submitted and watched, and what its scripts do for each attempt is
-//! decided. No node has a row of its own in the books.
+//! DAGMan owns the nodes; this crate renders, submits and watches them, and decides for DAGMan's scripts what
+//! follows each attempt. Nodes have no rows of their own in the database.
 //!
-//! | room | what |
+//! | module | contents |
 //! |---|---|
-//! | [`layout`] | what the files of a run are called, and where they are |
-//! | [`terms`] | what the scripts of a run have to know |
+//! | [`file_layout`] | names and locations of the files of a run |
+//! | [`script_settings`] | settings for the scripts of a run |
 //! | [`render`] | pure: a run as the text of DAGs and submit files |
-//! | [`read`] | pure: what DAGMan and HTCondor write, understood even when it is cut off |
-//! | [`watch`] | a running DAG, followed from where it was read last |
+//! | [`parsers`] | pure: readers of the files of DAGMan and HTCondor, even truncated ones |
+//! | [`watch`] | follows a running DAG from where it was last read |
+//! | [`attempt_log`] | the finished attempts of a run, a line each |
 //! | [`scripts`] | what PRE and POST scripts of nodes decide |
-//! | [`pool`] | the commands of HTCondor, each with a time limit |
-//! | [`submit`] | handing a DAG over once, whatever happens in between |
-//! | [`pausing`] | a run of which nothing more begins for a while |
-//! | [`rescue`] | going on with a run: which units land anew |
+//! | [`commands`] | the commands of HTCondor, each with a time limit |
+//! | [`submit`] | submits a DAG exactly once, in spite of crashes |
+//! | [`pause`] | pauses a run: no more of its nodes start |
+//! | [`rescue`] | continues a run: which units land again |
 
 pub mod attempt_log;
 pub mod commands;

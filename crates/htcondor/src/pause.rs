@@ -1,17 +1,18 @@
-//! A run that is paused: nothing more of it begins until somebody lets it go on.
+//! Pausing a run: none of its nodes start until it is resumed.
 //!
-//! Held, DAGMan of the run begins no further units; but the DAGMans of units that have begun go on, and would use up all
-//! retries of their nodes. They cannot be held as well: the outer one takes that for a failure, and removes them. So a file
-//! lies in the directory of the run meanwhile, and the PRE scripts of its nodes say that it is too early.
+//! A held DAGMan of a run starts no further units; but the DAGMans of started units continue and would use up all
+//! retries of their nodes. They cannot be held as well: the outer DAGMan treats that as a failure and removes
+//! them. So while a run is paused, a file is in its directory, and the PRE scripts of its nodes defer their
+//! start.
 
 use crate::file_layout;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-const PAUSED_FILE_TEXT: &str = "Nothing more of this run begins while this file is here; `windlass request dag release` takes it away.\n";
+const PAUSED_FILE_TEXT: &str = "This run is paused: none of its nodes start while this file exists. `windlass request dag release` removes it.\n";
 
-/// The file of a run cannot be written or removed.
+/// The pause file of a run cannot be written or removed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {path}: {source}")]
 pub struct PauseError {
@@ -20,13 +21,13 @@ pub struct PauseError {
     source: io::Error,
 }
 
-/// What runs goes on, and what is in the queue already begins once.
+/// Pauses the run. Running jobs continue; queued jobs may still start once.
 pub fn pause_run(run: &Path) -> Result<(), PauseError> {
     let path = run.join(file_layout::PAUSED_FILE);
     fs::write(&path, PAUSED_FILE_TEXT).map_err(|source| PauseError { action: "write", path, source })
 }
 
-/// It is paused no more. Whether it was.
+/// Resumes the run. Returns whether it was paused.
 pub fn resume_run(run: &Path) -> Result<bool, PauseError> {
     let path = run.join(file_layout::PAUSED_FILE);
     match fs::remove_file(&path) {

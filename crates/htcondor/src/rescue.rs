@@ -1,10 +1,10 @@
-//! Going on with a run whose DAG ended before all of its units were completed.
+//! Continues a run whose DAG ended before all of its units were completed.
 //!
-//! DAGMan does it: submitted again, the same DAG goes on from its newest rescue file, and so do the DAGs of its units. Only
-//! a unit whose site is banned by now, or seems to have failed it, must not be kept there: what it did is forgotten, and
-//! its landing elects anew. And a DAGMan that was removed while it was held, or was lost, has written no rescue file: what
-//! it would have said is then said here, so that nothing that is completed is done again; and what failed is known from the
-//! job state log.
+//! DAGMan does this itself: submitted again, the same DAG continues from its newest rescue file, and so do the
+//! DAGs of its units. Only a unit whose site is now banned, or apparently caused its failure, must move: its
+//! progress is discarded, and its landing elects a new site. A DAGMan that was removed while held, or was lost,
+//! has written no rescue file: it is written here instead, so that completed nodes do not run again; failed nodes
+//! are known from the job state log.
 
 mod overrides;
 
@@ -22,11 +22,11 @@ use std::path::{Path, PathBuf};
 use windlass_types::FailureClass;
 use windlass_types::requests::{RequestUnitStatus, WorkUnitName};
 
-/// A unit that lands anew, and why.
+/// A unit that lands again, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedUnit {
     pub unit: u32,
-    /// Where it was.
+    /// The site where it was.
     pub site: String,
     pub reason: MoveReason,
 }
@@ -34,7 +34,7 @@ pub struct MovedUnit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveReason {
     Banned,
-    /// It failed there, and not for a reason that it would take along.
+    /// It failed there, for a reason that may not occur at other sites.
     Failed,
 }
 
@@ -45,10 +45,10 @@ pub struct RescueError {
     source: io::Error,
 }
 
-/// To be called before the DAG is submitted again, never while it runs. May be called again after a crash.
+/// Must be called before the DAG is submitted again, never while it runs. May be called again after a crash.
 pub fn prepare_rescue(run: &Path, banned: &[String]) -> Result<Vec<MovedUnit>, RescueError> {
     remove_dagman_lock(&run.join(file_layout::OUTER_DAG))?;
-    // Whoever lets it go on does not want it paused.
+    // A rescue resumes a paused run.
     remove_if_exists(&run.join(file_layout::PAUSED_FILE))?;
     for name in unit_names(run)? {
         remove_dagman_lock(&run.join(name).join(file_layout::GROUP_DAG))?;
@@ -67,7 +67,8 @@ pub fn prepare_rescue(run: &Path, banned: &[String]) -> Result<Vec<MovedUnit>, R
     let mut moved = Vec::new();
     for name in unit_names(run)?.into_iter().filter(|name| !done.contains(name)) {
         let directory = run.join(&name);
-        // How the run before ended says nothing about the next one, which may end without a word.
+        // The outcome of the previous run must not be taken for that of the next one, which may end without
+        // writing one.
         remove_if_exists(&directory.join(format!(
             "{}{}",
             file_layout::GROUP_DAG,
@@ -90,11 +91,11 @@ pub fn prepare_rescue(run: &Path, banned: &[String]) -> Result<Vec<MovedUnit>, R
     Ok(moved)
 }
 
-/// What became of the nodes of the outer DAG.
+/// The outcomes of the nodes of the outer DAG.
 struct OuterDagHistory {
-    /// All that ever were.
+    /// Nodes that were completed in any run.
     completed: BTreeSet<String>,
-    /// Those that failed in the last run, and not only in one before it.
+    /// Nodes that failed in the last run, not only in an earlier one.
     failed: BTreeSet<String>,
 }
 
@@ -108,7 +109,7 @@ impl OuterDagHistory {
         completed.extend(completed_nodes(run)?);
         let mut failed: BTreeSet<String> =
             watch.failed_units().map(|unit| WorkUnitName(unit).to_string()).collect();
-        // A rescue file of a run before the last one blames units that may have landed elsewhere since.
+        // A rescue file of a run before the last one lists units that may have landed elsewhere since.
         if watch.has_current_rescue() {
             failed.extend(rescue.iter().flat_map(|rescue| rescue.failed.iter().cloned()));
         }
@@ -116,7 +117,7 @@ impl OuterDagHistory {
     }
 }
 
-/// All nodes of which the job state log says so: units, or the jobs of a workflow spec.
+/// The nodes that are completed according to the job state log: units, or the jobs of a workflow spec.
 fn completed_nodes(run: &Path) -> Result<Vec<String>, RescueError> {
     let path = run.join(file_layout::OUTER_JOBSTATE);
     let log = match fs::read(&path) {
@@ -132,15 +133,15 @@ fn completed_nodes(run: &Path) -> Result<Vec<String>, RescueError> {
     Ok(jobstate::parse_lines(&log).filter_map(name).collect())
 }
 
-/// A DAGMan that was removed while it was held, or was lost, leaves its lock. The next one would think that it crashed
-/// itself, and go through the old log, where all nodes were removed, instead of the rescue file.
+/// A DAGMan that was removed while held, or was lost, leaves its lock file. The next DAGMan would assume that it
+/// crashed itself and replay the old log, where all nodes were removed, instead of reading the rescue file.
 fn remove_dagman_lock(dag: &Path) -> Result<(), RescueError> {
     let mut path = dag.as_os_str().to_owned();
     path.push(".lock");
     remove_if_exists(path.as_ref())
 }
 
-/// If it is there.
+/// Removes a file if it exists.
 fn remove_if_exists(path: &Path) -> Result<(), RescueError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error_at(path)(error)),
@@ -148,7 +149,7 @@ fn remove_if_exists(path: &Path) -> Result<(), RescueError> {
     }
 }
 
-/// The rescue file that DAGMan would go on from, and its number.
+/// The rescue file from which DAGMan would continue, and its number.
 fn find_newest_rescue(run: &Path) -> Result<Option<(u32, RescueFile)>, RescueError> {
     let files = rescue_files(run, file_layout::OUTER_DAG)?;
     let Some((number, path)) = files.into_iter().max() else { return Ok(None) };
@@ -156,7 +157,7 @@ fn find_newest_rescue(run: &Path) -> Result<Option<(u32, RescueFile)>, RescueErr
     Ok(Some((number, rescue_file::parse_rescue_file(&text))))
 }
 
-/// A rescue file as DAGMan would have written it; whole or not at all.
+/// Writes a rescue file as DAGMan would have written it, atomically.
 fn write_rescue_file(
     run: &Path,
     number: u32,
@@ -165,7 +166,7 @@ fn write_rescue_file(
     let path = run.join(format!("{}.rescue{number:03}", file_layout::OUTER_DAG));
     let hidden = run.join(".rescue");
     let lines = completed.iter().map(|node| format!("DONE {node}\n"));
-    let text = "# Written by windlass: DAGMan ended without a word\n".to_owned() + &lines.collect::<String>();
+    let text = "# Written by windlass: DAGMan left no rescue file\n".to_owned() + &lines.collect::<String>();
     fs::write(&hidden, &text).and_then(|()| fs::rename(&hidden, &path)).map_err(io_error_at(&path))?;
     Ok(completed.clone())
 }
@@ -192,7 +193,7 @@ fn list_file_names(directory: &Path) -> Result<Vec<String>, RescueError> {
     entries.map(name).collect::<io::Result<_>>().map_err(io_error_at(directory))
 }
 
-/// Where a unit is. `None`: it has not landed.
+/// The site of a unit. `None`: it has not landed.
 fn read_elected_site(unit: &Path) -> Result<Option<String>, RescueError> {
     let path = unit.join(file_layout::ELECTED_SITE_FILE);
     match fs::read_to_string(&path) {
@@ -202,7 +203,7 @@ fn read_elected_site(unit: &Path) -> Result<Option<String>, RescueError> {
     }
 }
 
-/// What matters here of a `NODE.post.json`.
+/// The fields of a `NODE.post.json` that are needed here.
 #[derive(Deserialize)]
 struct FinalReport {
     #[serde(rename = "final")]
@@ -215,7 +216,7 @@ struct ReportedCategory {
     category: String,
 }
 
-/// Of what classes the nodes of a unit have failed for good. A report that cannot be read says nothing.
+/// The classes of the final failures of the nodes of a unit. An unreadable report is ignored.
 fn final_classes(unit: &Path) -> Result<Vec<String>, RescueError> {
     let reports = list_file_names(unit)?.into_iter().filter(|name| name.ends_with(".post.json"));
     let read = |name: String| serde_json::from_slice::<FinalReport>(&fs::read(unit.join(name)).ok()?).ok();
@@ -223,15 +224,15 @@ fn final_classes(unit: &Path) -> Result<Vec<String>, RescueError> {
     Ok(reports.filter_map(read).filter(is_failure).map(|report| report.classification.category).collect())
 }
 
-/// Whether another site may do better. What a job itself is at fault for, or its data, it takes along; who failed without a
-/// word is given the chance.
+/// Whether the unit may succeed at another site. Failures caused by the job itself or by its data follow it; a
+/// node that failed without a report gets another site.
 fn blames_site(classes: &[String]) -> bool {
     let own = [FailureClass::Permanent, FailureClass::Data, FailureClass::Memory, FailureClass::Timeout];
     let is_own = |class: &String| own.iter().any(|own| own.as_str() == class);
     classes.is_empty() || !classes.iter().all(is_own)
 }
 
-/// `elected.inc` goes last: as long as it is there this is done again.
+/// `elected.inc` is removed last: while it exists, this is repeated.
 fn reset_unit(unit: &Path) -> Result<(), RescueError> {
     for (_, path) in rescue_files(unit, file_layout::GROUP_DAG)? {
         rename_aside(&path)?;
@@ -239,7 +240,7 @@ fn reset_unit(unit: &Path) -> Result<(), RescueError> {
     rename_aside(&unit.join(file_layout::ELECTED_SITE_FILE))
 }
 
-/// Kept for whoever wants to know what happened.
+/// Kept for later inspection.
 fn rename_aside(path: &Path) -> Result<(), RescueError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".aside");
@@ -258,7 +259,7 @@ mod tests {
     const RESCUE: &str = "# Total number of Nodes: 5\n# Nodes premarked DONE: 1\n# Nodes that failed: 2\n\
         #   mg_000001,mg_000002,<ENDLIST>\n\nDONE mg_000000\n";
 
-    /// A unit that landed, did something, and has these reports.
+    /// A unit that landed, made progress, and has these reports.
     fn unit(run: &Path, number: u32, site: &str, classes: &[(&str, bool)]) -> PathBuf {
         let directory = file_layout::unit_directory(run, number);
         fs::create_dir(&directory).unwrap();
@@ -296,10 +297,10 @@ mod tests {
         {
             assert_eq!(stopped.join(name).exists(), there, "{name}");
         }
-        assert_eq!(prepare_rescue(run, &banned).unwrap(), [], "once is enough");
+        assert_eq!(prepare_rescue(run, &banned).unwrap(), [], "a second call changes nothing");
     }
 
-    /// Removed while it was held, before any unit was completed: nothing of it is in a rescue file.
+    /// Removed while held, before any unit was completed: there is no rescue file.
     #[test]
     fn a_run_that_was_removed_while_it_was_held_is_kept_from_sites_as_well() {
         let run = tempfile::tempdir().unwrap();
@@ -322,8 +323,11 @@ mod tests {
             moved,
             expected.map(|(unit, site, why)| MovedUnit { unit, site: site.into(), reason: why })
         );
-        assert!(landed_anew.join(file_layout::ELECTED_SITE_FILE).exists(), "it failed before, elsewhere");
-        // Without any rescue file, too.
+        assert!(
+            landed_anew.join(file_layout::ELECTED_SITE_FILE).exists(),
+            "it failed earlier, at another site"
+        );
+        // Also without any rescue file.
         let fresh = tempfile::tempdir().unwrap();
         unit(fresh.path(), 0, "T2_Banned", &[]);
         assert_eq!(prepare_rescue(fresh.path(), &["T2_Banned".to_owned()]).unwrap().len(), 1);
@@ -338,10 +342,10 @@ mod tests {
         }
         fs::write(run.path().join("workflow.dag.rescue001"), "DONE mg_000000\n").unwrap();
         prepare_rescue(run.path(), &[]).unwrap();
-        assert_eq!(metrics.map(|metrics| metrics.exists()), [true, false], "what is completed has its own");
+        assert_eq!(metrics.map(|metrics| metrics.exists()), [true, false], "completed units have their own");
     }
 
-    /// Of a workflow spec, whose nodes are no units.
+    /// The DAG of a workflow spec, whose nodes are not units.
     #[test]
     fn jobs_of_a_spec_are_not_done_again_either() {
         let run = tempfile::tempdir().unwrap();

@@ -1,8 +1,9 @@
-//! What the scripts of a run's nodes have to know, in `condor.json` beside its DAG. They never ask a server.
+//! Settings for the scripts of a run's nodes, in `condor.json` beside its DAG. The scripts never contact a
+//! server.
 //!
-//! DAGMan calls them in the directory where it works: that of the unit, or that of the run for nodes of the outer DAG and
-//! of a workflow spec. The rendered lines are (`$…` stands for what DAGMan puts there, KIND for a key of
-//! [`Terms::kinds`]):
+//! DAGMan calls them in the directory where it works: that of the unit, or that of the run for nodes of the outer
+//! DAG and of a workflow spec. The rendered lines are (`$…` are macros of DAGMan, KIND is a key of
+//! [`ScriptSettings::kinds`]):
 //!
 //! ```text
 //! PRE  of all nodes     PROGRAM condor pre $JOB $RETRY
@@ -11,7 +12,8 @@
 //! POST of a unit        PROGRAM condor unit $JOB $RETURN
 //! ```
 //!
-//! A PRE script that exits with [`TOO_EARLY`] is asked again [`Care::look_again_sec`] later.
+//! If a PRE script exits with [`TOO_EARLY_EXIT_CODE`], DAGMan runs it again after
+//! [`RequestRetrySettings::recheck_interval_sec`].
 
 use crate::file_layout;
 use serde::de::DeserializeOwned;
@@ -24,19 +26,19 @@ use windlass_types::requests::NodeRole;
 use windlass_types::settings::FailureHandler;
 use windlass_types::{Ratio, Resources};
 
-/// What a PRE script exits with while the cool-off of its node is not over, or its run is paused.
+/// The exit code of a PRE script while the cool-off of its node is not over, or its run is paused.
 pub const TOO_EARLY_EXIT_CODE: u8 = 75;
 
-/// The terms of a run.
+/// The settings for the scripts of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScriptSettings {
-    /// Of the request or the workflow.
+    /// The name of the request or the workflow.
     pub name: String,
     /// The UUID of the run.
     pub run: String,
-    /// The `windlass` of this machine, absolute: what the scripts are.
+    /// The absolute path of `windlass` on this machine, which runs the scripts.
     pub program: PathBuf,
-    /// What nodes are, by the name of their kind.
+    /// The kinds of nodes, by name.
     pub kinds: BTreeMap<String, NodeKind>,
     /// For nodes of requests.
     #[serde(default)]
@@ -44,41 +46,41 @@ pub struct ScriptSettings {
     /// For jobs of a workflow spec, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub handlers: BTreeMap<String, FailureHandler>,
-    /// Of the text of a workflow spec: by it a submission that was interrupted is known again.
+    /// The hash of the text of a workflow spec: identifies an interrupted submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Where the paths of a workflow spec begin, and its recovery scripts.
+    /// The base of the relative paths of a workflow spec, and the working directory of its recovery scripts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submission_dir: Option<PathBuf>,
-    /// Attributes that all jobs bear, for those who count what was used.
+    /// Attributes of all jobs for accounting.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub accounting: BTreeMap<String, String>,
 }
 
-/// Nodes that are alike.
+/// Nodes with the same settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeKind {
     /// `None`: a job of a workflow spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<NodeRole>,
-    /// Attempts after the first one: what its `RETRY` line says.
+    /// Attempts after the first one: the number in its `RETRY` line.
     pub retries: u32,
-    /// What the first attempt asks for.
+    /// The resources of the first attempt.
     pub asked: Resources,
-    /// A key of [`Terms::handlers`]. Without one a job of a workflow spec is not tried again.
+    /// A key of [`ScriptSettings::handlers`]. Without one, a job of a workflow spec is not retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handler: Option<String>,
 }
 
-/// What follows failures of a request's nodes, whose class decides.
+/// How failures of a request's nodes are retried, depending on their class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestRetrySettings {
-    /// Before the second attempt; twice that before the third, and so on.
+    /// The delay before the second attempt; doubled for each further attempt.
     pub cool_off_sec: u64,
     pub longest_cool_off_sec: u64,
-    /// Memory and time, where they ran out.
+    /// Factor for memory or time after a failure for lack of it.
     pub growth: Ratio,
-    /// No job asks for more, in MB for each of its cores.
+    /// The largest memory of a job, in MB per core.
     pub max_memory_per_core_mb: u64,
     pub longest_runtime_sec: u64,
 }
@@ -101,7 +103,7 @@ impl RequestRetrySettings {
         self.cool_off_sec.clamp(1, 10)
     }
 
-    /// What a job of so many cores may ask for at most.
+    /// The largest memory of a job with so many cores.
     pub fn memory_ceiling_mb(&self, cpus: u32) -> u64 {
         self.max_memory_per_core_mb.saturating_mul(u64::from(cpus.max(1)))
     }
@@ -112,7 +114,7 @@ impl RequestRetrySettings {
 pub enum ScriptSettingsError {
     #[error("cannot read {path}: {source}")]
     Read { path: PathBuf, source: io::Error },
-    #[error("{path} is not what was written there: {source}")]
+    #[error("cannot parse {path}: {source}")]
     Invalid { path: PathBuf, source: serde_json::Error },
     #[error("cannot write {path}: {source}")]
     Write { path: PathBuf, source: io::Error },
@@ -124,12 +126,13 @@ pub enum ScriptSettingsError {
 }
 
 impl ScriptSettings {
-    /// Of the run whose directory this is.
+    /// Reads the settings of the run in this directory.
     pub fn load(run: &Path) -> Result<Self, ScriptSettingsError> {
         read_json(run.join(file_layout::SCRIPT_SETTINGS_FILE))
     }
 
-    /// Of the run that DAGMan works for in `directory`, its own or that of a unit; with the run's directory.
+    /// Reads the settings of the run of a DAGMan that works in `directory`, the run's own or that of a unit; with
+    /// the run's directory.
     pub fn find_for_directory(directory: &Path) -> Result<(Self, PathBuf), ScriptSettingsError> {
         let missing = || ScriptSettingsError::Missing { directory: directory.to_owned() };
         let whole = directory.canonicalize().map_err(|_| missing())?;
@@ -139,15 +142,15 @@ impl ScriptSettings {
         Ok((Self::load(run)?, run.to_owned()))
     }
 
-    /// Whole or not at all: a script may look while a rescue is being prepared.
+    /// Writes atomically: a script may read while a rescue is being prepared.
     pub fn save(&self, run: &Path) -> Result<(), ScriptSettingsError> {
         write_json(run, file_layout::SCRIPT_SETTINGS_FILE, self)
     }
 }
 
-/// The jobs of a workflow spec whose nodes could not be called as they are: node → job.
+/// The jobs of a workflow spec whose nodes have other names than the jobs: node → job.
 ///
-/// Not among the terms, which are read after each attempt: there may be as many of these as there are jobs.
+/// Not among the settings, which are read after each attempt: there may be as many of these as there are jobs.
 pub fn read_names(run: &Path) -> Result<BTreeMap<String, String>, ScriptSettingsError> {
     match read_json(run.join(file_layout::NAMES_FILE)) {
         Err(ScriptSettingsError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -157,7 +160,7 @@ pub fn read_names(run: &Path) -> Result<BTreeMap<String, String>, ScriptSettings
     }
 }
 
-/// See [`names`].
+/// See [`read_names`].
 pub(crate) fn write_names(run: &Path, names: &BTreeMap<String, String>) -> Result<(), ScriptSettingsError> {
     write_json(run, file_layout::NAMES_FILE, names)
 }

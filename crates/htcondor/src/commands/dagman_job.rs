@@ -1,9 +1,9 @@
-//! A DAGMan job as the queue and the history show it.
+//! A DAGMan job as `condor_q` and `condor_history` show it.
 
 use crate::parsers::class_ads::ClassAd;
 use crate::parsers::events::JobHold;
 
-/// What is asked for, and no more: an ad has about a hundred.
+/// The attributes to query: an ad has about a hundred, only these are needed.
 pub(super) const QUEUE_ATTRIBUTES: &str = "ClusterId,JobBatchName,JobStatus,EnteredCurrentStatus,ExitCode,ExitBySignal,\
      HoldReason,HoldReasonCode,HoldReasonSubCode,RemoveReason,NumJobStarts,DAG_Status,DAG_InRecovery";
 
@@ -12,13 +12,13 @@ pub struct DagmanJob {
     pub cluster: u64,
     pub batch: String,
     pub state: DagmanJobState,
-    /// Since when it is in this state, in seconds since 1970.
+    /// When the job entered this state, in seconds since 1970.
     pub since: Option<i64>,
-    /// Why it was removed.
+    /// Why the job was removed.
     pub removal: Option<String>,
-    /// More than one: DAGMan was started again, after a crash or a release.
+    /// More than one: DAGMan was restarted after a crash or a release.
     pub starts: i64,
-    /// As DAGMan has told the schedd, which it does now and then.
+    /// As DAGMan last reported to the schedd; it does so only now and then.
     pub dag_status: Option<i64>,
     pub is_recovering: bool,
 }
@@ -30,9 +30,9 @@ pub enum DagmanJobState {
     Held(JobHold),
     /// In the queue: being removed. In the history: removed.
     Removed,
-    /// With what DAGMan exited, unless a signal ended it.
+    /// The exit code of DAGMan, unless a signal ended it.
     Completed(Option<i64>),
-    /// One that we know nothing about.
+    /// A state unknown to this version.
     Other(i64),
 }
 
@@ -53,7 +53,7 @@ impl DagmanJob {
         })
     }
 
-    /// It will do nothing more: for jobs of the history.
+    /// Whether the job has ended: for jobs from the history.
     pub fn is_over(&self) -> bool {
         matches!(self.state, DagmanJobState::Removed | DagmanJobState::Completed(_))
     }
@@ -117,7 +117,7 @@ mod tests {
             DagmanJobState::Completed(None),
             DagmanJobState::Other(7),
         ];
-        assert_eq!(states, expected, "and what has no state is not taken for a job");
+        assert_eq!(states, expected, "an ad without a state is not a job");
         assert_eq!(jobs[1].removal.as_deref(), Some("why"));
     }
 }

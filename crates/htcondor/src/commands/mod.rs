@@ -1,7 +1,7 @@
-//! The commands of HTCondor, each with a time limit, and what their answers mean.
+//! The commands of HTCondor, each with a time limit, and the meaning of their output.
 //!
-//! A schedd that does not answer is an error of its own ([`CondorError::is_transient`]): nothing can be concluded from it
-//! about any DAG. Only the attributes that somebody looks at are asked for.
+//! A schedd that does not answer is an error of its own ([`CondorError::is_transient`]): nothing can be concluded
+//! from it about any DAG. Only the attributes that are used are queried.
 
 mod dagman_job;
 
@@ -18,25 +18,25 @@ use windlass_types::Timestamp;
 pub use self::dagman_job::{DagmanJob, DagmanJobState};
 pub use windlass_process::command::CancelToken;
 
-/// With what the batch names of our DAGs begin.
+/// The prefix of the batch names of Windlass's DAGs.
 pub const BATCH_PREFIX: &str = "windlass-";
 
-/// Schedds that serve thousands of jobs take their time.
+/// Schedds with thousands of jobs are slow.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A question that is asked again anyway need not wait as long as somebody who has something done.
+/// Queries are repeated anyway, so they need not wait as long as commands that change something.
 pub const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How to talk to one schedd.
+/// Access to one schedd through HTCondor's commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CondorClient {
-    /// The one with this name, or that of this machine. It has to see the directories of the runs.
+    /// The name of the schedd; default: the schedd of this machine. It has to see the directories of the runs.
     pub schedd: Option<String>,
-    /// Where the commands are, if not on the path.
+    /// The directory of the commands, if they are not on PATH.
     pub tools_directory: Option<PathBuf>,
-    /// How long a command may take.
+    /// The time limit of a command.
     pub timeout: Duration,
-    /// Whoever stops ends what hangs.
+    /// Ends a running command when the caller stops.
     pub cancel_token: CancelToken,
 }
 
@@ -54,25 +54,25 @@ impl Default for CondorClient {
 #[derive(Debug, thiserror::Error)]
 pub enum CondorError {
     #[error(
-        "`{tool}` cannot be started: install HTCondor's commands, and have them on the PATH of whoever runs this"
+        "`{tool}` cannot be started: install HTCondor's commands and add them to the PATH of this process"
     )]
     Missing { tool: String, source: io::Error },
-    #[error("`{tool}` took longer than {} s and was ended: the schedd hangs or is overloaded", timeout.as_secs())]
+    #[error("`{tool}` exceeded its time limit of {} s: the schedd hangs or is overloaded", timeout.as_secs())]
     TimedOut { tool: String, timeout: Duration },
-    #[error("`{tool}` was ended, as whoever called it stops: it is called again after the next start")]
+    #[error("`{tool}` was interrupted because its caller stopped; it runs again after the next start")]
     Canceled { tool: String },
-    #[error("{schedd} cannot be reached, which says nothing about its DAGs: {output}")]
+    #[error("{schedd} cannot be reached; the state of its DAGs is unknown: {output}")]
     Unreachable { schedd: String, output: String },
     #[error("`{tool}` failed ({ending}): {output}")]
     Refused { tool: String, ending: String, output: String },
-    #[error("`{tool}` printed what cannot be understood")]
+    #[error("cannot parse the output of `{tool}`")]
     InvalidOutput { tool: String, source: ClassAdError },
-    #[error("`{tool}` does not say under which number the DAG was submitted: {output}")]
+    #[error("`{tool}` did not print the cluster id of the DAG: {output}")]
     NoClusterId { tool: String, output: String },
 }
 
 impl CondorError {
-    /// It may be different in a minute, and until then nothing is known.
+    /// Whether a later call may succeed; until then the state of the DAGs is unknown.
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
@@ -85,28 +85,29 @@ impl CondorError {
 }
 
 impl CondorError {
-    /// The pool answers and knows no schedd of this name: it was taken out of service, and has no queue any more. One that
-    /// is only silent may have one.
+    /// Whether the pool answers but does not know a schedd of this name: it was taken out of service and has no
+    /// queue. A schedd that only does not answer may still have one.
     pub fn is_unknown_schedd(&self) -> bool {
         let Self::Unreachable { output: said, .. } = self else { return false };
         UNKNOWN_SCHEDD_MESSAGES.iter().any(|words| said.contains(words)) && !said.contains("condor_collector")
     }
 }
 
-/// What `condor_submit_dag` is told.
+/// The arguments of `condor_submit_dag`.
 #[derive(Debug)]
 pub struct DagSubmission<'a> {
     pub directory: &'a Path,
     pub batch: &'a str,
-    /// Kept open until the command is over, even if we die meanwhile: a lock on this file then outlives us.
+    /// Kept open until the command ends, even if this process dies meanwhile: a lock on this file is held that
+    /// long.
     pub lock: &'a File,
 }
 
 impl CondorClient {
-    /// Hands the DAG of a directory over; its number in the queue. That it is queued does not mean that it is any good.
+    /// Submits the DAG of a directory and returns its cluster id. A queued DAG may still be invalid.
     ///
-    /// The newest rescue file is followed, if there is one. What an earlier run left is written over only where it is not
-    /// needed: never with `-f`, which would set the rescue files aside.
+    /// The newest rescue file is used, if there is one. Never uses `-f`, which would rename the rescue files;
+    /// files of an earlier run are overwritten only where they are not needed.
     pub fn submit_dag(&self, submission: &DagSubmission<'_>) -> Result<u64, CondorError> {
         let tool = "condor_submit_dag";
         let mut command = self.tool_command(tool);
@@ -115,7 +116,8 @@ impl CondorClient {
         let lock = submission.lock.try_clone();
         command.stdin(lock.map_err(|source| CondorError::Missing { tool: tool.to_owned(), source })?);
         if let Some(schedd) = &self.schedd {
-            // Unlike `-r`, which sends the files away, and also for what DAGMan itself and its SUBDAGs submit.
+            // Unlike `-r`, which spools the files, this also applies to what DAGMan itself and its SUBDAGs
+            // submit.
             command.env("_CONDOR_SCHEDD_HOST", schedd);
         }
         let said = self.run_tool(tool, &mut command)?;
@@ -123,18 +125,18 @@ impl CondorClient {
             .ok_or_else(|| CondorError::NoClusterId { tool: tool.to_owned(), output: first_lines(&said) })
     }
 
-    /// The DAGs in the queue that have this batch name, without their SUBDAGs.
+    /// Returns the queued DAGs with this batch name, without their SUBDAGs.
     pub fn find_dags(&self, batch: &str) -> Result<Vec<DagmanJob>, CondorError> {
         self.query_queue(&format!("JobBatchName == {}", quote_classad_string(batch)))
     }
 
-    /// How many jobs with this batch name are in the queue: DAGs, their SUBDAGs and their nodes.
+    /// Counts the queued jobs with this batch name: DAGs, their SUBDAGs and their nodes.
     pub fn count_jobs(&self, batch: &str) -> Result<usize, CondorError> {
         let constraint = format!("JobBatchName == {}", quote_classad_string(batch));
         Ok(self.query_jobs("condor_q", &["-allusers", "-constraint", &constraint])?.len())
     }
 
-    /// All of our DAGs in the queue, with one question.
+    /// Returns all queued DAGs of Windlass, with one query.
     pub fn all_dags(&self) -> Result<Vec<DagmanJob>, CondorError> {
         let length = BATCH_PREFIX.len();
         self.query_queue(&format!(
@@ -152,9 +154,9 @@ impl CondorClient {
         self.query_queue(&format!("member(ClusterId, {{{list}}})"))
     }
 
-    /// The DAGs with this batch name that left the queue since then.
+    /// Returns the DAGs with this batch name that left the queue since then.
     pub fn find_in_history(&self, batch: &str, since: Timestamp) -> Result<Vec<DagmanJob>, CondorError> {
-        // Read from the end: what is older than this need not be looked at.
+        // The history is read from its end and the search stops at older jobs.
         let seconds = since.micros() / 1_000_000;
         let until = format!("EnteredCurrentStatus < {seconds}");
         self.query_history(&[
@@ -165,34 +167,36 @@ impl CondorClient {
         ])
     }
 
-    /// A DAG that left the queue.
+    /// Finds a DAG that left the queue.
     pub fn find_job_in_history(&self, cluster: u64) -> Result<Option<DagmanJob>, CondorError> {
         Ok(self.query_history(&["-limit", "1", &cluster.to_string()])?.pop())
     }
 
-    /// DAGMan stops, its jobs and SUBDAGs go on. False if there was nothing to hold: it is gone, or held already.
+    /// Holds DAGMan; its jobs and SUBDAGs continue. False if there was nothing to hold: it is gone or already
+    /// held.
     pub fn hold(&self, cluster: u64, why: &str) -> Result<bool, CondorError> {
         self.run_action("condor_hold", cluster, why)
     }
 
-    /// False if it is gone, or is not held.
+    /// Releases DAGMan. False if it is gone or not held.
     pub fn release(&self, cluster: u64, why: &str) -> Result<bool, CondorError> {
         self.run_action("condor_release", cluster, why)
     }
 
-    /// With all its jobs; each level writes a rescue file before it ends. False if it is gone, or going.
+    /// Removes DAGMan with all its jobs; each level writes a rescue file before it ends. False if it is gone or
+    /// being removed.
     pub fn remove(&self, cluster: u64, why: &str) -> Result<bool, CondorError> {
         self.run_action("condor_rm", cluster, why)
     }
 
-    /// Jobs of this batch whose `CMS_NodeRole` is this one get a priority, except for DAGMan's own. Those that run keep
-    /// running.
+    /// Sets the priority of the jobs of this batch with this `CMS_NodeRole`, except for DAGMan itself. Running
+    /// jobs keep running.
     pub fn set_priority(&self, batch: &str, role: &str, priority: i32) -> Result<(), CondorError> {
         let (batch, role) = (quote_classad_string(batch), quote_classad_string(role));
         let which = format!(
             "JobBatchName == {batch} && CMS_NodeRole == {role} && JobUniverse =!= 7 && JobPrio =!= {priority}"
         );
-        // Where no job matches, condor_qedit fails as it does for any other reason.
+        // If no job matches, condor_qedit fails as for any other reason.
         if self.query_jobs("condor_q", &["-allusers", "-limit", "1", "-constraint", &which])?.is_empty() {
             return Ok(());
         }
@@ -205,7 +209,7 @@ impl CondorClient {
         let mut command = self.schedd_command(tool);
         command.args(["-reason", &sanitize_reason(why), &cluster.to_string()]);
         match self.run_tool(tool, &mut command) {
-            // In an empty queue it finds nothing wrong with that.
+            // In an empty queue the command succeeds.
             Ok(said) => Ok(said.contains(&format!("cluster {cluster} "))),
             Err(CondorError::Refused { output: said, .. }) if said.contains("Couldn't find/") => Ok(false),
             Err(error) => Err(error),
@@ -234,7 +238,7 @@ impl CondorClient {
         if let Some(schedd) = &self.schedd {
             command.args(["-name", schedd]);
         }
-        // Not where we happen to be: that may be a directory that is gone.
+        // Not the current directory, which may have been deleted.
         command.stdin(Stdio::null()).current_dir("/");
         command
     }
@@ -243,7 +247,7 @@ impl CondorClient {
         Command::new(self.tools_directory.as_ref().map_or_else(|| tool.into(), |tools| tools.join(tool)))
     }
 
-    /// What it printed, if it succeeded.
+    /// Returns the output of a successful command.
     fn run_tool(&self, tool: &str, command: &mut Command) -> Result<String, CondorError> {
         let owned = || tool.to_owned();
         let ran = command::run_cancellable(&self.cancel_token, command, self.timeout)
@@ -272,12 +276,12 @@ impl CondorClient {
     }
 }
 
-/// DAGMan jobs that no other DAGMan has submitted. (A batch name is passed on to all that is in the DAG.)
+/// Matches DAGMan jobs that were not submitted by another DAGMan. (All jobs of a DAG inherit its batch name.)
 fn top_dag_constraint(constraint: &str) -> String {
     format!("JobUniverse == 7 && DAGManJobId =?= undefined && {constraint}")
 }
 
-/// Each tool has its own words for it, and all exit with 1.
+/// Each tool has its own wording, and all exit with 1.
 const UNREACHABLE_MESSAGES: &[&str] = &[
     "an't find address",
     "cannot get address of schedd",
@@ -291,7 +295,7 @@ const UNREACHABLE_MESSAGES: &[&str] = &[
     "Failed to end",
 ];
 
-/// Those of them that say that there is none of this name.
+/// The wordings that mean that no schedd has this name.
 const UNKNOWN_SCHEDD_MESSAGES: &[&str] = &[
     "an't find address for schedd",
     "cannot get address of schedd",
@@ -303,14 +307,14 @@ fn is_unreachable(complaint: &str) -> bool {
     UNREACHABLE_MESSAGES.iter().any(|words| complaint.contains(words))
 }
 
-/// `1 job(s) submitted to cluster 40.`
+/// Parses `1 job(s) submitted to cluster 40.`
 fn parse_cluster_id(said: &str) -> Option<u64> {
     let number =
         |line: &str| line.strip_prefix("1 job(s) submitted to cluster ")?.strip_suffix('.')?.parse().ok();
     said.lines().find_map(number)
 }
 
-/// The first lines: some tools explain at length what else may be wrong.
+/// The first lines: some tools add long explanations.
 fn first_lines(said: &str) -> String {
     let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let lines = lines.take_while(|line| !line.starts_with("Extra Info:")).take(3);
@@ -322,7 +326,7 @@ fn quote_classad_string(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// HTCondor puts a reason between quotes as it is, and drops all of it when that does not work out.
+/// HTCondor puts a reason between quotes without escaping, and drops all of it if the result is not valid.
 fn sanitize_reason(why: &str) -> String {
     why.replace('"', "'").replace('\\', "/").replace(char::is_control, " ")
 }
@@ -371,7 +375,7 @@ mod tests {
         assert!(unknown("Error: Can't find address for schedd nowhere.pool.test"));
         assert!(!unknown("Error: Couldn't contact the condor_collector on 127.0.0.1:9711."));
         assert!(!unknown("-- Failed to fetch ads from: <127.0.0.1:9618> : host"), "it may be back");
-        assert!(!unknown("ERROR: Can't find address of local schedd"), "it may be started again");
+        assert!(!unknown("ERROR: Can't find address of local schedd"), "it may be restarted");
     }
 
     #[test]

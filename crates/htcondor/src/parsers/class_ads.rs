@@ -1,7 +1,7 @@
-//! What `condor_q -json` and `condor_history -json` print: a list of ads.
+//! Parser of the output of `condor_q -json` and `condor_history -json`: a list of ads.
 //!
-//! With no match the one prints nothing at all and the other an empty list. What is cut off is an error, never an empty
-//! list: "not in the queue" must not be concluded from half an answer.
+//! Without a match, `condor_q` prints nothing at all and `condor_history` an empty list. Truncated output is an
+//! error, never an empty list: "not in the queue" must not be concluded from half an answer.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 pub struct ClassAd(pub Map<String, Value>);
 
 #[derive(Debug, thiserror::Error)]
-#[error("what HTCondor printed is not a list of ads: {reason}")]
+#[error("the output of HTCondor is not a list of ads: {reason}")]
 pub struct ClassAdError {
     reason: String,
 }
@@ -28,7 +28,7 @@ impl ClassAd {
         self.0.get(name)?.as_str().filter(|text| strip_expression(text).is_none())
     }
 
-    /// Numbers may have a point where they are whole.
+    /// Integers may be written with a decimal point.
     pub fn integer(&self, name: &str) -> Option<i64> {
         let value = self.0.get(name)?;
         value.as_i64().or_else(|| to_whole_number(value.as_f64()?))
@@ -42,12 +42,12 @@ impl ClassAd {
         self.0.get(name)?.as_bool()
     }
 
-    /// What HTCondor did not evaluate: `/Expr(a + b)/`, without the marks.
+    /// An expression that HTCondor did not evaluate: `/Expr(a + b)/`, without the marks.
     pub fn expression(&self, name: &str) -> Option<&str> {
         strip_expression(self.0.get(name)?.as_str()?)
     }
 
-    /// In MB. `MemoryUsage` is an expression, which says just this.
+    /// The memory in use, in MB. `MemoryUsage` is an expression, whose value this computes.
     pub fn memory_used(&self) -> Option<u64> {
         let kilobytes = self.integer("ResidentSetSize_RAW").or_else(|| self.integer("ResidentSetSize"))?;
         Some(u64::try_from(kilobytes).ok()?.div_ceil(1024))
@@ -58,7 +58,7 @@ fn strip_expression(text: &str) -> Option<&str> {
     text.strip_prefix("/Expr(")?.strip_suffix(")/")
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "within the bounds that are checked it is exact")]
+#[expect(clippy::cast_possible_truncation, reason = "exact within the bounds that are checked")]
 fn to_whole_number(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() < 9.0e15).then_some(number as i64)
 }
@@ -73,7 +73,7 @@ mod tests {
         let ad = &ads[0];
         assert_eq!((ad.integer("ExitCode"), ad.boolean("ExitBySignal")), (Some(0), Some(false)));
         assert_eq!(ad.text("MATCH_GLIDEIN_CMSSite"), Some("T2_CH_Gamma"));
-        assert_eq!(ad.text("MemoryUsage"), None, "an expression is no text");
+        assert_eq!(ad.text("MemoryUsage"), None, "an expression is not a string");
         assert_eq!(ad.expression("MemoryUsage"), Some("((ResidentSetSize + 1023) / 1024)"));
         assert_eq!(ad.integer("RemoteWallClockTime"), Some(1));
         assert!(ad.memory_used().is_some());

@@ -1,7 +1,7 @@
-//! What DAGMan says for people (`NAME.dag.dagman.out`).
+//! Parser of the log that DAGMan writes for people (`NAME.dag.dagman.out`).
 //!
-//! A DAG that is not accepted leaves no metrics and no status file: the reason is only here, between the last
-//! `STARTING UP` and `EXITING WITH STATUS`.
+//! A rejected DAG leaves no metrics and no status file: the reason is only here, between the last `STARTING UP`
+//! and `EXITING WITH STATUS`.
 //!
 //! ```text
 //! 11/16/26 04:00:31 workflow.dag (line 2): ERROR: expected JOB, DATA, SUBDAG, …
@@ -9,25 +9,25 @@
 //! 11/16/26 04:00:31 **** condor_dagman (condor_DAGMAN) pid 20218 EXITING WITH STATUS 1
 //! ```
 
-/// The last time that DAGMan ran.
+/// The last execution of DAGMan in its log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DagmanLastRun {
-    /// With what it exited, if it did.
+    /// The exit code, if DAGMan exited.
     pub exit_code: Option<i32>,
-    /// The first lines that tell of an error.
+    /// The first lines that report an error.
     pub errors: Vec<String>,
-    /// It says that it left metrics.
+    /// DAGMan logged that it wrote its metrics file.
     pub has_metrics: bool,
 }
 
 const MAX_ERRORS: usize = 5;
-/// Somebody will read it: a line of DAGMan may list all words that it knows.
+/// Limits a line for display: DAGMan may list all keywords that it knows.
 const MAX_ERROR_LENGTH: usize = 300;
 
-/// What comes after a warning that is taken for an error; the warning says what it was.
+/// Follows a warning that is treated as an error; the warning itself is the reason.
 const FATAL_WARNING_LINE: &str = "ERROR: Warning is fatal";
 
-/// `out` may begin anywhere.
+/// Parses the last execution. `out` may start anywhere in the log.
 pub fn parse_last_run(out: &[u8]) -> DagmanLastRun {
     let mut run = DagmanLastRun::default();
     let mut before = String::new();
@@ -49,7 +49,7 @@ pub fn parse_last_run(out: &[u8]) -> DagmanLastRun {
     run
 }
 
-/// Not every ERROR is one: `STATUS_ERROR` is what a node has become.
+/// Whether the line reports an error. Not every ERROR does: `STATUS_ERROR` is the state of a node.
 fn is_error_line(said: &str) -> bool {
     said.contains("ERROR: ") || said.starts_with("Failed to parse") || said.contains("FATAL")
 }

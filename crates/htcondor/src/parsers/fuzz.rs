@@ -1,4 +1,5 @@
-//! What is cut off, damaged or not ours at all: nothing panics, and nothing is done that is not done in the whole.
+//! Truncated, damaged or foreign input: parsers do not panic, and report nothing as done that the whole file
+//! does not.
 
 use super::*;
 use crate::attempt_log::AttemptLogLine;
@@ -14,7 +15,7 @@ struct Sample {
     bytes: Vec<u8>,
 }
 
-/// All that a real DAGMan, a real schedd and our scripts wrote; and what payloads report.
+/// Files that a real DAGMan, a real schedd and the scripts wrote; and reports of payloads.
 fn samples() -> Vec<Sample> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
@@ -54,7 +55,7 @@ fn merged() -> MergeOutput {
     }
 }
 
-/// All that is said to be done, by every reader: a reader of other files must say nothing, or at least nothing more.
+/// Everything that all readers report as done: a reader must report nothing from a file of another format.
 fn done(bytes: &[u8]) -> Vec<String> {
     let mut done = Vec::new();
     for event in events::parse_events(bytes) {
@@ -77,14 +78,14 @@ fn done(bytes: &[u8]) -> Vec<String> {
     done
 }
 
-/// What is found of the job that the log begins with, from its end and from pieces of it.
+/// The events of the first job in the log, read from its end and from pieces of it.
 fn of_first_job(bytes: &[u8]) -> Vec<String> {
     let Some(first) = events::parse_events(bytes).into_iter().next() else { return Vec::new() };
     let found = events::find_job_events(bytes, first.cluster, u64::MAX);
     found.0.iter().map(|event| format!("of its job {event:?}")).collect()
 }
 
-/// What scripts leave for others and for themselves, and what they believe of payloads.
+/// Files that scripts write and read, and reports of payloads that they read.
 fn of_scripts(bytes: &[u8]) -> Vec<String> {
     let attempt = |line: &[u8]| serde_json::from_slice::<AttemptLogLine>(line).ok();
     let attempts = complete_lines(bytes).filter_map(attempt).map(|line| format!("attempt {line:?}"));
@@ -94,7 +95,7 @@ fn of_scripts(bytes: &[u8]) -> Vec<String> {
     attempts.chain(post).chain(node).chain(merged).collect()
 }
 
-/// Otherwise nothing would be tried with them.
+/// Otherwise the test would check nothing.
 #[test]
 fn each_reader_has_something_to_read() {
     let told: Vec<String> = samples().iter().flat_map(|sample| done(&sample.bytes)).collect();
@@ -157,7 +158,7 @@ proptest! {
         done(&bytes);
     }
 
-    /// Random bytes hardly ever look like anything: these are made of the words of the formats.
+    /// Random bytes rarely look like any format, so these inputs are made of the words of the formats.
     #[test]
     fn any_words_are_survived(words in prop::collection::vec(prop::sample::select(WORDS.to_vec()), 0..200)) {
         done(words.concat().as_bytes());

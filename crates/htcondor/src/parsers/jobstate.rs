@@ -1,4 +1,4 @@
-//! Job state logs (`JOBSTATE_LOG`): what DAGMan did with its nodes, line by line.
+//! Parser of job state logs (`JOBSTATE_LOG`): what DAGMan did with its nodes, line by line.
 //!
 //! ```text
 //! 1794723537 INTERNAL *** DAGMAN_STARTED 20.0 ***
@@ -6,26 +6,26 @@
 //! 1794723558 INTERNAL *** DAGMAN_FINISHED 0 ***
 //! ```
 //!
-//! DAGMan only ever appends to it: a rescue run goes on in the same file, and so does one that was held, released or
-//! killed (it then says RECOVERY). Lines are not strictly ordered in time, and a recovery may leave some out: who counts
-//! on each must look at the status file as well.
+//! DAGMan only appends to it: a rescue run continues in the same file, and so does a DAGMan that was held,
+//! released or killed (it then writes RECOVERY). Lines are not strictly ordered in time, and a recovery may omit
+//! some: a reader that needs every line must also read the status file.
 
 use super::complete_lines;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobstateLine<'a> {
-    /// Unix time, of the event rather than of the writing.
+    /// Unix time of the event, not of the writing.
     pub at: i64,
     pub entry: JobstateEntry<'a>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobstateEntry<'a> {
-    /// With the id of DAGMan's own job, also when it begins again after a hold or a crash.
+    /// With the id of DAGMan's own job, also when it restarts after a hold or a crash.
     Started {
         cluster: u64,
     },
-    /// With the exit code: 3 says that it was held or stopped and will go on.
+    /// With the exit code: 3 means that it was held or stopped and will continue.
     Finished {
         exit_code: i32,
     },
@@ -38,7 +38,7 @@ pub enum JobstateEntry<'a> {
 pub struct JobstateNodeLine<'a> {
     pub node: &'a str,
     pub step: JobstateStep,
-    /// The cluster of its job, where there is one.
+    /// The cluster of its job, if there is one.
     pub cluster: Option<u64>,
     /// Each attempt of a node has its own.
     pub sequence: u64,
@@ -59,7 +59,7 @@ pub enum JobstateStep {
     Aborted,
     Terminated,
     JobSucceeded,
-    /// With what the job returned, as DAGMan counts: negative for signals and removals.
+    /// With the return value of the job in DAGMan's notation: negative for signals and removals.
     JobFailed(i32),
     PostStarted,
     PostSucceeded,
@@ -67,12 +67,12 @@ pub enum JobstateStep {
     Other,
 }
 
-/// The lines of a log that are whole and can be understood.
+/// Parses the complete, valid lines of a log.
 pub fn parse_lines(log: &[u8]) -> impl Iterator<Item = JobstateLine<'_>> {
     complete_lines(log).filter_map(parse_line)
 }
 
-/// A line without its end. `None` if it is none that DAGMan writes.
+/// Parses a line without its end. `None` if DAGMan does not write such a line.
 pub fn parse_line(line: &[u8]) -> Option<JobstateLine<'_>> {
     let line = str::from_utf8(line).ok()?;
     let (at, rest) = line.split_once(' ')?;
@@ -102,7 +102,7 @@ fn parse_internal(text: &str) -> Option<JobstateEntry<'_>> {
 fn parse_node_line<'a>(node: &'a str, rest: &str) -> Option<JobstateNodeLine<'a>> {
     let mut words = rest.split(' ');
     let (step, id) = (words.next()?, words.next()?);
-    // Two words that nobody fills in, then the number of the attempt, and nothing after it.
+    // Two unused fields, then the number of the attempt, and nothing after it.
     let sequence = super::parse_digits(words.nth(2)?)?;
     if words.next().is_some() || node.is_empty() {
         return None;
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_group_as_dagman_wrote_it() {
         let lines: Vec<_> = parse_lines(GROUP).collect();
-        assert_eq!(lines.len(), GROUP.lines().count(), "all are understood");
+        assert_eq!(lines.len(), GROUP.lines().count(), "all lines are valid");
         assert_eq!(
             lines[0],
             JobstateLine { at: 1_794_723_537, entry: JobstateEntry::Started { cluster: 20 } }
@@ -165,7 +165,11 @@ mod tests {
         let unknown = lines.iter().filter(
             |line| matches!(&line.entry, JobstateEntry::Node(line) if line.step == JobstateStep::Other),
         );
-        assert_eq!(unknown.count(), 7, "POST_SCRIPT_TERMINATED comes with SUCCESS or FAILURE, and says less");
+        assert_eq!(
+            unknown.count(),
+            7,
+            "POST_SCRIPT_TERMINATED is followed by SUCCESS or FAILURE and adds nothing"
+        );
     }
 
     #[test]

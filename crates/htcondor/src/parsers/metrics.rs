@@ -1,14 +1,14 @@
-//! Metrics files (`NAME.dag.metrics`): what DAGMan leaves when it ends, as JSON.
+//! Parser of metrics files (`NAME.dag.metrics`), which DAGMan writes as JSON when it ends.
 //!
-//! The last field is how it went. Releases before 23.6 call it `dag_status`, later ones `DagStatus`, and ids may have the
-//! schedd's address before them (`host;19`). A rescue run writes the file anew, and until it ends the one of the run
-//! before it is there: [`Metrics::cluster`] tells whose it is.
+//! The last field is the outcome. Releases before 23.6 call it `dag_status`, later ones `DagStatus`, and ids may
+//! have the schedd's address before them (`host;19`). A rescue run overwrites the file only when it ends; until
+//! then it is that of the run before: [`DagMetrics::cluster`] tells them apart.
 
 use serde_json::{Map, Value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DagMetrics {
-    /// DAGMan's own job.
+    /// The id of the DAGMan job.
     pub cluster: Option<u64>,
     pub exit_code: i32,
     pub end: DagEnd,
@@ -25,7 +25,7 @@ pub struct NodeTally {
     pub succeeded: u64,
 }
 
-/// How a DAG ended, as DAGMan counts.
+/// How a DAG ended, in DAGMan's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DagEnd {
     Ok,
@@ -35,11 +35,11 @@ pub enum DagEnd {
     Removed,
     Cycle,
     Halted,
-    /// A number that was not known when this was written.
+    /// A number unknown to this version.
     Other(i64),
 }
 
-/// `None` if it is not whole, or not what DAGMan writes.
+/// `None` if the file is incomplete or DAGMan did not write it.
 pub fn parse_metrics(file: &[u8]) -> Option<DagMetrics> {
     let fields: Map<String, Value> = serde_json::from_slice(file).ok()?;
     let amount = |name: &str| fields.get(name).and_then(Value::as_u64).unwrap_or_default();

@@ -1,19 +1,19 @@
-//! What DAGMan and HTCondor write, understood even when it is cut off.
+//! Parsers of the files of DAGMan and HTCondor, which may be truncated.
 //!
 //! | module | what it reads |
 //! |---|---|
-//! | [`events`] | event logs: the life of each job, as the schedd and DAGMan write it down |
+//! | [`events`] | event logs: the life of each job, as the schedd and DAGMan record it |
 //! | [`jobstate`] | job state logs: what DAGMan did with its nodes, line by line |
-//! | [`status`] | node status files: how all nodes of a DAG are, now and then written anew |
-//! | [`metrics`] | what DAGMan leaves when it ends |
-//! | [`rescue`] | rescue files: what a DAG need not do again |
-//! | [`dagman_out`] | what DAGMan says for people; the only place that tells why a DAG was not accepted |
-//! | [`ads`] | what `condor_q -json` and `condor_history -json` print |
+//! | [`node_status`] | node status files: the states of all nodes of a DAG, rewritten now and then |
+//! | [`metrics`] | metrics that DAGMan writes when it ends |
+//! | [`rescue_file`] | rescue files: nodes that a DAG need not run again |
+//! | [`dagman_out`] | DAGMan's log for people; the only place with the reason why a DAG was rejected |
+//! | [`class_ads`] | the output of `condor_q -json` and `condor_history -json` |
 //!
-//! All of it is read while others write it, and may have been cut off by a full disk or a crash. So the same rules hold
-//! everywhere: input is bytes, what cannot be understood is left out, nothing panics, and *what is not whole is not
-//! there*: a line without its end, an event without its dots. A file that is half there may say less than the whole
-//! one, and never more.
+//! All files are read while other processes write them, and may have been cut off by a full disk or a crash. So
+//! the same rules hold everywhere: input is bytes, invalid parts are skipped, nothing panics, and *incomplete
+//! records are ignored*: a line without its end, an event without its dots. A truncated file may yield less than
+//! the whole one, and never more.
 
 pub mod class_ads;
 pub mod dagman_out;
@@ -26,15 +26,15 @@ pub mod rescue_file;
 #[cfg(test)]
 mod fuzz;
 
-/// The lines that have an end, without it.
+/// The complete lines, without their ends.
 fn complete_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = memchr::memrchr(b'\n', bytes).unwrap_or(0);
     let lines = bytes[..end].split(|byte| *byte == b'\n');
-    // Nothing at all splits into one empty line.
+    // An empty input splits into one empty line.
     lines.take(if end == 0 { 0 } else { usize::MAX })
 }
 
-/// A number of nothing but digits: `parse` alone takes a sign too.
+/// Parses a number that consists of digits only: `parse` also accepts a sign.
 fn parse_digits(text: &str) -> Option<u64> {
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }

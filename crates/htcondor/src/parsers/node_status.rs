@@ -1,6 +1,6 @@
-//! Node status files (`NODE_STATUS_FILE`): how all nodes of a DAG are.
+//! Parser of node status files (`NODE_STATUS_FILE`): the states of all nodes of a DAG.
 //!
-//! ClassAds in brackets, one attribute to a line, with comments in which the reason is told that no number has:
+//! ClassAds in brackets, one attribute per line, with reasons in comments that no number expresses:
 //!
 //! ```text
 //! [
@@ -10,12 +10,12 @@
 //! ]
 //! ```
 //!
-//! The first ad is about the DAG, and is all that is needed to count: [`head`] stops after it, so the first few hundred
-//! bytes of a file will do. An ad without its closing bracket is not there.
+//! The first ad is about the DAG and is enough to count: [`parse_dag_status`] stops after it, so the first few
+//! hundred bytes of a file suffice. An ad without its closing bracket is ignored.
 
 use std::borrow::Cow;
 
-/// So many bytes hold the first ad, unless a DAG has many files.
+/// This many bytes hold the first ad, unless a DAG has many files.
 pub const HEAD_BYTES: usize = 2048;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,25 +29,25 @@ pub struct DagStatusFile {
 /// The DAG as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DagStatus {
-    /// Unix time of its writing.
+    /// Unix time when the file was written.
     pub at: i64,
     pub state: CondorNodeState,
-    /// What stands in parentheses after it: `failed`, `aborted`, `removed`, `held`, `cycle`, `success`.
+    /// The word in parentheses after the state: `failed`, `aborted`, `removed`, `held`, `cycle`, `success`.
     pub reason: String,
     pub total: u64,
     pub done: u64,
-    /// In their PRE scripts.
+    /// Nodes whose PRE script runs.
     pub pre: u64,
-    /// With a job in the queue.
+    /// Nodes with a job in the queue.
     pub queued: u64,
-    /// In their POST scripts.
+    /// Nodes whose POST script runs.
     pub post: u64,
     pub ready: u64,
-    /// Waiting for others.
+    /// Nodes that wait for other nodes.
     pub unready: u64,
-    /// Waiting for one that failed.
+    /// Nodes that depend on a failed node.
     pub futile: u64,
-    /// Of a DAG that was removed or aborted: with all that were under way.
+    /// If the DAG was removed or aborted, this includes the nodes that were active.
     pub failed: u64,
     pub held_jobs: u64,
     pub idle_jobs: u64,
@@ -93,13 +93,13 @@ impl CondorNodeState {
 }
 
 impl CondorNodeStatus {
-    /// A removed or aborted DAG writes what was under way as failed. It did not fail.
+    /// A removed or aborted DAG records its active nodes as failed, although they did not fail.
     pub fn was_stopped(&self) -> bool {
         self.state == CondorNodeState::Error && self.details.starts_with("Was STATUS_")
     }
 }
 
-/// Only what the file says about the DAG as a whole; `file` may end anywhere after that.
+/// Parses only the ad of the DAG as a whole; `file` may end anywhere after it.
 pub fn parse_dag_status(file: &[u8]) -> Option<DagStatus> {
     split_ads(file).find_map(|ad| match ad.text("Type")?.as_ref() {
         "DagStatus" => ad.to_dag_status(),
@@ -107,7 +107,7 @@ pub fn parse_dag_status(file: &[u8]) -> Option<DagStatus> {
     })
 }
 
-/// `None` if not even the first ad is whole.
+/// `None` if not even the first ad is complete.
 pub fn parse_status_file(file: &[u8]) -> Option<DagStatusFile> {
     let mut status = DagStatusFile { dag: parse_dag_status(file)?, ..DagStatusFile::default() };
     for ad in split_ads(file) {
@@ -129,7 +129,7 @@ fn split_ads(file: &[u8]) -> impl Iterator<Item = StatusAd<'_>> {
         let mut ad: Option<Vec<&str>> = None;
         loop {
             match (lines.next()?, &mut ad) {
-                // An ad that begins within another: the one before was never ended.
+                // An ad that begins within another: the one before has no end.
                 (b"[", _) => ad = Some(Vec::new()),
                 (b"]", Some(lines)) => return Some(StatusAd(std::mem::take(lines))),
                 (line, Some(lines)) => lines.extend(str::from_utf8(line)),
@@ -140,7 +140,7 @@ fn split_ads(file: &[u8]) -> impl Iterator<Item = StatusAd<'_>> {
 }
 
 impl<'a> StatusAd<'a> {
-    /// What stands after `name = `, up to the end of the line.
+    /// The text after `name = `, up to the end of the line.
     fn value(&self, name: &str) -> Option<&'a str> {
         self.0.iter().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(" = "))
     }
@@ -193,7 +193,7 @@ impl<'a> StatusAd<'a> {
     }
 }
 
-/// A string of ClassAds: `"with \"quotes\""`, up to its closing quote.
+/// Parses a ClassAd string: `"with \"quotes\""`, up to its closing quote.
 fn unquote_classad(text: &str) -> Option<Cow<'_, str>> {
     let text = text.strip_prefix('"')?;
     let plain = text.find(['"', '\\'])?;
@@ -261,7 +261,7 @@ mod tests {
         let whole = parse_status_file(&file).unwrap().dag;
         let end = file.windows(2).position(|two| two == b"]\n").unwrap() + 2;
         assert_eq!(parse_dag_status(&file[..end]), Some(whole));
-        assert_eq!(parse_dag_status(&file[..end - 1]), None, "the line with its bracket is not whole");
+        assert_eq!(parse_dag_status(&file[..end - 1]), None, "the line with its bracket is incomplete");
     }
 
     #[test]

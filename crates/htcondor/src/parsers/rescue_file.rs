@@ -1,16 +1,17 @@
-//! Rescue files (`NAME.dag.rescue001`): what a DAG need not do again.
+//! Parser of rescue files (`NAME.dag.rescue001`), which list the nodes that a DAG need not run again.
 //!
-//! They are read together with the DAG file itself, and only say which nodes are done and how often others may be tried.
+//! They are read together with the DAG file itself, and only say which nodes are done and how often others may
+//! be retried.
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RescueFile {
     pub total: Option<u64>,
     pub done: Vec<String>,
-    /// Those that failed. What was stopped with the DAG is not among them.
+    /// Failed nodes. Nodes that were stopped with the DAG are not included.
     pub failed: Vec<String>,
 }
 
-/// Node names end at a space or at the end of their line, so only whole lines count.
+/// Node names end at a space or at the end of their line, so only complete lines count.
 pub fn parse_rescue_file(file: &[u8]) -> RescueFile {
     let mut rescue = RescueFile::default();
     let mut names_follow = false;
@@ -33,7 +34,7 @@ pub fn parse_rescue_file(file: &[u8]) -> RescueFile {
     rescue
 }
 
-/// The number in the name of a rescue file of `dag`: 12 for `workflow.dag.rescue012`.
+/// Parses the number in the name of a rescue file of `dag`: 12 for `workflow.dag.rescue012`.
 pub fn rescue_number(dag: &str, file: &str) -> Option<u32> {
     let digits = file.strip_prefix(dag)?.strip_prefix(".rescue")?;
     (digits.len() >= 3).then(|| super::parse_digits(digits)?.try_into().ok())?

@@ -1,11 +1,11 @@
-//! A run as the text of DAGs and submit files, and those files on disk.
+//! Renders a run as the text of DAGs and submit files, and writes those files to disk.
 //!
-//! The text is made by pure functions; [`render_run`] writes it. What a request says ends up here only through
-//! [`quote`]: as the words of a DAG file, in quotes, or not at all.
+//! Pure functions render the text; [`render_run`] writes it. Text from a request passes through [`quote`]: it is
+//! written as a word of a DAG file, in quotes, or rejected.
 //!
-//! Per work unit there are one directory and one file, `group.dag`; the submit files are there once. What differs between
-//! nodes is in the VARS of the DAG, what is known only later in files that are read when a node is submitted
-//! (`elected.inc`, `NODE.inc`, `bans.inc`).
+//! Each work unit has one directory and one file, `group.dag`; the submit files are shared. Differences between
+//! nodes are in the VARS of the DAG; values that are known only later are in files that are read when a node is
+//! submitted (`elected.inc`, `NODE.inc`, `bans.inc`).
 
 mod outer_dag;
 pub mod quote;
@@ -27,7 +27,7 @@ use std::time::Duration;
 use windlass_types::requests::NodeRole;
 use windlass_types::{Bytes, Resources};
 
-/// A planned run of a request. Its manifests are in `directory` already.
+/// A planned run of a request. Its manifests are already in `directory`.
 #[derive(Clone, Debug)]
 pub struct RequestDagRun<'a> {
     pub directory: &'a Path,
@@ -38,49 +38,50 @@ pub struct RequestDagRun<'a> {
     /// The UUID of the request's workflow, to which all its runs belong.
     pub workflow: &'a str,
     pub programs: ProgramPaths<'a>,
-    /// Sets of sites that units name.
+    /// Sets of sites that units refer to.
     pub site_sets: &'a [Vec<String>],
-    /// What processing nodes ask for.
+    /// Resources of processing nodes.
     pub sizes: &'a [NodeResources],
-    /// What the other nodes of units ask for.
+    /// Resources of the other nodes of units.
     pub unit_sizes: &'a [UnitNodeResources],
     /// In the order of their numbers.
     pub units: &'a [DagUnit],
     pub retries: RoleRetries,
-    /// How many nodes of a category at once: `Processing`, `Merge`, `Cleanup` in each unit; `MergeGroup`: how many units.
+    /// The maximum number of nodes of a category that run at once: `Processing`, `Merge`, `Cleanup` in each unit;
+    /// `MergeGroup`: the number of units.
     pub throttles: &'a BTreeMap<String, u64>,
     pub retry_policy: RequestRetrySettings,
-    /// Among the jobs of the same user, the higher first.
+    /// Among the jobs of the same user, higher values run first.
     pub priority: i32,
-    /// Attributes that all jobs bear; `accounting_group` and `accounting_group_user` are HTCondor's own.
+    /// Attributes of all jobs; `accounting_group` and `accounting_group_user` are HTCondor's own.
     pub accounting: &'a BTreeMap<String, String>,
     pub credentials: StorageCredentials<'a>,
-    /// Sites where nothing is to land.
+    /// Sites where units must not land.
     pub banned_sites: &'a [String],
-    /// What landings and processing nodes get, in MB, whatever was planned for them: somebody said so later.
+    /// Memory of landings and processing nodes in MB, instead of what was planned: set by an operator.
     pub memory_override_mb: Option<u64>,
 }
 
-/// The `windlass` that scripts and jobs are.
+/// The `windlass` program that runs scripts and jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramPaths<'a> {
     /// On this machine, absolute.
     pub on_this_host: &'a Path,
-    /// Where workers have it, absolute. `None`: it is sent along with each job.
+    /// The path on workers, absolute. `None`: the program is transferred with each job.
     pub on_workers: Option<&'a Path>,
 }
 
-/// What a node asks for.
+/// The resources of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeResources {
     pub cpus: u32,
     pub memory_mb: u64,
     pub disk_kb: u64,
-    /// It is ended then.
+    /// The time limit of the job.
     pub runtime_sec: u64,
 }
 
-/// What the nodes of a work unit ask for that are there once in each.
+/// The resources of the nodes of which each work unit has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitNodeResources {
     pub landing: NodeResources,
@@ -91,15 +92,15 @@ pub struct UnitNodeResources {
 /// A work unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DagUnit {
-    /// Index into [`Run::site_sets`].
+    /// Index into [`RequestDagRun::site_sets`].
     pub sites: u32,
-    /// Index into [`Run::unit_sizes`].
+    /// Index into [`RequestDagRun::unit_sizes`].
     pub size: u32,
-    /// `(index into Run::sizes, how many)` in the order of the nodes.
+    /// `(index into RequestDagRun::sizes, count)` in the order of the nodes.
     pub nodes: Vec<(u32, u32)>,
 }
 
-/// After the first attempt, by role.
+/// Retries after the first attempt, by role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoleRetries {
     pub landing: u32,
@@ -108,10 +109,10 @@ pub struct RoleRetries {
     pub cleanup: u32,
 }
 
-/// With what jobs go to storage. Both are files of this machine, absolute.
+/// The credentials of jobs for storage. Both are absolute paths on this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StorageCredentials<'a> {
-    /// An X.509 proxy. HTCondor sends it along, and again when it was renewed.
+    /// An X.509 proxy. HTCondor transfers it with the job, and again when it is renewed.
     pub proxy: Option<&'a Path>,
     /// A token; jobs find it by `BEARER_TOKEN_FILE`.
     pub token: Option<&'a Path>,
@@ -123,24 +124,25 @@ pub enum DagRenderError {
     Io { path: PathBuf, source: io::Error },
     #[error("{what}: {source}")]
     Unquotable { what: String, source: UnquotableText },
-    #[error("unit {unit} of the run names {what} that it does not have")]
+    #[error("unit {unit} of the run refers to {what} that does not exist")]
     InvalidIndex { unit: usize, what: &'static str },
     #[error("the run has no work units: there is nothing to submit")]
     Empty,
-    #[error("this cannot be a DAG of HTCondor:\n  {}", .0.join("\n  "))]
+    #[error("the workflow cannot run as an HTCondor DAG:\n  {}", .0.join("\n  "))]
     NoDag(Vec<String>),
-    #[error("a unit of the run may go to no site at all")]
+    #[error("a unit of the run has no allowed site")]
     NoSites,
     #[error(transparent)]
     Terms(#[from] ScriptSettingsError),
 }
 
-/// Says what was unfit.
+/// Names the text that could not be quoted.
 fn with_subject<T>(what: &str, result: Result<T, UnquotableText>) -> Result<T, DagRenderError> {
     result.map_err(|source| DagRenderError::Unquotable { what: what.to_owned(), source })
 }
 
-/// Writes all that HTCondor has to know of a run into its directory. The outer DAG comes last: where it is, all is.
+/// Writes all files of a run for HTCondor into its directory. The outer DAG is written last: if it exists, all
+/// files exist.
 pub fn render_run(run: &RequestDagRun<'_>) -> Result<(), DagRenderError> {
     if run.units.is_empty() {
         return Err(DagRenderError::Empty);
@@ -161,13 +163,14 @@ pub fn render_run(run: &RequestDagRun<'_>) -> Result<(), DagRenderError> {
     put(file_layout::OUTER_DAG, &outer_dag::render_outer_dag(run, &words))
 }
 
-/// Writes anew what may be different when a run is gone on with: all but its DAGs, which rescue files are for. The number
-/// of retries is in the terms; DAGMan is told of it by [`rescue::adapt`](crate::rescue::adapt).
+/// Rewrites the files that may change when a run continues: all but its DAGs, which rescue files amend. The
+/// number of retries is in the script settings; DAGMan gets it from
+/// [`rescue::apply_overrides`](crate::rescue::apply_overrides).
 pub fn rewrite_run_files(run: &RequestDagRun<'_>) -> Result<(), DagRenderError> {
     write_script_settings(run, &QuotedFragments::from_run(run)?)
 }
 
-/// Writes the submit files anew while DAGMan works: it reads them whenever it submits a node.
+/// Rewrites the submit files while DAGMan runs: it reads them whenever it submits a node.
 pub fn rewrite_submit_files(run: &RequestDagRun<'_>) -> Result<(), DagRenderError> {
     write_submit_files(run, &QuotedFragments::from_run(run)?)
 }
@@ -180,20 +183,20 @@ fn write_submit_files(run: &RequestDagRun<'_>, words: &QuotedFragments<'_>) -> R
     Ok(())
 }
 
-/// The submit files, bans, and what scripts have to know.
+/// Writes the submit files, bans, and settings of the scripts.
 fn write_script_settings(run: &RequestDagRun<'_>, words: &QuotedFragments<'_>) -> Result<(), DagRenderError> {
     write_submit_files(run, words)?;
     write_bans(run.directory, run.banned_sites)?;
     Ok(script_settings(run).save(run.directory)?)
 }
 
-/// Where nothing is to land from now on. Read whenever a landing is submitted.
+/// Writes the sites where units must not land from now on. The file is read whenever a landing is submitted.
 pub fn write_bans(directory: &Path, sites: &[String]) -> Result<(), DagRenderError> {
-    let text = with_subject("a site that is banned", submit_files::render_bans(sites))?;
+    let text = with_subject("a banned site", submit_files::render_bans(sites))?;
     write_atomically(directory, file_layout::BANS_FILE, &text)
 }
 
-/// What is there may be read at any moment.
+/// Replaces the file atomically: it may be read at any moment.
 fn write_atomically(directory: &Path, name: &str, text: &str) -> Result<(), DagRenderError> {
     let (hidden, path) = (directory.join(format!(".{name}")), directory.join(name));
     write_file(&hidden, text)?;
@@ -204,15 +207,15 @@ fn write_file(path: &Path, text: &str) -> Result<(), DagRenderError> {
     fs::write(path, text).map_err(|source| DagRenderError::Io { path: path.to_owned(), source })
 }
 
-/// What stands in many lines, once it is known to be fit for them.
+/// Text that occurs in many lines, checked once.
 #[derive(Debug)]
 struct QuotedFragments<'a> {
     program: &'a str,
-    /// Each as one list, in the order of [`Run::site_sets`].
+    /// Each as one list, in the order of [`RequestDagRun::site_sets`].
     site_sets: Vec<String>,
-    /// The kinds of processing nodes, in the order of [`Run::sizes`].
+    /// The kinds of processing nodes, in the order of [`RequestDagRun::sizes`].
     kinds: Vec<String>,
-    /// `step_profile.json` was there.
+    /// Whether `step_profile.json` exists.
     has_profile: bool,
 }
 
@@ -236,7 +239,7 @@ impl<'a> QuotedFragments<'a> {
     }
 }
 
-/// What earlier rounds measured; jobs look for it beside their manifest.
+/// Measurements of earlier rounds; jobs look for this file beside their manifest.
 const STEP_PROFILE_FILE: &str = "step_profile.json";
 
 /// The kind of a node of which each unit has one, in a run with so many sizes of units.
@@ -244,7 +247,7 @@ fn unit_node_kind(role: NodeRole, size: u32, sizes: usize) -> String {
     if sizes <= 1 { role_kind(role).to_owned() } else { format!("{}_{size}", role_kind(role)) }
 }
 
-/// What kinds of nodes are called after.
+/// The prefix of the names of kinds.
 const fn role_kind(role: NodeRole) -> &'static str {
     match role {
         NodeRole::Landing => file_layout::LANDING_NODE,
@@ -266,7 +269,7 @@ impl RoleRetries {
 }
 
 impl RequestDagRun<'_> {
-    /// Merges and cleanups need what they need.
+    /// Merges and cleanups keep their planned resources.
     fn memory_override(&self, role: NodeRole) -> Option<u64> {
         self.memory_override_mb.filter(|_| matches!(role, NodeRole::Landing | NodeRole::Processing))
     }

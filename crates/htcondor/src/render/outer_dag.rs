@@ -1,29 +1,29 @@
-//! The outer DAG: a node for each work unit, and what both levels are told about DAGMan itself.
+//! The outer DAG, with a node for each work unit, and the DAGMan configuration of both levels.
 
 use super::{QuotedFragments, RequestDagRun};
 use crate::file_layout;
 use std::fmt::Write as _;
 use windlass_types::requests::WorkUnitName;
 
-/// How many units begin at once where nothing is said, so that the load of some is seen before others land.
+/// The default number of units that start at once, so that the load of some is visible before others land.
 const MAX_CONCURRENT_UNITS: u64 = 10;
 
 /// Units inherit it.
 pub(super) const DAGMAN_CONFIG: &str = "\
-# A node that is held would wait for ever: it fails instead, and its POST script sees why it was held.
+# A held node would wait forever: it fails instead, and its POST script reads why it was held.
 DAGMAN_MAX_JOB_HOLDS = 1
-# What ended is noticed within a second or two.
+# Notice the end of a job within a second or two.
 DAGMAN_USER_LOG_SCAN_INTERVAL = 1
 DAGMAN_MAX_SUBMITS_PER_INTERVAL = 100
-# Include files are read by DAGMan itself, when a node is submitted.
+# DAGMan itself reads include files, when a node is submitted.
 DAGMAN_USE_DIRECT_SUBMIT = True
 DAGMAN_SUPPRESS_NOTIFICATION = True
 ";
 
-/// Seconds between two states of the status files. Who wants to know sooner reads the job state logs.
+/// Seconds between updates of the status files. The job state logs are more recent.
 pub(super) const STATUS_INTERVAL: u32 = 5;
 
-/// What POST scripts exit with to end the whole run.
+/// The exit code of POST scripts that ends the whole run.
 pub(super) const ABORT_EXIT_CODE: u8 = 43;
 
 pub(super) fn render_outer_dag(run: &RequestDagRun<'_>, words: &QuotedFragments<'_>) -> String {
@@ -47,7 +47,7 @@ pub(super) fn render_outer_dag(run: &RequestDagRun<'_>, words: &QuotedFragments<
     let at_once = run.throttles.get("MergeGroup").copied().unwrap_or(MAX_CONCURRENT_UNITS).max(1);
     write!(
         text,
-        "\n# DAGMan of a unit ends with 1 whatever happened; what is told here is what its POST script found out.\n\
+        "\n# DAGMan of a unit always ends with 1; the exit code used here is that of the unit's POST script.\n\
          ABORT-DAG-ON ALL_NODES {ABORT_EXIT_CODE} RETURN 1\n\
          CATEGORY ALL_NODES MergeGroup\n\
          MAXJOBS MergeGroup {at_once}\n"
@@ -56,7 +56,7 @@ pub(super) fn render_outer_dag(run: &RequestDagRun<'_>, words: &QuotedFragments<
     text
 }
 
-/// Text for people, in one line, from which nothing leads out.
+/// Renders text for people in one line of a comment, without characters that could end it.
 pub(super) fn sanitize_comment(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || c == '\\' { '?' } else { c }).collect()
 }

@@ -1,14 +1,15 @@
-//! What others wrote, in files that HTCondor reads: a function for each place where it can stand.
+//! Quotes foreign text for files that HTCondor reads: a function for each place where text can occur.
 //!
-//! Each writes the text so that it arrives as it was, or refuses it. What was tried on a real pool is behind the rules:
-//! a `$` cannot be written safely anywhere (`$(DOLLAR)` is expanded until none is left, and two of them become a `$$` that
-//! is replaced when the job is matched), a ClassAd string of a submit file takes `\"` for a quote and a backslash for
-//! itself, so that one cannot end with it, and DAG files have no quotes for words at all.
+//! Each function writes the text so that HTCondor reads it unchanged, or rejects it. The rules were tested on a
+//! real pool: a `$` cannot be written safely anywhere (`$(DOLLAR)` is expanded until none is left, and two of
+//! them become a `$$` that is replaced when the job is matched); a ClassAd string of a submit file takes `\"` for
+//! a quote and a backslash literally, so that a string cannot end with a backslash; and DAG files have no quotes
+//! for words at all.
 
 use std::fmt::Write as _;
 use windlass_types::check_site_name;
 
-/// Text that cannot be written where it should stand.
+/// Text that cannot be written in a certain place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} cannot be {place} for HTCondor: {why}")]
 pub struct UnquotableText {
@@ -29,34 +30,34 @@ pub fn quote_dag_word(text: &str) -> Result<&str, UnquotableText> {
     let refuse = |why: &str| Err(UnquotableText::new(text, "a word of a DAG file", why));
     match text.chars().find(|&c| !is_plain(c)) {
         _ if text.is_empty() => refuse("it is empty"),
-        Some(c) => refuse(&format!("there is no way to write {c:?} there; use another name or path")),
+        Some(c) => refuse(&format!("{c:?} cannot be written there; use another name or path")),
         None => Ok(text),
     }
 }
 
-/// What stands between the quotes of `VARS node name="…"`.
+/// Quotes the value in `VARS node name="…"`.
 pub fn quote_vars(text: &str) -> Result<String, UnquotableText> {
     check_text(text, "a value of VARS", |_| false)?;
     Ok(text.replace('\\', r"\\").replace('"', r#"\""#))
 }
 
-/// A string of a ClassAd, with its quotes.
+/// Returns a ClassAd string, with its quotes.
 pub fn quote_classad(text: &str) -> Result<String, UnquotableText> {
     check_text(text, "a ClassAd string", |c| c == '\\')?;
     Ok(format!("\"{}\"", text.replace('"', r#"\""#)))
 }
 
-/// The name of an attribute of a ClassAd.
+/// Checks the name of a ClassAd attribute.
 pub fn check_attribute_name(name: &str) -> Result<&str, UnquotableText> {
     let refuse = |why: &str| Err(UnquotableText::new(name, "an attribute", why));
     let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if !begins || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-        return refuse("one has letters, digits and `_`, and begins with no digit");
+        return refuse("a name consists of letters, digits and `_`, and does not begin with a digit");
     }
     Ok(name)
 }
 
-/// What follows the `=` of a line that has no quotes, such as the path of an executable.
+/// Checks an unquoted value after the `=` of a line, such as the path of an executable.
 pub fn check_value(text: &str) -> Result<&str, UnquotableText> {
     const PLACE: &str = "a value of a submit file";
     check_text(text, PLACE, |c| "\"\\".contains(c))?;
@@ -66,7 +67,7 @@ pub fn check_value(text: &str) -> Result<&str, UnquotableText> {
     Ok(text)
 }
 
-/// One of the files of a list of files to transfer.
+/// Checks a path in a list of files to transfer.
 pub fn check_transfer_path(path: &str) -> Result<&str, UnquotableText> {
     check_value(path)?;
     match path.chars().find(|c| ",;=".contains(*c)) {
@@ -75,7 +76,7 @@ pub fn check_transfer_path(path: &str) -> Result<&str, UnquotableText> {
             "a file to transfer",
             format!("{c:?} has a meaning there; rename it"),
         )),
-        // It would be fetched by a plug-in.
+        // A plug-in would fetch it.
         None if path.contains("://") => {
             Err(UnquotableText::new(path, "a file to transfer", "it looks like a URL"))
         }
@@ -83,8 +84,8 @@ pub fn check_transfer_path(path: &str) -> Result<&str, UnquotableText> {
     }
 }
 
-/// The variables of an environment, with the quotes around all of them. The second of each pair is text, or is put there
-/// by HTCondor ([`Variable::Macro`]).
+/// Quotes the variables of an environment, with the quotes around all of them. The second of each pair is text or
+/// an HTCondor macro ([`EnvironmentValue::Macro`]).
 pub fn quote_environment<'a>(
     variables: impl IntoIterator<Item = (&'a str, EnvironmentValue<'a>)>,
 ) -> Result<String, UnquotableText> {
@@ -104,24 +105,24 @@ pub fn quote_environment<'a>(
     Ok(format!("\"{all}\""))
 }
 
-/// A word for `sh`, whatever is in it: line ends and all.
+/// Quotes any text as one word for `sh`, including line breaks.
 pub fn quote_shell(text: &str) -> Result<String, UnquotableText> {
     if text.contains('\0') {
-        return Err(UnquotableText::new(text, "text of a script", "it has a NUL in it"));
+        return Err(UnquotableText::new(text, "text of a script", "it contains a NUL"));
     }
     Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
-/// What a variable is set to.
+/// The value of an environment variable.
 #[derive(Clone, Copy, Debug)]
 pub enum EnvironmentValue<'a> {
-    /// As somebody wrote it.
+    /// Literal text from a user.
     Text(&'a str),
-    /// Ours: replaced by HTCondor, with something that has neither spaces nor quotes.
+    /// A macro of Windlass, which HTCondor replaces with text without spaces and quotes.
     Macro(&'static str),
 }
 
-/// Names of sites, as HTCondor's functions for lists take them.
+/// Joins site names for HTCondor's list functions.
 pub fn quote_site_list<'a>(names: impl IntoIterator<Item = &'a String>) -> Result<String, UnquotableText> {
     let mut list = String::new();
     for name in names {
@@ -136,7 +137,7 @@ pub fn quote_site_list<'a>(names: impl IntoIterator<Item = &'a String>) -> Resul
     Ok(list)
 }
 
-/// Neither macros nor the end of a line can be in it, nor what is `unwanted` here.
+/// Rejects macros, line breaks, and the characters that are `unwanted` here.
 fn check_text(
     text: &str,
     place: &'static str,
@@ -146,7 +147,7 @@ fn check_text(
         None => Ok(()),
         Some('$') => Err(UnquotableText::new(text, place, "`$` begins a macro there and cannot be quoted")),
         Some(c) if c.is_control() => {
-            Err(UnquotableText::new(text, place, format!("{c:?} cannot stand in one line of text")))
+            Err(UnquotableText::new(text, place, format!("{c:?} is not allowed in a single line of text")))
         }
         Some(c) => Err(UnquotableText::new(text, place, format!("{c:?} cannot be quoted there"))),
     }

@@ -1,4 +1,4 @@
-//! The submit files, one for each role, and the small files that they read when a node is submitted.
+//! The submit files, one for each role, and the small files that they include when a node is submitted.
 
 use super::outer_dag::sanitize_comment;
 use super::quote::{self, EnvironmentValue, UnquotableText};
@@ -12,10 +12,10 @@ use std::path::Path;
 use windlass_types::requests::NodeRole;
 use windlass_types::{Bytes, Resources};
 
-/// Merge and cleanup go before what has just begun.
+/// Merge and cleanup nodes run before nodes of units that have just started.
 const FINISHING_PRIORITY_BONUS: i32 = 10;
 
-/// The priority that nodes of a role have in a run of this priority.
+/// Returns the priority of nodes of a role in a run of this priority.
 pub fn node_priority(run: i32, role: NodeRole) -> i32 {
     let finishing =
         if matches!(role, NodeRole::Merge | NodeRole::Cleanup) { FINISHING_PRIORITY_BONUS } else { 0 };
@@ -31,7 +31,8 @@ pub(super) const fn submit_file_name(role: NodeRole) -> &'static str {
     }
 }
 
-/// The submit file of a role. DAGMan reads it in the directory of the unit, so the run is one above.
+/// Renders the submit file of a role. DAGMan reads it in the directory of the unit, so the run is one level
+/// above.
 pub(super) fn render_submit_file(
     run: &RequestDagRun<'_>,
     words: &QuotedFragments<'_>,
@@ -55,7 +56,7 @@ fn write_program(text: &mut String, run: &RequestDagRun<'_>, role: NodeRole) -> 
     let path = run.programs.on_workers.unwrap_or(run.programs.on_this_host);
     let sent = run.programs.on_workers.is_none();
     let arguments = match role {
-        // It removes results, and of what it leaves only files at the top of its directory come back.
+        // Cleanup deletes results; only files at the top of its directory are transferred back.
         NodeRole::Landing => "payload land $(unit).json --report landing.json",
         NodeRole::Processing => "payload run $(unit).json --node $(index) --results .",
         NodeRole::Merge => "payload merge $(unit).json --results .",
@@ -87,13 +88,13 @@ pub(super) fn render_environment(credentials: &StorageCredentials<'_>) -> Result
         ("WINDLASS_SITE", EnvironmentValue::Macro("$$(GLIDEIN_CMSSite:Unknown)")),
         ("WINDLASS_ATTEMPT", EnvironmentValue::Macro("$INT(attempt)")),
     ];
-    // Jobs begin in the directory where it is put.
+    // Jobs start in the directory where the file is put.
     variables.extend(token.as_ref().map(|name| ("BEARER_TOKEN_FILE", EnvironmentValue::Text(name))));
     quote::quote_environment(variables)
 }
 
-/// Nothing is shared with workers. Reports are written where the job begins, and what is new there comes back: a list of
-/// what has to come back would hold a job that has nothing to report.
+/// No files are shared with workers. Reports are written where the job starts, and all new files there are
+/// transferred back: an explicit list would hold a job that writes no report.
 fn write_transfer(
     text: &mut String,
     run: &RequestDagRun<'_>,
@@ -111,7 +112,7 @@ fn write_transfer(
     write_credentials(text, &run.credentials, sent)
 }
 
-/// All that is sent, and with it what opens storage to the job.
+/// The files to transfer, including the credentials for storage.
 pub(super) fn write_credentials(
     text: &mut String,
     credentials: &StorageCredentials<'_>,
@@ -136,7 +137,7 @@ pub(super) fn write_credentials(
     Ok(())
 }
 
-/// From the VARS of the node, which stay as they were planned: what somebody said later stands over them.
+/// Resources from the VARS of the node, which stay as planned; memory set by an operator overrides them.
 fn write_resources(text: &mut String, run: &RequestDagRun<'_>, role: NodeRole) {
     let memory = run.memory_override(role).map_or_else(|| "$(memory)".to_owned(), |mb| mb.to_string());
     writeln!(text, "request_cpus = $(cpus)\nrequest_memory = {memory}").ok();
@@ -151,7 +152,8 @@ minutes = $(runtime) / 60 + 1
 MY.MaxWallTimeMins = $INT(minutes)
 ";
 
-/// Where it may run. Machines say by `GLIDEIN_CMSSite` where they are, and the event log keeps where each job was.
+/// Where the job may run. Machines advertise their site as `GLIDEIN_CMSSite`, and the event log records it for
+/// each job.
 fn write_site_requirements(text: &mut String, role: NodeRole) {
     text.push_str("ulog_execute_attrs = GLIDEIN_CMSSite\n");
     let allowed = "stringListMember(TARGET.GLIDEIN_CMSSite, MY.DESIRED_Sites)";
@@ -166,13 +168,13 @@ fn write_site_requirements(text: &mut String, role: NodeRole) {
     text.push_str(INCLUDE_NEXT_ATTEMPT);
 }
 
-/// `include ifexist` fails under DAGMan where the file is not there. This says nothing then.
+/// `include ifexist` fails under DAGMan if the file does not exist. This prints nothing then.
 pub(super) const INCLUDE_NEXT_ATTEMPT: &str = "\
-# What the last attempt taught, if there was one.
+# Resources changed after the last attempt, if any.
 include command : grep -hs = $(JOB).inc
 ";
 
-/// For those who count, and for those who look.
+/// Attributes for accounting and for people who look at the queue.
 fn write_job_attributes(
     text: &mut String,
     run: &RequestDagRun<'_>,
@@ -215,17 +217,17 @@ pub(super) fn absolute_path<'p>(what: &str, path: &'p Path) -> Result<&'p str, D
     with_subject(what, path.to_str().filter(|text| text.starts_with('/')).ok_or_else(unfit))
 }
 
-/// `bans.inc`
+/// Renders `bans.inc`.
 pub(super) fn render_bans(sites: &[String]) -> Result<String, UnquotableText> {
     Ok(format!("banned = {}\n", quote::quote_site_list(sites)?))
 }
 
-/// `elected.inc`: where a unit landed, and with it all that follows.
+/// Renders `elected.inc`: the site where a unit landed and where its other nodes run.
 pub fn render_elected_site(site: &str) -> Result<String, UnquotableText> {
     Ok(format!("MY.DESIRED_Sites = \"{}\"\n", quote::quote_site_list([&site.to_owned()])?))
 }
 
-/// `NODE.inc`: what the next attempt of a node asks for.
+/// Renders `NODE.inc`: the resources of the next attempt of a node.
 pub fn render_next_attempt(asked: &Resources) -> String {
     let megabyte = 1 << 20;
     let Bytes(memory) = asked.memory;

@@ -10,9 +10,9 @@ use crate::script_settings::TOO_EARLY_EXIT_CODE;
 use std::fmt::Write as _;
 use windlass_types::requests::{NodeRole, WorkUnitName};
 
-/// What POST scripts exit with when another attempt would be of no use.
+/// The exit code of POST scripts if another attempt would be useless.
 pub(super) const NO_RETRY_EXIT_CODE: u8 = 42;
-/// As many of a category as there are, where nothing is said: DAGMan wants a limit for each.
+/// The default limit of a category: all of its nodes. DAGMan requires a limit for each category.
 const UNLIMITED_JOBS: u64 = 1_000_000;
 
 /// Appends the DAG of unit `number`.
@@ -25,7 +25,7 @@ pub(super) fn write_unit_dag(
 ) -> Result<(), DagRenderError> {
     let dangling = |what| DagRenderError::InvalidIndex { unit: number as usize, what };
     let sites = words.site_sets.get(unit.sites as usize).ok_or_else(|| dangling("a set of sites"))?;
-    let size = *run.unit_sizes.get(unit.size as usize).ok_or_else(|| dangling("a size of a unit"))?;
+    let size = *run.unit_sizes.get(unit.size as usize).ok_or_else(|| dangling("a unit size"))?;
     let mut group = UnitDagWriter { text, run, fragments: words, size: unit.size, node_count: 0 };
     group.write_head(number);
     group.write_single_node(NodeRole::Landing, size.landing, &format!("sites=\"{sites}\""));
@@ -46,9 +46,9 @@ struct UnitDagWriter<'t, 'a> {
     text: &'t mut String,
     run: &'t RequestDagRun<'a>,
     fragments: &'t QuotedFragments<'a>,
-    /// Index into [`Run::unit_sizes`].
+    /// Index into [`RequestDagRun::unit_sizes`].
     size: u32,
-    /// Processing nodes so far.
+    /// The number of processing nodes so far.
     node_count: u32,
 }
 
@@ -76,13 +76,13 @@ impl UnitDagWriter<'_, '_> {
         self.node_count += 1;
     }
 
-    /// One of which a unit has one.
+    /// A node of which each unit has one.
     fn write_single_node(&mut self, role: NodeRole, asked: NodeResources, vars: &str) {
         let kind = unit_node_kind(role, self.size, self.run.unit_sizes.len());
         self.write_node(role, role_kind(role), &kind, asked, vars);
     }
 
-    /// `vars`: what else its submit file has to know.
+    /// `vars`: further values for its submit file.
     fn write_node(&mut self, role: NodeRole, name: &str, kind: &str, asked: NodeResources, vars: &str) {
         let NodeResources { cpus, memory_mb, disk_kb, runtime_sec } = asked;
         let (file, program, retries) =
@@ -105,7 +105,7 @@ impl UnitDagWriter<'_, '_> {
         }
     }
 
-    /// What the merge has to be sent: these, and not all that lies beside them.
+    /// The files to transfer to the merge: only these, not everything beside them.
     fn report_list(&self) -> String {
         let names = (0..self.node_count).map(|index| format!("proc_{index}.json")).collect::<Vec<_>>();
         format!("reports=\"{}\"", names.join(","))
@@ -127,7 +127,7 @@ impl UnitDagWriter<'_, '_> {
         self.write_edges();
     }
 
-    /// A unit without processing nodes is merged where it lands.
+    /// In a unit without processing nodes, the merge follows the landing.
     fn write_edges(&mut self) {
         if self.node_count == 0 {
             line!(self, "PARENT {} CHILD {}", file_layout::LANDING_NODE, file_layout::MERGE_NODE);

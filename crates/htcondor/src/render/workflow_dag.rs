@@ -1,7 +1,8 @@
-//! A workflow spec as one DAG: a node for each job.
+//! Renders a workflow spec as one DAG, with a node for each job.
 //!
-//! A job runs where its workflow was created, or, where workers do not see that directory, with its input files sent and
-//! its output files fetched, each at its own relative path. What it runs is a script of its own.
+//! A job runs in the directory where its workflow was created, or, if workers do not see that directory, with its
+//! input files transferred to it and its output files transferred back, each at its own relative path. Each job
+//! runs a script of its own.
 
 mod dag_writer;
 mod job_script;
@@ -25,35 +26,35 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path};
 use windlass_spec::{ResolvedJob, ResolvedWorkflow};
 
-/// A workflow on its way to HTCondor.
+/// A run of a workflow spec that is to be submitted to HTCondor.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkflowDagRun<'a> {
     pub workflow: &'a ResolvedWorkflow<'a>,
-    /// Of the text of the spec.
+    /// The hash of the text of the spec.
     pub digest: &'a str,
-    /// Where its files go; made if it is not there.
+    /// The directory of its files; created if missing.
     pub directory: &'a Path,
-    /// Where its relative paths begin.
+    /// The base of its relative paths.
     pub submission_dir: &'a Path,
     /// The UUID of the run.
     pub run: &'a str,
-    /// The `windlass` of this machine, absolute.
+    /// The absolute path of `windlass` on this machine.
     pub program: &'a Path,
     pub transfer: FileTransfer,
     pub accounting: &'a BTreeMap<String, String>,
     pub credentials: StorageCredentials<'a>,
 }
 
-/// Whether files are sent to workers and fetched from them.
+/// Whether files are transferred to workers and back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileTransfer {
-    /// Where HTCondor knows that they do not see this file system.
+    /// Only to workers that do not share this file system, as far as HTCondor knows.
     #[default]
     IfNeeded,
     Always,
 }
 
-/// Writes all that HTCondor has to know of a workflow. The DAG comes last: where it is, all is.
+/// Writes all files of a workflow for HTCondor. The DAG is written last: if it exists, all files exist.
 pub fn render_workflow(run: &WorkflowDagRun<'_>) -> Result<(), DagRenderError> {
     let faults = find_unsupported_features(run.workflow);
     if !faults.is_empty() {
@@ -62,7 +63,7 @@ pub fn render_workflow(run: &WorkflowDagRun<'_>) -> Result<(), DagRenderError> {
     let names = node_kinds::assign_node_names(run.workflow.jobs().map(|job| job.name));
     let mut dag = WorkflowDagWriter::new(run, &names)?;
     let submit = submit_file::render_submit_file(run)?;
-    // What can be refused has been: from here on files are made.
+    // All checks are done: from here on files are written.
     let scripts = run.directory.join(file_layout::SCRIPTS_DIRECTORY);
     fs::create_dir_all(&scripts).map_err(|source| DagRenderError::Io { path: scripts.clone(), source })?;
     for ((number, job), name) in (0..).zip(run.workflow.jobs()).zip(&names) {
@@ -81,14 +82,14 @@ pub fn render_workflow(run: &WorkflowDagRun<'_>) -> Result<(), DagRenderError> {
     put(file_layout::OUTER_DAG, &text)
 }
 
-/// What the spec says that DAGMan cannot do, or that cannot be said to it, with the remedies.
+/// Lists the features of the spec that DAGMan lacks or that cannot be written for it, with the remedies.
 pub fn find_unsupported_features(workflow: &ResolvedWorkflow<'_>) -> Vec<String> {
     let mut faults = unsupported_features::find_unsupported(workflow);
     faults.extend(workflow.jobs().flat_map(|job| find_unquotable(workflow, &job)));
     faults
 }
 
-/// What of a job cannot be written for HTCondor.
+/// What in a job cannot be written for HTCondor.
 fn find_unquotable(workflow: &ResolvedWorkflow<'_>, job: &ResolvedJob<'_>) -> Vec<String> {
     let files = match JobFiles::from_job(workflow, job) {
         Ok(files) => files,
@@ -108,7 +109,7 @@ fn render_job_script(
     JobScript { job, workflow, resources, outputs: &files.outputs }.render()
 }
 
-/// Only its owner reads it, from the first moment on: variables may hold secrets.
+/// Readable by the owner only, from the moment of creation: variables may hold secrets.
 fn write_script(path: &Path, text: &str) -> Result<(), DagRenderError> {
     let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o700).open(path);
     let written = made.and_then(|mut file| file.write_all(text.as_bytes()));
@@ -139,15 +140,15 @@ fn script_settings(run: &WorkflowDagRun<'_>, kinds: NodeKinds) -> ScriptSettings
 
 /// The files of a job.
 struct JobFiles {
-    /// As lists for HTCondor; only those whose paths are relative travel.
+    /// As lists for HTCondor; only files with relative paths are transferred.
     input_list: String,
     output_list: String,
-    /// All that it must have written.
+    /// All outputs that the job must have written.
     outputs: Vec<String>,
 }
 
 impl JobFiles {
-    /// Or what is wrong with each of those that cannot be had.
+    /// Or an error for each file that cannot be transferred.
     fn from_job(workflow: &ResolvedWorkflow<'_>, job: &ResolvedJob<'_>) -> Result<Self, Vec<String>> {
         let paths = |numbers: &mut dyn Iterator<Item = &[u32]>| {
             let mut numbers: Vec<u32> = numbers.flatten().copied().collect();
@@ -173,7 +174,7 @@ fn join_paths(job: &ResolvedJob<'_>, paths: &[String], faults: &mut Vec<String>)
         let leads_out = Path::new(path).components().any(|part| part == Component::ParentDir);
         match quote::check_transfer_path(path) {
             _ if leads_out => faults.push(format!(
-                "file `{path}` of job `{}`: it is outside of the directory of the workflow",
+                "file `{path}` of job `{}` is outside of the directory of the workflow",
                 job.name
             )),
             Err(unfit) => faults.push(format!("job `{}`: {unfit}", job.name)),

@@ -1,5 +1,5 @@
-//! What somebody changed about a run before it goes on: how often its nodes are tried, and the memory that they get. The
-//! DAGs stay as they were submitted; rescue files may say another number of retries, as DAGMan's own do.
+//! Changes by an operator before a run continues: retries and memory of its nodes. The DAGs stay as they were
+//! submitted; rescue files may contain another number of retries, as DAGMan's own do.
 
 use super::{RescueError, find_newest_rescue, io_error_at, list_file_names, rescue_files, unit_names};
 use crate::file_layout;
@@ -12,8 +12,8 @@ use std::path::Path;
 const RETRY_PREFIX: &str = "RETRY proc_";
 const MEMORY_PREFIX: &str = "request_memory = ";
 
-/// To be called after [`prepare`](super::prepare), never while the DAG runs. Units that are completed are left alone. May be
-/// called again.
+/// Must be called after [`prepare_rescue`](super::prepare_rescue), never while the DAG runs. Completed units are
+/// left alone. May be called again.
 pub fn apply_overrides(run: &Path, retries: u32, memory_mb: Option<u64>) -> Result<(), RescueError> {
     let done: BTreeSet<String> =
         find_newest_rescue(run)?.map(|(_, rescue)| rescue.done.into_iter().collect()).unwrap_or_default();
@@ -27,8 +27,8 @@ pub fn apply_overrides(run: &Path, retries: u32, memory_mb: Option<u64>) -> Resu
     Ok(())
 }
 
-/// Processing nodes of a unit are tried so often again. The newest rescue file says it; if there is none, one that says
-/// nothing else.
+/// Sets the retries of the processing nodes of a unit in the newest rescue file; if there is none, in a new one
+/// with nothing else in it.
 fn set_retries(unit: &Path, retries: u32) -> Result<(), RescueError> {
     let path = unit.join(file_layout::GROUP_DAG);
     let dag = match fs::read_to_string(&path) {
@@ -46,7 +46,7 @@ fn set_retries(unit: &Path, retries: u32) -> Result<(), RescueError> {
     if text == said { Ok(()) } else { write_atomically(&path, &text) }
 }
 
-/// A rescue file whose processing nodes are tried so often again. Where the DAG says so too, nothing need be said.
+/// A rescue file with this number of retries for processing nodes. Lines that agree with the DAG are omitted.
 fn render_with_retries(rescue: &str, dag: &str, retries: u32) -> String {
     let count = retries.to_string();
     let mut text: String =
@@ -62,7 +62,7 @@ fn render_with_retries(rescue: &str, dag: &str, retries: u32) -> String {
     text
 }
 
-/// What an attempt has taught a node stands, unless it is less than what it gets now anyway.
+/// Resources raised after an attempt are kept, unless they are below the new ones.
 fn raise_memory(unit: &Path, memory_mb: u64) -> Result<(), RescueError> {
     let is_lesson =
         |name: &String| name.strip_suffix(".inc").and_then(file_layout::processing_index).is_some();
@@ -130,8 +130,12 @@ mod tests {
             assert_eq!(read(&failed, "proc_000001.inc"), raised);
         }
         apply_overrides(run, 3, Some(2000)).unwrap();
-        assert_eq!(read(&failed, "group.dag.rescue002"), "# Rescue\nDONE landing\n", "as the DAG says");
-        assert_eq!(read(&failed, "proc_000001.inc"), raised, "it is known to need it");
+        assert_eq!(
+            read(&failed, "group.dag.rescue002"),
+            "# Rescue\nDONE landing\n",
+            "the same as in the DAG"
+        );
+        assert_eq!(read(&failed, "proc_000001.inc"), raised, "raised after an attempt");
         assert_eq!(read(&failed, "group.dag.rescue001"), "no\n");
         assert_eq!(
             (read(&done, "group.dag.rescue001"), read(&done, "proc_000000.inc")),

@@ -1,11 +1,11 @@
-//! An attempt of a node that is over, as far as scripts can know it.
+//! A finished attempt of a node, as far as scripts can know it.
 
 use super::post_report::{CmsswReport, PostReport};
 use crate::parsers::events::JobHold;
 use windlass_types::Timestamp;
 use windlass_types::worker_messages::ProcessExit;
 
-/// All that is known of one attempt when its POST script is asked.
+/// The facts about an attempt that its POST script decides from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeAttempt {
     pub node: String,
@@ -16,36 +16,36 @@ pub struct NodeAttempt {
     /// `32.0`
     pub job_id: String,
     pub job_log: JobLogSummary,
-    /// What the payload or its program reports.
+    /// The report of the payload or its program.
     pub report: Option<JobReportSummary>,
-    /// A report that should be there and is not.
+    /// A required report that is missing.
     pub missing_report: Option<String>,
     /// The end of its stderr.
     pub stderr_tail: String,
-    /// What was written after the attempt before it.
+    /// The report about the attempt before it.
     pub previous_report: Option<PostReport>,
-    /// When the script was asked.
+    /// When the script was called.
     pub now: Timestamp,
-    /// A number by chance, out of all that there are.
+    /// A random number, uniformly distributed.
     pub random: u64,
 }
 
-/// What DAGMan passes on as `$RETURN`.
+/// The value that DAGMan passes as `$RETURN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DagmanReturn {
     Exit(ProcessExit),
-    /// The schedd did not take the job.
+    /// The schedd did not accept the job.
     NotSubmitted,
     /// The job left the queue before it ended.
     Removed,
-    /// DAGMan itself lost sight of it.
+    /// DAGMan itself lost track of the job.
     Lost(i32),
 }
 
 impl DagmanReturn {
     pub(super) const NOT_SUBMITTED: i32 = -1001;
     pub(super) const REMOVED: i32 = -1002;
-    /// The largest number of a signal.
+    /// The largest signal number.
     const LAST_SIGNAL: i32 = 64;
 
     pub const fn from_number(number: i32) -> Self {
@@ -58,7 +58,7 @@ impl DagmanReturn {
         }
     }
 
-    /// The exit code, if there was one, or what DAGMan says instead.
+    /// The exit code, if there was one, or DAGMan's number instead.
     pub const fn code(self) -> Option<i32> {
         match self {
             Self::Exit(ProcessExit::Code(code)) | Self::Lost(code) => Some(code),
@@ -76,7 +76,7 @@ impl DagmanReturn {
     }
 }
 
-/// What the event log tells of the job.
+/// The facts about the job in the event log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobLogSummary {
     pub hold: Option<JobHold>,
@@ -89,7 +89,7 @@ pub struct JobLogSummary {
     pub schedd: Option<String>,
 }
 
-/// A report and the inputs that it blames.
+/// A report and the inputs that it names as the cause.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobReportSummary {
     pub cmssw: CmsswReport,

@@ -1,8 +1,8 @@
-//! What is known of an attempt, gathered from the files around it: the event log, reports, stderr, what was written after
-//! the attempt before.
+//! Collects the facts about an attempt from files: the event log, reports, stderr, the report about the attempt
+//! before.
 //!
-//! A script must come to an end whatever it finds. A file that is not there or makes no sense is something less that is
-//! known, and no error.
+//! A script must come to a decision in any case. A file that is missing or invalid means that less is known; it
+//! is not an error.
 
 use super::attempt::{DagmanReturn, JobLogSummary, JobReportSummary, NodeAttempt};
 use super::post_report::{CmsswPerformance, CmsswReport, PostReport, StepResult};
@@ -19,14 +19,15 @@ use windlass_types::payload::{MergeOutput, NodeReport, StepMetrics};
 use windlass_types::requests::NodeRole;
 use windlass_types::worker_messages::ProcessExit;
 
-/// What machines call the site where they are.
+/// The attribute with which machines advertise their site.
 const SITE_ATTRIBUTE: &str = "GLIDEIN_CMSSite";
 
-/// How far before the end of a job its log is read. Its end says the most; where it began is only to be found if that was
-/// not too long ago, and what is told there is known otherwise: the end has the time that it took, and the unit its site.
+/// How far before the end of a job its log is read. The end matters most; the start of the job is found only if
+/// it is not too far back, and its facts are also known from elsewhere: the end has the elapsed time, and the
+/// unit its site.
 const MAX_LOG_REACH: u64 = 128 * 1024;
 
-/// All that is known of the attempt that a POST script is called for.
+/// Collects the facts about the attempt for which a POST script is called.
 pub(super) fn gather_attempt(call: &ScriptCall, role: Option<NodeRole>) -> NodeAttempt {
     let directory = call.directory.as_path();
     let returned = DagmanReturn::from_number(call.returned);
@@ -54,7 +55,7 @@ pub(super) fn gather_attempt(call: &ScriptCall, role: Option<NodeRole>) -> NodeA
     }
 }
 
-/// What a node said to its stderr.
+/// The end of the stderr of a node.
 fn stderr_path(directory: &Path, node: &str) -> PathBuf {
     directory.join(format!("{node}.err"))
 }
@@ -64,7 +65,7 @@ pub(super) fn read_previous_report(directory: &Path, node: &str) -> Option<PostR
     serde_json::from_slice(&text).ok()
 }
 
-/// What the log of the DAG says of the job.
+/// The facts about the job in the log of the DAG.
 fn read_events(call: &ScriptCall) -> JobEvents {
     let Some(cluster) = parse_cluster(&call.job_id) else { return JobEvents::default() };
     let of = |dag: &str| call.directory.join(format!("{dag}{}", file_layout::NODES_LOG_SUFFIX));
@@ -73,7 +74,7 @@ fn read_events(call: &ScriptCall) -> JobEvents {
     log.and_then(|log| events::read_job_events_within(log, cluster, MAX_LOG_REACH).ok()).unwrap_or_default()
 }
 
-/// `32.0`; a job that was never submitted is `-1.-1`.
+/// Parses `32.0`; a job that was never submitted is `-1.-1`.
 fn parse_cluster(job_id: &str) -> Option<u64> {
     job_id.split('.').next()?.parse().ok().filter(|cluster| *cluster > 0)
 }
@@ -83,8 +84,8 @@ fn summarize_job_log(call: &ScriptCall, role: Option<NodeRole>) -> JobLogSummary
     let usage = events.usage();
     let cpu = usage.and_then(|usage| usage.cpu);
     let memory = usage.and_then(|usage| usage.memory().used).filter(|mb| mb.is_finite() && *mb >= 0.0);
-    // What the schedd did not take, or what was removed while it waited, was at no site. And a landing elects, and is not
-    // where an earlier one was.
+    // A job that the schedd rejected, or that was removed while it waited, was at no site. A landing elects a
+    // site, and the site of an earlier landing does not count.
     let has_run =
         matches!(DagmanReturn::from_number(call.returned), DagmanReturn::Exit(_)) || events.has_run();
     let elected =
@@ -100,26 +101,26 @@ fn summarize_job_log(call: &ScriptCall, role: Option<NodeRole>) -> JobLogSummary
     }
 }
 
-/// For how long the job had its machine.
+/// How long the job had its machine.
 fn seconds_busy(usage: &JobUsage) -> Option<u64> {
     let told = ["TimeExecute", "TimeSlotBusy"].iter().find_map(|name| usage.resources.get(*name)?.used);
     told.filter(|seconds| seconds.is_finite() && *seconds >= 0.0).map(|seconds| seconds as u64)
 }
 
-/// The site of the unit, where the log does not say where the job was.
+/// The site of the unit, if the log does not say where the job was.
 fn read_elected_site(directory: &Path) -> Option<String> {
     let text = fs::read_to_string(directory.join(file_layout::ELECTED_SITE_FILE)).ok()?;
     let (_, site) = text.split_once('"')?;
     site.split_once('"').map(|(site, _)| site.to_owned()).filter(|site| !site.is_empty())
 }
 
-/// Scripts run beside the schedd that their job is in.
+/// Scripts run on the machine of the schedd that has their job.
 fn host_name() -> Option<String> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// The file in which a node of this role reports, if it does.
+/// The report file of a node of this role, if it writes one.
 pub(super) fn report_path(directory: &Path, node: &str, role: Option<NodeRole>) -> Option<PathBuf> {
     match role {
         Some(NodeRole::Processing) => {
@@ -130,13 +131,13 @@ pub(super) fn report_path(directory: &Path, node: &str, role: Option<NodeRole>) 
     }
 }
 
-/// The report that a node owes and did not bring. One that is cut off, as by a full disk, is none.
+/// The required report of a node that is missing. A truncated one, as after a full disk, counts as missing.
 fn find_missing_report(directory: &Path, node: &str, role: Option<NodeRole>) -> Option<String> {
     let path = report_path(directory, node, role)?;
     let name = path.file_name()?.to_string_lossy().into_owned();
     match fs::read(&path) {
         Ok(text) if is_complete_report(&text, role) => None,
-        Ok(_) => Some(format!("{name} that is whole")),
+        Ok(_) => Some(format!("complete {name}")),
         Err(_) => Some(name),
     }
 }
@@ -148,10 +149,10 @@ fn is_complete_report(report: &[u8], role: Option<NodeRole>) -> bool {
     }
 }
 
-/// That of our payload; else the one that a program of CMS left.
+/// The report of Windlass's payload; otherwise that of a CMS program.
 fn read_report(directory: &Path, node: &str, role: Option<NodeRole>) -> Option<JobReportSummary> {
     let path = match role {
-        // Only one that found inputs missing leaves any.
+        // Only a landing that found inputs missing leaves any.
         Some(NodeRole::Landing) => Some(directory.join(file_layout::LANDING_REPORT)),
         Some(NodeRole::Processing) => report_path(directory, node, role),
         _ => None,
@@ -187,7 +188,7 @@ const fn step_result(exit_code: i32) -> StepResult {
     StepResult { status: (exit_code != 0) as u8, exit_code }
 }
 
-/// Read by the first step, written by the last; the time of an event is that of all steps.
+/// Read by the first step, written by the last; the time per event is that of all steps.
 fn summarize_performance(steps: &[StepMetrics]) -> CmsswPerformance {
     let peak = steps.iter().map(|step| step.peak_rss_mb).fold(0.0, f64::max);
     let per_event: f64 = steps.iter().map(|step| step.time_per_event_sec).sum();

@@ -1,8 +1,8 @@
-//! Of what class a failed attempt is.
+//! Classification of failed attempts.
 //!
-//! The first that knows something says it: DAGMan where no job ended, HTCondor where it held or removed the job, the last
-//! line of our payload, the code of the report, and at last the rules for any process. Those come last also because they
-//! take the longest to be made ready, and a script runs for every attempt.
+//! The first source that knows something decides: DAGMan if no job ended, HTCondor if it held or removed the job,
+//! the last line of Windlass's payload, the code of the report, and finally the rules for any process. Those are
+//! last also because they take the longest to compile, and a script runs for every attempt.
 
 use super::attempt::{DagmanReturn, NodeAttempt};
 use crate::parsers::events::JobHold;
@@ -14,11 +14,11 @@ use windlass_types::settings::FailureCause;
 use windlass_types::worker_messages::{ProcessExit, return_code};
 use windlass_types::{Bytes, FailureClass, Resources};
 
-/// What a failure is taken for.
+/// The classification of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClassifiedFailure {
     pub(super) class: FailureClass,
-    /// Of CMS where a report has one; else as a shell would tell it.
+    /// The CMS code if a report has one; otherwise as a shell would return it.
     pub(super) code: i32,
     pub(super) cause: Option<FailureCause>,
     /// One sentence, without its full stop.
@@ -35,19 +35,19 @@ impl ClassifiedFailure {
     }
 }
 
-/// Trouble of the schedd and its machine passes, and is not that of a site: what is called infrastructure speaks against
-/// the site where it happened, and can have it banned.
+/// Failures of the schedd and its machine are transient and not those of a site: the infrastructure class counts
+/// against the site where it happened, and can have it banned.
 const SCHEDD_FAILURE_CLASS: FailureClass = FailureClass::Transient;
 
-/// Why the attempt failed, which was limited to what it asked for; `None` if it did not.
+/// Classifies a failed attempt, which was limited to the resources it requested; `None` if it did not fail.
 pub(super) fn classify_failure(attempt: &NodeAttempt, asked: Option<Resources>) -> Option<ClassifiedFailure> {
     let exit = match attempt.returned {
         DagmanReturn::NotSubmitted => {
-            let why = "the schedd did not take the job; the end of dagman.out says why";
+            let why = "the schedd did not accept the job; see the end of dagman.out";
             return Some(ClassifiedFailure::new(SCHEDD_FAILURE_CLASS, DagmanReturn::NOT_SUBMITTED, why));
         }
         DagmanReturn::Lost(number) => {
-            let why = format!("DAGMan lost sight of the job ({number})");
+            let why = format!("DAGMan lost track of the job ({number})");
             return Some(ClassifiedFailure::new(SCHEDD_FAILURE_CLASS, number, why));
         }
         DagmanReturn::Removed => return Some(classify_removal(attempt)),
@@ -57,7 +57,7 @@ pub(super) fn classify_failure(attempt: &NodeAttempt, asked: Option<Resources>) 
     match (exit, reported, &attempt.missing_report) {
         (ProcessExit::Code(0), 0, None) => None,
         (ProcessExit::Code(0), 0, Some(missing)) => {
-            let why = format!("it ended well and brought back no {missing}");
+            let why = format!("the job exited with 0 but left no {missing}");
             let judged = ClassifiedFailure::new(FailureClass::Transient, return_code::MISSING_OUTPUT, why);
             Some(judged.with_cause(FailureCause::MissingOutput))
         }
@@ -65,12 +65,12 @@ pub(super) fn classify_failure(attempt: &NodeAttempt, asked: Option<Resources>) 
     }
 }
 
-/// Held jobs are removed by DAGMan, so that what held them is the reason.
+/// DAGMan removes held jobs, so the hold is the reason.
 fn classify_removal(attempt: &NodeAttempt) -> ClassifiedFailure {
     match (&attempt.job_log.hold, &attempt.job_log.removal) {
         (Some(hold), _) => classify_hold(hold),
         (None, Some(reason)) if mentions_time(reason) => {
-            let why = format!("it was removed: {reason}");
+            let why = format!("the job was removed: {reason}");
             ClassifiedFailure::new(FailureClass::Timeout, return_code::TIMEOUT, why)
                 .with_cause(FailureCause::Timeout)
         }
@@ -79,13 +79,13 @@ fn classify_removal(attempt: &NodeAttempt) -> ClassifiedFailure {
             ClassifiedFailure::new(
                 FailureClass::Transient,
                 DagmanReturn::REMOVED,
-                format!("it was removed: {reason}"),
+                format!("the job was removed: {reason}"),
             )
         }
     }
 }
 
-/// Codes of holds, as HTCondor documents them.
+/// Codes of holds, as documented by HTCondor.
 mod hold_code {
     pub(super) const STARTD_POLICY: i32 = 21;
     /// The subcode of `HOLD_IF_MEMORY_EXCEEDED`.
@@ -94,22 +94,22 @@ mod hold_code {
     pub(super) const JOB_DURATION: i32 = 46;
     pub(super) const EXECUTE_DURATION: i32 = 47;
 
-    /// What happens beside the schedd: somebody held it (1), a policy of the job (3, 5) or of the schedd (26, 27) did, its
-    /// credential (4), directory (14), log (22), account (23) or shadow (17, 24, 48) is no good, it was submitted so or has
-    /// not all its files there (15, 16), or it sends more than it may (32, 33).
+    /// Causes on the side of the schedd: held by a user (1), by a policy of the job (3, 5) or of the schedd (26,
+    /// 27); an invalid credential (4), directory (14), log (22), account (23) or shadow (17, 24, 48); submitted
+    /// on hold or with files still being spooled (15, 16); or transferred files over the limit (32, 33).
     pub(super) const SCHEDD_SIDE: [i32; 16] = [1, 3, 4, 5, 14, 15, 16, 17, 22, 23, 24, 26, 27, 32, 33, 48];
-    /// Files that did not get from one side to the other. The reason says which side could not go on.
+    /// Failed file transfers. The reason says which side failed.
     pub(super) const TRANSFER: [i32; 2] = [12, 13];
 }
 
-/// Whether it was held because of something that no site could help.
+/// Whether the cause of the hold is independent of the site.
 fn is_schedd_side(hold: &JobHold) -> bool {
     hold_code::SCHEDD_SIDE.contains(&hold.code)
         || hold_code::TRANSFER.contains(&hold.code) && hold.reason.contains("failure at access point")
 }
 
 fn classify_hold(hold: &JobHold) -> ClassifiedFailure {
-    let why = format!("it was held ({}/{}): {}", hold.code, hold.subcode, hold.reason);
+    let why = format!("the job was held ({}/{}): {}", hold.code, hold.subcode, hold.reason);
     match (hold.code, hold.subcode) {
         (hold_code::STARTD_POLICY, hold_code::OVER_MEMORY) | (hold_code::OUT_OF_RESOURCES, _) => {
             out_of_memory(why)
@@ -131,7 +131,7 @@ fn timed_out(why: String) -> ClassifiedFailure {
     ClassifiedFailure::new(FailureClass::Timeout, return_code::TIMEOUT, why).with_cause(FailureCause::Timeout)
 }
 
-/// Pools have policies of their own, with words of their own.
+/// Pools have policies of their own, with their own wording.
 fn mentions_memory(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     reason.contains("memory")
@@ -145,7 +145,7 @@ fn mentions_time(reason: &str) -> bool {
         .any(|word| reason.contains(word))
 }
 
-/// It ran to an end of its own.
+/// The process ended by itself.
 fn classify_exit(attempt: &NodeAttempt, exit: ProcessExit, asked: Option<Resources>) -> ClassifiedFailure {
     if let Some(LoggedFailure { class, code, message }) = LoggedFailure::from_log_tail(&attempt.stderr_tail) {
         return ClassifiedFailure::new(class, code, message);
@@ -171,12 +171,12 @@ fn classify_exit(attempt: &NodeAttempt, exit: ProcessExit, asked: Option<Resourc
     ClassifiedFailure::new(found.class, code, found.why)
 }
 
-/// LFNs of inputs that could not be read: those of the report, else those that are named where it says why.
+/// LFNs of inputs that could not be read: those of the report, otherwise those in the reason.
 pub(super) fn find_bad_inputs(attempt: &NodeAttempt, judged: &ClassifiedFailure) -> Vec<String> {
     let reported = attempt.report.as_ref().map_or(&[][..], |report| &report.bad_inputs);
     match judged.class {
         FailureClass::Data if reported.is_empty() => {}
-        // A landing names what it did not find, and leaves it to other sites.
+        // A landing names the inputs it did not find, and leaves them to other sites.
         FailureClass::Data | FailureClass::Infrastructure => return reported.to_vec(),
         _ => return Vec::new(),
     }

@@ -1,7 +1,8 @@
-//! What follows an attempt: pure, the same answer for the same question.
+//! Decides what follows an attempt: pure and deterministic.
 //!
-//! Nodes of requests are treated by their class ([`Care`](windlass_core::handlers::Care)), jobs of a workflow spec by the
-//! failure handler that they name; both are rules for `core::handlers`, which the engine asks as well.
+//! Nodes of requests are treated by their failure class
+//! ([`RequestRetryPolicy`](windlass_core::failure_handlers::RequestRetryPolicy)), jobs of a workflow spec by
+//! their failure handler; both are rules for `core::failure_handlers`, which the engine uses as well.
 
 use super::attempt::{DagmanReturn, NodeAttempt};
 use super::classify::{self, ClassifiedFailure};
@@ -18,12 +19,12 @@ use windlass_types::requests::NodeRole;
 use windlass_types::settings::FailureHandler;
 use windlass_types::{Bytes, FailureClass, Resources};
 
-/// What a script tells DAGMan by its exit code.
+/// The meaning of a script's exit code for DAGMan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ScriptExitCode {
     Success = 0,
-    /// The node failed, and is tried again if attempts are left.
+    /// The node failed and is retried if attempts are left.
     Retry = 1,
     /// The node failed for good: `RETRY … UNLESS-EXIT 42`.
     Permanent = 42,
@@ -37,26 +38,26 @@ impl ScriptExitCode {
     }
 }
 
-/// What is done about an attempt.
+/// The decision about an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScriptDecision {
     pub exit_code: ScriptExitCode,
-    /// For `NODE.post.json`: all that the next script and whoever looks later have to know.
+    /// For `NODE.post.json`: all facts for the next script and for later inspection.
     pub report: PostReport,
 }
 
-/// By what a node is treated.
+/// The rules for a node.
 #[derive(Clone, Debug)]
 pub struct NodeRules {
     role: Option<NodeRole>,
     asked: Resources,
-    /// Without one nothing is tried again.
+    /// Without one, nothing is retried.
     handler: Option<CompiledHandler>,
     longest_runtime: Option<Duration>,
 }
 
 impl NodeRules {
-    /// Those of a kind of nodes.
+    /// The rules for a kind of nodes.
     pub fn from_kind(kind: &NodeKind, terms: &ScriptSettings) -> Result<Self, HandlerRuleError> {
         let handler = match kind.role {
             Some(role) => Some(&FailureHandler {
@@ -82,7 +83,7 @@ fn request_retry_policy(care: &script_settings::RequestRetrySettings, kind: &Nod
     }
 }
 
-/// What follows an attempt of a node that is treated by these rules.
+/// Decides what follows an attempt of a node with these rules.
 pub fn decide_attempt(attempt: &NodeAttempt, rules: &NodeRules) -> ScriptDecision {
     let asked = requested_resources(attempt, rules);
     let report = new_report(attempt, asked);
@@ -92,8 +93,8 @@ pub fn decide_attempt(attempt: &NodeAttempt, rules: &NodeRules) -> ScriptDecisio
     }
 }
 
-/// DAGMan asks a second time if it died while a script ran: that attempt is still the last one. Jobs that were never
-/// submitted have all the same number (`-1.-1`): of those the retry tells.
+/// DAGMan calls a script a second time if it died while the script ran: that attempt is still the last one. Jobs
+/// that were never submitted all have the same id (`-1.-1`); the retry number distinguishes them.
 fn is_repeated(attempt: &NodeAttempt, earlier: &PostReport) -> bool {
     let is_same_retry = earlier.attempt == attempt.retry.saturating_add(1);
     !attempt.job_id.is_empty()
@@ -101,11 +102,11 @@ fn is_repeated(attempt: &NodeAttempt, earlier: &PostReport) -> bool {
         && (attempt.returned != DagmanReturn::NotSubmitted || is_same_retry)
 }
 
-/// What this attempt asked for: what the one before it left for it.
+/// The resources that this attempt requested, from the report about the one before it.
 fn requested_resources(attempt: &NodeAttempt, rules: &NodeRules) -> Resources {
     match &attempt.previous_report {
         Some(earlier) if is_repeated(attempt, earlier) => earlier.asked,
-        // It may have been given more before a rescue.
+        // An operator may have raised it before a rescue.
         Some(earlier) if rules.role.is_some() => {
             let next = earlier.next_resources();
             Resources { memory: next.memory.max(rules.asked.memory), ..next }
@@ -115,7 +116,7 @@ fn requested_resources(attempt: &NodeAttempt, rules: &NodeRules) -> Resources {
     }
 }
 
-/// A job of a spec that names no requirements is limited by nothing that it could have more of.
+/// A job of a spec without requirements has no limit that could be raised.
 fn known_limits(rules: &NodeRules, asked: Resources) -> Option<Resources> {
     (rules.role.is_some() || asked != Resources::DEFAULT).then_some(asked)
 }
@@ -155,7 +156,7 @@ fn new_report(attempt: &NodeAttempt, asked: Resources) -> PostReport {
     }
 }
 
-/// What a node that went well said is in its log; the report of one among ten thousand stays small.
+/// The output of a successful node is in its log; the report of one among ten thousand stays small.
 fn decide_success(mut report: PostReport) -> ScriptDecision {
     report.classification =
         AttemptClassification { category: "success".to_owned(), ..AttemptClassification::default() };
@@ -204,14 +205,14 @@ fn decide_failure(
         }
         failure_handlers::HandlerDecision::Retry(_) => decide_no_retry(ScriptExitCode::Retry, report),
         failure_handlers::HandlerDecision::Final(end) => {
-            // That no rule is for it says nothing new about a class that has none.
+            // If no rule matches, this adds nothing for the nodes of requests.
             if let Some(words) =
                 end.message.filter(|_| end.reason != NoRetryReason::NoMatchingRule || rules.role.is_none())
             {
                 report.classification.why = format!("{}; {words}", report.classification.why);
             }
             match end.reason {
-                // Where DAGMan would go on, it has to be told not to.
+                // DAGMan would retry, so it has to be stopped explicitly.
                 NoRetryReason::Exhausted if has_retries => decide_no_retry(ScriptExitCode::Permanent, report),
                 NoRetryReason::Exhausted => decide_no_retry(ScriptExitCode::Retry, report),
                 _ => ScriptDecision { exit_code: ScriptExitCode::Permanent, report },
@@ -220,7 +221,7 @@ fn decide_failure(
     }
 }
 
-/// What a job said is read by more people than may know its secrets.
+/// More people read the output of a job than may know its secrets.
 fn redact_secrets(report: &mut PostReport, attempt: &NodeAttempt) {
     let redactor = SecretRedactor::default();
     report.log_tail = redactor.redact(&attempt.stderr_tail).into_owned();
@@ -229,7 +230,7 @@ fn redact_secrets(report: &mut PostReport, attempt: &NodeAttempt) {
     }
 }
 
-/// A landing tries out a site, and a cleanup comes when all is done: what they find concerns nobody else.
+/// A landing tries out a site, and a cleanup runs at the very end: their failures affect no other node.
 fn affects_whole_run(role: Option<NodeRole>, judged: &ClassifiedFailure) -> bool {
     matches!(role, Some(NodeRole::Processing | NodeRole::Merge))
         && judged.class == FailureClass::Permanent

@@ -1,16 +1,16 @@
-//! Files that scripts leave and read: whole or not at all, and only as much as is needed.
+//! Files that scripts write and read: written atomically, and read only as far as needed.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-/// The specification keeps so many lines of what a job said last …
+/// The specification keeps this many last lines of the output of a job …
 const TAIL_LINES: usize = 200;
-/// … and we no more than so many bytes of them: a job that prints no line ends must not make the report large.
+/// … limited to this many bytes: a job that prints no line ends must not make the report large.
 const TAIL_BYTES: u64 = 64 * 1024;
 
-/// Under a hidden name first, so that nobody reads half of it. It is not synced: should the machine crash, DAGMan asks
-/// again about what it did not note down itself.
+/// Written under a hidden name first, so that readers never see half a file. It is not synced: if the machine
+/// crashes, DAGMan runs the scripts again whose end it has not recorded.
 pub(super) fn write_atomically(path: &Path, text: &[u8]) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let hidden = path.with_file_name(format!(".{}.part", name.to_string_lossy()));
@@ -18,7 +18,7 @@ pub(super) fn write_atomically(path: &Path, text: &[u8]) -> io::Result<()> {
     fs::rename(&hidden, path)
 }
 
-/// Whether there was one.
+/// Returns whether the file existed.
 pub(super) fn remove_if_exists(path: &Path) -> io::Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -27,7 +27,7 @@ pub(super) fn remove_if_exists(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The last lines of a log, however large it is. Nothing if there is none.
+/// The last lines of a log, however large it is. Empty if the log does not exist.
 pub(super) fn read_tail(path: &Path) -> io::Result<String> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
@@ -41,7 +41,7 @@ pub(super) fn read_tail(path: &Path) -> io::Result<String> {
     Ok(last_lines(&String::from_utf8_lossy(&bytes), begin > 0).to_owned())
 }
 
-/// If the text is cut off at its beginning, so is its first line, unless it is all that there is.
+/// If the text is truncated at its beginning, the first line is dropped, unless it is the only one.
 fn last_lines(text: &str, is_cut: bool) -> &str {
     let text = match text.split_once('\n') {
         Some((_, rest)) if is_cut && !rest.is_empty() => rest,

@@ -1,4 +1,4 @@
-//! POST of a landing: where it ran is where its unit runs.
+//! POST script of a landing: the unit runs at the site where the landing ran.
 
 use super::decision::{ScriptDecision, ScriptExitCode};
 use super::post_report::{AttemptClassification, FollowUpAction};
@@ -7,7 +7,7 @@ use crate::file_layout;
 use crate::render;
 use windlass_types::FailureClass;
 
-/// Decides about the landing; if it went well, the jobs that follow are sent to its site.
+/// Decides about the landing; if it succeeded, the other jobs of the unit go to its site.
 pub fn run_landing_post(call: &ScriptCall) -> Result<ScriptDecision, ScriptError> {
     let decision = node_post::decide_call(call)?;
     let decision = match decision.exit_code {
@@ -34,7 +34,7 @@ fn write_elected_site(call: &ScriptCall, site: Option<&str>) -> Result<(), Scrip
     })
 }
 
-/// A landing of which nobody knows where it was is none: the next one may be.
+/// A landing at an unknown site does not count: the next one may be known.
 fn retry_without_site(call: &ScriptCall, mut decision: ScriptDecision, why: &ScriptError) -> ScriptDecision {
     let has_retries = call.retry < call.max_retries;
     decision.exit_code = ScriptExitCode::Retry;

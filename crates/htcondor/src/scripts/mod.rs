@@ -1,14 +1,15 @@
-//! What the PRE and POST scripts of nodes decide: `windlass condor post|pre|elect|unit`, called by DAGMan.
+//! Decisions of the PRE and POST scripts of nodes: `windlass condor post|pre|elect|unit`, called by DAGMan.
 //!
 //! | script | when | what |
 //! |---|---|---|
-//! | [`post`] | an attempt of a node is over | classifies, writes `NODE.post.json` and `NODE.inc`, says whether it is tried again |
-//! | [`elect`] | a landing is over | the same, and writes where the unit is to run: `elected.inc` |
-//! | [`pre`] | before each attempt | whether the run is paused, cool-off, what puts a failure right, no report of an earlier attempt |
-//! | [`unit`] | the DAG of a unit is over | passes an abort on to the outer DAG |
+//! | [`run_post`] | after an attempt of a node | classifies it, writes `NODE.post.json` and `NODE.inc`, decides about a retry |
+//! | [`run_landing_post`] | after a landing | the same, and writes the site of the unit: `elected.inc` |
+//! | [`run_pre`] | before each attempt | checks pause and cool-off, runs the recovery script, removes old reports |
+//! | [`unit`] | after the DAG of a unit | passes an abort on to the outer DAG |
 //!
-//! They run once for every attempt, beside the schedd, and never ask a server. Each decides from a bounded number of
-//! files, whatever the size of the DAG: [`gather`] reads, [`decide()`] is pure, then something is written.
+//! They run once for every attempt, on the machine of the schedd, and never contact a server. Each decides from a
+//! bounded number of files, whatever the size of the DAG: `attempt_facts` reads, [`decide_attempt`] is pure, then
+//! files are written.
 
 mod attempt;
 mod attempt_facts;
@@ -40,7 +41,7 @@ use std::io;
 use std::path::PathBuf;
 use windlass_core::failure_handlers::HandlerRuleError;
 
-/// What DAGMan tells the script of a node.
+/// The arguments that DAGMan passes to the script of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptCall {
     /// Where DAGMan works: the directory of the unit, or that of the run.
@@ -55,16 +56,18 @@ pub struct ScriptCall {
     pub max_retries: u32,
     /// `$JOBID`
     pub job_id: String,
-    /// A key of [`Terms::kinds`].
+    /// A key of [`ScriptSettings::kinds`].
     pub kind: String,
 }
 
-/// A script could not do its work.
+/// A script failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     #[error(transparent)]
     Terms(#[from] ScriptSettingsError),
-    #[error("condor.json knows no kind `{0}`; it is not of this DAG, or from before a change of it")]
+    #[error(
+        "condor.json has no node kind `{0}`; it belongs to another DAG, or was written before the DAG changed"
+    )]
     UnknownKind(String),
     #[error(transparent)]
     BadRule(#[from] HandlerRuleError),
@@ -74,10 +77,10 @@ pub enum ScriptError {
         "the event log does not say where job {job} ran; its submit file needs `ulog_execute_attrs = GLIDEIN_CMSSite`"
     )]
     NoSite { job: String },
-    #[error("job {job} ran at a site that cannot be: {source}")]
+    #[error("job {job} ran at a site with an invalid name: {source}")]
     BadSite { job: String, source: crate::render::quote::UnquotableText },
     #[error(
-        "there is no elected.inc in {directory}: its landing has to run again, so remove the unit's rescue files too"
+        "there is no elected.inc in {directory}: the landing has to run again, so remove the unit's rescue files too"
     )]
     NotElected { directory: PathBuf },
 }

@@ -1,4 +1,4 @@
-//! POST of a node: what its attempt was, and what follows.
+//! POST script of a node: classifies its attempt and decides what follows.
 
 use super::decision::{NodeRules, ScriptDecision, ScriptExitCode, decide_attempt};
 use super::post_report::PostReport;
@@ -8,11 +8,11 @@ use crate::render;
 use crate::script_settings::ScriptSettings;
 use std::path::Path;
 
-/// Decides about an attempt and leaves what the next one and others have to know.
+/// Decides about an attempt and writes the files for the next attempt and for other readers.
 pub fn run_post(call: &ScriptCall) -> Result<ScriptDecision, ScriptError> {
     let decision = decide_call(call)?;
     match save_decision(call, &decision) {
-        // What succeeded stays so, though nobody can read about it.
+        // A successful attempt stays successful even if its report cannot be written.
         Err(_) if decision.exit_code == ScriptExitCode::Success => Ok(decision),
         left => left.map(|()| decision),
     }
@@ -25,7 +25,7 @@ pub(super) fn decide_call(call: &ScriptCall) -> Result<ScriptDecision, ScriptErr
     Ok(decide_attempt(&attempt_facts::gather_attempt(call, kind.role), &rules))
 }
 
-/// The report is last: it says that all is done.
+/// The report is written last: it marks the end of the script.
 pub(super) fn save_decision(call: &ScriptCall, decision: &ScriptDecision) -> Result<(), ScriptError> {
     let report = &decision.report;
     if let Some(next) = &report.next {
@@ -37,12 +37,12 @@ pub(super) fn save_decision(call: &ScriptCall, decision: &ScriptDecision) -> Res
     write_report(&call.directory, report)
 }
 
-/// For whoever follows the run. If that cannot be written, less is known; nothing else changes.
+/// For programs that follow the run. If it cannot be written, they know less; nothing else changes.
 fn append_attempt(call: &ScriptCall, report: &PostReport) {
     let Ok(directory) = call.directory.canonicalize() else { return };
     let unit = directory.file_name().and_then(|name| file_layout::unit_number(&name.to_string_lossy()));
     if let Some((unit, run)) = unit.zip(directory.parent()) {
-        // Nobody who could be told listens.
+        // The error cannot be reported anywhere.
         report.to_log_line(unit).append(run).unwrap_or_default();
     }
 }

@@ -1,4 +1,4 @@
-//! PRE of a node: whether its next attempt may begin.
+//! PRE script of a node: decides whether its next attempt may start.
 
 use super::recovery_script::{self, RecoveryTarget};
 use super::{ScriptError, attempt_facts, files, node_post};
@@ -12,13 +12,13 @@ use windlass_types::{SystemClock, Timestamp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreScriptResult {
     Ready,
-    /// Its cool-off is not over: DAGMan asks again later, and meanwhile nothing waits in a slot.
+    /// Its cool-off is not over: DAGMan asks again later, and no slot is blocked meanwhile.
     TooEarly,
-    /// Nothing more of its run begins: the same, for as long as that is so.
+    /// Its run is paused: DAGMan asks again until it is resumed.
     Paused,
 }
 
-/// Makes an attempt of a node ready to begin.
+/// Prepares an attempt of a node.
 pub fn run_pre(directory: &Path, node: &str) -> Result<PreScriptResult, ScriptError> {
     let is_unit = is_unit_directory(directory);
     if pause::is_paused(&if is_unit { directory.join("..") } else { directory.to_owned() }) {
@@ -44,7 +44,7 @@ pub fn run_pre(directory: &Path, node: &str) -> Result<PreScriptResult, ScriptEr
                 &recovery,
             );
             last.classification.why = format!("{}; recovery script: {how}", last.classification.why);
-            // Not again, should this script be.
+            // So that a repeated PRE script does not run it again.
             node_post::write_report(directory, &last)?;
         }
     }
@@ -54,17 +54,18 @@ pub fn run_pre(directory: &Path, node: &str) -> Result<PreScriptResult, ScriptEr
     Ok(PreScriptResult::Ready)
 }
 
-/// The terms of a run with units are above them.
+/// In a run with units, the settings are one directory above.
 fn is_unit_directory(directory: &Path) -> bool {
     !directory.join(file_layout::SCRIPT_SETTINGS_FILE).is_file()
 }
 
-/// A clock that was set back does not make anybody wait.
+/// Do not wait if the clock was set back.
 fn is_too_early(failed: Timestamp, due: Timestamp, now: Timestamp) -> bool {
     failed <= now && now < due
 }
 
-/// What an attempt reported must not be taken for the report of the next one, which may be killed before it writes any.
+/// The report of an attempt must not be taken for that of the next one, which may be killed before it writes
+/// any.
 fn remove_report(directory: &Path, node: &str) -> Result<(), ScriptError> {
     let path = match node {
         file_layout::LANDING_NODE => Some(directory.join(file_layout::LANDING_REPORT)),

@@ -1,7 +1,7 @@
-//! `NODE.post.json`: what became of the last attempt of a node, and in short of those before it.
+//! `NODE.post.json`: the outcome of the last attempt of a node, and a summary of earlier ones.
 //!
-//! The fields of the specification are there under their names; ours beside them say what the next attempt gets. Whoever
-//! looks at a run after its end reads these files and needs nothing else.
+//! The fields of the specification have their names; additional fields say what the next attempt requests. After
+//! the end of a run, these files are the complete record of its failures.
 
 use crate::attempt_log::{self, AttemptLogLine, FailureLine};
 use crate::file_layout;
@@ -14,42 +14,42 @@ use windlass_types::{Resources, Timestamp};
 pub struct PostReport {
     pub node_name: String,
     pub timestamp: Timestamp,
-    /// Since the DAG was submitted, from 1.
+    /// Counted from 1 since the DAG was submitted.
     pub attempt: u32,
     pub max_retries: u32,
-    /// No other attempt follows: it succeeded, fails each time, or was tried often enough.
+    /// No other attempt follows: it succeeded, fails each time, or has used up its retries.
     #[serde(rename = "final")]
     pub is_final: bool,
     pub job: ReportedJob,
-    /// Absent where neither the payload nor its program left a report.
+    /// Absent if neither the payload nor its program left a report.
     #[serde(default)]
     pub cmssw: Option<CmsswReport>,
     pub classification: AttemptClassification,
     /// The end of its stderr.
     #[serde(default)]
     pub log_tail: String,
-    /// What this attempt asked for.
+    /// The resources that this attempt requested.
     pub asked: Resources,
-    /// What the next one asks for, where that is something else.
+    /// The resources of the next attempt, if they differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Resources>,
     /// The next attempt waits until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
-    /// Runs before the next attempt.
+    /// The recovery script that runs before the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoveryScript>,
-    /// Earlier ones, the oldest first.
+    /// Earlier attempts, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<EarlierAttempt>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReportedJob {
-    /// `32.0`; tells whether a script is asked a second time about the same attempt.
+    /// `32.0`; tells whether a script is called a second time for the same attempt.
     #[serde(default)]
     pub id: String,
-    /// Of the process; what DAGMan says (-1001: not submitted, -1002: removed) where there was none.
+    /// Of the process; without one, DAGMan's number (-1001: not submitted, -1002: removed).
     pub exit_code: Option<i32>,
     pub exit_signal: Option<i32>,
     pub hold_reason: Option<String>,
@@ -60,7 +60,7 @@ pub struct ReportedJob {
     pub schedd: Option<String>,
 }
 
-/// What the job reports of itself.
+/// The report of the job about itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CmsswReport {
     pub exit_code: i32,
@@ -73,7 +73,7 @@ pub struct CmsswReport {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepResult {
-    /// 0 if it went well, else 1.
+    /// 0 if it succeeded, otherwise 1.
     pub status: u8,
     pub exit_code: i32,
 }
@@ -90,7 +90,7 @@ pub struct CmsswPerformance {
 pub struct AttemptClassification {
     /// `success`, or the class of the failure.
     pub category: String,
-    /// Whether failures of this sort are tried again, as long as attempts are left.
+    /// Whether failures of this class are retried while attempts are left.
     pub retryable: bool,
     pub bad_input_files: Vec<String>,
     pub action: FollowUpAction,
@@ -99,23 +99,23 @@ pub struct AttemptClassification {
     pub why: String,
 }
 
-/// What follows an attempt.
+/// The decision about what follows an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FollowUpAction {
     #[default]
     Done,
     Retry,
-    /// With more memory or more time.
+    /// Retry with more memory or more time.
     RetryWithMore,
-    /// It would be tried again if attempts were left.
+    /// It would be retried if attempts were left.
     RetriesSpent,
     PermanentFailure,
-    /// The whole run ends: no other node can do better.
+    /// The whole run ends: all other nodes would fail as well.
     Abort,
 }
 
-/// An attempt before the last one, in short.
+/// A summary of an attempt before the last one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EarlierAttempt {
     pub timestamp: Timestamp,
@@ -131,10 +131,10 @@ pub struct EarlierAttempt {
 }
 
 impl PostReport {
-    /// So many earlier attempts are kept: those of some rescues.
+    /// The number of earlier attempts that are kept: those of several rescues.
     const MAX_EARLIER_ATTEMPTS: usize = 50;
 
-    /// All attempts up to this one, as the next report keeps them.
+    /// All attempts up to this one, for the next report.
     pub(super) fn attempt_history(&self) -> Vec<EarlierAttempt> {
         let mut attempts = self.attempts.clone();
         attempts.push(EarlierAttempt {
@@ -153,9 +153,9 @@ impl PostReport {
         attempts
     }
 
-    /// In short, for whoever follows the run.
+    /// A summary for programs that follow the run.
     pub(super) fn to_log_line(&self, unit: u32) -> AttemptLogLine {
-        // What is no class of failures is success.
+        // Any word that is not a failure class means success.
         let class = self.classification.category.parse().ok();
         AttemptLogLine {
             unit,
@@ -177,14 +177,14 @@ impl PostReport {
         }
     }
 
-    /// Of CMS where there is one, else as a shell would tell it.
+    /// The CMS code if there is one, otherwise as a shell would return it.
     fn failure_code(&self) -> i32 {
         let reported = self.cmssw.as_ref().map(|report| report.exit_code).filter(|code| *code != 0);
         let by_signal = || self.job.exit_signal.map(|signal| 128 + signal);
         reported.or(self.job.exit_code).or_else(by_signal).unwrap_or(-1)
     }
 
-    /// What the attempt after this one asks for.
+    /// The resources of the attempt after this one.
     pub(super) fn next_resources(&self) -> Resources {
         self.next.unwrap_or(self.asked)
     }

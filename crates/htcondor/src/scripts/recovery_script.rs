@@ -1,7 +1,7 @@
-//! What puts a failure right before the next attempt: the script of a failure handler.
+//! The recovery script of a failure handler, which repairs the cause of a failure before the next attempt.
 //!
-//! It runs beside the schedd, where PRE scripts run, and is told what the worker of the engine tells such scripts.
-//! Whatever becomes of it, the job is tried again.
+//! It runs on the machine of the schedd, as PRE scripts do, with the same variables that workers of the engine
+//! set. Whether it succeeds or fails, the job is retried.
 
 use std::fs::File;
 use std::io;
@@ -13,19 +13,19 @@ use windlass_process::{Pid, Signal, child_wait, process_tree, shell};
 use windlass_types::format_duration;
 use windlass_types::worker_messages::RecoveryScript;
 
-/// The node whose failure is put right.
+/// The failed node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecoveryTarget<'a> {
-    /// Where DAGMan works, and where what the script says is kept.
+    /// The directory where DAGMan works and where the output of the script is kept.
     pub(super) directory: &'a Path,
     pub(super) node: &'a str,
-    /// What the spec calls the job.
+    /// The name of the job in the spec.
     pub(super) job: &'a str,
-    /// Where the paths of the spec begin.
+    /// The base of relative paths in the spec.
     pub(super) submission_dir: &'a Path,
 }
 
-/// Runs the script to its end; how it went, in words.
+/// Runs the script to its end; returns its result as text.
 pub(super) fn run_recovery(failed_job: RecoveryTarget<'_>, recovery: &RecoveryScript) -> String {
     match try_recovery(failed_job, recovery) {
         Ok(how) => how,
@@ -43,13 +43,13 @@ fn try_recovery(failed_job: RecoveryTarget<'_>, recovery: &RecoveryScript) -> io
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
     let ended = wait_for_exit(pid, recovery.limit);
-    // What it leaves behind is in its group as well.
+    // Processes that it leaves behind are in its group as well.
     process_tree::signal_group_and_members(pid, &process_tree::with_descendants([pid]), Signal::KILL);
     let status = child.wait()?;
     Ok(if ended {
         status.to_string()
     } else {
-        format!("ended after {}, its time limit", format_duration(recovery.limit))
+        format!("ended after its time limit of {}", format_duration(recovery.limit))
     })
 }
 

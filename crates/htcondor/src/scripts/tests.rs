@@ -1,4 +1,4 @@
-//! What scripts decide, case by case and for whatever may come; and what they leave on disk.
+//! Tests of the decisions of scripts, case by case and for random input; and of the files that they write.
 
 mod deciding;
 mod on_disk;
@@ -23,7 +23,7 @@ pub(super) fn kind(role: NodeRole) -> NodeKind {
     NodeKind { role: Some(role), retries: 3, asked: asked(GIB), handler: None }
 }
 
-/// The terms of a run with a kind for each role, and two for jobs of a spec: with a handler, and without.
+/// The settings of a run with a kind for each role, and two for jobs of a spec: with a handler, and without.
 pub(super) fn terms() -> ScriptSettings {
     let job = |handler: Option<&str>| NodeKind {
         role: None,

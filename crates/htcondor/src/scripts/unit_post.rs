@@ -1,7 +1,7 @@
-//! POST of a unit: its DAG is over.
+//! POST script of a unit: its DAG has ended.
 //!
-//! DAGMan of a group that was aborted ends with 1, as one that failed, so an outer `ABORT-DAG-ON` could not tell them
-//! apart. The metrics that it writes at its end can.
+//! A DAGMan of an aborted unit ends with 1, as a failed one does, so an outer `ABORT-DAG-ON` could not
+//! distinguish them. The metrics that it writes at its end do.
 
 use super::decision::ScriptExitCode;
 use crate::file_layout;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::fs;
 use std::path::Path;
 
-/// What DAGMan calls a DAG that it aborted.
+/// DAGMan's status of a DAG that it aborted.
 const ABORTED_STATUS: i64 = 3;
 
 #[derive(Deserialize)]
@@ -18,11 +18,12 @@ struct UnitMetrics {
     status: i64,
 }
 
-/// What becomes of the unit's node in the outer DAG, whose script runs in the directory of the run or of the unit.
+/// Returns the result of the unit's node in the outer DAG. The script runs in the directory of the run or of
+/// the unit.
 pub fn unit(directory: &Path, unit: &str, returned: i32) -> ScriptExitCode {
     match returned {
         0 => return ScriptExitCode::Success,
-        // It was not submitted, or was killed: it has written nothing, and what is there is of a run before.
+        // DAGMan was not submitted, or was killed: the existing file is of an earlier run.
         ..0 => return ScriptExitCode::Retry,
         1.. => {}
     }

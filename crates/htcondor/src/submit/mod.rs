@@ -1,16 +1,16 @@
-//! Handing a DAG over once, whatever happens in between.
+//! Submits a DAG exactly once, in spite of crashes.
 //!
-//! HTCondor itself does not keep anybody from submitting a DAG twice, and two DAGMans in one directory ruin it. So there
-//! is a lock for each directory, and a record that is on disk before anything is submitted:
+//! HTCondor itself does not prevent a second submission of a DAG, and two DAGMans in one directory corrupt it. So
+//! there is a lock for each directory, and a record that is on disk before anything is submitted:
 //!
 //! ```text
-//! lock → intent on disk → condor_submit_dag → its number on disk → first seconds → unlock
+//! lock → intent on disk → condor_submit_dag → cluster id on disk → startup → unlock
 //! ```
 //!
-//! Whoever finds an intent without a number looks for the DAG by its batch name, in the queue, in the history and in what
-//! the schedd wrote beside the DAG, before he submits again. The lock belongs to `condor_submit_dag` as well: if we are
-//! killed while it runs, the next one waits for its end before he looks. A submission that DAGMan did not accept is told of
-//! once, and on record; asked for again, when somebody has mended what was wrong, it is made again.
+//! If an intent has no cluster id, the DAG is searched by its batch name in the queue, in the history and in the
+//! schedd's log beside the DAG before it is submitted again. `condor_submit_dag` inherits the lock: if this
+//! process is killed while the command runs, the next one waits for the end of the command before it searches. A
+//! rejection by DAGMan is reported and recorded once; a later call, after the cause was fixed, submits again.
 
 mod startup;
 mod submission_record;
@@ -30,19 +30,19 @@ pub use self::submission_record::{RECORD_FILE, RecordedSubmission, SubmissionRec
 
 pub const LOCK_FILE: &str = "submission.lock";
 
-/// How long DAGMan's first words are waited for.
+/// How long to wait for DAGMan's first log lines.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How much the clocks of two machines may differ.
+/// The largest difference between the clocks of two machines.
 const MAX_CLOCK_SKEW: Duration = Duration::from_hours(1);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// What was removed is usually gone after some seconds.
+/// Removed jobs usually leave the queue within seconds.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A DAG that was handed over, now or before.
+/// A DAG that was submitted, now or before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubmittedDag {
-    /// Its number in the queue of the schedd.
+    /// Its cluster id in the queue of the schedd.
     pub cluster: u64,
     pub schedd: Option<String>,
     pub number: u32,
@@ -55,24 +55,24 @@ pub enum DagSubmitError {
     NoDag { path: PathBuf },
     #[error("{}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("somebody else is submitting the DAG of {}", directory.display())]
+    #[error("another process is submitting the DAG of {}", directory.display())]
     Locked { directory: PathBuf },
     #[error("{} belongs to {found}, not to {batch}: another run was submitted from this directory", path.display())]
     OtherRun { path: PathBuf, found: String, batch: String },
     #[error("submission {number} is not the next one of this DAG, which is {next}")]
     WrongNumber { number: u32, next: u32 },
-    #[error("DAGMan {cluster} still works on this DAG: remove it, or wait for its end, before a rescue")]
+    #[error("DAGMan {cluster} still runs this DAG: remove it, or wait for its end, before a rescue")]
     StillQueued { cluster: u64 },
-    #[error("{left} jobs of the run before it are still being ended")]
+    #[error("{left} jobs of the previous run are still ending")]
     StillEnding { left: usize },
-    #[error("DAGMan {cluster} did not accept the DAG: {reason}")]
+    #[error("DAGMan {cluster} rejected the DAG: {reason}")]
     Rejected { cluster: u64, reason: String },
     #[error(transparent)]
     Condor(#[from] CondorError),
 }
 
 impl DagSubmitError {
-    /// The same call may succeed later, and is the right thing to do.
+    /// Whether the same call should be repeated later.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Locked { .. } | Self::StillQueued { .. } | Self::StillEnding { .. } => true,
@@ -86,13 +86,13 @@ impl DagSubmitError {
     }
 }
 
-/// Makes sure that the DAG of this directory was submitted, and once. Call it again after a crash or an error.
+/// Ensures that the DAG of this directory was submitted exactly once. Call it again after a crash or an error.
 pub fn submit(condor: &CondorClient, directory: &Path, batch: &str) -> Result<SubmittedDag, DagSubmitError> {
     submit_rescue(condor, directory, batch, 1)
 }
 
-/// The same for a later submission of the same DAG, which goes on where the one before ended. Its number (2, 3, …) says
-/// which: asked for again it is found, not made again.
+/// The same for a later submission of the same DAG, which continues where the previous one ended. Its number (2,
+/// 3, …) identifies it: a repeated call finds the submission instead of making another.
 pub fn submit_rescue(
     condor: &CondorClient,
     directory: &Path,
@@ -102,7 +102,7 @@ pub fn submit_rescue(
     SubmitLock::open(condor, directory, batch)?.submit(number)
 }
 
-/// Held until it is dropped; and by a command that inherited it, until that is over.
+/// Held until it is dropped, and until a command that inherited it has ended.
 fn acquire_lock(directory: &Path, patience: Duration) -> Result<File, DagSubmitError> {
     let path = directory.join(LOCK_FILE);
     let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
@@ -120,7 +120,7 @@ fn acquire_lock(directory: &Path, patience: Duration) -> Result<File, DagSubmitE
     }
 }
 
-/// Whoever holds the lock of a directory: nobody else submits between what he finds there and what he does about it.
+/// The lock of a directory: no other process submits between reading its state and acting on it.
 #[derive(Debug)]
 pub struct SubmitLock<'a> {
     client: &'a CondorClient,
@@ -130,35 +130,35 @@ pub struct SubmitLock<'a> {
 }
 
 impl<'a> SubmitLock<'a> {
-    /// Waits for a submission that is under way.
+    /// Waits for a running submission.
     pub fn open(condor: &'a CondorClient, directory: &'a Path, batch: &str) -> Result<Self, DagSubmitError> {
         let lock = acquire_lock(directory, condor.timeout)?;
         let mut record = SubmissionRecord::load_for(directory, batch)?;
         if let Some((last, cluster)) = record.last_rejected()
             && startup::has_started(directory, cluster)?
         {
-            // What it wrote was to be seen later than its end, as on a shared file system.
+            // On a shared file system, the files of the command may become visible only after its end.
             (last.rejected, last.has_started) = (None, true);
         }
         Ok(Self { client: condor, directory, lock, record })
     }
 
-    /// The number of the submission that would go on with this DAG.
+    /// The number of the next submission of this DAG.
     pub fn next_number(&self) -> u32 {
         self.record.next_number()
     }
 
-    /// Something of this directory was in the queue before, whatever became of it.
+    /// Whether anything from this directory was ever queued.
     pub fn was_submitted(&self) -> bool {
         self.record.submissions.iter().any(|submission| submission.cluster.is_some())
     }
 
-    /// The number in the queue of this submission, if it was made; without making it.
+    /// Returns the cluster id of this submission if it was made; does not submit.
     pub fn find(&self, number: u32) -> Result<Option<u64>, DagSubmitError> {
         Ok(self.find_with_schedd(number)?.map(|(_, cluster)| cluster))
     }
 
-    /// The same, with the schedd whose queue that is.
+    /// The same, with the schedd of that queue.
     pub fn find_with_schedd(&self, number: u32) -> Result<Option<(Option<String>, u64)>, DagSubmitError> {
         match self.record.next_step(number)? {
             SubmissionStep::Done(submission, cluster) => Ok(Some((submission.schedd, cluster))),
@@ -169,9 +169,9 @@ impl<'a> SubmitLock<'a> {
         }
     }
 
-    /// Whether the files of the DAG may be changed for this submission: it was not made, and nothing of the one before
-    /// is in the queue any more. DAGMan is over before the DAGs of its units are, which have still to write down what they
-    /// did: all of them are waited for.
+    /// Whether the files of the DAG may be changed for this submission: it was not made, and no job of the
+    /// previous one is queued any more. DAGMan ends before the DAGMans of its units, which still write their
+    /// results: all of them are waited for.
     pub fn may_change_files(&self, number: u32) -> Result<bool, DagSubmitError> {
         if self.find(number)?.is_some() {
             return Ok(false);
@@ -184,12 +184,12 @@ impl<'a> SubmitLock<'a> {
         }
     }
 
-    /// Nobody works on this DAG, as far as is known.
+    /// Fails if a DAGMan is known to run this DAG.
     pub fn check_not_running(&self) -> Result<(), DagSubmitError> {
         self.find_stray_dag().map(drop)
     }
 
-    /// Makes sure that this submission was made, and once.
+    /// Ensures that this submission was made exactly once.
     pub fn submit(&mut self, number: u32) -> Result<SubmittedDag, DagSubmitError> {
         let dag = self.directory.join(file_layout::OUTER_DAG);
         if !dag.is_file() {
@@ -219,8 +219,8 @@ impl<'a> SubmitLock<'a> {
         }
     }
 
-    /// A DAG in the queue that nobody knows of: the record was lost, with or without its directory. One that is known and
-    /// there must not get company.
+    /// Finds a queued DAG that is not on record: the record was lost, with or without its directory. If a DAG
+    /// that is on record is queued, no other may be submitted.
     fn find_stray_dag(&self) -> Result<Option<u64>, DagSubmitError> {
         let queued = self.query_all_schedds(|condor| condor.find_dags(&self.record.batch))?.concat();
         match queued.iter().find(|job| self.record.has_cluster_anywhere(job.cluster)) {
@@ -229,8 +229,8 @@ impl<'a> SubmitLock<'a> {
         }
     }
 
-    /// What the schedds say where something of this DAG may be: the one where it goes, and the one where it was, which may
-    /// be another and out of service.
+    /// The answers of the schedds that may have this DAG: the one for the submission and that of the previous
+    /// one, which may be different and out of service.
     fn query_all_schedds<T>(
         &self,
         ask: impl Fn(&CondorClient) -> Result<T, CondorError>,
@@ -245,7 +245,7 @@ impl<'a> SubmitLock<'a> {
         Ok(answers)
     }
 
-    /// The intent, then the deed.
+    /// Records the intent, then submits.
     fn begin_submission(&mut self, number: u32) -> Result<(RecordedSubmission, u64), DagSubmitError> {
         let stray = self.find_stray_dag()?;
         if self.record.last_at_other_schedd(self.client.schedd.as_deref()).is_some() {
@@ -259,7 +259,7 @@ impl<'a> SubmitLock<'a> {
         }
     }
 
-    /// How the run before ended is known by its number, which another schedd may give again.
+    /// The end of the previous run is identified by its cluster id, which another schedd may use again.
     fn remove_old_metrics(&self) -> Result<(), DagSubmitError> {
         let path = self.directory.join(format!("{}{}", file_layout::OUTER_DAG, file_layout::METRICS_SUFFIX));
         match fs::remove_file(&path) {
@@ -268,7 +268,7 @@ impl<'a> SubmitLock<'a> {
         }
     }
 
-    /// Somebody began it and did not say how it went.
+    /// An intent without a result: searches for the DAG.
     fn resume_submission(
         &mut self,
         begun: RecordedSubmission,
@@ -279,15 +279,15 @@ impl<'a> SubmitLock<'a> {
         }
     }
 
-    /// The DAG that came of an intent, if one did.
+    /// The DAG that was submitted for an intent, if any.
     fn find_lost_submission(&self, begun: &RecordedSubmission) -> Result<Option<u64>, DagSubmitError> {
-        // Where it was meant to go, whatever is preferred now.
+        // At the schedd of the intent, whichever is preferred now.
         let condor = CondorClient { schedd: begun.schedd.clone(), ..self.client.clone() };
         let batch = &self.record.batch;
         let queued = condor.find_dags(batch)?;
         let over = condor
             .find_in_history(batch, Timestamp(begun.begun_at.micros() - MAX_CLOCK_SKEW.as_micros() as i64))?;
-        // Lines of the log do not say at which schedd they were written.
+        // Lines of the log do not name the schedd that wrote them.
         let logged = self
             .read_logged_clusters()?
             .into_iter()
@@ -296,7 +296,7 @@ impl<'a> SubmitLock<'a> {
         Ok(found.filter(|cluster| !self.record.has_cluster(begun.schedd.as_deref(), *cluster)).max())
     }
 
-    /// The DAGMan jobs of which the schedd wrote beside the DAG that they were submitted.
+    /// The DAGMan jobs whose submission the schedd logged beside the DAG.
     fn read_logged_clusters(&self) -> Result<Vec<u64>, DagSubmitError> {
         let path =
             self.directory.join(format!("{}{}", file_layout::OUTER_DAG, file_layout::DAGMAN_LOG_SUFFIX));
@@ -321,7 +321,7 @@ impl<'a> SubmitLock<'a> {
         self.record_cluster(begun, cluster)
     }
 
-    /// Its number is known from now on.
+    /// Records the cluster id.
     fn record_cluster(
         &mut self,
         begun: RecordedSubmission,

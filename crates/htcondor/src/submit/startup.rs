@@ -1,5 +1,5 @@
-//! The first seconds of a DAG. That it was queued says little: a DAG that cannot be read ends a second later, without a
-//! status file, and the reason is only among DAGMan's own words.
+//! The startup of a DAG. A queued DAG may be invalid: then DAGMan ends a second later, without a status file, and
+//! the reason is only in DAGMan's own log.
 
 use super::DagSubmitError;
 use crate::file_layout;
@@ -11,21 +11,21 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What was seen of DAGMan after a submission.
+/// What is known of DAGMan after a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DagStartup {
-    /// It has read the DAG and begun; perhaps it is over already.
+    /// It has parsed the DAG and started; it may have ended already.
     Started,
     /// HTCondor holds it.
     Held(JobHold),
-    /// It waits in the queue: the schedd has more to do than to start it.
+    /// It waits in the queue: the schedd is too busy to start it.
     NotYet,
 }
 
-/// How often to look: what is awaited are lines in files.
+/// The polling interval: only files are read.
 const STARTUP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Returns as soon as there is something to be seen, and after this time in any case.
+/// Returns when the startup has succeeded or failed, or after this time.
 pub(super) fn await_startup(
     directory: &Path,
     cluster: u64,
@@ -42,7 +42,7 @@ pub(super) fn await_startup(
 }
 
 fn check_startup(directory: &Path, cluster: u64) -> Result<DagStartup, DagSubmitError> {
-    // Before the job state log: if it is over, whatever it said there is there by then.
+    // Read before the job state log: if DAGMan has ended, the other log is complete by then.
     let life = read_dagman_events(directory, cluster)?;
     if has_started(directory, cluster)? {
         return Ok(DagStartup::Started);
@@ -53,7 +53,7 @@ fn check_startup(directory: &Path, cluster: u64) -> Result<DagStartup, DagSubmit
     Ok(find_hold(&life).map_or(DagStartup::NotYet, DagStartup::Held))
 }
 
-/// What the schedd wrote about the DAGMan job itself.
+/// The schedd's log of the DAGMan job itself.
 fn read_dagman_events(directory: &Path, cluster: u64) -> Result<JobEvents, DagSubmitError> {
     let path = directory.join(format!("{}{}", file_layout::OUTER_DAG, file_layout::DAGMAN_LOG_SUFFIX));
     or_default_if_missing(events::read_job_events(&path, cluster)).map_err(DagSubmitError::io(&path))
@@ -68,7 +68,7 @@ pub(super) fn has_started(directory: &Path, cluster: u64) -> Result<bool, DagSub
     Ok(jobstate::parse_lines(&log).any(|line| is_it(&line.entry)))
 }
 
-/// The last word counts: one that was held may have been released.
+/// The last event counts: a held job may have been released.
 fn find_hold(life: &JobEvents) -> Option<JobHold> {
     let last = life.0.iter().rev().find_map(|event| match &event.kind {
         events::CondorEventKind::Held(hold) => Some(Some(hold.clone())),
@@ -80,7 +80,7 @@ fn find_hold(life: &JobEvents) -> Option<JobHold> {
 
 fn rejection_reason(directory: &Path, life: &JobEvents) -> Result<String, DagSubmitError> {
     if let Some(removal) = life.removal() {
-        return Ok(format!("it was removed before it began: {removal}"));
+        return Ok(format!("it was removed before it started: {removal}"));
     }
     let path = directory.join(format!("{}{}", file_layout::OUTER_DAG, file_layout::DAGMAN_OUT_SUFFIX));
     let out = or_default_if_missing(fs::read(&path)).map_err(DagSubmitError::io(&path))?;
@@ -96,7 +96,7 @@ fn rejection_reason(directory: &Path, life: &JobEvents) -> Result<String, DagSub
     Ok(format!("it ended with {ending}; see {}", path.display()))
 }
 
-/// A file that is not there yet is empty.
+/// A file that does not exist yet is empty.
 fn or_default_if_missing<T: Default>(read: io::Result<T>) -> io::Result<T> {
     match read {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
@@ -116,7 +116,7 @@ mod tests {
         "013 (064.000.000) 2026-11-16 04:13:21 Job was released.\n\tvia condor_release\n...\n";
     const ENDED: &str = "005 (064.000.000) 2026-11-16 04:13:22 Job terminated.\n\t(1) Normal termination (return value 1)\n...\n";
 
-    /// What is seen of DAGMan 64, given what is in its two logs.
+    /// The startup of DAGMan 64 with these contents of its two logs.
     fn seen(life: &[&str], jobstate: &str) -> Result<DagStartup, DagSubmitError> {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("workflow.dag.dagman.log"), life.concat()).unwrap();
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(
             seen(&[SUBMITTED, ENDED], started).unwrap(),
             DagStartup::Started,
-            "a DAG that failed had begun"
+            "a DAG that failed had started"
         );
         let earlier = "1794802399 INTERNAL *** DAGMAN_STARTED 63.0 ***\n";
         assert_eq!(seen(&[SUBMITTED], earlier).unwrap(), DagStartup::NotYet, "that was the one before it");
@@ -149,6 +149,6 @@ mod tests {
     #[test]
     fn one_that_ends_without_a_word_is_rejected_all_the_same() {
         let error = seen(&[SUBMITTED, ENDED], "").unwrap_err().to_string();
-        assert!(error.contains("DAGMan 64 did not accept the DAG: it ended with status 1"), "{error}");
+        assert!(error.contains("DAGMan 64 rejected the DAG: it ended with status 1"), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! `submission.json`: what was handed over, and what was about to be. Written before and after, so that after a crash it
-//! says where to look.
+//! `submission.json`: the record of submissions, written before and after each, so that it says after a crash
+//! where to look for the DAG.
 
 use super::DagSubmitError;
 use serde::{Deserialize, Serialize};
@@ -19,38 +19,38 @@ pub struct SubmissionRecord {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedSubmission {
-    /// From 1; those after the first are rescues.
+    /// From 1; submissions after the first are rescues.
     pub number: u32,
-    /// To which schedd, if it was named.
+    /// The schedd, if it was named.
     pub schedd: Option<String>,
     pub begun_at: Timestamp,
-    /// Its number in the queue. Without one nobody knows whether it came to a submission.
+    /// The cluster id. Without one, it is unknown whether the DAG was submitted.
     pub cluster: Option<u64>,
-    /// DAGMan has read the DAG and begun.
+    /// DAGMan has parsed the DAG and started.
     pub has_started: bool,
-    /// Why DAGMan did not accept the DAG. It then counts for nothing: the next submission has the same number.
+    /// Why DAGMan rejected the DAG. A rejected submission does not count: the next one has the same number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<String>,
 }
 
 impl RecordedSubmission {
-    /// An intent, and nothing more.
+    /// An intent without a result.
     pub(super) fn new_intent(number: u32, schedd: Option<String>, begun_at: Timestamp) -> Self {
         Self { number, schedd, begun_at, cluster: None, has_started: false, rejected: None }
     }
 
-    /// The one that a number stands for.
+    /// The submission with a number.
     fn has_number(&self, number: u32) -> bool {
         self.number == number && self.rejected.is_none()
     }
 }
 
-/// What is to be done for a submission, by what is on record.
+/// The next step of a submission, depending on the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SubmissionStep {
     /// It was submitted, as this.
     Done(RecordedSubmission, u64),
-    /// It was begun; nobody knows how far it came.
+    /// It was started; its result is unknown.
     Search(RecordedSubmission),
     Begin,
 }
@@ -94,39 +94,39 @@ impl SubmissionRecord {
         }
     }
 
-    /// The number of the submission that would go on with this DAG: of one that was begun, or did not come to anything,
-    /// its own.
+    /// The number of the next submission of this DAG; that of the last one if it was not finished or was
+    /// rejected.
     pub fn next_number(&self) -> u32 {
         let came_to_something = |last: &RecordedSubmission| last.cluster.is_some() && last.rejected.is_none();
         self.submissions.last().map_or(1, |last| last.number + u32::from(came_to_something(last)))
     }
 
-    /// The last submission, and its number in the queue, if DAGMan did not accept it.
+    /// The last submission and its cluster id, if DAGMan rejected the DAG.
     pub(super) fn last_rejected(&mut self) -> Option<(&mut RecordedSubmission, u64)> {
         let last = self.submissions.last_mut().filter(|last| last.rejected.is_some())?;
         let cluster = last.cluster?;
         Some((last, cluster))
     }
 
-    /// What earlier submissions became, at the same schedd.
+    /// The cluster ids of earlier submissions at the same schedd.
     pub(super) fn has_cluster(&self, schedd: Option<&str>, cluster: u64) -> bool {
         let is_it =
             |known: &RecordedSubmission| known.schedd.as_deref() == schedd && known.cluster == Some(cluster);
         self.submissions.iter().any(is_it)
     }
 
-    /// The same, at whatever schedd: two names may be those of one, and a number may have been given twice.
+    /// The same at any schedd: two names may belong to one schedd, and two schedds may assign the same id.
     pub(super) fn has_cluster_anywhere(&self, cluster: u64) -> bool {
         self.submissions.iter().any(|known| known.cluster == Some(cluster))
     }
 
-    /// The last submission that was made, if it was at another schedd than this one.
+    /// The last submission, if it was at another schedd than this one.
     pub(super) fn last_at_other_schedd(&self, schedd: Option<&str>) -> Option<&RecordedSubmission> {
         let last = self.submissions.iter().rev().find(|known| known.cluster.is_some());
         last.filter(|last| last.schedd.as_deref() != schedd)
     }
 
-    /// On disk when this returns.
+    /// The record is on disk when this returns.
     pub(super) fn save_submission(
         &mut self,
         directory: &Path,
@@ -139,7 +139,7 @@ impl SubmissionRecord {
         self.save(directory)
     }
 
-    /// Whole or not at all.
+    /// Writes atomically.
     fn save(&self, directory: &Path) -> Result<(), DagSubmitError> {
         let path = directory.join(RECORD_FILE);
         self.write_to(directory).map_err(DagSubmitError::io(&path))
@@ -203,7 +203,7 @@ mod tests {
         let rescue = record(&[submission(1, Some(40)), rejected(2, 41), submission(2, Some(42))]);
         assert_eq!(rescue.next_step(2).unwrap(), SubmissionStep::Done(submission(2, Some(42)), 42));
         assert_eq!((rescue.next_step(3).unwrap(), rescue.next_number()), (SubmissionStep::Begin, 3));
-        assert!(rescue.has_cluster(None, 41), "it is not taken for one that nobody knows");
+        assert!(rescue.has_cluster(None, 41), "it is not taken for an unknown one");
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         }
         assert_eq!(record.submissions, [refused, submission(1, None)]);
         assert_eq!(SubmissionRecord::load(directory.path()).unwrap().unwrap(), record);
-        // Those that nobody rejected are written, and read, as before there was such a word.
+        // A submission that was not rejected is written and read as in versions without this field.
         let text = serde_json::to_string(&submission(1, Some(40))).unwrap();
         assert!(!text.contains("rejected"), "{text}");
         assert_eq!(serde_json::from_str::<RecordedSubmission>(&text).unwrap(), submission(1, Some(40)));

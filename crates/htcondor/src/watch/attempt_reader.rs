@@ -1,4 +1,4 @@
-//! Attempts that have ended, read from where they were read last: how many at each site, and which of them failed.
+//! Reads finished attempts from where they were last read: how many at each site, and which of them failed.
 
 use super::log_tail::{LogTail, TailItem};
 use crate::attempt_log::AttemptLogLine;
@@ -9,17 +9,17 @@ use std::io;
 use std::path::Path;
 use windlass_core::requests::failures::{RoleCounts, UNKNOWN_SITE};
 
-/// Of so many that nobody has dealt with the logs are kept; of the others it is enough to know that they failed.
+/// The logs of this many failures are kept; of further ones only the fact that they failed.
 const MAX_KEPT_LOGS: usize = 200;
 
-/// So many of the last attempts of a unit are known again. Those that are told twice are of scripts that ran when DAGMan of
-/// the unit died, and it lets twenty run at once (`DAGMAN_MAX_POST_SCRIPTS`).
+/// This many of the last attempts of a unit are remembered. Duplicates come from scripts that ran when DAGMan of
+/// the unit died, and it runs at most twenty at once (`DAGMAN_MAX_POST_SCRIPTS`).
 const MAX_REMEMBERED: usize = 64;
 
 /// A failed attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedNodeAttempt {
-    /// Grows from one to the next, also over restarts and rescues: the place of its line.
+    /// Increases with each attempt, also across restarts and rescues: the position of its line.
     pub seq: i64,
     /// With its failure.
     pub line: AttemptLogLine,
@@ -28,21 +28,21 @@ pub struct FailedNodeAttempt {
 #[derive(Debug)]
 pub(super) struct AttemptReader {
     tail: LogTail,
-    /// What was read, as far as it does not depend on who looks.
+    /// State of reading that is the same for all readers.
     index: AttemptIndex,
-    /// What nobody was told of yet.
+    /// Failures that were not returned yet.
     new_failures: Vec<FailedNodeAttempt>,
-    /// The number of the last one that was dealt with before this began to look.
+    /// The number of the last attempt that was handled before this reader started.
     last_reported: i64,
 }
 
 #[derive(Debug, Default)]
 struct AttemptIndex {
-    /// The last attempts of each unit that is not over, so that one that is told twice counts once. A number that stands
-    /// for each: there are thousands in a run, and hundreds of runs.
+    /// The last attempts of each unfinished unit, so that duplicates count once. A hash of each: there are
+    /// thousands in a run, and hundreds of runs.
     recent_by_unit: HashMap<u32, VecDeque<u64>>,
     ended_by_site: BTreeMap<String, RoleCounts>,
-    /// Added to places, so that numbers go on growing although the file is another one.
+    /// Added to positions, so that numbers keep increasing although the file was replaced.
     sequence_offset: i64,
 }
 
@@ -52,12 +52,13 @@ impl AttemptReader {
         Self { tail, index: AttemptIndex::default(), new_failures: Vec::new(), last_reported: 0 }
     }
 
-    /// Only failures after this one are news.
+    /// Only failures after this one are returned.
     pub(super) fn report_after(&mut self, told: i64) {
         self.last_reported = told;
         let length = std::fs::metadata(self.tail.path()).map_or(0, |metadata| metadata.len());
         if i64::try_from(length).is_ok_and(|length| length < told) {
-            // What was told lies beyond the end of the file: it is another one, and all of it is news.
+            // The last handled line lies beyond the end of the file: the file was replaced, and all of it is
+            // new.
             self.index.sequence_offset = told;
         }
     }
@@ -83,7 +84,7 @@ impl AttemptReader {
         })
     }
 
-    /// Nothing more comes from units that are over.
+    /// Finished units have no further attempts.
     pub(super) fn forget_units(&mut self, is_over: impl Fn(u32) -> bool) {
         let last = &mut self.index.recent_by_unit;
         last.retain(|unit, _| !is_over(*unit));
@@ -92,21 +93,21 @@ impl AttemptReader {
         }
     }
 
-    /// Failures that nobody was told of.
+    /// Failures that were not returned before.
     pub(super) fn take_new_failures(&mut self) -> Vec<FailedNodeAttempt> {
         let news = std::mem::take(&mut self.new_failures);
         self.last_reported = news.last().map_or(self.last_reported, |last| last.seq);
         news
     }
 
-    /// How many attempts have ended at each site, well or not.
+    /// How many attempts have ended at each site, successful or not.
     pub(super) fn ended_by_site(&self) -> &BTreeMap<String, RoleCounts> {
         &self.index.ended_by_site
     }
 }
 
 impl AttemptIndex {
-    /// What a line tells that no line before it told; if that is a failure.
+    /// Parses a line; returns it if it is new and a failure.
     fn add_line(&mut self, end: u64, text: &[u8]) -> Option<FailedNodeAttempt> {
         let line: AttemptLogLine = serde_json::from_slice(text).ok()?;
         if !self.record_attempt(&line) {
@@ -119,7 +120,7 @@ impl AttemptIndex {
         line.failure.is_some().then_some(FailedNodeAttempt { seq, line })
     }
 
-    /// False if it was told before.
+    /// False if it is a duplicate.
     fn record_attempt(&mut self, line: &AttemptLogLine) -> bool {
         let mut hasher = DefaultHasher::new();
         (&line.node, &line.job, line.attempt).hash(&mut hasher);
@@ -188,8 +189,8 @@ mod tests {
         let ended = |landing, processing| RoleCounts { landing, processing, ..RoleCounts::default() };
         let expected = BTreeMap::from([("T2_A".into(), ended(1, 2)), ("unknown".into(), ended(0, 1))]);
         assert_eq!(attempts.ended_by_site(), &expected);
-        assert_eq!(look(&mut attempts), [], "nothing has come since");
-        // Somebody who begins to look later knows how far it was read.
+        assert_eq!(look(&mut attempts), [], "nothing was appended since");
+        // A reader that starts later knows how far the file was read.
         let mut later = AttemptReader::new(run.path());
         later.report_after(news[0].0);
         assert_eq!(look(&mut later), news[1..]);
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!(
             attempts.ended_by_site(),
             &BTreeMap::from([("T2_A".into(), RoleCounts::for_role(NodeRole::Processing, all))]),
-            "those of scripts that ran twice"
+            "duplicates of scripts that ran twice"
         );
         assert_eq!(attempts.index.recent_by_unit[&1].len(), MAX_REMEMBERED);
         attempts.forget_units(|unit| unit != 99);
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(
             attempts.ended_by_site()["T2_A"].total(),
             all + 1,
-            "one was told before, one is of a rescue"
+            "one was read before, one is of a rescue"
         );
     }
 
@@ -250,7 +251,7 @@ mod tests {
         );
         let mut later = AttemptReader::new(run.path());
         later.report_after(1_000_000);
-        assert_eq!(look(&mut later).len(), 1, "what was told is beyond its end");
+        assert_eq!(look(&mut later).len(), 1, "the last handled line is beyond its end");
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Files that others write: read again only when they have changed.
+//! Files of other processes, read again only when they have changed.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Tells whether a file is the one that was read. DAGMan replaces its files, so the inode changes with the content.
+/// Identifies the version of a file. DAGMan replaces its files, so the inode changes with the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileStamp {
     inode: u64,
@@ -23,7 +23,7 @@ impl FileStamp {
     }
 }
 
-/// What a file said when it was read last.
+/// The content of a file when it was last read.
 #[derive(Clone, Debug)]
 pub(super) struct CachedFile<T> {
     stamp: Option<FileStamp>,
@@ -41,13 +41,13 @@ impl<T> CachedFile<T> {
         self.value.as_ref()
     }
 
-    /// True if it is another than before. What is not there, or makes no sense, is nothing.
+    /// True if the value has changed. A missing or invalid file has no value.
     pub(super) fn refresh(
         &mut self,
         path: &Path,
         read: impl FnOnce(&Path) -> io::Result<Option<T>>,
     ) -> io::Result<bool> {
-        // The stamp first: should the file change in between, the next look reads it once more.
+        // The stamp first: if the file changes in between, the next poll reads it once more.
         let stamp = read_stamp(path)?;
         if stamp == self.stamp {
             return Ok(false);
@@ -58,7 +58,7 @@ impl<T> CachedFile<T> {
     }
 }
 
-/// `None` if there is no such file. Anything else that is wrong is an error: nothing may be concluded from it.
+/// `None` if there is no such file. All other problems are errors, from which nothing may be concluded.
 fn read_stamp(path: &Path) -> io::Result<Option<FileStamp>> {
     Ok(none_if_missing(std::fs::metadata(path))?.map(|metadata| FileStamp::from_metadata(&metadata)))
 }
@@ -71,12 +71,12 @@ pub(super) fn none_if_missing<T>(outcome: io::Result<T>) -> io::Result<Option<T>
     }
 }
 
-/// A whole file. Empty if it went away.
+/// A whole file. Empty if it was deleted.
 pub(super) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
     Ok(none_if_missing(std::fs::read(path))?.unwrap_or_default())
 }
 
-/// The beginning of a file, read in one go.
+/// The beginning of a file, read with one call.
 pub(super) fn read_beginning(path: &Path, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(length);
     if let Some(file) = none_if_missing(File::open(path))? {

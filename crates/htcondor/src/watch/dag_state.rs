@@ -1,14 +1,14 @@
-//! PURE: whether a DAG is over, and how it went.
+//! PURE: whether a DAG has ended, and with which outcome.
 //!
-//! The metrics say it best, but a DAG that was not accepted leaves none, and those of the run before a rescue stay until
-//! the rescue ends. So everything is asked about one cluster, the one that is watched.
+//! The metrics are the best source, but a rejected DAG leaves none, and those of the previous run stay until a
+//! rescue ends. So all facts are collected for one cluster, the one that is watched.
 
 use crate::parsers::dagman_out::DagmanLastRun;
 use crate::parsers::events::{CondorEvent, CondorEventKind, JobExit, JobHold};
 use crate::parsers::metrics::{DagEnd, DagMetrics};
 use crate::parsers::node_status;
 
-/// How a DAG is.
+/// The state of a DAG.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DagState {
     /// Nothing is known of it yet.
@@ -16,24 +16,24 @@ pub enum DagState {
     /// It is in the queue; held or not.
     Running,
     Over(DagOutcome),
-    /// Its files cannot be read. It may be well.
+    /// Its files cannot be read. It may be running.
     Unknown,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DagOutcome {
     Completed,
-    /// Nodes failed, all others are done or cannot be.
+    /// Nodes failed; all others are done or cannot run.
     Failed,
-    /// A node asked for its end.
+    /// A node aborted the DAG.
     Aborted,
-    /// Somebody removed it.
+    /// A user removed it.
     Removed,
-    /// It was not accepted, or ended for another reason than its nodes.
+    /// It was rejected, or ended for a reason other than its nodes.
     Broken(String),
 }
 
-/// What the schedd wrote about the job that DAGMan is.
+/// The schedd's record of the DAGMan job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DagmanState {
     Queued,
@@ -43,7 +43,7 @@ pub(super) enum DagmanState {
     Removed,
 }
 
-/// The last that its log says of a cluster. `None`: nothing.
+/// The last state of a cluster in the log. `None`: the log does not mention it.
 pub(super) fn last_dagman_state(events: &[CondorEvent], cluster: u64) -> Option<DagmanState> {
     let events = events.iter().rev().filter(|event| event.cluster == cluster);
     events.map(|event| &event.kind).find_map(|what| match what {
@@ -52,7 +52,7 @@ pub(super) fn last_dagman_state(events: &[CondorEvent], cluster: u64) -> Option<
         CondorEventKind::Terminated { exit, .. } => Some(DagmanState::Ended(*exit)),
         CondorEventKind::Aborted { .. } => Some(DagmanState::Removed),
         CondorEventKind::Held(hold) => Some(DagmanState::Held(hold.clone())),
-        // It is held, removed or begun again next, which says more.
+        // It is held, removed or restarted next; that event has the details.
         CondorEventKind::Evicted { .. }
         | CondorEventKind::PostScript { .. }
         | CondorEventKind::Other { .. } => None,
@@ -68,26 +68,26 @@ pub(super) fn last_submitted_cluster(events: &[CondorEvent]) -> Option<u64> {
         .map(|event| event.cluster)
 }
 
-/// All that is known about one cluster.
+/// All facts about one cluster.
 pub(super) struct DagEvidence<'a> {
     pub(super) dagman: Option<DagmanState>,
-    /// Its own, not those of a run before it.
+    /// Its own, not those of an earlier run.
     pub(super) metrics: Option<&'a DagMetrics>,
-    /// It says that it has begun.
+    /// Its log says that it has started.
     pub(super) has_begun: bool,
     pub(super) status: Option<&'a node_status::DagStatus>,
 }
 
 pub(super) enum DagStateDecision {
     State(DagState),
-    /// It ended, and only what it said for people tells why. `without_metrics` is how its job ended, where it seems to
-    /// have left none.
+    /// It ended, and only its log for people has the reason. `without_metrics` is the exit of its job, if it
+    /// seems to have left no metrics.
     ReadDagmanOut {
         without_metrics: Option<JobExit>,
     },
 }
 
-/// DAGMan exits so when it is held or its machine goes down: it will be started again.
+/// DAGMan exits like this when it is held or its machine shuts down: it will be restarted.
 pub(super) const RESTART_EXIT_CODE: i32 = 3;
 
 pub(super) fn decide_dag_state(evidence: &DagEvidence<'_>) -> DagStateDecision {
@@ -99,9 +99,9 @@ pub(super) fn decide_dag_state(evidence: &DagEvidence<'_>) -> DagStateDecision {
     }
     match &evidence.dagman {
         Some(DagmanState::Removed) => DagStateDecision::State(DagState::Over(DagOutcome::Removed)),
-        // No metrics although it ended: not accepted, or the disk was full.
+        // No metrics although it ended: rejected, or the disk was full.
         Some(DagmanState::Ended(exit)) => {
-            // A status file from before it began is that of another run.
+            // A status file older than its start belongs to another run.
             let status = evidence.status.filter(|_| evidence.has_begun);
             status
                 .and_then(decide_from_status)
@@ -115,19 +115,20 @@ pub(super) fn decide_dag_state(evidence: &DagEvidence<'_>) -> DagStateDecision {
     }
 }
 
-/// Trusts the status more than the exit code, which a FINAL node may have changed. `None`: it does not say why.
+/// Prefers the status over the exit code, which a FINAL node may have changed. `None`: the metrics do not say
+/// why.
 fn outcome_from_metrics(end: DagEnd, exit: i32) -> Option<DagOutcome> {
     match end {
         DagEnd::Ok if exit == 0 => Some(DagOutcome::Completed),
         DagEnd::NodeFailed => Some(DagOutcome::Failed),
         DagEnd::Aborted => Some(DagOutcome::Aborted),
         DagEnd::Removed => Some(DagOutcome::Removed),
-        DagEnd::Cycle => Some(DagOutcome::Broken("its nodes wait for each other in a circle".to_owned())),
+        DagEnd::Cycle => Some(DagOutcome::Broken("its nodes depend on each other in a cycle".to_owned())),
         DagEnd::Ok | DagEnd::Error | DagEnd::Halted | DagEnd::Other(_) => None,
     }
 }
 
-/// The status file of a DAG that ended without metrics. One that was still running when it was written says nothing.
+/// The status file of a DAG that ended without metrics. Ignored if it was written while the DAG was running.
 fn decide_from_status(head: &node_status::DagStatus) -> Option<DagStateDecision> {
     let outcome = match (head.state, head.reason.as_str()) {
         (node_status::CondorNodeState::Done, "success") if head.done == head.total => DagOutcome::Completed,
@@ -139,20 +140,20 @@ fn decide_from_status(head: &node_status::DagStatus) -> Option<DagStateDecision>
     Some(DagStateDecision::State(DagState::Over(outcome)))
 }
 
-/// Why DAGMan ended, in its own words. `None` while they do not fit what its job did: on a shared file system what it
-/// wrote last may be seen after what the schedd wrote about it.
+/// Why DAGMan ended, according to its log. `None` while the log does not agree with the exit of its job: on a
+/// shared file system, its last lines may become visible after those of the schedd.
 pub(super) fn outcome_from_dagman_out(
     words: &DagmanLastRun,
     without_metrics: Option<JobExit>,
 ) -> Option<DagOutcome> {
     match without_metrics {
         Some(JobExit::Signal(signal)) => {
-            Some(DagOutcome::Broken(format!("DAGMan was ended by signal {signal}")))
+            Some(DagOutcome::Broken(format!("DAGMan was killed by signal {signal}")))
         }
         Some(JobExit::Code(_)) if words.exit_code.is_none() || words.has_metrics => None,
         _ if words.errors.is_empty() => {
             let exit = words.exit_code.map_or_else(String::new, |exit| format!(" with status {exit}"));
-            Some(DagOutcome::Broken(format!("DAGMan ended{exit} and did not say why")))
+            Some(DagOutcome::Broken(format!("DAGMan ended{exit} and did not log why")))
         }
         _ => Some(DagOutcome::Broken(words.errors.join("; "))),
     }
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(over(DagEnd::Removed, 2), Some(DagState::Over(DagOutcome::Removed)));
         assert!(matches!(over(DagEnd::Cycle, 1), Some(DagState::Over(DagOutcome::Broken(_)))));
         assert_eq!(over(DagEnd::Ok, 1), None, "they do not agree");
-        assert_eq!(over(DagEnd::Ok, 3), Some(DagState::Running), "held: it goes on when it is released");
+        assert_eq!(over(DagEnd::Ok, 3), Some(DagState::Running), "held: it continues when it is released");
     }
 
     #[test]
@@ -203,7 +204,7 @@ mod tests {
             assert_eq!(with(None, Some(there)), Some(DagState::Running));
         }
         assert_eq!(with(None, Some(DagmanState::Removed)), Some(DagState::Over(DagOutcome::Removed)));
-        assert_eq!(with(None, Some(DagmanState::Ended(JobExit::Code(1)))), None, "its words are asked for");
+        assert_eq!(with(None, Some(DagmanState::Ended(JobExit::Code(1)))), None, "its log is needed");
         assert_eq!(with(None, None), Some(DagState::NotYet));
         let begun = DagEvidence { dagman: None, metrics: None, has_begun: true, status: None };
         assert_eq!(state(&begun), Some(DagState::Running));
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(by(&half, 0), None, "never done before all are");
         let life = Some(DagmanState::Ended(JobExit::Code(1)));
         let stale = DagEvidence { dagman: life, metrics: None, has_begun: false, status: Some(&removed) };
-        assert_eq!(state(&stale), None, "it is that of the run before");
+        assert_eq!(state(&stale), None, "it belongs to the previous run");
     }
 
     #[test]
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(last_submitted_cluster(&log), Some(54));
         assert_eq!(at(1), Some(DagmanState::Queued));
         assert_eq!(at(2), Some(DagmanState::Running));
-        assert_eq!(at(3), Some(DagmanState::Running), "evicted: what follows says why");
+        assert_eq!(at(3), Some(DagmanState::Running), "evicted: the next event says why");
         assert!(matches!(at(4), Some(DagmanState::Held(hold)) if hold.code == 1));
         assert_eq!(at(5), Some(DagmanState::Queued));
         assert_eq!(at(log.len()), Some(DagmanState::Removed));
@@ -263,27 +264,27 @@ mod tests {
         let silent = words(Some(1), &[], false);
         assert_eq!(
             outcome_from_dagman_out(&silent, one),
-            broken("DAGMan ended with status 1 and did not say why")
+            broken("DAGMan ended with status 1 and did not log why")
         );
         assert_eq!(
             outcome_from_dagman_out(&words(None, &[], false), one),
             None,
-            "its last words are not to be seen yet"
+            "its last lines are not visible yet"
         );
         assert_eq!(
             outcome_from_dagman_out(&words(Some(0), &[], true), Some(JobExit::Code(0))),
             None,
-            "its metrics are not to be seen yet"
+            "its metrics are not visible yet"
         );
         let odd = words(Some(1), &["ERROR: halted"], true);
         assert_eq!(
             outcome_from_dagman_out(&odd, None),
             broken("ERROR: halted"),
-            "they were seen, and do not say why"
+            "they are visible and do not say why"
         );
         assert_eq!(
             outcome_from_dagman_out(&words(None, &[], false), Some(JobExit::Signal(11))),
-            broken("DAGMan was ended by signal 11")
+            broken("DAGMan was killed by signal 11")
         );
     }
 }

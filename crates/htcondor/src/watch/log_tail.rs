@@ -1,7 +1,7 @@
-//! A log that grows, read from where it was read last.
+//! Follows a growing log from where it was last read.
 //!
-//! Only whole lines are taken: one that is half written is read again by the next look. A log that is shorter than what
-//! was read, or begins otherwise, is another one, and is read from its beginning.
+//! Only complete lines are returned: an incomplete one is read again by the next poll. A log that is shorter than
+//! the part already read, or begins differently, was replaced, and is read from its beginning.
 
 use super::cached_files::{FileStamp, none_if_missing};
 use memchr::{memchr, memrchr};
@@ -11,9 +11,9 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 const CHUNK_BYTES: usize = 64 * 1024;
-/// What has no end after so many bytes is no line, and is passed over.
+/// Text without an end after this many bytes is not a line and is skipped.
 const MAX_LINE_BYTES: usize = 1024 * 1024;
-/// So many bytes of its beginning tell a log from another: the time and the id of the DAGMan that began it.
+/// The first bytes that identify a log: the time and the id of the DAGMan that started it.
 const MARK_BYTES: usize = 48;
 
 #[derive(Debug)]
@@ -25,9 +25,9 @@ pub(super) struct LogTail {
 }
 
 pub(super) enum TailItem<'a> {
-    /// It is another log now: nothing that was read before counts.
+    /// The log was replaced: everything read before is void.
     Replaced,
-    /// Without its end, which is at `end`.
+    /// Without its line end, which is at `end`.
     Line { end: u64, text: &'a [u8] },
 }
 
@@ -45,7 +45,7 @@ impl LogTail {
         self.offset
     }
 
-    /// Takes what has come since. A log that is not there is empty, and if it comes back it may be the same.
+    /// Reads the lines that were appended. A missing log is empty, and may reappear unchanged.
     pub(super) fn read_new(&mut self, mut take: impl FnMut(TailItem<'_>)) -> io::Result<()> {
         let Some(metadata) = none_if_missing(std::fs::metadata(&self.path))? else { return Ok(()) };
         let stamp = FileStamp::from_metadata(&metadata);
@@ -105,7 +105,7 @@ impl LogTail {
     }
 }
 
-/// As many bytes as there are, up to the length of the buffer.
+/// Reads up to the length of the buffer or the end of the file.
 fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut length = 0;
     while length < bytes.len() {
@@ -177,18 +177,18 @@ mod tests {
         let mut reader = Reader::new(&path);
         append(&path, b"one\ntwo\n");
         reader.look();
-        // Longer than before: only its beginning tells.
+        // Longer than before: only its beginning shows that it was replaced.
         std::fs::write(&path, b"three\nfour\nfive\n").unwrap();
         reader.look();
         assert_eq!((reader.lines.len(), reader.anew), (3, 1));
         std::fs::write(&path, b"three\n").unwrap();
         reader.look();
-        assert_eq!((reader.lines.len(), reader.anew), (1, 2), "shorter than what was read");
+        assert_eq!((reader.lines.len(), reader.anew), (1, 2), "shorter than the part already read");
         std::fs::remove_file(&path).unwrap();
         reader.look();
         append(&path, b"three\nfour\n");
         reader.look();
-        assert_eq!((reader.lines.len(), reader.anew), (2, 2), "it was away, and is back");
+        assert_eq!((reader.lines.len(), reader.anew), (2, 2), "it was missing and is back");
     }
 
     #[test]

@@ -1,22 +1,22 @@
-//! A running DAG, followed from where it was read last.
+//! Follows a running DAG from where it was last read.
 //!
-//! [`Watch`] reads what DAGMan writes into the directory of a run and asks nobody: a look at a run with thousands of
-//! nodes costs a few system calls when nothing has happened. What single nodes do is not remembered; [`nodes`] finds it
-//! out for whoever asks.
+//! [`DagPoller`] reads what DAGMan writes into the directory of a run and runs no commands: polling a run with
+//! thousands of nodes costs a few system calls if nothing has happened. The states of single nodes are not kept;
+//! `nodes` reads them on request.
 //!
 //! | file | what it is read for |
 //! |---|---|
 //! | `workflow.dag.dagman.log` | whether DAGMan is in the queue, held, removed, ended |
-//! | `workflow.dag.metrics` | how it went |
-//! | `workflow.jobstate` | which units are over: tailed |
-//! | `workflow.status` | units that the log does not mention, since DAGMan may leave lines out when it recovers |
-//! | `mg_N/group.status` | how many nodes are done, running, held: the head of those that run |
-//! | `workflow.dag.dagman.out` | why it was not accepted |
-//! | `attempts.jsonl` | attempts that failed, and how many ended where: tailed |
+//! | `workflow.dag.metrics` | the outcome |
+//! | `workflow.jobstate` | which units have ended: read as it grows |
+//! | `workflow.status` | units missing from the log, since DAGMan may omit lines when it recovers |
+//! | `mg_N/group.status` | how many nodes are done, running, held: the heads of those that run |
+//! | `workflow.dag.dagman.out` | why the DAG was rejected |
+//! | `attempts.jsonl` | failed attempts, and how many ended at each site: read as it grows |
 //!
-//! *Numbers of news* ([`UnitNews::seq`]) are made from the place of a line in the job state log, which DAGMan only ever
-//! appends to, rescues included. So whoever keeps the last number that he has dealt with loses nothing and gets little
-//! twice, also when either of us dies in between.
+//! *Sequence numbers* ([`UnitUpdate::seq`]) are derived from the position of a line in the job state log, to
+//! which DAGMan only appends, in rescues too. A consumer that stores the last number it has handled loses no
+//! update and sees few twice, even if either process dies in between.
 
 mod attempt_reader;
 mod cached_files;
@@ -53,16 +53,16 @@ use windlass_core::requests::failures::RoleCounts;
 use windlass_core::requests::rows::NodeCounts;
 use windlass_types::requests::{RequestUnitStatus, WorkUnitName};
 
-/// Of what DAGMan says, which grows for as long as it runs. If it was not accepted it has not said much.
+/// Of DAGMan's log, which grows while it runs. The log of a rejected DAG is short.
 const DAGMAN_OUT_TAIL_BYTES: u64 = 1024 * 1024;
-/// Room between the numbers of two lines for news that no line tells.
+/// Room between the numbers of two lines for updates without a line.
 const SEQUENCE_SHIFT: u32 = 20;
 
 /// Follows the DAG in the directory of a run.
 #[derive(Debug)]
 pub struct DagPoller {
     run: PathBuf,
-    /// The DAGMan that is asked about. `None`: the one that was submitted last.
+    /// The DAGMan to follow. `None`: the one that was submitted last.
     cluster: Option<u64>,
     has_units: bool,
     dagman_events: CachedFile<Vec<CondorEvent>>,
@@ -71,50 +71,50 @@ pub struct DagPoller {
     tail: LogTail,
     unit_states: UnitStates,
     unit_counts: UnitCounts,
-    /// `None`: nobody wants to know of them.
+    /// `None`: attempts are not needed.
     attempts: Option<AttemptReader>,
     unit_updates: Vec<UnitUpdate>,
-    /// The number of the last news that was told, here or before a restart.
+    /// The number of the last update that was returned, here or before a restart.
     last_reported: i64,
-    /// Added to numbers, so that they go on growing although the log is another one.
+    /// Added to numbers, so that they keep increasing although the log was replaced.
     sequence_offset: i64,
 }
 
-/// What is known now, and what is new.
+/// The current state and the updates since the last poll.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DagSnapshot {
     pub state: DagState,
-    /// The DAGMan that this is about.
+    /// The cluster id of the DAGMan.
     pub cluster: Option<u64>,
     /// Why DAGMan itself is held, if it is.
     pub dagman_held: Option<JobHold>,
-    /// Nothing more of it begins.
+    /// The run is paused: no more nodes start.
     pub is_paused: bool,
-    /// Nodes inside the units that have begun; those of the others are not known here.
+    /// Nodes inside the units that have started; those of other units are not counted here.
     pub counts: NodeCounts,
-    /// Units that are over since the last look, ascending.
+    /// Units that ended since the last poll, ascending.
     pub units: Vec<UnitUpdate>,
-    /// Those of runs before a rescue included.
+    /// Including those of runs before a rescue.
     pub units_completed: u32,
     /// In this run.
     pub units_failed: u32,
-    /// Attempts that failed since the last look, ascending.
+    /// Attempts that failed since the last poll, ascending.
     pub failed_attempts: Vec<FailedNodeAttempt>,
     /// How many attempts have ended at each site, in all runs of this directory.
     pub ended_by_site: BTreeMap<String, RoleCounts>,
     /// Nodes that are held now.
     pub held_nodes: Vec<HeldDagNode>,
-    /// What could not be read, and why. What is told is then what was known before.
+    /// Why a file could not be read. The other fields are then those of the last poll.
     pub read_error: Option<String>,
 }
 
 impl DagSnapshot {
-    /// What waits for a person, and why; in words.
+    /// What waits for an operator and why, as text.
     pub fn describe_held(&self) -> Vec<String> {
         let dagman = self.dagman_held.iter().map(|hold| format!("DAGMan is held: {hold}"));
-        // Whoever holds the one pauses the other.
+        // Holding DAGMan also pauses the run.
         let is_paused = self.is_paused && self.dagman_held.is_none();
-        let paused = is_paused.then(|| "it is paused: nothing more of it begins".to_owned());
+        let paused = is_paused.then(|| "it is paused: none of its nodes start".to_owned());
         let nodes = self.held_nodes.iter().map(|held| {
             let unit = held.unit.map(|unit| format!("{}/", WorkUnitName(unit))).unwrap_or_default();
             format!("{unit}{} is held: {}", held.node, held.hold)
@@ -125,20 +125,22 @@ impl DagSnapshot {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitUpdate {
-    /// Grows from one to the next, also over restarts and rescues. What is completed may be told twice, with another.
+    /// Increases with each update, also across restarts and rescues. A completed unit may be reported twice, with
+    /// different numbers.
     pub seq: i64,
     pub number: u32,
-    /// `Completed` or `Failed`. What failed may be completed by a rescue.
+    /// `Completed` or `Failed`. A rescue may complete a failed unit.
     pub status: RequestUnitStatus,
 }
 
 impl DagPoller {
-    /// Whatever DAGMan was last submitted there, from the beginning.
+    /// Follows the DAGMan that was last submitted there, from the beginning.
     pub fn new(run: &Path) -> Self {
         Self::for_cluster(run, None, 0)
     }
 
-    /// A certain DAGMan, so that nothing of the run before a rescue is taken for its end, and only news after `told`.
+    /// Follows a certain DAGMan, so that the end of an earlier run is not taken for its own, and returns only
+    /// updates after `last_reported`.
     pub fn for_cluster(run: &Path, cluster: Option<u64>, last_reported: i64) -> Self {
         Self {
             run: run.to_owned(),
@@ -157,7 +159,7 @@ impl DagPoller {
         }
     }
 
-    /// Of failed attempts, too, only those after `told` are news.
+    /// Returns only failed attempts after `told`.
     #[must_use]
     pub fn with_failures_after(mut self, told: i64) -> Self {
         if let Some(attempts) = &mut self.attempts {
@@ -166,26 +168,27 @@ impl DagPoller {
         self
     }
 
-    /// For whoever only wants to know how it stands: attempts are not read, of which there may be a hundred thousand.
+    /// For callers that need only the state: attempts are not read, of which there may be a hundred thousand.
     #[must_use]
     pub fn without_attempts(mut self) -> Self {
         self.attempts = None;
         self
     }
 
-    /// The units that failed in the last run of this DAG, of those that were looked at.
+    /// The units that failed in the last run of this DAG, among those read so far.
     pub(crate) fn failed_units(&self) -> impl Iterator<Item = u32> {
         let is_failed =
             |(unit, status): (u32, RequestUnitStatus)| (status == RequestUnitStatus::Failed).then_some(unit);
         self.unit_states.units().filter_map(is_failed)
     }
 
-    /// Whether the newest rescue file is of the last run: not if that one was removed while it was held, or was lost.
+    /// Whether the newest rescue file is of the last run: false if that run was removed while held, or was
+    /// lost.
     pub(crate) fn has_current_rescue(&self) -> bool {
         self.unit_states.dagman().is_none() || self.unit_states.is_finished()
     }
 
-    /// Reads what has changed. Never fails: what cannot be read is `Unknown`, and the next look tries again.
+    /// Reads what has changed. Never fails: unreadable state is `Unknown`, and the next poll tries again.
     pub fn poll(&mut self) -> DagSnapshot {
         let (state, mut trouble) = match self.poll_dag() {
             Ok(state) => (state, None),
@@ -197,7 +200,7 @@ impl DagPoller {
             trouble.get_or_insert(error.to_string());
             (self.unit_counts.counts(), Vec::new())
         });
-        // After its state: what is over has no more of them.
+        // After the state: a DAG that has ended adds no more attempts.
         if let Err(error) = self.read_attempts() {
             trouble.get_or_insert(error.to_string());
         }
@@ -248,7 +251,7 @@ impl DagPoller {
             .map_err(unreadable_file(&metrics))?;
         let state = self.decide_state()?;
         if matches!(state, DagState::Over(_)) {
-            // What was written between reading the log and its end: these are all.
+            // Lines that were written between reading the log and the end of the DAG: now the log is complete.
             self.read_log()?;
         }
         self.complete_from_status(&status).map_err(unreadable_file(&status))?;
@@ -273,13 +276,13 @@ impl DagPoller {
                 let words = read_end(&path, DAGMAN_OUT_TAIL_BYTES).map_err(unreadable_file(&path))?;
                 let outcome =
                     dag_state::outcome_from_dagman_out(&dagman_out::parse_last_run(&words), without_metrics);
-                let missing = || io::Error::other("DAGMan has ended, and how is not to be seen yet");
+                let missing = || io::Error::other("DAGMan has ended; its outcome is not visible yet");
                 outcome.map(DagState::Over).ok_or_else(missing).map_err(unreadable_file(&path))
             }
         }
     }
 
-    /// The DAGMan that is asked about.
+    /// The DAGMan to follow.
     fn current_cluster(&self) -> Option<u64> {
         let submitted = || dag_state::last_submitted_cluster(self.dagman_events.get()?);
         self.cluster.or_else(submitted).or(self.unit_states.dagman())
@@ -329,7 +332,7 @@ impl DagPoller {
         Ok(())
     }
 
-    /// What was told before a restart lies beyond the end of the log: it is another one, and all of it is news.
+    /// The last reported line lies beyond the end of the log: the log was replaced, and all of it is new.
     fn detect_replaced_log(&mut self) {
         if self.sequence_offset == 0
             && self.tail.offset() > 0
@@ -342,7 +345,7 @@ impl DagPoller {
         }
     }
 
-    /// The status file was read before the log. If it knows of more units that are done, the log has lost some.
+    /// The status file was read before the log. If it has more completed units, lines of the log were lost.
     fn complete_from_status(&mut self, path: &Path) -> io::Result<()> {
         let done = self.status.get().map_or(0, |head| head.done);
         if !self.has_units || done <= u64::from(self.unit_states.completed()) {
@@ -367,7 +370,7 @@ impl DagPoller {
         Ok(())
     }
 
-    /// Whoever hears that all is done takes it that he has heard of every unit.
+    /// The end of a DAG is reported only after all of its units.
     fn check_all_reported(&self, state: &DagState) -> Result<(), UnreadableFile> {
         let by_status = || self.status.get().filter(|_| self.has_units).map(|head| head.done);
         let by_metrics = self.metrics.get().map(|metrics| metrics.dags.succeeded);
@@ -376,7 +379,7 @@ impl DagPoller {
         if *state != DagState::Over(DagOutcome::Completed) || done <= u64::from(known) {
             return Ok(());
         }
-        let lost = format!("DAGMan says that {done} units are done, and only {known} of them can be found");
+        let lost = format!("DAGMan reports {done} completed units, but only {known} of them can be found");
         Err(unreadable_file(self.tail.path())(io::Error::other(lost)))
     }
 
@@ -396,7 +399,7 @@ fn sequence_number(end: u64) -> i64 {
     i64::try_from(end).ok().and_then(|end| end.checked_mul(1 << SEQUENCE_SHIFT)).unwrap_or(i64::MAX)
 }
 
-/// A file that is there, or should be, and cannot be read.
+/// A file that exists, or should exist, and cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
 struct UnreadableFile {

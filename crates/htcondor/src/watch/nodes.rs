@@ -1,7 +1,7 @@
-//! The nodes of a unit, or of a DAG without units, as they are now; those that are held or failed; where their logs are.
+//! The current nodes of a unit, or of a DAG without units; held and failed nodes; the locations of their logs.
 //!
-//! All of it is found out when somebody asks: nothing about single nodes is remembered. The status file names all nodes
-//! and is some seconds old, the job state log says what happened since, the event log where and why.
+//! All of it is read on request: the states of single nodes are not kept. The status file lists all nodes and is
+//! some seconds old, the job state log has the events since then, and the event log the machines and reasons.
 
 use super::DAGMAN_OUT_TAIL_BYTES;
 use super::cached_files::{none_if_missing, read_end, read_whole};
@@ -15,28 +15,28 @@ use std::io;
 use std::path::{Path, PathBuf};
 use windlass_types::requests::WorkUnitName;
 
-/// The attribute that `ulog_execute_attrs` of our submit files asks for.
+/// The attribute that `ulog_execute_attrs` in the submit files writes to the log.
 pub const SITE_ATTRIBUTE: &str = "GLIDEIN_CMSSite";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DagNodeView {
     pub name: String,
     pub state: DagNodeState,
-    /// How often it was begun, earlier runs of the same DAG included.
+    /// How often it was started, including earlier runs of the same DAG.
     pub attempts: u32,
     /// The id of its last job in the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<u64>,
-    /// Where that job ran last.
+    /// Where that job last ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
     /// Why it is held, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<JobHold>,
-    /// What DAGMan says about it.
+    /// DAGMan's message about it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub details: String,
-    /// Unix time of the last that happened to it.
+    /// Unix time of its last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<i64>,
 }
@@ -44,7 +44,7 @@ pub struct DagNodeView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DagNodeState {
-    /// For others, for its turn, or for its next attempt.
+    /// For dependencies, for a limit, or for its next attempt.
     Waiting,
     /// Its PRE script runs.
     Pre,
@@ -56,9 +56,9 @@ pub enum DagNodeState {
     Post,
     Done,
     Failed,
-    /// The DAG was ended while it was under way.
+    /// The DAG was ended while it was active.
     Stopped,
-    /// It waits for one that failed.
+    /// It depends on a failed node.
     Futile,
 }
 
@@ -105,29 +105,29 @@ pub struct HeldDagNode {
 pub struct FailedDagNode {
     pub unit: Option<u32>,
     pub node: String,
-    /// What DAGMan says about it.
+    /// DAGMan's message about it.
     pub details: String,
-    /// What its POST script wrote about the last attempt, if it got so far.
+    /// The report of its POST script about the last attempt, if there is one.
     pub report: Option<PathBuf>,
 }
 
-/// Where the logs of a node are. Those that are not there yet are not in it.
+/// The log files of a node, as far as they exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DagNodeLogs {
     pub output: Option<PathBuf>,
     pub error: Option<PathBuf>,
-    /// What its POST script found.
+    /// The report of its POST script.
     pub report: Option<PathBuf>,
     /// The events of all nodes of its DAG.
     pub events: Option<PathBuf>,
-    /// What DAGMan says.
+    /// DAGMan's log.
     pub dagman: Option<PathBuf>,
 }
 
 /// The nodes inside a unit, or those of the DAG itself: units, or the jobs of a workflow spec.
 pub fn list_nodes(run: &Path, unit: Option<u32>) -> io::Result<Vec<DagNodeView>> {
     let dag = DagmanFiles::for_unit(run, unit);
-    // In this order: what is read later is newer.
+    // In this order, so that the state read later is newer.
     let status = dag.read_status()?;
     let log = read_whole(&dag.jobstate)?;
     let lives = NodeHistories::from_log(&log);
@@ -145,7 +145,7 @@ pub fn list_nodes(run: &Path, unit: Option<u32>) -> io::Result<Vec<DagNodeView>>
     Ok(views)
 }
 
-/// Nodes that failed, with what is known about why. Those that were stopped with their DAG are not among them.
+/// Failed nodes, with what is known about the reasons. Nodes that were stopped with their DAG are not included.
 pub fn list_failed_nodes(run: &Path) -> io::Result<Vec<FailedDagNode>> {
     let mut failures = Vec::new();
     for outer in list_failed_in(run, None)? {
@@ -162,7 +162,7 @@ pub fn list_failed_nodes(run: &Path) -> io::Result<Vec<FailedDagNode>> {
     Ok(failures)
 }
 
-/// A unit of which no node failed: its DAG was not accepted, say. Its DAGMan may have said why.
+/// A failed unit without failed nodes: its DAG may have been rejected. DAGMan's log may have the reason.
 fn describe_failed_unit(run: &Path, unit: u32, mut outer: FailedDagNode) -> io::Result<FailedDagNode> {
     let words = dagman_out::parse_last_run(&read_end(
         &DagmanFiles::for_unit(run, Some(unit)).dagman_out,
@@ -174,7 +174,7 @@ fn describe_failed_unit(run: &Path, unit: u32, mut outer: FailedDagNode) -> io::
     Ok(outer)
 }
 
-/// Where the logs of a node of a unit are, or of a DAG without units.
+/// The locations of the logs of a node of a unit, or of a DAG without units.
 pub fn find_node_logs(run: &Path, unit: Option<u32>, node: &str) -> DagNodeLogs {
     let dag = DagmanFiles::for_unit(run, unit);
     let existing = |path: PathBuf| path.exists().then_some(path);
@@ -187,7 +187,7 @@ pub fn find_node_logs(run: &Path, unit: Option<u32>, node: &str) -> DagNodeLogs 
     }
 }
 
-/// Those that are held now.
+/// The nodes that are held now.
 pub(super) fn list_held_nodes(directory: &Path, unit: Option<u32>) -> io::Result<Vec<HeldDagNode>> {
     let run = match unit {
         Some(_) => directory.parent().unwrap_or(directory),
@@ -287,12 +287,12 @@ fn view_from_status(node: &node_status::CondorNodeStatus) -> DagNodeView {
     DagNodeView { state, details: node.details.clone(), ..DagNodeView::new(&node.name) }
 }
 
-/// What the job state log says about each node.
+/// The state of each node according to the job state log.
 struct NodeHistories<'a>(HashMap<&'a str, NodeHistory>);
 
 #[derive(Clone, Copy, Default)]
 struct NodeHistory {
-    /// Of its first line, for the order.
+    /// The position of its first line, for sorting.
     first: usize,
     state: Option<DagNodeState>,
     attempts: u32,
@@ -325,7 +325,7 @@ impl<'a> NodeHistories<'a> {
         Self(lives)
     }
 
-    /// In the order in which they began.
+    /// In the order in which they started.
     fn names(&self) -> Vec<&'a str> {
         let mut names: Vec<&str> = self.0.keys().copied().collect();
         names.sort_unstable_by_key(|name| self.0[name].first);
@@ -349,7 +349,8 @@ impl NodeHistory {
             JobstateStep::Held => Some(DagNodeState::Held),
             JobstateStep::PostStarted => Some(DagNodeState::Post),
             JobstateStep::PostSucceeded => Some(DagNodeState::Done),
-            // After a failure perhaps for the next attempt: the status file knows what has failed for good.
+            // After a failure it may wait for the next attempt: only the status file knows which nodes failed
+            // for good.
             JobstateStep::PreSucceeded
             | JobstateStep::SubmitFailed
             | JobstateStep::PreFailed
@@ -362,8 +363,8 @@ impl NodeHistory {
         };
     }
 
-    /// The log is newer than the status file, except that only the status file knows the end of what was stopped, of
-    /// what will not be tried again, and of what a recovery of DAGMan left out of the log.
+    /// The log is newer than the status file, except that only the status file has the end of stopped nodes, of
+    /// nodes that will not be retried, and of nodes that a recovery of DAGMan omitted from the log.
     fn update_view(self, view: &mut DagNodeView) {
         view.attempts = self.attempts;
         view.cluster = self.cluster;
@@ -378,7 +379,7 @@ impl NodeHistory {
     }
 }
 
-/// Where jobs ran last, and why they were held, by cluster.
+/// Where jobs last ran, and why they were held, by cluster.
 struct JobLocations(HashMap<u64, JobLocation>);
 
 #[derive(Default)]

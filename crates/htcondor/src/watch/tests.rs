@@ -99,7 +99,7 @@ fn from_nothing_to_its_end() {
     assert_eq!(news, [(1, RequestUnitStatus::Failed), (0, RequestUnitStatus::Completed)]);
     assert_eq!((look.units_completed, look.units_failed), (1, 1));
     assert!(look.units[0].seq < look.units[1].seq);
-    assert_eq!(watch.poll().units, [], "what was told is not told again");
+    assert_eq!(watch.poll().units, [], "an update is not returned twice");
     run.ended(FIRST, 1, 2);
     let look = watch.poll();
     assert_eq!((look.state, look.read_error), (DagState::Over(DagOutcome::Failed), None));
@@ -121,7 +121,7 @@ fn the_end_of_the_run_before_is_not_that_of_the_rescue() {
     run.ended(RESCUE, 0, 0);
     let look = rescue.poll();
     assert_eq!(look.state, DagState::Over(DagOutcome::Completed));
-    assert_eq!(completed(&look), [1], "unit 0 was told before");
+    assert_eq!(completed(&look), [1], "unit 0 was reported before");
     assert_eq!((look.units_completed, look.units_failed), (2, 0));
 }
 
@@ -181,7 +181,7 @@ fn news_of_another_log_go_on_counting() {
     let look = watch.poll();
     assert_eq!((look.units.len(), look.units_completed), (2, 1));
     assert!(look.units.iter().all(|news| news.seq > last));
-    // Also if somebody exchanged it while nobody was looking.
+    // Also if it was replaced between two polls.
     let look = DagPoller::for_cluster(run.path(), None, last).poll();
     assert_eq!(look.units.len(), 2);
     assert!(look.units.iter().all(|news| news.seq > last));
@@ -208,7 +208,7 @@ fn held_removed_and_aborted() {
     run.dagman(12, 54, "\tvia condor_hold (by user pool)\n\tCode 1 Subcode 0\n");
     let mut watch = run.watch();
     let look = watch.poll();
-    assert_eq!(look.state, DagState::Running, "a held DAG goes on when it is released");
+    assert_eq!(look.state, DagState::Running, "a held DAG continues when it is released");
     assert_eq!(look.dagman_held.map(|hold| hold.reason).as_deref(), Some("via condor_hold (by user pool)"));
     run.dagman(13, 54, "");
     assert_eq!(watch.poll().dagman_held, None);
@@ -250,7 +250,7 @@ fn nodes_inside_units_are_counted() {
     run.replace("mg_000001/group.status", &group(6, 6, 0, 0));
     let look = watch.poll();
     assert_eq!(look.counts, NodeCounts { done: 12, ..NodeCounts::default() });
-    assert_eq!(run.watch().poll().counts, look.counts, "a new one counts the same");
+    assert_eq!(run.watch().poll().counts, look.counts, "a new poller counts the same");
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn many_completed_groups_are_counted_by_several_looks() {
     assert_eq!(done, [500, 1000, 1125, 1125]);
     run.submitted(1);
     run.ended(1, 0, 0);
-    assert_eq!(run.watch().poll().counts.done, 1125, "of one that is over all are counted at once");
+    assert_eq!(run.watch().poll().counts.done, 1125, "all units of an ended DAG are counted at once");
 }
 
 /// A run that was rescued, as a real DAGMan left it.
@@ -334,16 +334,17 @@ fn the_rescued_run_is_completed() {
 fn completed_is_only_believed_with_all_units() {
     let look = left([usize::MAX, 0, 0, usize::MAX]).watch().poll();
     assert_eq!(look.state, DagState::Unknown, "its log and its status file are lost");
-    assert!(look.read_error.is_some_and(|trouble| trouble.contains("2 units are done, and only 0")));
+    assert!(look.read_error.is_some_and(|trouble| trouble.contains("2 completed units, but only 0")));
     let look = left([usize::MAX, 0, usize::MAX, usize::MAX]).watch().poll();
-    assert_eq!(look.state, DagState::Over(DagOutcome::Completed), "the status file tells them all");
+    assert_eq!(look.state, DagState::Over(DagOutcome::Completed), "the status file lists them all");
     assert_eq!(completed(&look), [0, 1]);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However the log comes in, and wherever it ends: the news are the first of those of the whole.
+    /// In whatever pieces the log is written, and wherever it ends: the updates are the first of those of the
+    /// whole log.
     #[test]
     fn half_a_log_never_says_more(cuts in prop::collection::vec(0..RESCUED.len(), 0..8)) {
         let whole = Run::new();
@@ -362,7 +363,7 @@ proptest! {
         prop_assert_eq!(&read[..], &all[..read.len()]);
     }
 
-    /// Whatever is cut off where: done is what is done, and nobody is told of the end before he is told of the units.
+    /// For any truncation: completed units stay completed, and the end is reported only after all units.
     #[test]
     fn half_a_run_is_never_done(
         cuts in prop::array::uniform4(prop_oneof![2 => 0..1500_usize, 1 => Just(usize::MAX)]),

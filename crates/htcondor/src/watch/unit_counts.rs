@@ -1,8 +1,8 @@
-//! How many nodes inside the units are done, running, waiting: from the heads of the groups' status files.
+//! How many nodes inside the units are done, running, waiting: from the heads of the units' status files.
 //!
-//! A run may have thousands of groups, and only a few run at a time: those are looked at when their file has changed.
-//! One that is over is looked at once more, and then no longer. After a restart of ours thousands may be over already:
-//! a look reads so many of them and leaves the others to the next ones, so that no look takes long.
+//! A run may have thousands of units, and only a few run at a time: those are read when their file has changed.
+//! The file of a unit that has ended is read once more, and then no longer. After a restart, thousands may have
+//! ended already: each poll reads only a few of them, so that no poll takes long.
 
 use super::cached_files::{CachedFile, read_beginning, read_whole};
 use super::nodes::{HeldDagNode, list_held_nodes};
@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 use windlass_core::requests::rows::NodeCounts;
 use windlass_types::requests::RequestUnitStatus;
 
-/// So many completed groups are read by one look.
+/// The number of completed units that one poll reads.
 const MAX_COMPLETED_PER_POLL: usize = 100;
 
 #[derive(Debug)]
 pub(super) struct UnitCounts {
     run: PathBuf,
-    /// Those that have begun and are not completed.
+    /// Units that have started and are not completed.
     open_units: BTreeMap<u32, OpenUnit>,
     /// Completed, and not counted yet.
     uncounted: Vec<u32>,
@@ -35,7 +35,7 @@ struct OpenUnit {
     status: CachedFile<DagStatus>,
     counts: NodeCounts,
     held: Vec<HeldDagNode>,
-    /// It failed, and was read since.
+    /// It failed, and its file was read since.
     is_final: bool,
 }
 
@@ -49,8 +49,8 @@ impl UnitCounts {
         self.uncounted.push(unit);
     }
 
-    /// All that are completed if the DAG is over, since nobody may look again. Those that were stopped with it may still
-    /// be writing their last words.
+    /// All completed units if the DAG has ended, since there may be no other poll. Units that were stopped with
+    /// it may still be writing their last status.
     pub(super) fn refresh(&mut self, ledger: &UnitStates, over: bool) -> io::Result<()> {
         self.open_units.retain(|unit, _| is_open(ledger.status(*unit)));
         for (unit, status) in ledger.units().filter(|(_, status)| is_open(*status)) {
@@ -113,7 +113,7 @@ pub(super) fn read_dag_status(path: &Path) -> io::Result<Option<DagStatus>> {
     Ok(node_status::parse_dag_status(&read_beginning(path, node_status::HEAD_BYTES)?))
 }
 
-/// What was under way when a DAG was removed or aborted is among its failed nodes: its metrics know better.
+/// When a DAG was removed or aborted, its active nodes are among its failed nodes: its metrics are exact.
 pub(super) fn count_failed(directory: &Path, dag: &str, head: &DagStatus) -> io::Result<u64> {
     if head.state != CondorNodeState::Error || head.reason == "failed" || head.failed == 0 {
         return Ok(head.failed);
@@ -124,7 +124,7 @@ pub(super) fn count_failed(directory: &Path, dag: &str, head: &DagStatus) -> io:
     Ok(metrics.map_or(0, |metrics| (metrics.jobs.failed + metrics.dags.failed).min(head.failed)))
 }
 
-/// A node is in one of five states; those in scripts are running, and what will not run for now is idle.
+/// A node is in one of five states; nodes in scripts are running, and nodes that will not run for now are idle.
 pub(super) fn node_counts(head: &DagStatus, failed: u64) -> NodeCounts {
     let held = head.held_jobs.min(head.queued);
     let idle_jobs = head.idle_jobs.min(head.queued - held);

@@ -1,4 +1,4 @@
-//! PURE: what the job state log of the outer DAG says about the units.
+//! PURE: the states of the units according to the job state log of the outer DAG.
 
 use super::dag_state::RESTART_EXIT_CODE;
 use crate::file_layout;
@@ -11,9 +11,9 @@ pub(super) struct UnitStates {
     units: BTreeMap<u32, RequestUnitStatus>,
     completed: u32,
     failed: u32,
-    /// The DAGMan that wrote the lines that were read last.
+    /// The DAGMan that wrote the lines read last.
     dagman: Option<u64>,
-    /// It ended by itself, and will not go on.
+    /// It ended by itself and will not continue.
     is_finished: bool,
 }
 
@@ -42,13 +42,13 @@ impl UnitStates {
         self.units.iter().map(|(unit, status)| (*unit, *status))
     }
 
-    /// The unit that is over with this line, and how.
+    /// The unit that ends with this line, and its outcome.
     pub(super) fn apply_line(&mut self, line: &JobstateLine<'_>) -> Option<(u32, RequestUnitStatus)> {
         match &line.entry {
             JobstateEntry::Started { cluster } => self.on_dagman_started(*cluster),
-            // Whether the run is over, others say.
+            // Whether the run has ended is decided elsewhere.
             JobstateEntry::Finished { exit_code: exit } => self.is_finished = *exit != RESTART_EXIT_CODE,
-            // After a recovery it goes on.
+            // After a recovery it continues.
             JobstateEntry::RecoveryStarted | JobstateEntry::RecoveryFinished => {}
             JobstateEntry::Node(line) => return self.on_node_line(line),
         }
@@ -60,7 +60,8 @@ impl UnitStates {
         self.set_status(unit, RequestUnitStatus::Completed)
     }
 
-    /// A DAGMan with another id is a rescue: what was not completed is tried anew. With the same id it goes on.
+    /// A DAGMan with another id is a rescue: units that were not completed are tried again. With the same id it
+    /// continues.
     fn on_dagman_started(&mut self, cluster: u64) {
         self.is_finished = false;
         if self.dagman.replace(cluster) != Some(cluster) {
@@ -76,15 +77,15 @@ impl UnitStates {
                 RequestUnitStatus::Active
             }
             JobstateStep::PostSucceeded => RequestUnitStatus::Completed,
-            // Without its PRE script there is no job and no POST script.
+            // After a failed PRE script there is no job and no POST script.
             JobstateStep::PostFailed | JobstateStep::PreFailed => RequestUnitStatus::Failed,
-            // How its job ended is for the POST script to judge.
+            // The POST script decides about the exit of its job.
             _ => return None,
         };
         (self.set_status(unit, status) && status != RequestUnitStatus::Active).then_some((unit, status))
     }
 
-    /// True if it is news. Completed is for ever: no rescue does it again.
+    /// True if it is new. A completed unit stays completed: no rescue runs it again.
     fn set_status(&mut self, unit: u32, status: RequestUnitStatus) -> bool {
         let before = self.units.get(&unit).copied();
         if before == Some(RequestUnitStatus::Completed) || before == Some(status) {

@@ -1,4 +1,4 @@
-//! The pool itself: what every other test here takes for granted.
+//! Tests of the pool itself: properties on which all other tests rely.
 
 use crate::support::{Pool, SITES, eventually};
 
@@ -30,7 +30,7 @@ fn a_job_runs_our_binary_as_the_pools_user_at_the_site_it_names() {
     work.write_script("where.sh", "#!/bin/sh\nid -u; echo $SITE; $1 --version | cut -d' ' -f1\n");
     let mut submit = pool.command("condor_submit");
     assert!(submit.arg("where.sub").current_dir(work.path()).output().unwrap().status.success());
-    eventually("the job is over", || work.read("log").contains("(1) Normal termination"));
+    eventually("the job has ended", || work.read("log").contains("(1) Normal termination"));
     assert_eq!(work.read("out"), "20000\nT2_CH_Gamma\nwindlass\n");
 }
 

@@ -1,5 +1,5 @@
-//! Small runs with everything in the places where ours has it, and shell scripts in place of our binary: what is tested
-//! with them is how DAGMan behaves and what of it is understood.
+//! Small runs with the files in the places that Windlass uses, and shell scripts instead of its binary: they test
+//! how DAGMan behaves and how its files are parsed.
 
 use crate::support::{Pool, Work};
 use std::fmt::Write as _;
@@ -7,15 +7,15 @@ use std::path::Path;
 
 pub(crate) const NODES: [&str; 4] = ["landing", "proc_000000", "proc_000001", "merge"];
 
-/// The last thing a POST script does is to touch a file, by which its end can be told.
+/// A POST script creates a file as its last action, whose time marks its end.
 const POST: &str =
     "#!/bin/sh\n[ \"$2\" = 43 ] && touch abort\n[ \"$2\" -lt 0 ] && exit 1\ntouch \"$1.over\"\nexit \"$2\"\n";
 const UNIT: &str = "#!/bin/sh\n[ -e abort ] && exit 43\ntouch over\nexit \"$1\"\n";
-/// What a job does is in a file, which a test changes before a rescue.
+/// The behavior of a job is in a file, which a test changes before a rescue.
 const JOB: &str = "#!/bin/sh\ncase \"$(cat \"$1\" 2>/dev/null)\" in\n  fail) exit 42;; abort) exit 43;; slow) sleep 600;;\n  \
     wait) while [ -e \"$1\" ]; do sleep 0.1; done;; esac\n";
 
-/// A run of so many units, each of which has the four nodes.
+/// A run of so many units with four nodes each.
 pub(crate) fn write_run(work: &Work, units: u32) {
     work.write_script("post.sh", POST);
     work.write_script("unit.sh", UNIT);
@@ -50,12 +50,12 @@ fn group(unit: &str) -> String {
     group
 }
 
-/// What a node does from now on.
+/// Sets the behavior of a node from now on.
 pub(crate) fn set_mode(work: &Work, unit: &str, node: &str, mode: &str) {
     work.write(&format!("{unit}/{node}.mode"), mode);
 }
 
-/// Hands the DAG over. The cluster of its DAGMan.
+/// Submits the DAG; returns the cluster of its DAGMan.
 pub(crate) fn submit(pool: &Pool, run: &Path) -> u64 {
     let mut command = pool.command(pool.bin().join("condor_submit_dag"));
     let output = command.arg("workflow.dag").current_dir(run).output().unwrap();

@@ -1,4 +1,4 @@
-//! Rendered runs with jobs that fail: what our scripts decide, DAGMan does.
+//! Rendered runs with failing jobs: DAGMan follows the decisions of the scripts.
 
 use crate::dags::submit;
 use crate::support::{Pool, SITES, Work, eventually};
@@ -18,8 +18,8 @@ use windlass_types::requests::WorkUnitName;
 
 const INPUT: &str = "/store/data/a.txt";
 
-/// A step that holds 180 MB for longer than a machine needs to notice, and then writes its output. What it holds is one
-/// line without an end, which `tail` keeps until it is over.
+/// A step that holds 180 MB for longer than a machine needs to notice, and then writes its output. It holds one
+/// line without an end, which `tail` keeps until the line is complete.
 const LARGE: &str =
     "(head -c 180000000 /dev/zero; sleep 15) | tail >/dev/null; echo 1 1 1 > \"$WINDLASS_OUTPUT\"";
 
@@ -33,7 +33,7 @@ impl Ran {
         Self::changed(pool, steps, |_, _| ())
     }
 
-    /// With manifests, and directories of units, that are not as usual.
+    /// With unusual manifests and directories of units.
     fn changed(pool: &Pool, steps: &[Value], change: impl Fn(&Work, &mut Value)) -> Self {
         let ran = Self { work: pool.work("decided") };
         for site in &SITES[..2] {
@@ -95,11 +95,11 @@ impl Ran {
         .unwrap();
     }
 
-    /// Waits for the end of the run; what its DAGMan said.
+    /// Waits for the end of the run; returns the log of its DAGMan.
     fn end(&self) -> String {
         let said =
             || fs::read_to_string(self.directory().join("workflow.dag.dagman.out")).unwrap_or_default();
-        eventually("DAGMan is over", || said().contains("EXITING WITH STATUS"));
+        eventually("DAGMan has ended", || said().contains("EXITING WITH STATUS"));
         said()
     }
 
@@ -151,7 +151,7 @@ fn failures_are_tried_again_or_not_as_their_class_says() {
     let permanent = ran.report(1, "proc_000000");
     assert_eq!((permanent.attempt, permanent.attempts.len(), permanent.is_final), (1, 0, true));
     assert_eq!(permanent.classification.action, FollowUpAction::PermanentFailure);
-    assert_eq!(ran.report(1, "proc_000001").classification.category, "success", "the other one goes on");
+    assert_eq!(ran.report(1, "proc_000001").classification.category, "success", "the other one continues");
     assert!(!ran.is_merged(1));
 
     let data = ran.report(2, "proc_000000");
@@ -172,7 +172,11 @@ fn failures_are_tried_again_or_not_as_their_class_says() {
         let landing = ran.report(unit, "landing");
         let site = landing.job.site.unwrap();
         assert!(SITES[..2].contains(&&*site), "{site}");
-        assert_eq!(ran.report(unit, "proc_000001").job.site, Some(site), "all of a unit is where it landed");
+        assert_eq!(
+            ran.report(unit, "proc_000001").job.site,
+            Some(site),
+            "all jobs of a unit run where it landed"
+        );
     }
 }
 
@@ -201,7 +205,7 @@ fn all_lost_inputs_are_named_and_trouble_of_the_schedd_is_not_that_of_a_site() {
         if manifest["number"] == 0 {
             manifest["nodes"][0]["inputs"] = lost.iter().map(|lfn| json!({"lfn": lfn})).collect();
         } else {
-            // What the merge brings back finds no place here.
+            // The files that the merge transfers back cannot be written here.
             work.write("run/mg_000001/merge_output.json/in/the/way", "");
         }
     });

@@ -1,4 +1,4 @@
-//! Small DAGs for the pool, and who submits them.
+//! Small DAGs for the pool, and processes that submit them.
 
 use crate::support::{Pool, Work};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use windlass_htcondor::commands::CondorClient;
 
-/// A DAG in a directory of its own. What is left of it in the queue goes with it.
+/// A DAG in a directory of its own. Its jobs are removed from the queue with it.
 pub(crate) struct Dag<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) work: Work,
@@ -28,12 +28,12 @@ impl<'a> Dag<'a> {
         Self { pool, work, batch }
     }
 
-    /// One that is over after a moment.
+    /// A DAG that ends after a moment.
     pub(crate) fn short(pool: &'a Pool, name: &str) -> Self {
         Self::new(pool, name, "JOB a sleep.sub NOOP\n")
     }
 
-    /// One that stays until it is removed.
+    /// A DAG that stays until it is removed.
     pub(crate) fn long(pool: &'a Pool, name: &str) -> Self {
         Self::new(pool, name, "JOB a sleep.sub\n")
     }
@@ -42,7 +42,7 @@ impl<'a> Dag<'a> {
         CondorClient { tools_directory: Some(self.pool.bin()), ..CondorClient::default() }
     }
 
-    /// All that HTCondor was ever given of it, the oldest first.
+    /// All submissions of it that HTCondor has seen, oldest first.
     pub(crate) fn clusters(&self) -> Vec<u64> {
         let ours = format!("JobUniverse == 7 && JobBatchName == \"{}\"", self.batch);
         let mut clusters = Vec::new();
@@ -55,15 +55,15 @@ impl<'a> Dag<'a> {
         clusters
     }
 
-    /// A process that hands it over, with the pool's commands or what stands for them.
+    /// A process that submits the DAG, with the pool's commands or their wrappers.
     pub(crate) fn hand_over(&self, tools: &std::path::Path, number: u32) -> Command {
         let mut command = self.pool.command(example());
         command.arg(tools).arg(self.work.path()).args([&self.batch, &number.to_string()]).current_dir("/");
         command
     }
 
-    /// Commands that run the pool's own, and on request kill whoever calls them:
-    /// `before`; `after`; or before, but go on by themselves as soon as there is a file `go` (`meanwhile`).
+    /// Wrappers of the pool's commands that, on request, kill their caller: `before`; `after`; or before, but
+    /// continue by themselves as soon as there is a file `go` (`meanwhile`).
     pub(crate) fn deadly_tools(&self) -> Deadly {
         let script = format!(
             "#!/bin/sh\n\
@@ -85,7 +85,7 @@ impl<'a> Dag<'a> {
 
 impl Drop for Dag<'_> {
     fn drop(&mut self) {
-        // Nothing is there to be removed, mostly.
+        // Usually there is nothing to remove.
         let mut remove = self.pool.command(self.pool.bin().join("condor_rm"));
         let ours = format!("JobBatchName == \"{}\"", self.batch);
         remove.args(["-constraint", &ours]).current_dir("/").output().ok();
@@ -97,7 +97,7 @@ pub(crate) struct Deadly {
 }
 
 impl Deadly {
-    /// Whoever calls this tool next dies then: `before`, `meanwhile` or `after`.
+    /// The next caller of this tool is killed: `before`, `meanwhile` or `after`.
     pub(crate) fn strike(&self, when: &str, tool: &str) {
         std::fs::write(self.directory.join(format!("{when}-{tool}")), "").unwrap();
     }
@@ -107,7 +107,7 @@ impl Deadly {
     }
 }
 
-/// What it printed: the number of a DAG.
+/// Returns the printed cluster id.
 #[track_caller]
 pub(crate) fn number(output: &Output) -> u64 {
     let said = String::from_utf8_lossy(&output.stderr);

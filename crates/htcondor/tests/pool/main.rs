@@ -1,5 +1,5 @@
-//! On a real HTCondor pool.
-#![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
+//! Tests on a real HTCondor pool.
+#![expect(clippy::unwrap_used, reason = "the lint does not recognize this crate as a test")]
 
 mod bed;
 mod dags;

@@ -1,4 +1,4 @@
-//! Rendered runs on the pool: all files are accepted, jobs get what was meant, reports come back.
+//! Rendered runs on the pool: all files are accepted, jobs get the right values, reports come back.
 
 use crate::support::{Pool, SITES, Work, eventually};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const SIZE: NodeResources = NodeResources { cpus: 1, memory_mb: 200, disk_kb: 10
 /// A run of simulated jobs in a directory that the pool sees.
 struct Planned {
     work: Work,
-    /// Of the directory of the run.
+    /// The prefix of the directory of the run.
     name: String,
     program: PathBuf,
     site_sets: Vec<Vec<String>>,
@@ -36,7 +36,7 @@ struct Planned {
 }
 
 impl Planned {
-    /// Units of so many nodes, that may go to the first two sites.
+    /// Units of so many nodes, which may go to the first two sites.
     fn new(pool: &Pool, name: &str, nodes: &[u32]) -> Self {
         let work = pool.work("rendered");
         let program = work.windlass();
@@ -152,18 +152,18 @@ impl Planned {
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// What DAGMan of the run, or of a unit, said at its end.
+    /// The log of DAGMan of the run, or of a unit, after its end.
     fn end(&self, dag: &str) -> String {
         let said =
             || fs::read_to_string(self.directory().join(format!("{dag}.dagman.out"))).unwrap_or_default();
-        eventually("DAGMan is over", || said().contains("EXITING WITH STATUS"));
+        eventually("DAGMan has ended", || said().contains("EXITING WITH STATUS"));
         said()
     }
 }
 
-/// No file that was rendered makes DAGMan wonder.
+/// DAGMan logs no warnings about rendered files.
 fn assert_no_complaints(said: &str) {
-    // Of its own submit files, and of being nobody's node.
+    // Except about its own submit files, and about a DAG that is not a node of another.
     let usual = ["copy_to_spool", "DAGNodeName"];
     let complaints: Vec<_> = said
         .lines()
@@ -192,7 +192,7 @@ fn a_run_goes_through_and_its_reports_come_back() {
         let merged = fs::read(unit.join("merge_output.json")).unwrap();
         let merged: MergeOutput = serde_json::from_slice(&merged).unwrap();
         assert_eq!((merged.counts.nodes, merged.counts.events), (nodes, nodes * 10));
-        // The only one that is allowed and not banned.
+        // The only site that is allowed and not banned.
         assert_eq!(merged.site, planned.site_sets[0][1]);
         assert!(unit.join("metrics.json").is_file() && unit.join("proc_0.json").is_file());
         let file = &merged.datasets["/A/B/GEN"][0];
@@ -202,7 +202,8 @@ fn a_run_goes_through_and_its_reports_come_back() {
     assert_eq!(fs::read_dir(unmerged).unwrap().count(), 0, "cleaned up");
 }
 
-/// What cannot be written is refused before anything is submitted (see `quote`); what is not refused arrives.
+/// Text that cannot be quoted is rejected before anything is submitted (see `quote`); other text arrives
+/// unchanged.
 #[test]
 fn hostile_text_arrives_in_jobs_as_it_was() {
     const MARK: &str = "it's \"big\", # é € // /* {a;b} %x `id` & | <";

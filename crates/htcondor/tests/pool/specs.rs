@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Output;
 use windlass_htcondor::file_layout;
 
-/// Fails the first time, and is told by its exit code when to try again; what it writes is needed by others.
+/// Fails the first time, with an exit code whose rule retries it after a delay; other jobs need its output.
 const STUDY: &str = r#"
 name: study
 env: {SAYING: "it's $HOME, \"quoted\" # é"}
@@ -44,7 +44,7 @@ jobs:
     depends_on: [add, prepare]
 "#;
 
-/// One job fails for good and another must not run because of it; two have nothing to do with that.
+/// One job fails for good and blocks another; two are independent of it.
 const BROKEN: &str = r"
 name: broken
 files: [{name: never, path: never.txt}]
@@ -67,11 +67,11 @@ fn submitted(pool: &Pool, work: &Work, words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What DAGMan ended with.
+/// The exit status of DAGMan.
 fn end(dag: &Value) -> String {
     let out = PathBuf::from(dag["directory"].as_str().unwrap()).join("workflow.dag.dagman.out");
     let said = || fs::read_to_string(&out).unwrap_or_default();
-    eventually("DAGMan is over", || said().contains("EXITING WITH STATUS"));
+    eventually("DAGMan has ended", || said().contains("EXITING WITH STATUS"));
     said().rsplit("EXITING WITH STATUS ").next().unwrap().trim().to_owned()
 }
 
@@ -116,7 +116,7 @@ fn what_cannot_be_a_dag_is_refused_before_anything_is_submitted() {
         let output = submit(&pool, &work, &words);
         assert_eq!(output.status.code(), Some(2));
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.contains("job `a`: labels: they choose workers"), "{said}");
+        assert!(said.contains("job `a`: labels: they select workers"), "{said}");
     }
     work.write("plain.yaml", "name: x\njobs: [{name: a, command: 'true'}]\n");
     let nowhere = submit(&pool, &work, &["plain.yaml", "--schedd", "nobody@nowhere.invalid", "--dir", "dag"]);

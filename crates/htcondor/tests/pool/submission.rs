@@ -1,4 +1,4 @@
-//! A DAG is handed over once, whatever happens in between.
+//! A DAG is submitted exactly once, in spite of crashes.
 
 use crate::handed::{Dag, number};
 use crate::support::{OTHER_SCHEDD, Pool, eventually};
@@ -12,14 +12,16 @@ use windlass_htcondor::submit::{
 };
 use windlass_htcondor::watch::{DagPoller, DagState};
 
-/// Kills a first process at some point; however often others come after it, there is one DAG.
+/// Kills a first process at some point; however many processes follow, there is one DAG.
 fn one_dag_although_killed(when: &str, tool: &str, submission: u32) {
     let pool = Pool::shared();
     let dag = Dag::short(&pool, "killed");
     if submission > 1 {
         let first = submit::submit(&dag.condor(), dag.work.path(), &dag.batch).unwrap();
-        eventually("the first is over", || dag.condor().dagman_jobs(&[first.cluster]).unwrap().is_empty());
-        // What this process, which may be root, has written there.
+        eventually("the first process has ended", || {
+            dag.condor().dagman_jobs(&[first.cluster]).unwrap().is_empty()
+        });
+        // Files that this process, which may be root, has written there.
         dag.work.give_away();
     }
     let tools = dag.deadly_tools();
@@ -89,7 +91,7 @@ fn a_command_that_outlives_its_caller_is_waited_for() {
     let files = format!("/proc/{}/fd", next.id());
     let is_lock =
         |file: fs::DirEntry| fs::read_link(file.path()).is_ok_and(|to| to.ends_with(submit::LOCK_FILE));
-    eventually("the next one stands at the lock", || fs::read_dir(&files).unwrap().flatten().any(is_lock));
+    eventually("the next one waits for the lock", || fs::read_dir(&files).unwrap().flatten().any(is_lock));
     tools.go();
     let found = number(&next.wait_with_output().unwrap());
     assert_eq!(dag.clusters(), [found]);
@@ -105,7 +107,7 @@ fn killed_while_it_watches_the_first_seconds() {
             .unwrap()
             .is_some_and(|record| record.submissions[0].cluster.is_some())
     };
-    eventually("its number is on record", known);
+    eventually("its cluster id is recorded", known);
     first.kill().unwrap();
     first.wait().unwrap();
     let found = number(&dag.hand_over(&pool.bin(), 1).output().unwrap());
@@ -136,7 +138,7 @@ fn a_dag_that_dagman_does_not_accept_is_told_with_its_reason() {
         cluster
     };
     let mut clusters = vec![refused()];
-    // Asked for again it is made again: somebody may have mended it.
+    // A repeated call submits again: the cause may have been fixed.
     clusters.push(refused());
     assert_eq!(dag.clusters(), clusters);
     dag.work.write("workflow.dag", "JOBSTATE_LOG workflow.jobstate\nJOB a sleep.sub NOOP\n");
@@ -147,7 +149,8 @@ fn a_dag_that_dagman_does_not_accept_is_told_with_its_reason() {
     assert_eq!(dag.clusters().len(), 3, "it is there");
 }
 
-/// What was noted before or after the end of a process that saw a rejection, the next ones go on from.
+/// Processes continue from the record of a rejection, written before or after the end of the process that saw
+/// it.
 #[test]
 fn killed_around_a_rejection() {
     let pool = Pool::shared();
@@ -166,7 +169,7 @@ fn killed_around_a_rejection() {
     };
     killed("after", "condor_submit_dag");
     refused();
-    assert_eq!(dag.clusters().len(), 1, "it was found, and refused");
+    assert_eq!(dag.clusters().len(), 1, "it was found and rejected");
     killed("before", "condor_submit_dag");
     killed("after", "condor_submit_dag");
     refused();
@@ -175,7 +178,7 @@ fn killed_around_a_rejection() {
     killed("after", "condor_submit_dag");
     let found = number(&dag.hand_over(&tools.directory, 1).output().unwrap());
     assert_eq!(dag.clusters().last(), Some(&found));
-    assert_eq!(dag.clusters().len(), 3, "neither lost nor doubled");
+    assert_eq!(dag.clusters().len(), 3, "neither lost nor duplicated");
 }
 
 #[test]
@@ -196,7 +199,7 @@ fn nothing_is_prepared_while_a_dag_works_or_is_being_ended() {
         Err(DagSubmitError::StillQueued { .. } | DagSubmitError::StillEnding { .. }) => false,
         other => other.unwrap(),
     });
-    assert_eq!(condor.count_jobs(&dag.batch).unwrap(), 0, "nothing of the one before is left");
+    assert_eq!(condor.count_jobs(&dag.batch).unwrap(), 0, "no jobs of the previous one are left");
     let lock = lock();
     assert_eq!((lock.next_number(), lock.was_submitted()), (2, true));
 }
@@ -246,7 +249,7 @@ fn a_rescue_waits_for_the_end_and_goes_on_from_there() {
     let early = submit::submit_rescue(&condor, dag.work.path(), &dag.batch, 2).unwrap_err();
     assert!(matches!(early, DagSubmitError::StillQueued { cluster } if cluster == first.cluster), "{early}");
     assert!(early.is_transient());
-    eventually("two nodes are over", || {
+    eventually("two nodes have ended", || {
         let log = dag.work.read("workflow.jobstate");
         log.contains("done JOB_SUCCESS") && log.contains("a PRE_SCRIPT_FAILURE")
     });
@@ -259,15 +262,13 @@ fn a_rescue_waits_for_the_end_and_goes_on_from_there() {
     assert_eq!(second.startup, DagStartup::Started);
     assert_eq!(submit::submit_rescue(&condor, dag.work.path(), &dag.batch, 2).unwrap(), second);
     assert_eq!(submit::submit(&condor, dag.work.path(), &dag.batch).unwrap().cluster, first.cluster);
-    eventually("the node that failed succeeds", || {
-        dag.work.read("workflow.jobstate").contains("a JOB_SUCCESS")
-    });
+    eventually("the failed node succeeds", || dag.work.read("workflow.jobstate").contains("a JOB_SUCCESS"));
     let log = dag.work.read("workflow.jobstate");
-    assert_eq!(log.matches("done JOB_SUCCESS").count(), 1, "what was done is not done again: {log}");
+    assert_eq!(log.matches("done JOB_SUCCESS").count(), 1, "completed nodes do not run again: {log}");
     assert_eq!(dag.clusters(), [first.cluster, second.cluster]);
 }
 
-/// The files of a DAG are all that a rescue needs: the schedd may be another one.
+/// A rescue needs only the files of the DAG: it may run at another schedd.
 #[test]
 fn a_rescue_goes_on_at_another_schedd() {
     let pool = Pool::shared();
@@ -280,8 +281,8 @@ fn a_rescue_goes_on_at_another_schedd() {
     let lock = || SubmitLock::open(&here, directory, &dag.batch).unwrap();
     let early = lock().check_not_running().unwrap_err();
     assert!(matches!(early, DagSubmitError::StillQueued { cluster } if cluster == first.cluster), "{early}");
-    assert!(there.remove(first.cluster, "its schedd is wanted for something else").unwrap());
-    eventually("nothing of it is left there", || match lock().may_change_files(2) {
+    assert!(there.remove(first.cluster, "its schedd is stopped").unwrap());
+    eventually("none of its jobs are left there", || match lock().may_change_files(2) {
         Err(DagSubmitError::StillQueued { .. } | DagSubmitError::StillEnding { .. }) => false,
         other => other.unwrap(),
     });
@@ -290,10 +291,10 @@ fn a_rescue_goes_on_at_another_schedd() {
     assert_eq!(dag.clusters(), [second.cluster], "it is in the queue here");
     assert_eq!(lock().find_with_schedd(1).unwrap(), Some((Some(OTHER_SCHEDD.to_owned()), first.cluster)));
     assert_eq!(lock().find_with_schedd(2).unwrap(), Some((None, second.cluster)));
-    eventually("it goes on", || log().matches("b SUBMIT").count() == 2);
-    assert_eq!(log().matches("a JOB_SUCCESS").count(), 1, "what was done is not done again: {}", log());
+    eventually("it continues", || log().matches("b SUBMIT").count() == 2);
+    assert_eq!(log().matches("a JOB_SUCCESS").count(), 1, "completed nodes do not run again: {}", log());
     let look = DagPoller::for_cluster(directory, Some(second.cluster), 0).poll();
-    assert_eq!(look.state, DagState::Running, "how the other one ended says nothing about it");
+    assert_eq!(look.state, DagState::Running, "the outcome of the other one says nothing about it");
     assert!(here.remove(second.cluster, "enough").unwrap());
     eventually("it is gone", || here.count_jobs(&dag.batch).unwrap() == 0);
 
@@ -303,11 +304,11 @@ fn a_rescue_goes_on_at_another_schedd() {
     let gone = record.to_string().replace(OTHER_SCHEDD, "second@nowhere.pool.test");
     assert_ne!(gone, record.to_string());
     dag.work.write(RECORD_FILE, &gone);
-    assert!(lock().may_change_files(2).unwrap(), "it has no queue where something could be left");
+    assert!(lock().may_change_files(2).unwrap(), "it has no queue that could contain jobs");
     let nobody = CondorClient { schedd: Some("second@nowhere.pool.test".into()), ..dag.condor() };
     let asked = SubmitLock::open(&nobody, directory, &dag.batch).unwrap().check_not_running().unwrap_err();
     assert!(
         matches!(asked, DagSubmitError::Condor(_)),
-        "whoever is to be given something has to answer: {asked}"
+        "the schedd of the submission has to answer: {asked}"
     );
 }

@@ -1,4 +1,4 @@
-//! What can be asked of a schedd, and done to a DAG there.
+//! Queries to a schedd, and commands for its DAGs.
 
 use crate::handed::Dag;
 use crate::support::{OTHER_SCHEDD, Pool, eventually};
@@ -22,9 +22,9 @@ fn a_dag_is_found_held_released_and_removed() {
     assert!(condor.all_dags().unwrap().iter().any(|job| job.cluster == cluster && job.batch == dag.batch));
     assert_eq!(condor.find_job_in_history(cluster).unwrap(), None);
 
-    assert!(condor.hold(cluster, "somebody said \"wait\"").unwrap());
+    assert!(condor.hold(cluster, "operator said \"wait\"").unwrap());
     let DagmanJobState::Held(hold) = in_queue(&condor, cluster).unwrap().state else { panic!("not held") };
-    assert!(hold.reason.contains("somebody said 'wait'"), "{hold:?}");
+    assert!(hold.reason.contains("operator said 'wait'"), "{hold:?}");
     assert!(!condor.hold(cluster, "again").unwrap(), "it is held already");
     assert!(condor.release(cluster, "go on").unwrap());
     eventually("DAGMan works again", || in_queue(&condor, cluster).unwrap().state == DagmanJobState::Running);
@@ -47,14 +47,18 @@ fn a_dag_is_at_the_schedd_that_was_named_with_all_that_it_submits() {
     assert_eq!(submitted.schedd.as_deref(), Some(OTHER_SCHEDD));
     let ours = format!("JobBatchName == \"{}\"", dag.batch);
     let arguments = ["-name", OTHER_SCHEDD, "-constraint", &ours, "-autoformat", "JobUniverse"];
-    eventually("two DAGMans and a job are there", || {
+    eventually("two DAGMans and a job are queued", || {
         let mut universes: Vec<_> = pool.condor("condor_q", &arguments).lines().map(str::to_owned).collect();
         universes.sort_unstable();
         universes == ["5", "7", "7"]
     });
-    assert!(dag.clusters().is_empty(), "nothing of it is at the local one");
+    assert!(dag.clusters().is_empty(), "the local schedd has none of its jobs");
     let found = other.find_dags(&dag.batch).unwrap();
-    assert_eq!(found.iter().map(|job| job.cluster).collect::<Vec<_>>(), [submitted.cluster], "and no SUBDAG");
+    assert_eq!(
+        found.iter().map(|job| job.cluster).collect::<Vec<_>>(),
+        [submitted.cluster],
+        "without SUBDAGs"
+    );
     assert!(other.remove(submitted.cluster, "enough").unwrap());
     eventually("it is gone", || in_queue(&other, submitted.cluster).is_none());
     assert!(other.find_job_in_history(submitted.cluster).unwrap().is_some_and(|job| job.is_over()));

@@ -11,7 +11,7 @@ use windlass_htcondor::watch::{
 };
 use windlass_types::requests::RequestUnitStatus;
 
-/// A run that is watched by whoever waits for something.
+/// A run that is polled while a test waits for something.
 struct Followed {
     watch: DagPoller,
     news: Vec<UnitUpdate>,
@@ -38,7 +38,7 @@ impl Followed {
 
     #[track_caller]
     fn outcome(&mut self) -> (DagOutcome, DagSnapshot) {
-        let look = self.until("the DAG is over", |look| matches!(look.state, DagState::Over(_)));
+        let look = self.until("the DAG has ended", |look| matches!(look.state, DagState::Over(_)));
         let DagState::Over(outcome) = look.state.clone() else { unreachable!() };
         (outcome, look)
     }
@@ -48,7 +48,7 @@ impl Followed {
     }
 }
 
-/// How long ago a file was touched for the last time.
+/// How long ago a file was last modified.
 #[expect(
     clippy::disallowed_methods,
     reason = "it is compared with the times of files, which have the same clock"
@@ -68,7 +68,7 @@ fn from_its_submission_to_its_end() {
     let cluster = submit(&pool, work.path());
     let mut run = Followed::new(work.path(), cluster, 0);
     let latencies = Latencies::default();
-    let look = run.until("the DAG is over", |look| {
+    let look = run.until("the DAG has ended", |look| {
         latencies.note(&work, look);
         matches!(look.state, DagState::Over(_))
     });
@@ -84,13 +84,13 @@ fn from_its_submission_to_its_end() {
             .all(|view| view.state == DagNodeState::Done && view.attempts == 1 && view.site.is_some())
     );
     assert!(find_node_logs(work.path(), Some(1), "merge").output.is_some());
-    // One that begins only now is told the same, with the same numbers.
+    // A poller that starts only now returns the same updates with the same numbers.
     let late = watch.poll();
     assert_eq!((late.state, late.units), (look.state, run.news));
     latencies.print();
 }
 
-/// How long it took until the end of a POST script was told.
+/// The delay between the end of a POST script and its update.
 #[derive(Default)]
 struct Latencies(std::cell::RefCell<BTreeMap<String, Duration>>);
 
@@ -112,11 +112,11 @@ impl Latencies {
 
     #[expect(
         clippy::print_stdout,
-        reason = "a figure for people: how soon is for the pool to say, not for a test"
+        reason = "a figure for people: the delay depends on the pool and is not checked"
     )]
     fn print(&self) {
         for (what, latency) in self.0.borrow().iter() {
-            println!("{what}: told {:.2} s after its end", latency.as_secs_f64());
+            println!("{what}: reported {:.2} s after its end", latency.as_secs_f64());
         }
     }
 }
@@ -146,12 +146,12 @@ fn a_failure_and_its_rescue() {
     let mut rescue = Followed::new(work.path(), second, read);
     let (outcome, look) = rescue.outcome();
     assert_eq!((outcome, look.units_completed, look.units_failed), (DagOutcome::Completed, 2, 0));
-    assert_eq!(rescue.told(), [(1, RequestUnitStatus::Completed)], "only what is new");
+    assert_eq!(rescue.told(), [(1, RequestUnitStatus::Completed)], "only new updates");
     assert_eq!(look.counts.done, 8);
     let views = list_nodes(work.path(), Some(1)).unwrap();
     let attempts: Vec<_> = views.iter().map(|view| view.attempts).collect();
-    assert_eq!(attempts, [1, 1, 2, 1], "what was done was not done again");
-    // Whoever asks about the first one hears how that went, as far as its files still say it.
+    assert_eq!(attempts, [1, 1, 2, 1], "completed units did not run again");
+    // A poller for the first cluster gets its outcome, as far as its files still have it.
     assert_eq!(DagPoller::for_cluster(work.path(), Some(first), 0).poll().units.len(), 3);
 }
 
@@ -166,13 +166,13 @@ fn held_released_and_removed() {
     let slow =
         || list_nodes(work.path(), Some(0)).unwrap().into_iter().find(|view| view.name == "proc_000000");
     eventually("the slow node runs", || slow().is_some_and(|view| view.state == DagNodeState::Running));
-    eventually("it is known where", || slow().is_some_and(|view| view.site.is_some()));
+    eventually("its site is known", || slow().is_some_and(|view| view.site.is_some()));
     let job = slow().unwrap().cluster.unwrap().to_string();
 
-    pool.condor("condor_hold", &["-reason", "for a look", &job]);
+    pool.condor("condor_hold", &["-reason", "to look at it", &job]);
     let look = run.until("the held node is noticed", |look| !look.held_nodes.is_empty());
     assert_eq!((look.held_nodes[0].unit, look.held_nodes[0].node.as_str()), (Some(0), "proc_000000"));
-    assert!(look.held_nodes[0].hold.reason.contains("for a look"), "{:?}", look.held_nodes);
+    assert!(look.held_nodes[0].hold.reason.contains("to look at it"), "{:?}", look.held_nodes);
     assert_eq!((look.counts.held, look.state), (1, DagState::Running));
     pool.condor("condor_release", &[&job]);
     run.until("it is released", |look| look.held_nodes.is_empty() && look.counts.held == 0);
@@ -182,17 +182,17 @@ fn held_released_and_removed() {
     let look = run.until("DAGMan is held", |look| look.dagman_held.is_some());
     assert_eq!(look.state, DagState::Running);
     eventually("it has stopped", || work.read("workflow.jobstate").contains("DAGMAN_FINISHED 3"));
-    assert_eq!(run.look().state, DagState::Running, "its end is none: it was held");
+    assert_eq!(run.look().state, DagState::Running, "it has not ended: it was held");
     pool.condor("condor_release", &[&dagman]);
-    run.until("DAGMan goes on", |look| look.dagman_held.is_none());
+    run.until("DAGMan continues", |look| look.dagman_held.is_none());
     eventually("it has recovered", || work.read("workflow.jobstate").contains("RECOVERY_FINISHED"));
     assert_eq!(run.look().state, DagState::Running);
 
     pool.condor("condor_rm", &[&dagman]);
     let (outcome, look) = run.outcome();
     assert_eq!((outcome, look.units_completed, look.units_failed), (DagOutcome::Removed, 0, 0));
-    eventually("the group has ended, too", || run.look().counts.running == 0);
-    assert_eq!(run.look().counts.failed, 0, "what was stopped has not failed");
+    eventually("the unit's DAG has ended, too", || run.look().counts.running == 0);
+    assert_eq!(run.look().counts.failed, 0, "stopped units have not failed");
     assert_eq!(list_failed_nodes(work.path()).unwrap(), []);
 }
 
@@ -211,12 +211,12 @@ fn what_ends_while_dagman_is_held_is_told_when_it_goes_on() {
     pool.condor("condor_hold", &[&dagman]);
     run.until("DAGMan is held", |look| look.dagman_held.is_some());
     std::fs::remove_file(work.path().join("mg_000000/landing.mode")).unwrap();
-    eventually("the group has ended", || work.path().join("mg_000000/group.dag.metrics").exists());
+    eventually("the unit's DAG has ended", || work.path().join("mg_000000/group.dag.metrics").exists());
     let look = run.look();
     assert_eq!(
         (look.state, look.units_completed),
         (DagState::Running, 0),
-        "its POST script is for DAGMan to start"
+        "DAGMan has to start its POST script"
     );
     pool.condor("condor_release", &[&dagman]);
     let (outcome, look) = run.outcome();

@@ -1,4 +1,4 @@
-//! What a run of a request looks like, file by file.
+//! The files of a run of a request, compared one by one.
 
 use crate::kept::{compare, files};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use windlass_htcondor::render::{
 };
 use windlass_htcondor::script_settings::{RequestRetrySettings, ScriptSettings};
 
-/// What the runs of these tests are made of.
+/// The parts of the runs of these tests.
 struct Parts {
     site_sets: Vec<Vec<String>>,
     sizes: Vec<NodeResources>,
@@ -85,7 +85,7 @@ fn a_run_of_a_request() {
     compare(directory.path(), "request");
 }
 
-/// With all that is there only sometimes: a proxy, a token, a profile, workers that have the program.
+/// With all optional parts: a proxy, a token, a profile, workers that have the program.
 #[test]
 fn a_run_with_credentials_and_a_profile() {
     let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
@@ -121,14 +121,14 @@ fn rendering_again_changes_nothing_and_only_bans_change_with_bans() {
     assert_eq!(changed, [Path::new(file_layout::BANS_FILE)]);
 }
 
-/// What differs between two texts, line by line.
+/// The differences between two texts, line by line.
 fn changed(before: &str, after: &str) -> Vec<(String, String)> {
     assert_eq!(before.lines().count(), after.lines().count(), "{before}\n{after}");
     let pairs = before.lines().zip(after.lines()).filter(|(before, after)| before != after);
     pairs.map(|(before, after)| (before.trim().to_owned(), after.trim().to_owned())).collect()
 }
 
-/// Somebody let it go on with more memory and retries, and its priority is lower by now.
+/// An operator continued it with more memory and retries, and its priority is lower now.
 #[test]
 fn a_run_that_goes_on_differently_keeps_its_dags() {
     let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
@@ -211,11 +211,11 @@ fn what_cannot_be_written_is_refused_by_name() {
     let dangling = render_run(&RequestDagRun { units: &units, ..run() });
     assert!(matches!(dangling, Err(DagRenderError::InvalidIndex { unit: 0, .. })));
     assert!(matches!(render_run(&RequestDagRun { units: &[], ..run() }), Err(DagRenderError::Empty)));
-    // Nobody takes what is left for a run.
+    // The remaining files are not taken for a run.
     assert!(!directory.path().join(file_layout::OUTER_DAG).exists());
 }
 
-/// DAGMan reads them whenever it submits a node: a run that is under way gets another priority by them.
+/// DAGMan reads submit files whenever it submits a node: they change the priority of an active run.
 #[test]
 fn submit_files_alone_are_written_anew_for_a_run_that_is_under_way() {
     let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());

@@ -1,4 +1,4 @@
-//! Files that are kept to be compared with: `tests/golden/`. With `WINDLASS_UPDATE_GENERATED=1` they are written anew.
+//! Golden files in `tests/golden/`. With `WINDLASS_UPDATE_GENERATED=1` they are rewritten.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 const UPDATE: &str = "WINDLASS_UPDATE_GENERATED";
 
-/// All files below a directory, by their names in it.
+/// All files below a directory, by their relative paths.
 pub(crate) fn files(directory: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut open = vec![directory.to_owned()];
@@ -38,6 +38,6 @@ pub(crate) fn compare(rendered: &Path, golden: &str) {
     assert_eq!(files(rendered), files(&golden));
     for name in files(rendered) {
         let read = |directory: &Path| fs::read_to_string(directory.join(&name)).unwrap();
-        assert_eq!(read(rendered), read(&golden), "{}; {UPDATE}=1 writes it anew", name.display());
+        assert_eq!(read(rendered), read(&golden), "{}; {UPDATE}=1 rewrites it", name.display());
     }
 }

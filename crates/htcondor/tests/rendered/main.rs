@@ -1,6 +1,6 @@
-//! Files for HTCondor, compared with those that are kept. One program for all of it.
+//! Files for HTCondor, compared with golden files. One binary for all tests.
 
-// `cfg(test)` is what tells clippy that helpers may unwrap.
+// `cfg(test)` tells clippy that helpers may unwrap.
 #[cfg(test)]
 mod golden;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a workflow spec looks like as a DAG, and what cannot be one.
+//! Workflow specs as DAGs, and specs that cannot be DAGs.
 
 use crate::kept::compare;
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ fn a_workflow_as_a_dag() {
     fs::write(submit, text).unwrap();
     compare(&directory, "workflow");
     let mode = fs::metadata(directory.join("jobs/add.sh")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o700, "others do not read what may be secret");
+    assert_eq!(mode & 0o777, 0o700, "others cannot read possible secrets");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn terms_say_what_follows_a_failure() {
     assert_eq!(terms.handlers["patient"].rules[0].exit_codes, [75]);
 }
 
-/// The script of a job, run as HTCondor would.
+/// Runs the script of a job as HTCondor would.
 #[test]
 fn scripts_do_what_the_spec_says() {
     let directory = tempfile::tempdir().unwrap();
@@ -193,10 +193,10 @@ jobs:
     assert_eq!(
         faults.as_slice(),
         [
-            "retry_budget: retries are not counted together; leave it out",
-            "file `../out.csv` of job `first`: it is outside of the directory of the workflow",
+            "retry_budget: DAGMan does not count the retries of all jobs; leave it out",
+            "file `../out.csv` of job `first` is outside of the directory of the workflow",
             "job `first`: \"a,b.txt\" cannot be a file to transfer for HTCondor: ',' has a meaning there; rename it",
-            "file `../../x` of job `second`: it is outside of the directory of the workflow",
+            "file `../../x` of job `second` is outside of the directory of the workflow",
         ]
     );
     assert!(!directory.exists());

@@ -1,9 +1,9 @@
-//! A real HTCondor pool for tests: one, shared by all that run at the same time, with four pretend sites.
+//! A real HTCondor pool for tests, shared by all concurrent tests, with four simulated sites.
 //!
-//! It is `tools/htcondor-pool`; the first test that wants it starts it, and it goes on until somebody stops it, as
-//! `cargo xtask test` does at its end. Whoever stops and starts a pool takes a private one. Other crates use this file
-//! by `#[path]`. Tests that do so live in binaries called `pool` (here) or `htcondor` (elsewhere): by these names they
-//! are kept from running all at once, and left out where no pool can be.
+//! It is `tools/htcondor-pool`; the first test that needs it starts it, and it runs until it is stopped, as
+//! `cargo xtask test` does at its end. Tests that stop and start a pool use a private one. Other crates include
+//! this file by `#[path]`. Tests that do so are in binaries called `pool` (here) or `htcondor` (elsewhere): these
+//! names limit how many run at once, and exclude them where no pool can run.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -15,29 +15,29 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Who submits and whom jobs run as, on both sides.
+/// The user who submits jobs and runs them, on both sides.
 const USER: &str = "pool";
 const USER_ID: u32 = 20_000;
 
-/// The pretend sites.
+/// The simulated sites.
 pub(crate) const SITES: [&str; 4] = ["T1_US_Alpha", "T2_DE_Beta", "T2_CH_Gamma", "T2_IT_Delta"];
 
-/// How long something may take that must come true: a busy machine, a retry that has to cool off first.
+/// The time limit for an expected event: for a busy machine, or a retry with a cool-off.
 const PATIENCE: Duration = Duration::from_mins(4);
 
 /// The schedd that is not the local one.
 pub(crate) const OTHER_SCHEDD: &str = "second@127-0-0-1.pool.test";
 
-/// A pool that runs and answers.
+/// A running pool.
 pub(crate) struct Pool {
     directory: PathBuf,
     is_private: bool,
-    /// Locked for as long as somebody uses the pool, so that nobody stops it meanwhile.
+    /// Locked while the pool is in use, so that it is not stopped meanwhile.
     _used: File,
 }
 
 impl Pool {
-    /// The one that everybody uses. Nobody may stop it.
+    /// The shared pool. Tests must not stop it.
     pub(crate) fn shared() -> Self {
         let directory = installed();
         let pool = Self { _used: use_lock(&directory), directory, is_private: false };
@@ -47,11 +47,11 @@ impl Pool {
         pool
     }
 
-    /// One that may be stopped and started; it runs, and goes when this is dropped.
+    /// A pool that a test may stop and start; it runs, and is deleted when this is dropped.
     pub(crate) fn private() -> Self {
         let shared = installed();
         let pool = {
-            // One after the other: one that is not locked yet would be taken for one that nobody uses any more.
+            // One at a time: a pool that is not locked yet would be taken for an unused one.
             let turn = open(&shared.join("private.lock"));
             turn.lock().unwrap();
             bury_private(&shared);
@@ -70,16 +70,17 @@ impl Pool {
     }
 
     pub(crate) fn stop(&self) {
-        assert!(self.is_private, "others use it too: take `Pool::private()`");
+        assert!(self.is_private, "other tests use it too: use `Pool::private()`");
         done(&mut self.tool("stop"));
     }
 
-    /// Where the `condor_*` commands are.
+    /// The directory of the `condor_*` commands.
     pub(crate) fn bin(&self) -> PathBuf {
         self.directory.join("bin")
     }
 
-    /// A directory that the pool sees, too, and that its user may write; gone when dropped, unless the test failed.
+    /// A directory that the pool sees and that its user may write; deleted when dropped, unless the test
+    /// failed.
     pub(crate) fn work(&self, name: &str) -> Work {
         let path = self.directory.join(format!("work/tests/{name}-{}-{}", std::process::id(), next()));
         fs::create_dir_all(&path).unwrap();
@@ -95,19 +96,19 @@ impl Pool {
         command
     }
 
-    /// The command will be run by the pool's user, in this environment of a pool.
+    /// Runs the command as the pool's user, in this environment of a pool.
     pub(crate) fn as_user(command: &mut Command, environment: &[(&'static str, String)]) {
         command.uid(USER_ID).gid(USER_ID).stdin(Stdio::null());
         command.envs(environment.iter().map(|(name, value)| (name, value)));
     }
 
-    /// Runs one of the pool's commands to its end; it must succeed. What it printed.
+    /// Runs one of the pool's commands to its end; it must succeed. Returns its output.
     pub(crate) fn condor(&self, tool: &str, arguments: &[&str]) -> String {
         let output = done(self.command(self.bin().join(tool)).args(arguments).current_dir("/"));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What has to be in the environment of whoever uses the pool's commands.
+    /// The environment that the pool's commands need.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         let (bin, work) = (self.bin(), self.directory.join("work"));
         let path = std::env::var("PATH").unwrap_or_default();
@@ -121,7 +122,7 @@ impl Pool {
         ]
     }
 
-    /// It runs, and whoever started it has seen it answer. Cheaper than to ask it.
+    /// Whether it runs and has answered after its start. Cheaper than a query.
     fn has_answered(&self) -> bool {
         let pid = fs::read_to_string(self.directory.join("master.pid")).unwrap_or_default();
         let program = fs::read_to_string(format!("/proc/{}/comm", pid.trim())).unwrap_or_default();
@@ -136,13 +137,13 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         if self.is_private {
-            // What cannot be ended now is buried by the next one.
+            // If it cannot be ended now, a later test does it.
             self.tool("uninstall").output().ok();
         }
     }
 }
 
-/// A directory for the files of a test; those of a test that failed stay for whoever wants to know why.
+/// A directory for the files of a test; kept for inspection if the test failed.
 pub(crate) struct Work {
     path: PathBuf,
 }
@@ -152,12 +153,12 @@ impl Work {
         &self.path
     }
 
-    /// Writes a file, and makes its directory, as the pool's user.
+    /// Writes a file, and creates its directory, as the pool's user.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
-        // What else is here may belong to others, who come and go.
+        // Other files here may belong to other processes, which may delete them.
         for made in path.ancestors().take_while(|above| *above != self.path) {
             give(made);
         }
@@ -176,13 +177,14 @@ impl Work {
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// The `windlass` of this build, where the pool and its user can run it.
+    /// The `windlass` of this build, in a place where the pool and its user can run it.
     pub(crate) fn windlass(&self) -> PathBuf {
         let place = self.path.join("bin/windlass");
         if !place.exists() {
             let built = built_windlass();
             fs::create_dir_all(place.parent().unwrap()).unwrap();
-            // The checkout may be in a home that is closed to others. A link costs nothing, where one can be.
+            // The checkout may be in a home directory that other users cannot read. A hard link is free, where
+            // it is possible.
             if fs::hard_link(&built, &place).is_err() {
                 fs::copy(&built, &place).unwrap();
             }
@@ -190,7 +192,8 @@ impl Work {
         place
     }
 
-    /// Makes everything here belong to the pool's user: for what others have written, while nobody else does.
+    /// Changes the owner of all files here to the pool's user: for files of other users, while no other process
+    /// writes them.
     pub(crate) fn give_away(&self) {
         give_all(&self.path);
     }
@@ -201,12 +204,12 @@ impl Drop for Work {
         if std::thread::panicking() {
             return;
         }
-        // A DAGMan that is being removed may still write here; what it writes then is of no interest.
+        // A DAGMan that is being removed may still write here; its output is not needed.
         fs::remove_dir_all(&self.path).ok();
     }
 }
 
-/// Waits for something that must come true, with the patience that a pool needs on a busy machine.
+/// Waits for an expected event, with a time limit for a pool on a busy machine.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -216,7 +219,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The directory of the pool, in which there is one; or the reason why not, and what to do.
+/// The directory with the installed pool; or the reason why there is none, with the remedy.
 fn installed() -> PathBuf {
     let directory = std::env::var_os("HTCONDOR_POOL_DIR")
         .map_or_else(|| PathBuf::from("/var/tmp/htcondor-pool"), PathBuf::from);
@@ -243,7 +246,7 @@ fn sibling(shared: &Path, name: &str) -> PathBuf {
     shared.with_file_name(format!("{own}-{name}"))
 }
 
-/// Ends the private pools of tests that were killed.
+/// Deletes the private pools of tests that were killed.
 fn bury_private(shared: &Path) {
     let prefix = sibling(shared, "test-");
     for entry in fs::read_dir(shared.parent().unwrap()).unwrap().flatten() {
@@ -268,7 +271,7 @@ fn open(path: &Path) -> File {
     OpenOptions::new().read(true).append(true).create(true).open(path).unwrap()
 }
 
-/// One that nobody has at this moment.
+/// A name that is not in use.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -1,9 +1,9 @@
-//! The indented lines of an event, by its number.
+//! Parsers of the indented lines of an event, by its number.
 
 use super::{CondorEventKind, JobExit, JobHold, JobUsage};
 use std::collections::BTreeMap;
 
-/// `None` if what the event is about cannot be told from it.
+/// `None` if the subject of the event is unknown.
 pub(super) fn parse_body(number: u16, lines: &[&str]) -> Option<CondorEventKind> {
     Some(match number {
         0 => CondorEventKind::Submitted { node: parse_dag_node(lines) },

@@ -1,8 +1,8 @@
-//! The events of one job, from the end of a log backwards.
+//! Reads the events of one job backwards from the end of a log.
 //!
-//! A POST script asks about a job that just ended, in a log that all nodes of its DAG write. What it looks for is near
-//! the end, however long the log has grown; so the end is read first, and reading stops at the event that says that the
-//! job was submitted.
+//! A POST script asks about a job that just ended, in a log that all nodes of its DAG write. The relevant events
+//! are near the end, however long the log has grown; so the end is read first, and reading stops at the event
+//! that says that the job was submitted.
 
 use super::{
     CondorEvent, CondorEventKind, EVENT_END, EventHeader, JobExit, JobHold, JobUsage, parse_event,
@@ -14,30 +14,30 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Enough for the last events of a job, and small enough that the memory of one piece serves for the next: to be given
-/// more by the kernel takes longer than to read.
+/// Large enough for the last events of a job, and small enough that the buffer of one piece is reused for the
+/// next: allocating more memory takes longer than reading.
 const CHUNK_BYTES: u64 = 64 * 1024;
-/// An event is a few hundred bytes. What goes on for longer without an end is none.
+/// An event is a few hundred bytes. A longer text without an end is not an event.
 const MAX_EVENT_BYTES: usize = 1024 * 1024;
 
-/// What a log says about one job, oldest first.
+/// The events of one job, oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobEvents(pub Vec<CondorEvent>);
 
-/// The events of a cluster since it was last submitted. None if the log does not mention it.
+/// Reads the events of a cluster since it was last submitted. Empty if the log does not mention it.
 pub fn read_job_events(log: &Path, cluster: u64) -> io::Result<JobEvents> {
     read_job_events_within(log, cluster, u64::MAX)
 }
 
-/// The same, but not much more than `reach` bytes before its latest event are read: a job may have begun to run long ago,
-/// and ten thousand others have written since.
+/// The same, but reads not much more than `reach` bytes before the latest event of the job: it may have started
+/// long ago, and ten thousand other jobs have written since.
 pub fn read_job_events_within(log: &Path, cluster: u64, reach: u64) -> io::Result<JobEvents> {
     let file = File::open(log)?;
     let length = file.metadata()?.len();
     search_backwards(cluster, length, reach, |bytes, begin| file.read_exact_at(bytes, begin))
 }
 
-/// From the end of a log of this length.
+/// Reads backwards from the end of a log of this length.
 fn search_backwards(
     cluster: u64,
     length: u64,
@@ -60,7 +60,7 @@ fn search_backwards(
     Ok(search.finish())
 }
 
-/// The same of a log that is in memory.
+/// The same for a log in memory.
 #[cfg(test)]
 pub(in crate::parsers) fn find_job_events(log: &[u8], cluster: u64, reach: u64) -> JobEvents {
     let read = |bytes: &mut [u8], begin: u64| {
@@ -72,14 +72,14 @@ pub(in crate::parsers) fn find_job_events(log: &[u8], cluster: u64, reach: u64) 
 }
 
 impl JobEvents {
-    /// How the job ended, unless it was removed or is not over.
+    /// How the job ended; `None` if it was removed or has not ended.
     pub fn exit(&self) -> Option<JobExit> {
         self.find_latest(
             |what| if let CondorEventKind::Terminated { exit, .. } = what { Some(*exit) } else { None },
         )
     }
 
-    /// Why it was held last, even if it was released or removed since.
+    /// Why it was last held, even if it was released or removed since.
     pub fn last_hold(&self) -> Option<&JobHold> {
         self.find_latest(|what| if let CondorEventKind::Held(hold) = what { Some(hold) } else { None })
     }
@@ -91,7 +91,7 @@ impl JobEvents {
         })
     }
 
-    /// What `ulog_execute_attrs` put into the log where it ran last.
+    /// An attribute that `ulog_execute_attrs` put into the log at the last execution.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.find_latest(|what| match what {
             CondorEventKind::Executing { attributes, .. } => Some(attributes.get(name).map(String::as_str)),
@@ -99,7 +99,7 @@ impl JobEvents {
         })?
     }
 
-    /// Whether it was on a machine at all, as far as is known.
+    /// Whether it has ever run on a machine, as far as the log says.
     pub fn has_run(&self) -> bool {
         let was_there = |what: &CondorEventKind| {
             matches!(
@@ -112,14 +112,14 @@ impl JobEvents {
         self.0.iter().any(|event| was_there(&event.kind))
     }
 
-    /// The slot where it ran last.
+    /// The slot of the last execution.
     pub fn slot(&self) -> Option<&str> {
         self.find_latest(|what| {
             if let CondorEventKind::Executing { slot, .. } = what { Some(slot.as_deref()) } else { None }
         })?
     }
 
-    /// What it used where it ran last.
+    /// The resource usage of the last execution.
     pub fn usage(&self) -> Option<&JobUsage> {
         self.find_latest(|what| match what {
             CondorEventKind::Terminated { usage, .. } | CondorEventKind::Evicted { usage, .. } => Some(usage),
@@ -127,7 +127,7 @@ impl JobEvents {
         })
     }
 
-    /// From the beginning of its last execution until it ended, was evicted or removed.
+    /// From the start of the last execution until it ended, was evicted or removed.
     pub fn wall_seconds(&self) -> Option<u64> {
         let begun =
             self.0.iter().rposition(|event| matches!(event.kind, CondorEventKind::Executing { .. }))?;
@@ -142,25 +142,25 @@ impl JobEvents {
         u64::try_from(ended.at? - self.0[begun].at?).ok()
     }
 
-    /// How often it began to run.
+    /// The number of executions.
     pub fn executions(&self) -> usize {
         self.0.iter().filter(|event| matches!(event.kind, CondorEventKind::Executing { .. })).count()
     }
 
-    /// The latest event about which `of` has something to say.
+    /// The latest event for which `of` returns a value.
     fn find_latest<'a, T>(&'a self, of: impl Fn(&'a CondorEventKind) -> Option<T>) -> Option<T> {
         self.0.iter().rev().find_map(|event| of(&event.kind))
     }
 }
 
-/// A log that comes piece by piece, the last one first.
+/// A log that is read piece by piece, the last piece first.
 pub(super) struct BackwardSearch {
     cluster: u64,
-    /// What a head of this job has after its number. Ids have at least three digits.
+    /// The text after the number in the head of an event of this job. Ids have at least three digits.
     id_finder: memmem::Finder<'static>,
     /// Latest first.
     found: Vec<CondorEvent>,
-    /// The beginning of the piece that came last: its event begins in the piece that comes next.
+    /// The beginning of the last piece: its event starts in the piece that is read next.
     partial_event: Vec<u8>,
 }
 
@@ -176,23 +176,24 @@ impl BackwardSearch {
 
     pub(super) fn prepend(&mut self, mut piece: Vec<u8>, first: bool) {
         piece.append(&mut self.partial_event);
-        // What comes before the first dots may begin in the next piece.
+        // The text before the first dots may start in the next piece.
         let whole = if first {
             0
         } else {
             memmem::find(&piece, EVENT_END).map_or(piece.len(), |dots| dots + EVENT_END.len())
         };
         self.scan_events(&piece[whole..]);
-        // Dots may be cut in two: they stay with what is open.
+        // Dots may be cut in two: keep them with the open event.
         piece.truncate(whole);
         if piece.len() <= MAX_EVENT_BYTES {
             self.partial_event = piece;
         }
     }
 
-    /// Whole events, and perhaps one at the end that is not. Most are of other jobs: those are not even split.
+    /// Complete events, and perhaps an incomplete one at the end. Most belong to other jobs and are not even
+    /// split.
     fn scan_events(&mut self, events: &[u8]) {
-        // From the front, which is several times as fast as from the end.
+        // Searching forwards is several times as fast as searching backwards.
         let heads: Vec<usize> = self.id_finder.find_iter(events).collect();
         let mut end = events.len();
         for id in heads.into_iter().rev() {
@@ -200,7 +201,7 @@ impl BackwardSearch {
                 return;
             }
             let begin = memchr::memrchr(b'\n', &events[..id]).map_or(0, |newline| newline + 1);
-            // A line that was looked at already: the id is in it twice.
+            // This line was already checked: it contains the id twice.
             if begin == end {
                 continue;
             }
@@ -216,7 +217,8 @@ impl BackwardSearch {
     }
 }
 
-/// An event whose first line is the head that was looked for. Should its writer have died, what follows is another's.
+/// Parses an event whose first line is the head that was searched for. If its writer died, the lines after it
+/// belong to another event.
 fn parse_job_event(text: &[u8]) -> Option<CondorEvent> {
     let second_head = text
         .split(|byte| *byte == b'\n')

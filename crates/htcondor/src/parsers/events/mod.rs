@@ -1,4 +1,4 @@
-//! Event logs (`NAME.dag.nodes.log`, `NAME.dag.dagman.log`): the life of each job.
+//! Parser of event logs (`NAME.dag.nodes.log`, `NAME.dag.dagman.log`), which record the life of each job.
 //!
 //! ```text
 //! 012 (108.000.000) 2026-11-15 06:22:29 Job was held.
@@ -7,8 +7,8 @@
 //! ...
 //! ```
 //!
-//! An event is whole when the line of three dots after it is whole. What follows its head is indented, so a head in the
-//! middle of an event says that its writer died there, and the event before it is left out.
+//! An event is complete when the line of three dots after it is complete. The lines after its head are indented,
+//! so a head in the middle of an event means that the writer died there; the event before it is dropped.
 
 mod event_body;
 mod job_events;
@@ -29,8 +29,8 @@ pub(super) const EVENT_END: &[u8] = b"\n...\n";
 pub struct CondorEvent {
     pub cluster: u64,
     pub process: u32,
-    /// Seconds by the calendar and the clock of the machine that wrote it, as if they were UTC: the difference between
-    /// two of them is what they are good for. `None` if it is not a time.
+    /// Seconds in the local time of the machine that wrote it, as if that were UTC: only the difference between
+    /// two of them is meaningful. `None` if it is not a time.
     pub at: Option<i64>,
     pub kind: CondorEventKind,
 }
@@ -39,9 +39,9 @@ pub struct CondorEvent {
 pub enum CondorEventKind {
     /// 000
     Submitted { node: Option<String> },
-    /// 001, with what `ulog_execute_attrs` asked for.
+    /// 001, with the attributes in `ulog_execute_attrs`.
     Executing { slot: Option<String>, attributes: BTreeMap<String, String> },
-    /// 004: it left its machine, to run again or to be held or removed.
+    /// 004: the job left its machine, to run again or to be held or removed.
     Evicted { reason: Option<String>, usage: JobUsage },
     /// 005
     Terminated { exit: JobExit, usage: JobUsage },
@@ -53,7 +53,7 @@ pub enum CondorEventKind {
     Released { reason: Option<String> },
     /// 016
     PostScript { exit: JobExit, node: Option<String> },
-    /// All others: the number, and the line that says more.
+    /// All others: the number and the line with the details.
     Other { number: u16, text: Option<String> },
 }
 
@@ -76,7 +76,7 @@ impl std::fmt::Display for JobHold {
     }
 }
 
-/// All events that are whole, in the order of the log.
+/// Returns all complete events, in the order of the log.
 pub fn parse_events(log: &[u8]) -> Vec<CondorEvent> {
     let mut events = Vec::new();
     let mut rest = log;
@@ -87,9 +87,9 @@ pub fn parse_events(log: &[u8]) -> Vec<CondorEvent> {
     events
 }
 
-/// The text up to the next line of dots, and what follows that line.
+/// Splits at the next line of dots.
 fn split_event(log: &[u8]) -> Option<(&[u8], &[u8])> {
-    // Dots at the very beginning end an event of which nothing else is there.
+    // Dots at the very beginning end an event whose other lines are missing.
     if let Some(rest) = log.strip_prefix(&EVENT_END[1..]) {
         return Some((&[], rest));
     }
@@ -97,7 +97,8 @@ fn split_event(log: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&log[..end], &log[end + EVENT_END.len()..]))
 }
 
-/// An event without its dots. If there are several heads the last one counts: see the header of this file.
+/// Parses an event without its dots. If there are several heads, the last one counts: see the header of this
+/// file.
 fn parse_event(text: &[u8]) -> Option<CondorEvent> {
     let text = String::from_utf8_lossy(text);
     let mut head = None;
@@ -146,7 +147,8 @@ impl EventHeader {
     }
 }
 
-/// `2026-11-15 06:19:01`, perhaps with parts of a second. Logs in the old style, `11/15 06:19:01`, name no year.
+/// Parses `2026-11-15 06:19:01`, perhaps with fractions of a second. Logs in the old style, `11/15 06:19:01`,
+/// have no year.
 fn parse_time(text: &str) -> Option<i64> {
     let date = text.get(..10)?;
     let clock = text.get(11..19)?;
@@ -161,7 +163,7 @@ fn parse_time(text: &str) -> Option<i64> {
     Some(days * 86_400 + (hours * 3_600 + minutes * 60 + seconds).cast_signed())
 }
 
-/// The calendar with years that begin in March, so that the leap day is the last one.
+/// A calendar whose years begin in March, so that the leap day is the last one.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let era = year.div_euclid(400);

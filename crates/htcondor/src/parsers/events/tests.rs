@@ -52,17 +52,13 @@ fn one_job_of_many() {
     let memory = ResourceAmounts { used: Some(5.0), requested: Some(100.0), allocated: Some(128.0) };
     assert_eq!(job.usage().map(JobUsage::memory), Some(memory));
     assert_eq!((job.wall_seconds(), job.executions()), (Some(0), 1));
-    assert_eq!(
-        in_file(GROUP, 3),
-        JobEvents::default(),
-        "what has an id that begins like another's is not it"
-    );
+    assert_eq!(in_file(GROUP, 3), JobEvents::default(), "an id with the same prefix is not a match");
 }
 
 #[test]
 fn a_job_that_was_held_and_removed() {
     let job = in_file(HELD, 108);
-    assert_eq!(job.exit(), None, "it never ended by itself");
+    assert_eq!(job.exit(), None, "it did not end by itself");
     let reason = "Error from slot1_1@127-0-0-1.pool.test: memory usage exceeded request_memory";
     assert_eq!(job.last_hold(), Some(&JobHold { reason: reason.into(), code: 21, subcode: 102 }));
     assert_eq!(job.removal(), Some("via condor_rm (by user pool)"));
@@ -97,7 +93,7 @@ fn what_is_not_whole_is_not_there() {
         assert_eq!(parse_events(&whole[..cut]), [], "{cut}");
         assert_eq!(in_file(&whole[..cut], 23), JobEvents::default(), "{cut}");
     }
-    // Its writer died in the middle, and another event follows.
+    // The writer died in the middle, and another event follows.
     let mut broken = whole[..whole.len() - 4].to_vec();
     broken.extend_from_slice(b"009 (024.000.000) 2026-11-15 06:19:02 Job was aborted.\n...\n");
     assert_eq!(parse_events(&broken).len(), 1);
@@ -121,7 +117,7 @@ fn times_are_those_of_the_calendar() {
 
 #[test]
 fn a_submission_ends_the_search() {
-    // Ids are counted anew by a schedd that lost its queue: what was before is another job.
+    // A schedd that lost its queue counts ids from 1 again: earlier events are of another job.
     let mut log = GROUP.to_vec();
     log.extend_from_slice(
         b"000 (032.000.000) 2026-11-16 06:19:06 Job submitted from host: <1>\n    DAG Node: again\n...\n",
@@ -135,7 +131,7 @@ fn in_file(log: &[u8], cluster: u64) -> JobEvents {
     read_job_events(file.path(), cluster).unwrap()
 }
 
-/// The same by reading all of it.
+/// The same by reading the whole log.
 fn by_reading_all(log: &[u8], cluster: u64) -> JobEvents {
     let events: Vec<CondorEvent> =
         parse_events(log).into_iter().filter(|event| event.cluster == cluster).collect();

@@ -1,4 +1,4 @@
-//! What a job used, as its events 004 and 005 tell.
+//! Parser of the resource usage of a job in its events 004 and 005.
 //!
 //! ```text
 //!         Usr 0 00:01:10, Sys 0 00:00:02  -  Run Remote Usage
@@ -7,7 +7,7 @@
 //!        Memory (MB)          :   194          50       128
 //! ```
 //!
-//! A cell may be empty, so a number belongs to the column below whose title it ends, or before.
+//! A cell may be empty, so a number belongs to the column whose title ends where the number ends, or after it.
 
 use super::parse_digits;
 use std::collections::BTreeMap;
@@ -49,13 +49,13 @@ impl JobUsage {
         usage
     }
 
-    /// In MB: what was used, asked for and given.
+    /// Memory in MB: used, requested and allocated.
     pub fn memory(&self) -> ResourceAmounts {
         self.resources.get("Memory").copied().unwrap_or_default()
     }
 }
 
-/// Where the titles of the table end.
+/// Where the column titles of the table end.
 struct UsageColumns {
     used: usize,
     requested: usize,
@@ -83,7 +83,7 @@ impl UsageColumns {
             } else if end <= self.allocated {
                 &mut amounts.allocated
             } else {
-                // Names of devices that were assigned.
+                // Names of assigned devices.
                 break;
             };
             *column = cell.parse().ok().filter(|amount: &f64| amount.is_finite());
@@ -92,7 +92,7 @@ impl UsageColumns {
     }
 }
 
-/// The words of a line from `start`, each with where it ends in the line.
+/// The words of a line from `start`, each with its end position in the line.
 fn split_cells(line: &str, start: usize) -> impl Iterator<Item = (usize, &str)> {
     let mut end = start;
     line[start..].split(' ').filter_map(move |cell| {
@@ -111,7 +111,7 @@ fn parse_remote_cpu(line: &str) -> Option<JobCpuTime> {
     })
 }
 
-/// `1 02:03:04`: days and the rest of a day.
+/// Parses `1 02:03:04`: days and time of day.
 fn parse_seconds(text: &str) -> Option<u64> {
     let (days, clock) = text.split_once(' ')?;
     let mut parts = clock.splitn(3, ':').map(parse_digits);

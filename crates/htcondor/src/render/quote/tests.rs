@@ -1,9 +1,9 @@
-//! Readers of each place, as HTCondor reads it, and that they get back what was meant whatever it is.
+//! Readers of each place as in HTCondor, and that they return the original text for any input.
 
 use super::*;
 use proptest::prelude::*;
 
-/// As DAGMan reads a value of VARS: up to a quote, a backslash stands for what follows it.
+/// Reads a value of VARS as DAGMan does: up to a quote; a backslash escapes the next character.
 fn read_vars(written: &str) -> Option<(String, &str)> {
     let mut text = String::new();
     let mut rest = written.char_indices();
@@ -16,7 +16,7 @@ fn read_vars(written: &str) -> Option<(String, &str)> {
     }
 }
 
-/// As a submit file's ClassAd strings are read: only `\"` means something else.
+/// Reads a ClassAd string of a submit file: only `\"` is an escape.
 fn read_classad(written: &str) -> Option<(String, &str)> {
     let mut text = String::new();
     let mut rest = written.strip_prefix('"')?;
@@ -34,11 +34,12 @@ fn read_classad(written: &str) -> Option<(String, &str)> {
     }
 }
 
-/// As an environment in the new syntax is read: words between spaces, `'` quotes, `''` in quotes and `""` stand for one.
+/// Reads an environment in the new syntax: words between spaces, `'` quotes, `''` in quotes and `""` stand for
+/// one.
 fn read_environment(written: &str) -> Option<Vec<String>> {
     let inner = written.strip_prefix('"')?.strip_suffix('"')?;
     let outer = inner.replace("\"\"", "\u{1}");
-    // A single one would have ended it.
+    // A single quote would have ended it.
     if outer.contains('"') {
         return None;
     }
@@ -57,7 +58,7 @@ fn read_environment(written: &str) -> Option<Vec<String>> {
     (!quoted).then_some(words)
 }
 
-/// Text with all that is special somewhere, more often than chance would have it.
+/// Text that contains special characters more often than random text.
 fn hostile() -> impl Strategy<Value = String> {
     let special = prop::sample::select(vec![
         "\"", "'", "\\", "$", "$(", "$$(", ")", "\n", "\r", "\t", "#", " ", ",", ";", "=", "é", "€", "queue",
@@ -87,7 +88,7 @@ proptest! {
         }
     }
 
-    /// No macro, no second line, no word more, wherever it is.
+    /// No macro, no second line, no additional word, wherever the text is written.
     #[test]
     fn nothing_leads_out_of_its_line(text in hostile()) {
         let written = [
@@ -97,7 +98,7 @@ proptest! {
         ];
         for line in written.iter().flatten() {
             prop_assert!(!line.contains('$') && !line.chars().any(char::is_control), "{line:?}");
-            // A line that ends with a backslash goes on with the next one.
+            // A line that ends with a backslash continues on the next line.
             prop_assert!(!line.ends_with('\\'), "{line:?}");
         }
         if let Ok(inside) = quote_vars(&text) {
@@ -134,7 +135,7 @@ fn a_refusal_says_what_and_why() {
         said(quote_classad("a$(b)")),
         r#""a$(b)" cannot be a ClassAd string for HTCondor: `$` begins a macro there and cannot be quoted"#
     );
-    assert!(said(quote_classad("a\nb")).contains("'\\n' cannot stand in one line"));
+    assert!(said(quote_classad("a\nb")).contains("'\\n' is not allowed in a single line"));
     assert!(said(quote_dag_word("/my dir/windlass").map(str::to_owned)).contains("use another name or path"));
     assert!(said(quote_site_list(["Zürich".to_owned()].iter())).contains("invalid site name"));
     assert!(

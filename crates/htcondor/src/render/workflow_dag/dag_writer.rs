@@ -1,4 +1,4 @@
-//! The DAG file of a workflow spec: its nodes, what they ask for, and who waits for whom.
+//! Writer of the DAG file of a workflow spec: its nodes, their resources and dependencies.
 
 use super::node_kinds::{self, NodeKinds};
 use super::{JobFiles, WorkflowDagRun};
@@ -13,15 +13,15 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use windlass_spec::{ResolvedJob, ResolvedJobGroup, ResolvedWorkflow};
 
-/// A DAG file on its way.
+/// A DAG file that is being written.
 pub(super) struct WorkflowDagWriter<'r, 'a> {
     workflow: &'a ResolvedWorkflow<'a>,
     program: &'a str,
-    /// Of all nodes, by the numbers of their jobs.
+    /// The names of all nodes, by the numbers of their jobs.
     names: &'r [String],
     text: String,
     kinds: NodeKinds,
-    /// Jobs that wait for the same list of others.
+    /// Jobs with the same list of dependencies.
     dependency_groups: Vec<ParentChildGroup<'a>>,
 }
 
@@ -49,7 +49,7 @@ impl<'r, 'a> WorkflowDagWriter<'r, 'a> {
         Ok(Self { workflow, program, names, text, kinds, dependency_groups: Vec::new() })
     }
 
-    /// The next job.
+    /// Appends the next job.
     pub(super) fn write_node(
         &mut self,
         number: u32,
@@ -80,7 +80,7 @@ impl<'r, 'a> WorkflowDagWriter<'r, 'a> {
         Ok(())
     }
 
-    /// Jobs that share a list come one after the other, so that one line serves them all.
+    /// Jobs with the same dependencies follow each other, so that one line serves them all.
     fn add_dependencies(&mut self, number: u32, parents: &'a [u32]) {
         match self.dependency_groups.last_mut().filter(|last| std::ptr::eq(last.parents, parents)) {
             Some(last) => last.children.push(number),
@@ -117,7 +117,8 @@ fn write_names(text: &mut String, names: &[String], numbers: &[u32]) {
     }
 }
 
-/// What differs between jobs. What one does not say is not there, and the pool has its own idea of it.
+/// The values that differ between jobs. Values that a job does not specify are omitted, and the defaults of the
+/// pool apply.
 pub(super) fn render_vars(
     workflow: &ResolvedWorkflow<'_>,
     job: &ResolvedJob<'_>,
@@ -145,13 +146,13 @@ pub(super) fn render_vars(
     Ok(text)
 }
 
-/// The number of its limit, in the order of their names.
+/// The number of its limit, in the order of the names of limits.
 fn limit_category(workflow: &ResolvedWorkflow<'_>, kind: &ResolvedJobGroup) -> Option<usize> {
     let limit = kind.limit.as_ref()?;
     workflow.settings().limits.keys().position(|name| name == limit)
 }
 
-/// How long DAGMan waits before it asks again whether a delay is over: no longer than the shortest that there is.
+/// How long DAGMan waits before it asks again whether a delay is over: at most the shortest delay.
 fn recheck_interval(workflow: &ResolvedWorkflow<'_>) -> u64 {
     let rules = workflow.failure_handlers().iter().flat_map(|handler| &handler.rules);
     let shortest = rules.filter_map(|rule| rule.delay).min().unwrap_or(Duration::ZERO);

@@ -1,4 +1,4 @@
-//! What a job of a workflow spec runs: a script, so that its command and its variables need no quotes of HTCondor's.
+//! The script of a job of a workflow spec. With a script, its command and variables need no HTCondor quoting.
 
 use crate::file_layout::MISSING_OUTPUT_PREFIX;
 use crate::render::quote::{self, UnquotableText};
@@ -9,15 +9,15 @@ use windlass_spec::{ResolvedJob, ResolvedWorkflow};
 use windlass_types::worker_messages::{StdioMode, StdioSettings, return_code};
 use windlass_types::{Resources, shell};
 
-/// Commands are run by bash; by `/bin/sh` on a machine without it.
+/// Commands run in bash, or in `/bin/sh` on a machine without bash.
 const SHELL_COMMAND: &str = "\"$(command -v bash || echo /bin/sh)\"";
 
-/// What a script is made of.
+/// The parts of a script.
 pub(super) struct JobScript<'a> {
     pub(super) job: &'a ResolvedJob<'a>,
     pub(super) workflow: &'a ResolvedWorkflow<'a>,
     pub(super) resources: Option<Resources>,
-    /// Paths of what it must have written, as its command knows them.
+    /// Paths of the outputs that it must have written, as its command refers to them.
     pub(super) outputs: &'a [String],
 }
 
@@ -48,7 +48,7 @@ impl JobScript<'_> {
         Ok(text)
     }
 
-    /// Where it begins may be empty, without the directories that its submitter has.
+    /// The job may start in an empty directory, without the directories that exist at the submitter.
     fn output_directories(&self) -> BTreeSet<&str> {
         let relative = self.outputs.iter().map(Path::new).filter(|path| path.is_relative());
         relative.filter_map(|path| path.parent()?.to_str()).filter(|parent| !parent.is_empty()).collect()
@@ -62,7 +62,8 @@ impl JobScript<'_> {
         shell::wrap_with_invocation_script(script.as_deref(), &command)
     }
 
-    /// The workflow's, those of its kind and its own, of which the last one counts; and what we add.
+    /// The variables of the workflow, of the job group and of the job, of which the last one wins; and those that
+    /// Windlass adds.
     fn environment(&self) -> Vec<(String, String)> {
         let kind = self.job_kind().map_or(&[][..], |kind| &kind.env);
         let mut variables: Vec<(String, String)> =

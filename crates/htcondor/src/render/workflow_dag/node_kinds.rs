@@ -1,4 +1,4 @@
-//! What the nodes of a workflow spec are called, and which of them are alike.
+//! The names of the nodes of a workflow spec, and the groups of nodes with the same settings.
 
 use crate::script_settings::NodeKind;
 use std::collections::{BTreeMap, HashSet};
@@ -6,13 +6,13 @@ use windlass_spec::{ResolvedJob, ResolvedWorkflow};
 use windlass_types::Resources;
 use windlass_types::settings::FailureHandler;
 
-/// Longer names of files are trouble on some file systems.
+/// Some file systems do not support longer file names.
 const MAX_NAME_LENGTH: usize = 100;
-/// Words that DAGMan takes for something else.
+/// Keywords of DAGMan.
 const RESERVED_NAMES: [&str; 4] = ["all_nodes", "parent", "child", "workflow"];
 
-/// The names of the nodes, in the order of the jobs: those of the jobs where DAGMan and a file system can bear them.
-/// Two never differ in case alone.
+/// Returns the names of the nodes, in the order of the jobs: the names of the jobs where DAGMan and the file
+/// system accept them. No two names differ in case alone.
 pub(super) fn assign_node_names<'a>(jobs: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut taken: HashSet<String> = RESERVED_NAMES.map(str::to_owned).into();
     let mut names = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn assign_node_names<'a>(jobs: impl Iterator<Item = &'a str>) -> Vec<
     names
 }
 
-/// What a job of the workflow asks for; `None`: it does not say.
+/// The resources that a job of the workflow requests; `None`: it has no requirements.
 pub(super) fn requested_resources(
     workflow: &ResolvedWorkflow<'_>,
     job: &ResolvedJob<'_>,
@@ -42,7 +42,7 @@ pub(super) fn requested_resources(
     job.requirements.map(|number| workflow.requirements()[number as usize].resources)
 }
 
-/// The kinds that POST scripts know: jobs that ask for the same and have the same failure handler.
+/// The kinds of nodes for POST scripts: jobs with the same resources and the same failure handler.
 #[derive(Debug, Default)]
 pub(super) struct NodeKinds {
     names: BTreeMap<(Option<u32>, Option<u32>), String>,
@@ -50,7 +50,7 @@ pub(super) struct NodeKinds {
 }
 
 impl NodeKinds {
-    /// The name of the job's kind, and how often it may be tried again.
+    /// Returns the name of the job's kind and its number of retries.
     pub(super) fn assign_kind(
         &mut self,
         workflow: &ResolvedWorkflow<'_>,
@@ -72,7 +72,7 @@ impl NodeKinds {
     }
 }
 
-/// As many as the most patient rule allows; which of them speaks is decided after each failure.
+/// The largest number of attempts of any rule; which rule applies is decided after each failure.
 fn max_retries(handler: &FailureHandler) -> u32 {
     let attempts = handler.rules.iter().map(|rule| rule.max_retries).max().unwrap_or(0);
     u32::try_from(attempts).unwrap_or(0).saturating_sub(1)

@@ -1,4 +1,4 @@
-//! The one submit file of a workflow spec. DAGMan reads it for each attempt of each job.
+//! The single submit file of a workflow spec. DAGMan reads it for each attempt of each job.
 
 use super::{FileTransfer, WorkflowDagRun};
 use crate::file_layout;
@@ -8,8 +8,8 @@ use crate::render::submit_files::{self, INCLUDE_NEXT_ATTEMPT, absolute_path};
 use crate::render::{DagRenderError, with_subject};
 use std::fmt::Write as _;
 
-/// What jobs differ in is in the VARS of the DAG. Output files are fetched after success alone: one that is missing would
-/// hold the job, and nobody would learn how it ended. HTCondor itself tries nothing again.
+/// Differences between jobs are in the VARS of the DAG. Output files are transferred after success only: a
+/// missing one would hold the job and hide how it ended. HTCondor itself does not retry.
 const SUBMIT_FILE_BODY: &str = "\
 when_to_transfer_output = ON_SUCCESS
 success_exit_code = 0

@@ -1,4 +1,4 @@
-//! A table of what may happen, and what follows.
+//! A table of attempts and the decisions about them.
 
 use super::*;
 use crate::parsers::events::JobHold;
@@ -41,7 +41,7 @@ fn what_follows_what() {
             FollowUpAction::Retry,
         ),
         (
-            "… though the process says 0",
+            "… though the process returned 0",
             failed(0, 9000, "caught SIGINT"),
             ScriptExitCode::Retry,
             "transient",
@@ -91,7 +91,7 @@ fn what_follows_what() {
             FollowUpAction::Retry,
         ),
         (
-            "general code, telling words",
+            "general code, specific message",
             failed(1, 8001, "Valid site-local-config not found"),
             ScriptExitCode::Retry,
             "infrastructure",
@@ -160,7 +160,7 @@ fn what_follows_what() {
             FollowUpAction::Retry,
         ),
         (
-            "held as the disk of the schedd is full",
+            "held because the disk of the schedd is full",
             held(
                 12,
                 28,
@@ -172,7 +172,7 @@ fn what_follows_what() {
             FollowUpAction::Retry,
         ),
         (
-            "held as the disk of the worker is full",
+            "held because the disk of the worker is full",
             held(
                 13,
                 28,
@@ -251,7 +251,7 @@ fn bad_files_are_named_where_data_is_at_fault() {
     assert!(decided("processing", &passing).report.classification.bad_input_files.is_empty());
 }
 
-/// 1 GiB → 1.5 → 2.25 → 3, which is the ceiling; then more memory cannot be had.
+/// 1 GiB → 1.5 → 2.25 → 3, which is the ceiling; then memory cannot be raised any more.
 #[test]
 fn memory_grows_to_its_ceiling_and_no_further() {
     let mut earlier = None;
@@ -282,7 +282,8 @@ fn memory_grows_to_its_ceiling_and_no_further() {
     assert_eq!(last.attempts.len(), 3);
 }
 
-/// Before a rescue, somebody may have given the nodes more; what one is known to need stands over that.
+/// An operator may raise the memory of nodes before a rescue; the need learned from an attempt is kept if it is
+/// larger.
 #[test]
 fn memory_grows_from_what_it_is_by_now() {
     for (learnt, said, expected) in [(1024, 2048, 2048), (2048, 1024, 2048)] {
@@ -340,17 +341,13 @@ fn jobs_of_a_spec_follow_their_handler() {
     let second = decided("handled", &NodeAttempt { retry: 1, ..attempt(10, "") });
     assert_eq!(second.exit_code, ScriptExitCode::Permanent);
     assert_eq!(second.report.classification.action, FollowUpAction::RetriesSpent);
-    assert_eq!(
-        decided("handled", &attempt(11, "")).exit_code,
-        ScriptExitCode::Permanent,
-        "no rule is for it"
-    );
+    assert_eq!(decided("handled", &attempt(11, "")).exit_code, ScriptExitCode::Permanent, "no rule matches");
     let passing = attempt(75, "Connection refused");
     assert_eq!(decided("plain", &passing).exit_code, ScriptExitCode::Permanent, "a class is a label");
     assert_eq!(decided("plain", &passing).report.classification.category, "transient");
 }
 
-/// What nobody asked for is no limit that it came near to, and nothing that could grow.
+/// A job without requirements has no limit to approach and nothing to raise.
 #[test]
 fn a_job_without_requirements_is_not_measured_by_them() {
     let mut terms = terms();
@@ -383,7 +380,7 @@ fn attempts_that_were_never_submitted_are_told_apart_by_their_retry() {
     };
     let first = decided("processing", &unsubmitted(0, None)).report;
     let again = decided("processing", &unsubmitted(0, Some(first.clone()))).report;
-    assert_eq!((again.attempt, again.attempts.len()), (1, 0), "asked twice about the same one");
+    assert_eq!((again.attempt, again.attempts.len()), (1, 0), "called twice for the same attempt");
     let second = decided("processing", &unsubmitted(1, Some(first))).report;
     let third = decided("processing", &unsubmitted(2, Some(second))).report;
     let earlier: Vec<u32> = third.attempts.iter().map(|earlier| earlier.attempt).collect();

@@ -1,4 +1,4 @@
-//! Scripts with the files that they find and leave.
+//! Scripts with the files that they read and write.
 
 use super::*;
 use crate::file_layout;
@@ -146,10 +146,10 @@ fn the_report_has_what_the_specification_asks_for() {
     let hidden = fs::read_dir(bench.unit())
         .unwrap()
         .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
-    assert_eq!(hidden.count(), 0, "nothing half written stays");
+    assert_eq!(hidden.count(), 0, "no temporary file is left");
 }
 
-/// Other nodes wrote megabytes between the beginning and the end of this one.
+/// Other nodes wrote megabytes between the start and the end of this one.
 #[test]
 fn a_long_log_is_not_read_to_its_beginning() {
     let bench = Bench::new();
@@ -161,7 +161,7 @@ fn a_long_log_is_not_read_to_its_beginning() {
     bench.write("group.dag.nodes.log", &format!("{}{others}{ended}", begun.replace("T2_DE_Beta", "T2_Far")));
     let job = run_post(&bench.call("proc_000003", 65, "processing")).unwrap().report.job;
     assert_eq!((job.wall_time_sec, job.cpu_time_sec), (Some(120), Some(100)));
-    assert_eq!(job.site.as_deref(), Some("T2_DE_Beta"), "where its unit is");
+    assert_eq!(job.site.as_deref(), Some("T2_DE_Beta"), "the site of its unit");
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_report_that_is_cut_off_is_none() {
                 (ScriptExitCode::Retry, "transient"),
                 "{file} {cut}"
             );
-            let told = format!("it ended well and brought back no {file} that is whole");
+            let told = format!("the job exited with 0 but left no complete {file}");
             assert!(what.why.starts_with(&told), "{}", what.why);
         }
         bench.write(file, &whole);
@@ -243,7 +243,7 @@ fn a_report_that_is_cut_off_is_none() {
     assert_eq!(
         run_post(&bench.call("merge", 0, "merge")).unwrap().exit_code,
         ScriptExitCode::Retry,
-        "it says nothing"
+        "the file is invalid"
     );
 }
 
@@ -281,7 +281,7 @@ fn a_landing_that_cannot_be_placed_elects_nobody() {
     bench.write("group.dag.nodes.log", &LOG.replace("T2_DE_Beta", "T2 X\\\" evil"));
     let spent = run_landing_post(&ScriptCall { retry: 3, ..bench.call("landing", 0, "landing") }).unwrap();
     assert_eq!((spent.exit_code, spent.report.is_final), (ScriptExitCode::Retry, true));
-    assert!(spent.report.classification.why.contains("a site that cannot be"), "{spent:?}");
+    assert!(spent.report.classification.why.contains("an invalid site"), "{spent:?}");
     let kept = fs::read_to_string(bench.unit().join(file_layout::ELECTED_SITE_FILE)).unwrap();
     assert!(kept.contains("T2_DE_Beta") && !kept.contains("evil"));
 }
@@ -298,10 +298,10 @@ fn a_retry_waits_for_the_end_of_its_cool_off_and_begins_without_a_report() {
     report.not_before = Some(report.timestamp);
     node_post::write_report(&bench.unit(), &report).unwrap();
     assert_eq!(run_pre(&bench.unit(), "proc_000003").unwrap(), PreScriptResult::Ready);
-    assert!(!bench.has("proc_3.json"), "it is of the attempt before");
+    assert!(!bench.has("proc_3.json"), "it belongs to the attempt before");
 }
 
-/// Neither a first attempt nor a retry; and an attempt that does not begin uses up nothing and forgets nothing.
+/// Neither a first attempt nor a retry starts; a deferred attempt uses up no retry and loses no report.
 #[test]
 fn nothing_of_a_paused_run_begins() {
     let bench = Bench::new();
@@ -365,7 +365,7 @@ fn an_abort_of_a_unit_reaches_the_outer_dag() {
     let bench = Bench::new();
     let (run, name) = (bench.run.path(), "mg_000000");
     assert_eq!(unit(run, name, 0), ScriptExitCode::Success);
-    assert_eq!(unit(run, name, 1), ScriptExitCode::Retry, "nothing says that it was aborted");
+    assert_eq!(unit(run, name, 1), ScriptExitCode::Retry, "its time limit");
     for (status, verdict) in
         [(2, ScriptExitCode::Retry), (3, ScriptExitCode::Abort), (4, ScriptExitCode::Retry)]
     {
@@ -374,7 +374,7 @@ fn an_abort_of_a_unit_reaches_the_outer_dag() {
         assert_eq!(unit(&bench.unit(), name, 1), verdict, "{status}, from within");
     }
     bench.write("group.dag.metrics", "{\"DagStatus\":3");
-    assert_eq!(unit(run, name, 1), ScriptExitCode::Retry, "half a file says nothing");
+    assert_eq!(unit(run, name, 1), ScriptExitCode::Retry, "half a file is ignored");
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn what_was_at_no_site_speaks_against_none() {
         (decision.report.job.site, decision.report.classification.category)
     };
     let transient = || "transient".to_owned();
-    assert_eq!(site_of(-1001, "-1.-1"), (None, transient()), "the schedd did not take it");
+    assert_eq!(site_of(-1001, "-1.-1"), (None, transient()), "the schedd did not accept it");
     assert_eq!(site_of(-1002, "40.0"), (None, transient()), "removed while it waited");
     let elected = Some("T2_DE_Beta".to_owned());
     assert_eq!(site_of(1, "99.0").0, elected, "it ran, and the log does not say where");
@@ -429,5 +429,5 @@ fn a_landing_names_all_inputs_that_are_missing_and_only_its_own() {
     let decision = run_landing_post(&bench.call("landing", 66, "landing")).unwrap();
     assert_eq!(decision.report.classification.bad_input_files, missing);
     assert_eq!(run_pre(&bench.unit(), "landing").unwrap(), PreScriptResult::Ready);
-    assert!(!bench.has(file_layout::LANDING_REPORT), "the next one has its own to say");
+    assert!(!bench.has(file_layout::LANDING_REPORT), "the next one has a report of its own");
 }

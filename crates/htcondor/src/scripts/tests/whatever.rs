@@ -1,4 +1,4 @@
-//! Whatever comes, a script answers with one of four codes and asks for no more than may be had.
+//! For any input, a script exits with one of four codes and requests no more than the ceiling.
 
 use super::*;
 use crate::parsers::events::JobHold;

@@ -1,4 +1,4 @@
-//! Groups as a real DAGMan left them.
+//! Units as a real DAGMan left them.
 
 use super::*;
 use tempfile::TempDir;
@@ -33,7 +33,7 @@ fn a_group_that_is_done() {
 
 #[test]
 fn attempts_of_all_runs_are_counted() {
-    // A rescue goes on with the numbers of attempts, unless there was no rescue file; a release does in any case.
+    // A rescue continues the numbers of attempts, unless there was no rescue file; a release always does.
     let log = b"1 INTERNAL *** DAGMAN_STARTED 7.0 ***\n2 merge SUBMIT 8.0 - - 5\n\
         3 INTERNAL *** DAGMAN_STARTED 7.0 ***\n4 merge EXECUTE 8.0 - - 5\n5 merge SUBMIT 9.0 - - 6\n\
         6 INTERNAL *** DAGMAN_STARTED 10.0 ***\n7 merge SUBMIT 11.0 - - 6\n8 merge EXECUTE 11.0 - - 6\n";
