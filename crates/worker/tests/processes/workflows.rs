@@ -19,7 +19,7 @@ fn site(workflow: i64, directory: &Path) -> WorkflowSetup {
     WorkflowSetup {
         workflow: WorkflowId(workflow),
         run: RunId(2),
-        name: format!("timeout while waiting for {what}"),
+        name: format!("workflow {workflow}"),
         submission_dir: directory.to_str().unwrap().to_owned(),
         output_dir: directory.join("out").to_str().unwrap().to_owned(),
         resource_monitor: None,
