@@ -1,5 +1,5 @@
-//! Against the real ReqMgr2, which `tools/reqmgr2-server install` fetches once.
-#![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
+//! Tests with a real ReqMgr2, which `tools/reqmgr2-server install` downloads once.
+#![expect(clippy::unwrap_used, reason = "the lint does not recognize this crate as a test")]
 
 use serde_json::{Value, json};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use windlass_core::requests::document::{DocumentContext, parse_request};
 use windlass_requests::{Reqmgr2Client, Reqmgr2Error};
 
-/// One with a directory and ports of its own, gone when the test is over.
+/// A server with a directory and ports of its own, deleted at the end of the test.
 struct Server {
     dir: tempfile::TempDir,
     port: u16,
@@ -18,7 +18,7 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        // Both at once, so that they are two.
+        // Both at once, so that the ports differ.
         let free = || TcpListener::bind("127.0.0.1:0").unwrap();
         let (first, second) = (free(), free());
         let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
@@ -40,7 +40,7 @@ impl Server {
         status.unwrap().success()
     }
 
-    /// Its database has this request.
+    /// Adds this request to its database.
     fn has(&self, name: &str, document: &Value) {
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         let url = format!("http://127.0.0.1:{}/reqmgr_workload_cache/{name}", self.couch);
@@ -71,7 +71,7 @@ fn a_request_of_the_real_one_is_fetched_and_read() {
     assert_eq!(fetched["RequestName"], json!(name));
     let context = DocumentContext { requestor: "me", name_suffix: "x", max_memory_per_core_mb: 3000 };
     let request = parse_request(&fetched, &context).unwrap();
-    assert_eq!(request, parse_request(document, &context).unwrap(), "as it was put there");
+    assert_eq!(request, parse_request(document, &context).unwrap(), "as it was stored");
     assert_eq!((&request.request_name, request.requestor.as_str()), (name, "wms2"));
 
     let unknown = reqmgr2.fetch_request("nobody_knows_261116_010203_1").unwrap_err();

@@ -1,5 +1,5 @@
-//! What a ReqMgr2 says over HTTP, without one: a thread on loopback that answers as the real one was seen to.
-//! Other crates use this file by `#[path]`.
+//! A stub of ReqMgr2 over HTTP: a thread on loopback that answers as the real server does. Other crates use this
+//! file by `#[path]`.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -7,16 +7,16 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// A status, headers (each a line), a body.
+/// A status, headers (one per line), a body.
 #[derive(Clone, Debug)]
 pub(crate) struct Said(pub(crate) u16, pub(crate) &'static str, pub(crate) String);
 
 #[derive(Default)]
 struct Inside {
     documents: BTreeMap<String, Value>,
-    /// Said before anything else, one each time.
+    /// Answers for the next requests, used before the default.
     first: Vec<Said>,
-    /// The heads of all questions.
+    /// The heads of all requests.
     heard: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl Stub {
         let inside = Arc::clone(&stub.inside);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Whoever asked may have gone away.
+                // The client may have disconnected.
                 drop(answer(stream, &inside));
             }
         });
@@ -47,7 +47,7 @@ impl Stub {
         self
     }
 
-    /// The next questions are answered so, in this order.
+    /// Sets the answers to the next requests, in this order.
     pub(crate) fn says_first(&self, said: impl IntoIterator<Item = Said>) -> &Self {
         self.inside.lock().unwrap().first = said.into_iter().collect();
         self

@@ -1,4 +1,4 @@
-//! More arrows of the recovery diagrams: rounds after rescues, what is credited, what a person changes.
+//! More arrows of the recovery diagrams: rounds after rescues, kept progress, changes by operators.
 
 use crate::kit::{Bench, generating, reading};
 use crate::recovery::{OUTPUT, assert_one_at_a_time, causes, failing, release};
@@ -8,7 +8,7 @@ use windlass_core::requests::change::RequestChange;
 use windlass_core::requests::rows::{BackendRunRef, RequestOverrides, RequestRunCause, RunRow};
 use windlass_types::requests::{RequestFileState, RequestRunStatus, RequestStatus};
 
-/// E 3.4: rescue succeeds → the round is complete → the next one. Each round has rescues of its own.
+/// E 3.4: rescue succeeds → the round is complete → the next one. Each round has its own rescues.
 #[test]
 fn rescue_succeeds_and_the_next_round_follows() {
     let mut bench = Bench::new();
@@ -17,7 +17,7 @@ fn rescue_succeeds_and_the_next_round_follows() {
     // Rounds of six units, each of two files.
     (settings.first_round_units, settings.growth, settings.min_samples) = (6, 1, 1000);
     bench.options.decision_settings.failure_response.correlated.enabled = false;
-    // In the first run of each round one of its units fails.
+    // In the first run of each round, one of its units fails.
     failing(&mut bench, 1);
     bench.start();
     bench.submit(&reading("r1"));
@@ -37,7 +37,7 @@ fn rescue_succeeds_and_the_next_round_follows() {
     assert!(!bench.statuses("r1").contains(&RequestStatus::Held));
 }
 
-/// E 3.4: what was completed in the run and in each of its rescues is credited, and only the rest is planned again.
+/// E 3.4: units completed in the run and in each of its rescues count, and only the rest is planned again.
 #[test]
 fn a_release_credits_the_run_and_its_rescues() {
     let mut bench = Bench::new();
@@ -46,7 +46,7 @@ fn a_release_credits_the_run_and_its_rescues() {
     bench.options.decision_settings.failure_response.correlated.enabled = false;
     let mended: Arc<AtomicBool> = Arc::default();
     let is_mended = Arc::clone(&mended);
-    // One unit fails until it is mended, another one in the first run only.
+    // One unit fails until it is repaired, another one in the first run only.
     bench.fate = Arc::new(move |job| match job.name.as_str() {
         name if name.starts_with("proc_000001") => is_mended.load(Ordering::Relaxed),
         name if name.starts_with("proc_000002") => job.key.run.0 > 1,
@@ -68,7 +68,7 @@ fn a_release_credits_the_run_and_its_rescues() {
     assert_eq!(
         (last.round, last.cause, last.totals.units),
         (1, RequestRunCause::First, 1),
-        "what failed, and no more"
+        "the failed units, and no more"
     );
     let process = bench.job_store.process("r1").unwrap().unwrap();
     let rows = bench.job_store.file_rows(&process.uuid).unwrap();
@@ -76,7 +76,7 @@ fn a_release_credits_the_run_and_its_rescues() {
     assert_eq!(rows.iter().filter(|row| row.round == 1).count(), 2, "{rows:?}");
 }
 
-/// E 4.1, 8.3: another limit of retries holds for what is planned after it.
+/// E 4.1, 8.3: a new retry limit applies to rounds planned after it.
 #[test]
 fn a_release_with_another_retry_limit_holds_for_the_next_round() {
     let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Who is to blame: bad sites are banned and left, what fails alike is paused, what was found is told.
+//! Failure attribution: bad sites are banned and avoided, similar failures pause a run, findings are reported.
 
 use crate::kit::{Bench, SITES, generating, reading, steps};
 use serde_json::Value;
@@ -19,7 +19,7 @@ fn many(name: &str, units: u64) -> Request {
     request
 }
 
-/// What jobs make cannot be put anywhere there, though landings find nothing wrong.
+/// Outputs of jobs cannot be stored there, though landings succeed.
 fn break_storage(bench: &Bench, site: &str) {
     let store = bench.storage(site).join("store");
     fs::create_dir_all(&store).unwrap();
@@ -37,7 +37,7 @@ fn alerts(bench: &Bench, kind: &str) -> Vec<AlertRow> {
     bench.job_store.alerts(&AlertFilter { kind: Some(kind.into()), ..AlertFilter::default() }).unwrap()
 }
 
-/// How much has ended at a site, in all runs of a request.
+/// The number of attempts that ended at a site, in all runs of a request.
 fn ended_at(bench: &Bench, name: &str, site: &str) -> u64 {
     let runs = bench.runs(name);
     let workflow = |backend: &BackendRunRef| match backend {
@@ -64,7 +64,7 @@ fn failures(bench: &Bench, name: &str) -> FailureTally {
 fn a_site_where_everything_fails_is_banned_and_left() {
     let mut bench = Bench::new();
     bench.options.decision_settings.failure_response.correlated.enabled = false;
-    // Whatever fails, a person decides: rescues would go elsewhere at once.
+    // An operator decides about any failure: rescues would go to other sites at once.
     bench.options.decision_settings.recovery.hold_threshold = 0.0;
     break_storage(&bench, "T1_A");
     bench.start();
@@ -82,16 +82,16 @@ fn a_site_where_everything_fails_is_banned_and_left() {
     let before = ended_at(&bench, "g1", "T1_A");
     bench.want("g1", RequestCommandKind::Release);
     bench.wait("g1", RequestStatus::Completed);
-    assert_eq!(ended_at(&bench, "g1", "T1_A"), before, "nothing more of it ran there");
+    assert_eq!(ended_at(&bench, "g1", "T1_A"), before, "no more of its jobs ran there");
     assert!(bench.events("/Prim/Era-g1-v1/GEN").len() >= 160);
 }
 
-/// E 6.2: what several requests find is true for all.
+/// E 6.2: a ban found by several requests applies to all.
 #[test]
 fn three_requests_that_ban_a_site_ban_it_for_all() {
     let mut bench = Bench::new();
     bench.options.decision_settings.failure_response.correlated.enabled = false;
-    // Whatever fails, a person decides: rescues would go elsewhere at once.
+    // An operator decides about any failure: rescues would go to other sites at once.
     bench.options.decision_settings.recovery.hold_threshold = 0.0;
     break_storage(&bench, "T1_A");
     bench.start();
@@ -105,7 +105,7 @@ fn three_requests_that_ban_a_site_ban_it_for_all() {
     assert!(promoted.alert.message.contains("g1, g2, g3"), "{}", promoted.alert.message);
     let general: Vec<SiteBan> = bans(&bench).into_iter().filter(|ban| ban.ban.request.is_none()).collect();
     assert_eq!(general.iter().map(|ban| ban.ban.site.as_str()).collect::<Vec<_>>(), ["T1_A"]);
-    // The next one is never sent there.
+    // The next request is never sent there.
     bench.submit(&many("g4", 8));
     bench.wait("g4", RequestStatus::Completed);
     assert_eq!(ended_at(&bench, "g4", "T1_A"), 0);
@@ -127,7 +127,7 @@ fn the_last_site_is_not_banned_and_people_are_told() {
     assert!(refused[0].alert.message.contains("no other site"), "{}", refused[0].alert.message);
 }
 
-/// What cannot succeed anywhere is not tried to the end.
+/// Jobs that cannot succeed anywhere are not retried to the end.
 #[test]
 fn a_broken_configuration_pauses_the_run_and_is_held_after_a_while() {
     let mut bench = Bench::new();
@@ -147,7 +147,7 @@ fn a_broken_configuration_pauses_the_run_and_is_held_after_a_while() {
     assert!((10..100).contains(&failed), "{failed} attempts failed");
 }
 
-/// Nothing new begins while it is paused; a person lets it go on.
+/// No new jobs start while it is paused; an operator resumes it.
 #[test]
 fn a_paused_run_goes_on_when_somebody_says_so() {
     let mut bench = Bench::new();
@@ -160,7 +160,7 @@ fn a_paused_run_goes_on_when_somebody_says_so() {
     bench.submit(&request);
     let run = bench.wait_for(|bench| bench.runs("g1").pop().filter(|run| run.paused.is_some()));
     let BackendRunRef::Engine { workflow: Some(workflow), .. } = run.backend else { panic!("{run:?}") };
-    // What had begun ends, and nothing else comes.
+    // Started jobs end, and no others start.
     bench.wait_for(|bench| bench.job_store.held_jobs(workflow).unwrap().is_empty().then_some(()));
     let burnt = failures(&bench, "g1").failed;
     assert!(burnt < 100, "{burnt} attempts failed");
@@ -172,7 +172,7 @@ fn a_paused_run_goes_on_when_somebody_says_so() {
     assert_eq!(alerts(&bench, "failing_alike").len(), 1, "{:?}", alerts(&bench, "failing_alike"));
 }
 
-/// Level 2 of the specification: a site is left while the run goes on.
+/// Level 2 of the specification: a site is avoided while the run continues.
 #[test]
 fn a_bad_site_is_left_while_the_run_goes_on() {
     let mut bench = Bench::new();
@@ -180,14 +180,15 @@ fn a_bad_site_is_left_while_the_run_goes_on() {
     bench.start();
     bench.submit(&many("g1", 60));
     bench.wait_for(|bench| alerts(bench, "site_banned").pop());
-    assert_eq!(bench.row("g1").status, RequestStatus::Active, "it goes on");
+    assert_eq!(bench.row("g1").status, RequestStatus::Active, "it continues");
     let run = bench.wait_for(|bench| bench.runs("g1").into_iter().find(|run| !run.status.is_active()));
     assert_eq!(run.paused, None, "{run:?}");
-    assert!(run.units_completed > 30, "most units went elsewhere: {run:?}");
+    assert!(run.units_completed > 30, "most units ran at other sites: {run:?}");
     assert_eq!(bans(&bench).len(), 1);
 }
 
-/// E 6.1: a site is to blame for its infrastructure and its data, and not for what a job asks for.
+/// E 6.1: failures count against a site if caused by its infrastructure or data, and not by the resources of a
+/// job.
 #[test]
 fn what_the_next_attempt_cures_is_no_fault_of_a_site() {
     let mut bench = Bench::new();
@@ -201,19 +202,19 @@ fn what_the_next_attempt_cures_is_no_fault_of_a_site() {
     let known = failures(&bench, "g1");
     let classes: Vec<_> = known.kinds.iter().map(|kind| (kind.class, kind.for_good)).collect();
     assert_eq!(classes, [(FailureClass::Memory, 0)]);
-    assert!(known.failed >= 10, "as many as are too many: {}", known.failed);
+    assert!(known.failed >= 10, "enough failures for a ban: {}", known.failed);
     assert_eq!((bans(&bench).len(), alerts(&bench, "failing_alike").len()), (0, 0));
-    assert_eq!(bench.runs("g1").len(), 1, "nothing but its retries was needed");
+    assert_eq!(bench.runs("g1").len(), 1, "only its retries were needed");
 }
 
-/// Ends as a program of CMS does that knows what is wrong.
+/// Exits like a CMS program that knows the cause.
 fn ending_with(code: u32) -> String {
     let says = format!(r#"<FrameworkError ExitStatus="{code}" Type="StdException">no luck</FrameworkError>"#);
     let says = format!("<FrameworkJobReport>{says}</FrameworkJobReport>");
     format!(r#"{{ echo '{says}' > "$WINDLASS_JOB_REPORT"; exit 1; }}"#)
 }
 
-/// Each unit lands, and its only job fails at once and for good: that is all that can fail.
+/// Each unit lands, and its only job fails at once and for good: nothing else can fail.
 #[test]
 fn a_run_whose_jobs_all_fail_for_good_is_paused_although_all_of_it_lands() {
     let mut bench = Bench::new();
@@ -234,7 +235,7 @@ fn a_run_whose_jobs_all_fail_for_good_is_paused_although_all_of_it_lands() {
     assert_eq!(bans(&bench).len(), 0);
 }
 
-/// The same at one site, for want of data: it is the site's fault.
+/// The same at one site, for lack of data: the site is banned.
 #[test]
 fn a_site_whose_data_cannot_be_read_is_banned_although_all_of_it_lands() {
     let mut bench = Bench::new();
@@ -251,7 +252,7 @@ fn a_site_whose_data_cannot_be_read_is_banned_although_all_of_it_lands() {
     assert_eq!((known.kinds[0].class, known.kinds[0].for_good), (FailureClass::Data, known.failed));
 }
 
-/// Whoever wants no bans wants no run to burn either.
+/// A request without bans is paused instead of running on.
 #[test]
 fn where_no_site_is_ever_banned_one_that_spoils_a_run_holds_its_request() {
     let mut bench = Bench::new();
@@ -268,11 +269,11 @@ fn where_no_site_is_ever_banned_one_that_spoils_a_run_holds_its_request() {
     assert_eq!(bans(&bench).len(), 0);
     bench.wait_for(|bench| bench.runs("g1").pop().filter(|run| run.status.is_over()));
     let failed = failures(&bench, "g1").failed;
-    // Each of some twenty-five would have been tried four times.
+    // Each of about twenty-five would have been tried four times.
     assert!((5..50).contains(&failed), "{failed} attempts failed");
 }
 
-/// A ban that comes while a run is under way does not leave units of it without any site: they would wait for ever.
+/// A ban during a run does not leave units of the run without any site: they would wait forever.
 #[test]
 fn a_ban_that_leaves_a_run_no_site_does_not_hold_for_it_and_people_are_told() {
     let mut bench = Bench::new();
@@ -306,12 +307,12 @@ fn a_ban_that_leaves_a_run_no_site_does_not_hold_for_it_and_people_are_told() {
     assert!(told.alert.message.contains("T1_A is banned, but stays open to the run of r1"), "{told:?}");
     let waiting =
         bench.job_store.work_units(workflow, 0).unwrap().iter().filter(|unit| unit.site.is_none()).count();
-    assert!(waiting > 2, "{waiting} units have still to elect a site");
+    assert!(waiting > 2, "{waiting} units have not elected a site yet");
 
     let (is_open, told) = &*gate;
     *is_open.lock().unwrap() = true;
     told.notify_all();
     bench.wait("r1", RequestStatus::Completed);
     bench.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=240);
-    assert_eq!(alerts(&bench, "ban_refused").len(), 1, "it is told once");
+    assert_eq!(alerts(&bench, "ban_refused").len(), 1, "it is reported once");
 }

@@ -1,4 +1,4 @@
-//! Catalogs that are down for a while, and such that do what they were asked for and then do not say so.
+//! Catalogs that are down for a while, and catalogs that perform a request and then fail to confirm it.
 
 use crate::kit::{Bench, reading};
 use std::collections::HashMap;
@@ -7,12 +7,12 @@ use windlass_requests::{CatalogError, DatasetCatalog};
 use windlass_types::catalog::CatalogFile;
 use windlass_types::requests::RequestStatus;
 
-/// Fails the first so many times that it is asked for the same thing.
+/// Fails this many times for the same request.
 #[derive(Debug)]
 struct Moody {
     real: Arc<dyn DatasetCatalog>,
     failures: u32,
-    /// It does it, and fails afterwards.
+    /// It performs the request and fails afterwards.
     is_silent: bool,
     asked: Mutex<HashMap<String, u32>>,
 }
@@ -35,7 +35,7 @@ impl Moody {
         if self.is_silent {
             answer()?;
         }
-        Err(CatalogError::transient(format!("{what}: come again")))
+        Err(CatalogError::transient(format!("{what}: try again")))
     }
 }
 
@@ -88,7 +88,7 @@ fn whatever_fails_is_tried_again_until_it_succeeds() {
         bench.wait("r1", RequestStatus::Completed);
         bench.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=60);
         let asked = moody.asked.lock().unwrap();
-        // Of protecting one block at one site there may be several, and all but the first go well.
+        // There may be several requests to protect one block at one site, and all but the first succeed.
         assert!(asked.values().all(|&times| times >= 4), "{asked:?}");
         assert!(asked.keys().any(|what| what.starts_with("archive")), "{asked:?}");
     }

@@ -1,10 +1,10 @@
-//! The lifecycle dies after each of its commits in turn, and what comes after it goes on from the rows alone.
+//! The lifecycle crashes after each of its commits in turn, and its successor continues from the rows alone.
 
 use crate::kit::{Bench, reading};
 use windlass_core::requests::rows::RequestCommandKind;
 use windlass_types::requests::{ProductionStep, Request, RequestStatus};
 
-/// Runs the request with a crash after commit `n`. Whether it came so far.
+/// Runs the request with a crash after commit `n`. Returns whether it got that far.
 fn crashes_at(n: u32, request: &Request, stop: bool) -> bool {
     let mut bench = Bench::new();
     bench.input(6, 10);
@@ -43,7 +43,7 @@ fn a_crash_after_any_commit_loses_and_repeats_nothing() {
     let commits = after_every_commit(&reading("r1"), false);
     assert!(
         commits >= 6,
-        "only {commits} commits: submitted, planned, ready, handed over, outputs, completed"
+        "only {commits} commits: submitted, planned, ready, submitted to the backend, outputs, completed"
     );
 }
 
@@ -51,7 +51,7 @@ fn a_crash_after_any_commit_loses_and_repeats_nothing() {
 fn neither_does_one_during_a_stop() {
     let mut request = reading("r1");
     request.production_steps = vec![ProductionStep { fraction: 0.3, priority: 50 }];
-    // What does not learn stops at a step, and goes on as it was planned.
+    // A request without adaptive rounds stops at a step, and continues as planned.
     request.adaptive = false;
     let commits = after_every_commit(&request, true);
     assert!(commits >= 6, "only {commits} commits");

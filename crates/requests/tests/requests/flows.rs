@@ -1,4 +1,4 @@
-//! The ways of requests when nothing goes wrong that is not meant to.
+//! Flows of requests without unexpected failures.
 
 use crate::kit::{Bench, MAKE, generating, reading, steps};
 use serde_json::json;
@@ -46,7 +46,7 @@ fn events_are_generated_without_input() {
     bench.assert_whole("g1", "/Prim/Era-g1-v1/GEN", 1..=95);
 }
 
-/// R-162, R-163: the filter lets through half of what it was thought to.
+/// R-162, R-163: the filter passes half of the expected events.
 #[test]
 fn what_a_round_measured_is_known_to_the_next_one() {
     let mut bench = Bench::new();
@@ -57,7 +57,7 @@ fn what_a_round_measured_is_known_to_the_next_one() {
     bench.wait("g1", RequestStatus::Completed);
     let runs = bench.runs("g1");
     assert!(runs.len() > 1 && runs.iter().map(|run| run.round).eq(0..runs.len() as u32), "{runs:#?}");
-    // What the last round used nobody needs any more.
+    // The manifests of the last round are no longer needed.
     let before = &runs[..runs.len() - 1];
     let jobs: u64 = before.iter().map(|run| run.totals.by_role["Processing"]).sum();
     let measured = bench.job_store.process("g1").unwrap().unwrap().step_metrics.unwrap();
@@ -67,15 +67,15 @@ fn what_a_round_measured_is_known_to_the_next_one() {
     assert_eq!((told(&runs[0]), told(&runs[1])), (false, true));
 }
 
-/// Of the last events that are made for one that is missing none may pass the filter: that is bad luck, and the
-/// request is right as it is.
+/// When one event is missing, the filter may pass none of the last events made for it: that is chance, and the
+/// request is configured correctly.
 #[test]
 fn bad_luck_at_the_tail_of_a_filter_holds_nobody_up() {
     let mut bench = Bench::new();
     bench.start();
     let mut request = generating("g1", 20);
     request.generation.as_mut().unwrap().filter_efficiency = 0.5;
-    // Half of the first ones, then none for long: 18 of the first round, none of the second.
+    // Half of the first ones, then none for a long time: 18 of the first round, none of the second.
     let keep =
         r#"awk '$3 <= 36 && $3 % 2 == 0 || $3 > 100' "$WINDLASS_OUTPUT" > kept; mv kept "$WINDLASS_OUTPUT""#;
     request.payload_config = steps("GEN", &format!("{MAKE}; {keep}"));
@@ -83,10 +83,10 @@ fn bad_luck_at_the_tail_of_a_filter_holds_nobody_up() {
     bench.wait("g1", RequestStatus::Completed);
     let process = bench.job_store.process("g1").unwrap().unwrap();
     assert!(process.events_produced >= 20, "{process:#?}");
-    assert_eq!(bench.runs("g1").len(), 3, "much, nothing, and enough");
+    assert_eq!(bench.runs("g1").len(), 3, "many, none, and enough");
 }
 
-/// The filter lets a tenth of what was said pass: the rounds after the first know.
+/// The filter passes a tenth of the configured share: rounds after the first use the measured one.
 #[test]
 fn a_wrong_filter_efficiency_is_mended_by_what_came_out() {
     let mut bench = Bench::new();
@@ -99,10 +99,11 @@ fn a_wrong_filter_efficiency_is_mended_by_what_came_out() {
     bench.submit(&request);
     bench.wait("g1", RequestStatus::Completed);
     let runs = bench.runs("g1");
-    assert!(runs.len() <= 4, "{} rounds: nothing was learnt", runs.len());
+    assert!(runs.len() <= 4, "{} rounds: measurements were not used", runs.len());
 }
 
-/// R-167, R-170: a step that leaves its cores idle runs side by side in the second round, and makes the very same events.
+/// R-167, R-170: a step that leaves its cores idle runs several times in parallel in the second round, with the
+/// same events as output.
 #[test]
 fn a_round_runs_better_for_what_the_one_before_measured() {
     let mut bench = Bench::new();
@@ -112,7 +113,7 @@ fn a_round_runs_better_for_what_the_one_before_measured() {
     bench.start();
     let mut request = generating("g1", 120);
     request.multicore = 4;
-    // It waits 40 ms for an event, whatever threads it has.
+    // It waits 40 ms for an event, regardless of its number of threads.
     let wait = r#"sleep "$(printf '0.%03d' $((WINDLASS_EVENTS * 40)))""#;
     let join = r#"xargs cat < "$WINDLASS_INPUTS" > "$WINDLASS_OUTPUT""#;
     let step = json!({"name": "GEN", "threads": 4, "command": format!("{wait}; {MAKE}"), "join": join});
@@ -142,7 +143,7 @@ fn a_stopped_request_goes_on_with_what_is_left() {
     let mut bench = Bench::new();
     bench.input(20, 10);
     let waits = Arc::clone(&gate);
-    // One site waits for the stop, so that something is left when it comes.
+    // One site waits for the stop, so that work is left when it comes.
     bench.fate = Arc::new(move |job| {
         if job.name.starts_with("proc_000001") {
             let (is_open, told) = &*waits;
@@ -186,7 +187,7 @@ fn production_steps_let_others_go_first() {
     bench.submit(&request);
     let row = bench.wait("r1", RequestStatus::Completed);
     bench.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=240);
-    // A round ends at each step, and the next one is planned by what was measured.
+    // A round ends at each step, and the next one is planned from the measurements.
     let runs = bench.runs("r1");
     assert_eq!(runs.iter().map(|run| run.round).collect::<Vec<_>>(), [0, 1, 2], "{runs:?}");
     let profile = |run: &RunRow| Path::new(&run.submit_dir).join("step_profile.json").exists();
@@ -200,7 +201,7 @@ fn production_steps_let_others_go_first() {
     assert_eq!(priorities, [own, own + 10].into());
 }
 
-/// What does not learn has one round: it is stopped at a step, and goes on as it was planned.
+/// A request without adaptive rounds has one round: it is stopped at a step, and continues as planned.
 #[test]
 fn a_request_that_does_not_learn_stops_at_its_steps() {
     let mut bench = Bench::new();
@@ -258,12 +259,12 @@ fn what_fails_for_good_is_held_with_the_reason_and_the_rest_is_kept() {
     let row = bench.wait("r1", RequestStatus::Held);
     let reason = row.reason.unwrap();
     assert!(reason.contains("1 failed"), "{reason}");
-    // Two files of one site are in the unit that failed; all others are kept, and recorded also while it is held.
+    // Two files of one site are in the failed unit; all others are kept, and registered while it is held too.
     bench.wait_for(|bench| (bench.events("/Prim/Era-r1-v1/RECO").len() == 100).then_some(()));
     assert_eq!(bench.row("r1").status, RequestStatus::Held);
 }
 
-/// R-151: what was planned for a site that is drained begins elsewhere.
+/// R-151: work planned for a drained site starts at another site.
 #[test]
 fn a_drained_site_begins_nothing() {
     let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
@@ -296,10 +297,10 @@ fn a_drained_site_begins_nothing() {
     bench.assert_whole("g1", "/Prim/Era-g1-v1/GEN", 1..=600);
     let units = bench.job_store.work_units(workflow, 0).unwrap();
     let drained = units.iter().filter(|unit| unit.site.as_deref() == Some("T1_A")).count();
-    assert!(units.len() == 60 && drained <= begun, "{drained} of {} after {begun} had begun", units.len());
+    assert!(units.len() == 60 && drained <= begun, "{drained} of {} after {begun} had started", units.len());
 }
 
-/// Jobs that wait for others get it as well; and the backend is told once.
+/// Blocked jobs get it as well; and the backend receives it once.
 #[test]
 fn a_new_priority_reaches_all_jobs_of_an_active_request() {
     let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();

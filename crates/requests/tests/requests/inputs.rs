@@ -1,5 +1,5 @@
-//! What becomes of input files when work units fail: over all rounds each event is in the outputs once, or its
-//! file is excluded. All of it is read from the outputs.
+//! Input files of failed work units: over all rounds, each event is in the outputs once, or its file is excluded.
+//! The checks read the outputs only.
 
 use crate::kit::{Bench, SITES, generating, reading, steps, wish};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use windlass_types::requests::{RequestFileState, RequestStatus, SplittingAlgo};
 
 const OUTPUT: &str = "/Prim/Era-r1-v1/RECO";
 
-/// Takes the events between the first and the last one that it is told of each file.
+/// Copies the events between the first and the last one that its input gives for each file.
 const TAKE_WINDOWS: &str = r#"tr -d ' \n' < "$WINDLASS_INPUT_DETAILS" | sed 's/,{"path"/\n{"path"/g' |
     sed 's/.*"path":"\([^"]*\)".*"first":\([0-9]*\),"last":\([0-9]*\).*/\1 \2 \3/' |
     while read f first last || [ -n "$f" ]; do sed -n "${first},${last}p" "$f"; done > "$WINDLASS_OUTPUT""#;
@@ -23,7 +23,7 @@ fn rows(bench: &Bench, name: &str) -> Vec<RequestFileRow> {
     bench.job_store.file_rows(&process.uuid).unwrap()
 }
 
-/// These events are in the outputs, each once, and all blocks are as they should be.
+/// These events are in the outputs, each once, and all blocks are correct.
 fn assert_outputs(bench: &Bench, events: impl Iterator<Item = u64>) {
     assert_eq!(bench.unique_events(OUTPUT), events.collect());
     bench.assert_archived("r1");
@@ -33,15 +33,15 @@ fn rounds(bench: &Bench, name: &str) -> BTreeSet<u32> {
     bench.runs(name).iter().map(|run| run.round).collect()
 }
 
-/// The file is in the catalog, and nowhere else.
+/// The file is in the catalog, and not on disk.
 fn lose(bench: &Bench, number: usize) {
     let site = bench.storage(SITES[number % SITES.len()]);
     std::fs::remove_file(format!("{}/store/in/{number}.txt", site.display())).unwrap();
 }
 
-/// A fate that lets these jobs fail as long as the flag is set.
+/// A behavior that makes these jobs fail while the flag is set.
 fn breaking(bench: &mut Bench, jobs: &'static [&'static str]) -> Arc<AtomicBool> {
-    // That they fail alike is looked at elsewhere.
+    // Pausing after similar failures is tested elsewhere.
     bench.options.decision_settings.failure_response.correlated.enabled = false;
     let broken = Arc::new(AtomicBool::new(true));
     let is_broken = Arc::clone(&broken);
@@ -51,7 +51,7 @@ fn breaking(bench: &mut Bench, jobs: &'static [&'static str]) -> Arc<AtomicBool>
     broken
 }
 
-/// Twelve files, six units, of which one reads a file that is not there.
+/// Twelve files, six units, one of which reads a missing file.
 fn with_a_bad_file() -> Bench {
     let bench = Bench::new();
     bench.input(12, 10);
@@ -77,14 +77,14 @@ fn a_bad_file_is_excluded_and_the_rest_of_its_unit_is_processed_in_a_later_round
     assert_eq!((bad.lfn.as_str(), bad.round), ("/store/in/4.txt", 0));
     assert!(bad.reason.as_ref().unwrap().contains("found it bad"), "{bad:?}");
     let later: Vec<&str> = rows.iter().filter(|row| row.round == 1).map(|row| row.lfn.as_str()).collect();
-    assert_eq!(later, ["/store/in/2.txt"], "the one that was in the same unit");
+    assert_eq!(later, ["/store/in/2.txt"], "the other file of the same unit");
     assert_eq!(rounds(&bench, "r1"), [0, 1].into());
     let alerts = bench.job_store.alerts(&AlertFilter::default()).unwrap();
     assert!(alerts.iter().any(|alert| alert.alert.kind == "files_excluded"), "{alerts:?}");
     assert!(row.reason.unwrap().contains("excluded"));
 }
 
-/// Whether it came so far.
+/// Returns whether it got that far.
 fn crashes_at(n: u32) -> bool {
     let mut bench = with_a_bad_file();
     bench.crash_at = Some(n);
@@ -104,7 +104,7 @@ fn crashes_at(n: u32) -> bool {
 #[test]
 fn a_crash_at_any_point_of_settling_loses_and_repeats_nothing() {
     let commits = (1..200).take_while(|n| crashes_at(*n)).count();
-    assert!(commits >= 10, "only {commits} commits: two rounds, and a round that is settled");
+    assert!(commits >= 10, "only {commits} commits: two rounds, and a round whose work is settled");
 }
 
 /// A file of which some units were completed: only the rest of it is processed again.
@@ -130,7 +130,7 @@ fn of_a_file_that_is_partly_done_only_the_rest_is_processed_again() {
     assert!(!first.is_empty() && !again.is_empty(), "{rows:?}");
 }
 
-/// Fresh files come in rounds that grow, each planned by what those before it have measured.
+/// New files come in growing rounds, each planned from the measurements of earlier ones.
 #[test]
 fn input_is_processed_in_rounds_that_learn() {
     let mut bench = Bench::new();
@@ -148,12 +148,13 @@ fn input_is_processed_in_rounds_that_learn() {
     assert!((2..=3).contains(&asked.len()), "{asked:#?}");
     assert_eq!((asked[0].from, asked[0].units, asked[0].jobs), (SizingSource::Hint, 2, 4));
     assert!(asked[1..].iter().all(|round| round.from == SizingSource::Measured), "{asked:#?}");
-    // A kilobyte was said of each event, and they have a few bytes: more jobs make a merged file of the size aimed at.
+    // The configured kilobyte per event is really a few bytes: more jobs make a merged file of the target
+    // size.
     assert!(asked[1].jobs > 2 * u64::from(asked[1].units), "{asked:#?}");
     assert_eq!(asked.iter().map(|round| round.events).sum::<u64>(), 240, "a file is in one round");
 }
 
-/// What people say when they let a request go on is seen to, and what came to the dataset meanwhile is taken.
+/// Changes made with a release are applied, and files added to the dataset meanwhile are used.
 #[test]
 fn files_that_came_later_are_taken_and_such_that_nobody_wants_are_not() {
     let mut bench = Bench::new();
@@ -190,7 +191,7 @@ fn first_file_of(bench: &Bench, unit: u32) -> String {
     manifest["nodes"][0]["inputs"][0]["lfn"].as_str().unwrap().to_owned()
 }
 
-/// E 5.1: numbers are never given out twice, whatever became of them.
+/// E 5.1: event numbers are never used twice, even after failures.
 #[test]
 fn generation_with_lost_units_makes_enough_events_and_each_once() {
     let mut bench = Bench::new();
@@ -203,7 +204,7 @@ fn generation_with_lost_units_makes_enough_events_and_each_once() {
     bench.wait("g1", RequestStatus::Completed);
     let unique = bench.unique_events("/Prim/Era-g1-v1/GEN");
     assert!(unique.len() >= 95, "{}", unique.len());
-    // Two units of twenty events each are lost; others, with numbers of their own, take their place.
+    // Two units of twenty events each are lost; other units with new numbers replace them.
     let lost = (21..=40).chain(61..=80);
     assert!(lost.clone().all(|event| !unique.contains(&event)), "{unique:?}");
     assert!(unique.range(96..).count() >= lost.count(), "{unique:?}");

@@ -1,4 +1,4 @@
-//! A whole small site of production: books, engine, workers, a catalog with moods, and the lifecycle over all of them.
+//! A small production site: database, engine, workers, a catalog that can fail, and the lifecycle of requests.
 
 use crate::worker::{Fate, Worker};
 use serde_json::json;
@@ -26,10 +26,10 @@ use windlass_types::requests::{
     CleanupPolicy, GenerationParams, Request, RequestStatus, SplittingAlgo, SplittingParams,
 };
 
-/// Longer than anything here takes on a busy machine; only a test that fails waits so long.
+/// Longer than any step takes on a busy machine; only a failed test waits this long.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Takes the events that it is given and adds its name.
+/// Copies its input events and appends its name.
 const TAKE: &str =
     r#"for f in $(cat "$WINDLASS_INPUTS"); do sed "s/\$/ $WINDLASS_STEP/" "$f"; done > "$WINDLASS_OUTPUT""#;
 pub(crate) const MAKE: &str = r#"seq $WINDLASS_FIRST_EVENT $WINDLASS_LAST_EVENT | sed "s/^/1 $WINDLASS_FIRST_LUMI /" > "$WINDLASS_OUTPUT""#;
@@ -44,7 +44,7 @@ pub(crate) struct Bench {
     pub(crate) fate: Fate,
     /// Sites where no processing succeeds.
     pub(crate) sick: Arc<Mutex<BTreeSet<String>>>,
-    /// The lifecycle dies right after its commit of this number, counted from 1.
+    /// The lifecycle crashes right after its commit of this number, counted from 1.
     pub(crate) crash_at: Option<u32>,
     live: Option<Live>,
     news: (Sender<()>, Mutex<Receiver<()>>),
@@ -93,7 +93,7 @@ impl Bench {
         self.options.storage_root.join(site)
     }
 
-    /// The server is started, with a worker at each site.
+    /// Starts the server, with a worker at each site.
     pub(crate) fn start(&mut self) {
         let nudge = ReconcilerWaker::default();
         let told = nudge.clone();
@@ -106,7 +106,7 @@ impl Bench {
         let work = self.dir.path().join("work");
         let start = |site: &&str| Worker::start(&service, site, &work, self.fate_at(site));
         let workers = SITES.iter().map(start).collect();
-        // So that planning finds them, as it does a moment later anyway.
+        // So that planning finds them at once, not a moment later.
         self.wait_for(|bench| {
             (bench.job_store.active_workers(None).unwrap().len() >= SITES.len()).then_some(())
         });
@@ -131,7 +131,7 @@ impl Bench {
         })
     }
 
-    /// Tells whoever waits; and crashes when it is time.
+    /// Wakes waiting tests; and crashes on request.
     fn told(&self, own: &Arc<OnceLock<RequestLifecycle>>) -> OnRequestCommit {
         let (sender, own) = (Mutex::new(self.news.0.clone()), Arc::clone(own));
         let (crash_at, commits) = (self.crash_at, AtomicU32::new(0));
@@ -139,12 +139,12 @@ impl Bench {
             sender.lock().unwrap_or_else(PoisonError::into_inner).send(()).unwrap_or_default();
             if crash_at == Some(commits.fetch_add(1, Ordering::Relaxed) + 1) {
                 own.wait().stop();
-                panic!("crashes on purpose, before anything follows from this commit");
+                panic!("crashes on purpose, before any effect of this commit");
             }
         })
     }
 
-    /// Everything is gone but the rows and files.
+    /// Stops everything; only rows and files are left.
     pub(crate) fn stop(&mut self) {
         if let Some(Live { lifecycle, workers, service }) = self.live.take() {
             lifecycle.stop();
@@ -157,7 +157,7 @@ impl Bench {
         &self.live.as_ref().unwrap().lifecycle
     }
 
-    /// Puts files of so many events each into the input dataset, each at one site.
+    /// Adds files of this many events each to the input dataset, each at one site.
     pub(crate) fn input(&self, files: u32, events: u32) {
         let file = |number: u32| {
             let site = SITES[number as usize % SITES.len()];
@@ -187,12 +187,12 @@ impl Bench {
         self.nudge(&request.request_name);
     }
 
-    /// Somebody wants something of a request.
+    /// Issues a command for a request.
     pub(crate) fn want(&self, name: &str, what: RequestCommandKind) {
         self.change(name, |_| vec![RequestChange::SetCommand(Some(wish(what)))]);
     }
 
-    /// Changes a request, as it is when that is done.
+    /// Changes a request; returns it after the change was applied.
     pub(crate) fn change(&self, name: &str, changes: impl Fn(&RequestRow) -> Vec<RequestChange>) {
         loop {
             let row = self.row(name);
@@ -236,7 +236,7 @@ impl Bench {
         })
     }
 
-    /// Looks again whenever something was committed.
+    /// Checks again after every commit.
     pub(crate) fn wait_for<T>(&self, look: impl Fn(&Self) -> Option<T>) -> T {
         let until = Instant::now() + PATIENCE;
         let news = self.news.1.lock().unwrap();
@@ -245,13 +245,13 @@ impl Bench {
                 return found;
             }
             let left = until.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "it does not happen: {}", self.tell());
-            // What others commit is not told; a look now and then finds it.
+            assert!(!left.is_zero(), "condition not met in time: {}", self.tell());
+            // Commits of others are not announced; polling finds them.
             news.recv_timeout(left.min(Duration::from_millis(20))).unwrap_or_default();
         }
     }
 
-    /// How all requests stand, for whoever reads a failed test.
+    /// The states of all requests, for the message of a failed test.
     fn tell(&self) -> String {
         let requests = self.job_store.requests(&windlass_store::model::RequestFilter::default()).unwrap();
         let one = |row: &RequestRow| {
@@ -279,7 +279,7 @@ impl Bench {
     }
 
     /// The numbers of all events in the files of a dataset, as they are on disk; each file is where the catalog
-    /// says. None of a dataset that is not in the catalog yet.
+    /// says. Empty if the dataset is not in the catalog yet.
     pub(crate) fn events(&self, dataset: &str) -> Vec<u64> {
         let mut events = Vec::new();
         if self.job_store.dataset(dataset).unwrap().is_none() {
@@ -295,21 +295,21 @@ impl Bench {
         events
     }
 
-    /// Every event once, every block archived once, nothing left behind.
+    /// Every event once, every block archived once, no files left behind.
     pub(crate) fn assert_whole(&self, name: &str, dataset: &str, events: std::ops::RangeInclusive<u64>) {
         assert_eq!(self.unique_events(dataset), events.collect(), "of {dataset}");
         self.assert_archived(name);
     }
 
-    /// The numbers of all events in a dataset, none of which is there twice.
+    /// The numbers of all events in a dataset, without duplicates.
     pub(crate) fn unique_events(&self, dataset: &str) -> BTreeSet<u64> {
         let found = self.events(dataset);
         let unique: BTreeSet<u64> = found.iter().copied().collect();
-        assert_eq!(found.len(), unique.len(), "an event is there twice");
+        assert_eq!(found.len(), unique.len(), "an event is duplicated");
         unique
     }
 
-    /// Every block is archived once, but those that nothing ever came into.
+    /// Every block is archived once, except empty ones.
     pub(crate) fn assert_archived(&self, name: &str) {
         for block in self.blocks(name) {
             if block.units_expected == 0 {
@@ -337,7 +337,7 @@ pub(crate) fn wish(what: RequestCommandKind) -> RequestCommand {
     RequestCommand::new(what, "me", "test", SystemClock.now())
 }
 
-/// A request over the input dataset, a file for each job and a work unit for each two jobs.
+/// A request over the input dataset, with a file per job and two jobs per work unit.
 pub(crate) fn reading(name: &str) -> Request {
     let output = format!("/Prim/Era-{name}-v1/RECO");
     Request {
@@ -381,7 +381,7 @@ pub(crate) fn reading(name: &str) -> Request {
     }
 }
 
-/// A request for so many events without input, ten for each job.
+/// A request for this many events without input, ten per job.
 pub(crate) fn generating(name: &str, events: u64) -> Request {
     Request {
         input_dataset: None,

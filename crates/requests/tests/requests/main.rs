@@ -1,5 +1,5 @@
-//! Requests from the beginning to the end: a real database, the real engine, workers that do what `windlass payload` does.
-#![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
+//! Requests from start to end: a real database, the real engine, workers that do what `windlass payload` does.
+#![expect(clippy::unwrap_used, reason = "the lint does not recognize this crate as a test")]
 
 mod arrows;
 mod blame;

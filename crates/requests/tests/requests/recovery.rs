@@ -1,4 +1,4 @@
-//! The arrows of the recovery diagrams (E 3.2, 3.4, 4.1–4.3, 7.2, 7.3): each is a test, named after it.
+//! The arrows of the recovery diagrams (E 3.2, 3.4, 4.1–4.3, 7.2, 7.3), with a test of the same name for each.
 
 use crate::kit::{Bench, generating, reading, wish};
 use serde_json::Value;
@@ -18,12 +18,12 @@ use windlass_types::requests::{CleanupPolicy, ProcessingBlockStatus, RequestRunS
 pub(crate) const OUTPUT: &str = "/Prim/Era-r1-v1/RECO";
 const MADE: &str = "/Prim/Era-g1-v1/GEN";
 
-/// One processing job fails in the first runs of its round, and then no more.
+/// One processing job fails in the first runs of its round, and then succeeds.
 pub(crate) fn failing(bench: &mut Bench, runs: i64) {
     bench.fate = Arc::new(move |job| !job.name.starts_with("proc_000001") || job.key.run.0 > runs);
 }
 
-/// One processing job fails until somebody mends what is wrong.
+/// One processing job fails until the cause is fixed.
 fn broken(bench: &mut Bench) -> Arc<AtomicBool> {
     let mended: Arc<AtomicBool> = Arc::default();
     let is_mended = Arc::clone(&mended);
@@ -36,7 +36,7 @@ pub(crate) fn causes(runs: &[RunRow]) -> Vec<(u32, RequestRunCause, u32)> {
     runs.iter().map(|run| (run.round, run.cause, run.rescues)).collect()
 }
 
-/// E 3.4, the critical rule: nothing of a round begins before all of what came before it is over.
+/// E 3.4, the critical rule: no job of a round starts before all earlier rounds have ended.
 pub(crate) fn assert_one_at_a_time(runs: &[RunRow]) {
     for pair in runs.windows(2) {
         assert!(pair[0].status.is_over() && pair[0].completed_at <= Some(pair[1].created_at), "{pair:#?}");
@@ -88,7 +88,7 @@ fn rescues_exhausted_held_released_with_a_ban_completes() {
     assert!(held.reason.unwrap().contains("maximum of 3 rescues"));
     let runs = bench.runs("g1");
     assert_eq!(runs.iter().map(|run| run.rescues).collect::<Vec<_>>(), [0, 1, 2, 3]);
-    // All that was completed is kept, and recorded while it is held.
+    // All completed units are kept, and registered while it is held.
     bench.wait_for(|bench| (bench.events(MADE).len() == 100).then_some(()));
 
     mended.store(true, Ordering::Relaxed);
@@ -106,12 +106,9 @@ fn rescues_exhausted_held_released_with_a_ban_completes() {
     bench.wait("g1", RequestStatus::Completed);
     bench.assert_archived("g1");
     let events = bench.unique_events(MADE);
-    assert_eq!(events.len(), 120, "as many as were wanted");
+    assert_eq!(events.len(), 120, "as many as requested");
     let made_later: BTreeSet<u64> = (121..=140).collect();
-    assert!(
-        made_later.is_subset(&events),
-        "numbers of a round that failed are not given out again: {events:?}"
-    );
+    assert!(made_later.is_subset(&events), "numbers of a failed round are not used again: {events:?}");
 
     let runs = bench.runs("g1");
     let last = runs.last().unwrap();
@@ -120,10 +117,10 @@ fn rescues_exhausted_held_released_with_a_ban_completes() {
     let BackendRunRef::Engine { workflow: Some(workflow), .. } = last.backend else { panic!("{last:?}") };
     let sites: BTreeSet<_> =
         bench.job_store.work_units(workflow, 0).unwrap().into_iter().map(|unit| unit.site).collect();
-    assert_eq!(sites, [Some("T2_B".to_owned())].into(), "nothing of it lands where it is banned");
+    assert_eq!(sites, [Some("T2_B".to_owned())].into(), "no units land where it is banned");
     let outline: Value =
         serde_json::from_slice(&fs::read(format!("{}/run.json", last.submit_dir)).unwrap()).unwrap();
-    assert_eq!(outline["sizes"][0]["memory_mb"], 2500, "as the person said");
+    assert_eq!(outline["sizes"][0]["memory_mb"], 2500, "as the operator decided");
 }
 
 #[test]
@@ -149,7 +146,7 @@ fn everything_failed_is_held_and_not_failed() {
     assert!(!bench.statuses("r1").contains(&RequestStatus::Failed));
 }
 
-/// Of five work units one fails: that is not below 20 %.
+/// One of five work units fails: that is not below 20 %.
 #[test]
 fn a_ratio_at_the_threshold_is_held_without_a_rescue() {
     let mut bench = Bench::new();
@@ -161,7 +158,7 @@ fn a_ratio_at_the_threshold_is_held_without_a_rescue() {
     let runs = bench.runs("g1");
     assert_eq!((runs.len(), runs[0].units_completed, runs[0].totals.units), (1, 4, 5));
 
-    // A threshold of its own lets the same round go on: the person's run does not count, those after it do.
+    // With a threshold of its own, the same round continues: the operator's run does not count, later ones do.
     let overrides = RequestOverrides { error_hold_threshold: Some(0.5), ..RequestOverrides::default() };
     release(&bench, "g1", true, &[RequestChange::Overrides(overrides.into())]);
     bench.wait_for(|bench| {
@@ -178,7 +175,7 @@ fn a_ratio_at_the_threshold_is_held_without_a_rescue() {
     assert_one_at_a_time(&runs);
 }
 
-/// Only what is not done yet is in the next round, and each event is made once.
+/// The next round contains only missing work, and each event is made once.
 #[test]
 fn a_release_credits_completed_work_and_plans_the_rest() {
     let mut bench = Bench::new();
@@ -193,12 +190,12 @@ fn a_release_credits_completed_work_and_plans_the_rest() {
     bench.assert_whole("r1", OUTPUT, 1..=80);
     let runs = bench.runs("r1");
     assert_eq!(causes(&runs), [(0, RequestRunCause::First, 0), (1, RequestRunCause::First, 0)]);
-    assert_eq!(runs[1].totals.units, 1, "the work unit that failed, and no other");
+    assert_eq!(runs[1].totals.units, 1, "the failed work unit, and no other");
     let process = bench.job_store.process("r1").unwrap().unwrap();
     assert_eq!((process.files.processed, process.files.attempted, process.files.excluded), (8, 0, 0));
 }
 
-/// A file that is excluded with a release is not read, also where its round would be gone on with.
+/// A file that is excluded with a release is not read, even if its round would continue.
 #[test]
 fn a_removed_run_does_not_go_on_with_files_that_are_excluded() {
     let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
@@ -210,7 +207,7 @@ fn a_removed_run_does_not_go_on_with_files_that_are_excluded() {
             let (is_open, told) = &*waits;
             drop(told.wait_while(is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
         }
-        // What waited does not succeed: it is left for what comes next.
+        // The waiting job fails: its files are left for later rounds.
         !job.name.starts_with("proc_000001") || job.key.run.0 > 1 || job.key.workflow.0 > 1
     });
     bench.start();
@@ -223,7 +220,7 @@ fn a_removed_run_does_not_go_on_with_files_that_are_excluded() {
     told.notify_all();
     let run = bench.wait_for(|bench| bench.runs("r1").pop().filter(|run| run.status.is_over()));
     assert_eq!(run.status, RequestRunStatus::Stopped, "{run:?}");
-    // One of the files of the unit that waited.
+    // One of the files of the waiting unit.
     let manifest = fs::read(format!("{}/mg_000001.json", run.submit_dir)).unwrap();
     let manifest: Value = serde_json::from_slice(&manifest).unwrap();
     let file = manifest["nodes"][0]["inputs"][0]["lfn"].as_str().unwrap().to_owned();
@@ -243,14 +240,14 @@ fn a_removed_run_does_not_go_on_with_files_that_are_excluded() {
     assert_eq!((process.files.processed, process.files.excluded), (11, 1));
 }
 
-/// E 7.2, 7.3: what is done stays done over stops and rescues, and only the rescue counts.
+/// E 7.2, 7.3: completed work is kept over stops and rescues, and only the rescue counts.
 #[test]
 fn a_stop_is_no_rescue() {
     let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
     let mut bench = Bench::new();
     bench.input(12, 10);
     let waits = Arc::clone(&gate);
-    // In the first run it waits for the stop, in the one that goes on it fails.
+    // In the first run it waits for the stop, in the next one it fails.
     bench.fate = Arc::new(move |job| {
         if !job.name.starts_with("proc_000001") {
             return true;
@@ -278,7 +275,7 @@ fn a_stop_is_no_rescue() {
     assert_one_at_a_time(&runs);
 }
 
-/// E 4.2: everything that there is, for whoever cleans up.
+/// E 4.2: the complete list of outputs for a manual cleanup.
 #[test]
 fn fail_writes_the_manifest() {
     let mut bench = Bench::new();
@@ -337,7 +334,7 @@ fn fail_stops_what_runs() {
     assert!(runs.len() == 1 && runs[0].status.is_over(), "{runs:#?}");
 }
 
-/// E 4.3: the old one ends, the new one begins, and its outputs replace the old ones only when they are there.
+/// E 4.3: the old version ends, the new one starts, and its outputs replace the old ones only when they exist.
 #[test]
 fn kill_and_clone_begins_anew_and_keeps_the_old_outputs() {
     let mut bench = Bench::new();
@@ -373,7 +370,8 @@ fn kill_and_clone_begins_anew_and_keeps_the_old_outputs() {
     bench.wait_for(|bench| (gone(bench) == versions::OutputState::Invalidated).then_some(()));
 }
 
-/// E 4.3: a version that is begun anew before it is completed leaves those before it to the one that is.
+/// E 4.3: if a new version is replaced before it is completed, earlier outputs stay until a version is
+/// completed.
 #[test]
 fn the_outputs_of_all_versions_before_go_with_the_first_that_is_completed() {
     let mut bench = Bench::new();
@@ -384,7 +382,7 @@ fn the_outputs_of_all_versions_before_go_with_the_first_that_is_completed() {
     for (name, dataset) in [("r1", OUTPUT), ("r1_v2", "/Prim/Era-r1-v2/RECO")] {
         bench.wait(name, RequestStatus::Held);
         bench.wait_for(|bench| (bench.events(dataset).len() == 60).then_some(()));
-        // The second one does not get any further either.
+        // The second version is not completed either.
         mended.store(name != "r1", Ordering::Relaxed);
         let is_name = |name: &str| bench.job_store.request(name).unwrap().is_some();
         let is_dataset = |dataset: &str| bench.job_store.output_taken_by(dataset, "").unwrap().is_some();
@@ -395,7 +393,7 @@ fn the_outputs_of_all_versions_before_go_with_the_first_that_is_completed() {
         });
         bench.wait(name, RequestStatus::Failed);
     }
-    assert_eq!(bench.events(OUTPUT).len(), 60, "nothing has taken their place yet");
+    assert_eq!(bench.events(OUTPUT).len(), 60, "nothing has replaced them yet");
     let new = bench.wait("r1_v3", RequestStatus::Completed);
     bench.assert_whole("r1_v3", &new.request.output_datasets[0], 1..=80);
     for name in ["r1", "r1_v2"] {
@@ -407,7 +405,7 @@ fn the_outputs_of_all_versions_before_go_with_the_first_that_is_completed() {
     assert_eq!(bench.events(OUTPUT), [0u64; 0]);
 }
 
-/// what a person says when he releases a request holds for that rescue and for those after it.
+/// changes made with a release apply to that rescue and to later ones.
 #[test]
 fn what_a_release_changes_holds_for_all_rescues_that_follow() {
     let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! ReqMgr2, asked for a request by its name: over HTTP as it answers, and over TLS as `openssl` speaks it.
+//! Fetches a request from ReqMgr2 by its name: over HTTP as it answers, and over TLS as `openssl` speaks it.
 
 use crate::reqmgr2_stub::{Said, Stub};
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ fn one_that_is_away_is_given_up() {
     assert!(matches!(error, Reqmgr2Error::Unreachable { .. }), "{error}");
 }
 
-/// Certificates, and a server that wants to see one.
+/// Certificates, and a server that requires one.
 struct Secured {
     dir: tempfile::TempDir,
     server: Child,
@@ -118,7 +118,7 @@ impl Secured {
         let proxy = "proxyCertInfo=critical,language:id-ppl-inheritAll,pathlen:0\nkeyUsage=critical,digitalSignature\n";
         certify(path, "proxy", "ana", proxy, "/CN=ana/CN=1");
         let part = |name: &str| std::fs::read_to_string(path.join(name)).unwrap();
-        // As the grid writes them: the proxy, its key, whoever issued it.
+        // As the grid writes them: the proxy, its key, and its issuer.
         let whole = [part("proxy.pem"), part("proxy.key"), part("ana.pem")].concat();
         std::fs::write(path.join("x509up"), whole).unwrap();
         let answer = json!({"result": [{"a": document("a")}]}).to_string();
@@ -156,7 +156,7 @@ impl Secured {
 #[test]
 fn it_knows_us_by_a_certificate_or_a_proxy_and_we_it_by_its_authority() {
     let secured = Secured::start();
-    // A directory of authorities, as the grid has them, with much else in it.
+    // A directory of certificate authorities as on the grid, with many other files in it.
     let authorities = secured.file("certificates");
     std::fs::create_dir(&authorities).unwrap();
     std::fs::copy(secured.file("ca.pem"), authorities.join("0a1b2c3d.0")).unwrap();

@@ -1,5 +1,5 @@
-//! What takes too long in each status: people are told; what only we are waited for goes to a person, all else
-//! goes on (R-034 to R-040, N-2).
+//! Requests that stay too long in a status: operators are notified; requests that only Windlass can advance are
+//! held, and all others continue (R-034 to R-040, N-2).
 
 use crate::kit::{Bench, generating};
 use std::sync::{Arc, Condvar, Mutex};
@@ -10,7 +10,7 @@ use windlass_store::model::AlertFilter;
 use windlass_types::SystemClock;
 use windlass_types::requests::RequestStatus;
 
-/// Short, so that nobody waits for it; whatever is still so then is meant to be.
+/// Short, so that tests do not wait long; a state that lasts this long is intended.
 const SOON: Duration = Duration::from_millis(100);
 
 fn impatient(status: RequestStatus) -> Bench {
@@ -19,7 +19,7 @@ fn impatient(status: RequestStatus) -> Bench {
     bench
 }
 
-/// Waits until people were told so.
+/// Waits until operators were notified of this.
 fn told(bench: &Bench, kind: &str) -> String {
     let filter = AlertFilter { kind: Some(kind.into()), ..AlertFilter::default() };
     bench.wait_for(|bench| bench.job_store.alerts(&filter).unwrap().pop()).alert.message
@@ -53,7 +53,7 @@ fn what_cannot_be_planned_for_too_long_is_held_with_the_reason() {
     let mut bench = impatient(RequestStatus::Planning);
     bench.start();
     let mut request = generating("g1", 20);
-    // It might come any day.
+    // It may appear at any time.
     request.site_whitelist = vec!["T9_Nowhere".into()];
     bench.submit(&request);
     let held = bench.wait("g1", RequestStatus::Held);

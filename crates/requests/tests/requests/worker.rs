@@ -1,4 +1,4 @@
-//! A worker at a site that does in this process what `windlass payload …` would do in another.
+//! A worker at a site that does in this process what `windlass payload …` does in another.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use windlass_types::worker_protocol::{
 };
 use windlass_types::{Bytes, Capacity, SystemClock};
 
-/// Asked before each job; `false`: it fails, as a program does that got a bad disk.
+/// Called before each job; `false`: the job fails, as on a machine with a bad disk.
 pub(crate) type Fate = Arc<dyn Fn(&Assignment) -> bool + Send + Sync>;
 
 pub(crate) struct Worker {
@@ -57,7 +57,7 @@ struct Hand {
 }
 
 impl Hand {
-    /// Until it is told to go, or the service is gone.
+    /// Runs until it is stopped, or the service is gone.
     fn work(&mut self) {
         let Ok(RegistrationReply { worker, secret, .. }) = self.introduce() else { return };
         let mut reports = Vec::new();
@@ -135,7 +135,7 @@ impl Hand {
         let words: Vec<&str> = assignment.command.split(' ').collect();
         let told = |failure: PayloadFailure| (1, failure.to_string());
         let [_, "payload", verb, manifest, ref rest @ ..] = words[..] else {
-            panic!("not a command of ours: {}", assignment.command);
+            panic!("not a windlass command: {}", assignment.command);
         };
         let place = UnitWorkspace::open(Path::new(manifest.trim_matches('\'')), &self.site).map_err(told)?;
         let control = StepControl::default();
@@ -153,7 +153,7 @@ impl Hand {
             }
             ("merge", []) => merge::merge_unit(&place, &self.work_dir, &control).map(drop).map_err(told),
             ("cleanup", []) => cleanup::cleanup_unit(&place, false).map(drop).map_err(told),
-            _ => panic!("not a command of ours: {}", assignment.command),
+            _ => panic!("not a windlass command: {}", assignment.command),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The cluster itself is what tests take it for.
+//! The cluster itself: properties on which other tests rely.
 
 use crate::support::Cluster;
 

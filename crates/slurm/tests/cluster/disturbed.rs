@@ -1,4 +1,4 @@
-//! What happens to those who use the cluster when a part of it is down.
+//! Effects on clients of the cluster when a part of it is down.
 
 use crate::support::{Cluster, eventually};
 use crate::world::{World, request};
@@ -13,7 +13,7 @@ fn a_controller_that_was_down_has_its_jobs_again() {
     let answer = cluster.command("scontrol").arg("ping").output().unwrap();
     assert!(!answer.status.success(), "{answer:?}");
     cluster.mend();
-    eventually("it is told to end", || {
+    eventually("it is asked to end", || {
         cluster.slurm("scancel", &[&job.to_string()]);
         cluster.state(job).is_some_and(|state| state == "CANCELLED")
     });
@@ -27,14 +27,14 @@ fn nothing_is_concluded_while_the_controller_is_down() {
     let id = world.want(workflow, request());
     let row = world.await_state(id, A::Running);
     world.cluster.disturb("stop-ctld", None);
-    eventually("it was asked in vain, twice", || reconciler.total_statistics()["squeue"].failures() >= 2);
+    eventually("two calls have failed", || reconciler.total_statistics()["squeue"].failures() >= 2);
     assert_eq!((world.row(id).state, world.row(id).job_id), (A::Running, row.job_id));
     assert!(reconciler.remaining_budget().unanswered >= 2 && reconciler.status().problem.is_some());
     world.cluster.mend();
     eventually("it answers again", || reconciler.remaining_budget().unanswered == 0);
-    eventually("trouble is over", || reconciler.status().problem.is_none());
+    eventually("Slurm is available again", || reconciler.status().problem.is_none());
     world.await_state(id, A::Running);
-    world.unwanted(id, "the test is over");
+    world.unwanted(id, "the test has ended");
     world.await_state(id, A::Ended);
 }
 
@@ -45,18 +45,18 @@ fn a_submission_that_a_hung_controller_took_is_found_and_not_doubled() {
     let workflow = world.workflow(0);
     world.cluster.disturb("freeze-ctld", None);
     let id = world.want(workflow, request());
-    eventually("sbatch was called in vain", || {
+    eventually("a call of sbatch has failed", || {
         reconciler.total_statistics().get("sbatch").is_some_and(|tally| tally.failures() == 1)
     });
     let row = world.await_row(id, "says why", |row| row.reason.is_some());
     assert_eq!((row.state, row.job_id), (A::Submitting, None));
-    // It wakes, and takes what waited at its door.
+    // After it is resumed, it accepts the connections that waited.
     world.cluster.mend();
     let row = world.await_row(id, "has its job", |row| row.job_id.is_some());
     assert_eq!(row.submissions, 1);
     assert_eq!(world.cluster.jobs_tagged(&row.tag), [row.job_id.unwrap()]);
     world.await_state(id, A::Running);
     assert_eq!(reconciler.total_statistics()["sbatch"].calls, 1);
-    world.unwanted(id, "the test is over");
+    world.unwanted(id, "the test has ended");
     world.await_state(id, A::Ended);
 }

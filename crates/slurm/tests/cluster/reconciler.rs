@@ -1,4 +1,4 @@
-//! The steward, with the controller in good health.
+//! The allocation reconciler, with a working controller.
 
 use crate::support::{Cluster, eventually};
 use crate::world::{World, ask, request};
@@ -32,15 +32,15 @@ fn an_action_asks_once_and_what_it_asked_for_ends() {
         assert!(row.started_at.is_some() && row.ended_at.is_some() && row.nodes.is_some(), "{row:?}");
         assert!(world.work.path().join(format!("slurm_output_wf{workflow}_sl{}.o", row.id)).exists());
     }
-    // One that comes after it asks for nothing again.
+    // A later reconciler requests nothing again.
     reconciler.stop();
     let again = world.reconciler("exit 0");
-    eventually("it has looked", || again.status().passes > 0);
+    eventually("it has reconciled", || again.status().passes > 0);
     assert_eq!(world.rows(workflow).len(), 3);
     assert_eq!(
         again.total_statistics().values().map(|tally| tally.calls).sum::<u64>(),
         0,
-        "nothing is open, nothing is asked"
+        "nothing is open, so Slurm is not called"
     );
 }
 
@@ -70,10 +70,13 @@ fn what_nobody_wants_is_canceled() {
     });
     world.await_state(runs, A::Running);
     world.await_row(waits, "is held", |row| row.reason.as_deref() == Some("JobHeldUser"));
-    world.unwanted(runs, "ann is done");
+    world.unwanted(runs, "calls of ann have ended");
     let row = world.await_state(runs, A::Ended);
-    assert_eq!((row.end, row.unwanted.as_deref()), (Some(SlurmJobState::Cancelled), Some("ann is done")));
-    // The workflow is canceled: what waits for it goes, and says why.
+    assert_eq!(
+        (row.end, row.unwanted.as_deref()),
+        (Some(SlurmJobState::Cancelled), Some("calls of ann have ended"))
+    );
+    // The workflow is canceled: pending allocations are canceled, with the reason.
     ask(|reply| world.service.cancel_workflow(workflow, "me", reply)).unwrap();
     let row = world.await_state(waits, A::Ended);
     assert_eq!(row.end, Some(SlurmJobState::Cancelled));
@@ -83,7 +86,7 @@ fn what_nobody_wants_is_canceled() {
 #[test]
 fn what_nobody_wants_goes_however_many_wait_for_their_turn() {
     let world = World::new(Cluster::shared(), "budget");
-    // So few calls that those who wait for theirs take each that comes.
+    // So few calls that waiting allocations use every one.
     let budget = CallBudgetOptions { per_minute: 60, burst: 2, ..CallBudgetOptions::default() };
     let _steward = world.steward_within("exec sleep 600", budget);
     let workflow = world.workflow(0);
@@ -94,9 +97,12 @@ fn what_nobody_wants_goes_however_many_wait_for_their_turn() {
     let first = held();
     world.await_row(first, "has a number", |row| row.job_id.is_some());
     let others: Vec<AllocationId> = (0..12).map(|_| held()).collect();
-    world.unwanted(first, "ann is done");
+    world.unwanted(first, "calls of ann have ended");
     let row = world.await_state(first, A::Ended);
-    assert_eq!((row.end, row.unwanted.as_deref()), (Some(SlurmJobState::Cancelled), Some("ann is done")));
+    assert_eq!(
+        (row.end, row.unwanted.as_deref()),
+        (Some(SlurmJobState::Cancelled), Some("calls of ann have ended"))
+    );
     for other in others {
         world.await_row(other, "has a number", |row| row.job_id.is_some());
     }
@@ -141,7 +147,7 @@ fn what_slurm_refuses_says_so_in_its_words() {
 #[test]
 fn a_crash_between_sbatch_and_the_books_submits_nothing_twice() {
     let world = World::new(Cluster::shared(), "crash");
-    // The books are gone from when Slurm has taken the job.
+    // The database fails from when Slurm has accepted the job.
     let tools = world.work.path().join("tools");
     std::fs::create_dir(&tools).unwrap();
     for tool in ["squeue", "sacct", "scancel", "scontrol"] {
@@ -159,7 +165,7 @@ fn a_crash_between_sbatch_and_the_books_submits_nothing_twice() {
     let id = world.want(workflow, request());
     let tag = world.row(id).tag;
     eventually("Slurm has it", || taken.exists() && !world.cluster.jobs_tagged(&tag).is_empty());
-    eventually("the steward has noticed", || dies.status().problem.is_some());
+    eventually("the reconciler has seen the failure", || dies.status().problem.is_some());
     assert_eq!((world.row(id).state, world.row(id).job_id), (A::Submitting, None));
     dies.stop();
     std::fs::remove_file(&taken).unwrap();
@@ -206,7 +212,7 @@ fn whoever_is_in_an_allocation_hears_that_it_ends_later() {
 #[test]
 fn what_a_silent_worker_left_in_slurm_is_ended_before_others_get_its_job() {
     let world = World::with_lease(Cluster::shared(), "steps", Duration::from_secs(8));
-    // The step of a worker that was killed: nobody is there to call it off.
+    // The step of a killed worker: no process cancels it.
     let step = "srun --nodes=1 --ntasks=1 --exact --mem=50M --job-name=job_wf1_j1_r1_a1";
     let _steward = world.reconciler(&format!("{step} sh -c 'touch begun; exec sleep 600' &\nexec sleep 600"));
     let workflow = world.workflow(0);
@@ -214,7 +220,7 @@ fn what_a_silent_worker_left_in_slurm_is_ended_before_others_get_its_job() {
     let row = world.await_state(id, A::Running);
     let mut worker = Inside::of(&world, workflow, id, row.job_id.unwrap());
     let mut held = Vec::new();
-    eventually("it has the job, and the step is there", || {
+    eventually("it has the job, and the step is running", || {
         held.extend(worker.exchange().assignments);
         !held.is_empty() && world.work.path().join("begun").exists()
     });
@@ -224,16 +230,16 @@ fn what_a_silent_worker_left_in_slurm_is_ended_before_others_get_its_job() {
     let is_there =
         || steps().lines().any(|line| line.starts_with(&own) && line.ends_with("|job_wf1_j1_r1_a1"));
     assert!(is_there(), "{}", steps());
-    // From here on nothing is heard of it.
-    eventually("others may have its job", || {
+    // From here on the worker makes no contact.
+    eventually("its job may be reassigned", || {
         let jobs = world.job_store.jobs(workflow, &JobFilter::default()).unwrap();
         jobs[0].status == JobStatus::Ready
     });
     assert!(!is_there(), "{}", steps());
-    assert_eq!(world.row(id).state, A::Running, "the allocation goes on");
+    assert_eq!(world.row(id).state, A::Running, "the allocation continues");
 }
 
-/// A worker in an allocation, as the service knows it.
+/// A worker in an allocation, as the service sees it.
 struct Inside<'a> {
     world: &'a World,
     welcome: RegistrationReply,
@@ -262,7 +268,7 @@ impl<'a> Inside<'a> {
         Self { world, welcome, number: 0 }
     }
 
-    /// What an exchange says about its end, if anything.
+    /// The end date in an exchange, if any.
     fn ends_in(&mut self) -> Option<Duration> {
         self.exchange().ends_in
     }

@@ -1,4 +1,4 @@
-//! A steward on a real cluster: a database, the service, and workers that are shell scripts.
+//! An allocation reconciler on a real cluster: a database, the service, and workers that are shell scripts.
 
 use crate::support::{Cluster, Work, eventually};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ impl World {
         Self::with_lease(cluster, name, SchedulerOptions::default().lease)
     }
 
-    /// The same where a worker that is silent for so long is given up.
+    /// The same with this timeout for workers without contact.
     pub(crate) fn with_lease(cluster: Cluster, name: &str, lease: Duration) -> Self {
         let work = cluster.work(name);
         let store = SqliteStore::create(work.path().join("windlass.db")).unwrap().store;
@@ -48,17 +48,17 @@ impl World {
         Self { cluster, work, job_store, service, nudge }
     }
 
-    /// A steward whose workers do this.
+    /// A reconciler whose workers do this.
     pub(crate) fn reconciler(&self, worker: &str) -> AllocationReconciler {
         self.steward_with(worker, &self.job_store, |_| {})
     }
 
-    /// The same that may ask so much of Slurm.
+    /// The same with this limit of calls to Slurm.
     pub(crate) fn steward_within(&self, worker: &str, budget: CallBudgetOptions) -> AllocationReconciler {
         self.steward_with(worker, &self.job_store, |options| options.slurm.budget = budget)
     }
 
-    /// The same behind a door that decides what becomes of what it asks of the books.
+    /// The same with a store wrapper that decides about its calls to the database.
     pub(crate) fn steward_behind(
         &self,
         worker: &str,
@@ -88,7 +88,7 @@ impl World {
         };
         options.slurm.budget.longest_pause = Duration::from_secs(2);
         options.active_interval = Duration::from_millis(200);
-        // Long enough to be looked for, short enough to be waited for.
+        // Long enough to be found, short enough to wait for.
         options.patience.until_accepted = Duration::from_secs(10);
         change(&mut options);
         let parts =
@@ -103,17 +103,17 @@ impl World {
         path
     }
 
-    /// A workflow of one job that began, with an action that asks for so many allocations.
+    /// A started workflow of one job, with an action that requests this many allocations.
     pub(crate) fn workflow(&self, allocations: u32) -> WorkflowId {
         self.begin(allocations, None, false)
     }
 
-    /// The same with an action that others who come may have as well.
+    /// The same with an action that other workers may also run.
     pub(crate) fn persistent(&self, allocations: u32) -> WorkflowId {
         self.begin(allocations, None, true)
     }
 
-    /// A workflow of one job that began and asks for this.
+    /// A started workflow of one job with these requests.
     pub(crate) fn asking(&self, asks: Resources) -> WorkflowId {
         self.begin(0, Some(asks), false)
     }
@@ -158,7 +158,7 @@ impl World {
         id
     }
 
-    /// Somebody asks for one.
+    /// Requests an allocation.
     pub(crate) fn want(&self, workflow: WorkflowId, request: AllocationRequest) -> AllocationId {
         let new = NewAllocation {
             workflow,
@@ -204,12 +204,12 @@ impl World {
         self.await_row(id, state.name(), |row| row.state == state)
     }
 
-    /// The steward looks at all workflows.
+    /// The reconciler checks all workflows.
     pub(crate) fn look(&self, reconciler: &AllocationReconciler) {
         let before = reconciler.status().passes;
         self.nudge.notify_all();
-        // One may be under way that began before.
-        eventually("it has looked", || {
+        // A check that started earlier may still be running.
+        eventually("it has checked", || {
             self.nudge.notify_all();
             reconciler.status().passes > before + 1
         });
@@ -222,7 +222,7 @@ impl World {
 }
 
 impl Drop for World {
-    /// What a test leaves behind would take the nodes of the next one.
+    /// Jobs left by a test would use the nodes of the next one.
     fn drop(&mut self) {
         let filter = AllocationFilter { is_open: Some(true), ..AllocationFilter::default() };
         for row in self.job_store.allocations(&filter).unwrap_or_default() {

@@ -1,10 +1,10 @@
-//! A real Slurm cluster for tests: one, shared by all that run at the same time, with pretend nodes n1..n4 and g1.
+//! A real Slurm cluster for tests, shared by all concurrent tests, with simulated nodes n1..n4 and g1.
 //!
-//! It is `tools/slurm-cluster`; the first test that wants it starts it, and it goes on until somebody stops it,
-//! as `cargo xtask test` does at its end. Whoever stops one of its daemons takes it alone: [`Cluster::alone`], in
-//! a module called `disturbed`. Other crates use this file by `#[path]`. Tests that do so live in binaries called
-//! `cluster` (here) or `slurm` (elsewhere): by these names they are kept from running all at once, and left out
-//! where no cluster can be.
+//! It is `tools/slurm-cluster`; the first test that needs it starts it, and it runs until it is stopped, as
+//! `cargo xtask test` does at its end. Tests that stop one of its daemons use it exclusively: [`Cluster::alone`],
+//! in a module called `disturbed`. Other crates include this file by `#[path]`. Tests that do so are in binaries
+//! called `cluster` (here) or `slurm` (elsewhere): these names limit how many run at once, and exclude them where
+//! no cluster can run.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -15,24 +15,24 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long something may take that must come true: a busy machine, a node that is given up after a while.
+/// The time limit for an expected event: for a busy machine, or a node that Slurm gives up after a while.
 const PATIENCE: Duration = Duration::from_mins(4);
 
-/// A cluster that runs and answers.
+/// A running cluster.
 pub(crate) struct Cluster {
     directory: PathBuf,
     is_alone: bool,
-    /// Locked for as long as somebody uses the cluster: nobody stops it meanwhile, nor a part of it.
+    /// Locked while the cluster is in use, so that no part of it is stopped meanwhile.
     _used: File,
 }
 
 impl Cluster {
-    /// With others. Nobody may stop any of it.
+    /// Shared with other tests. Tests must not stop any part of it.
     pub(crate) fn shared() -> Self {
         Self::open(false)
     }
 
-    /// For this test only, which may stop what it likes. It is whole again when this is dropped.
+    /// For this test only, which may stop any part of it. All parts are started again when this is dropped.
     pub(crate) fn alone() -> Self {
         Self::open(true)
     }
@@ -42,8 +42,8 @@ impl Cluster {
         fs::create_dir_all(&directory).unwrap();
         let used = lock_file(&directory.join("used.lock"));
         {
-            // Whoever wants it alone keeps this while it waits for those that have it. Others queue up behind, so
-            // it gets its turn.
+            // A test that wants exclusive access keeps this lock while it waits for the others. Later tests queue
+            // behind it, so it cannot starve.
             let turn = lock_file(&directory.join("turn.lock"));
             turn.lock().unwrap();
             if is_alone { used.lock() } else { used.lock_shared() }.unwrap();
@@ -55,19 +55,19 @@ impl Cluster {
         cluster
     }
 
-    /// Starts what does not run, and waits until all of it answers.
+    /// Starts the stopped daemons, and waits until all of them answer.
     pub(crate) fn mend(&self) {
         done(&mut self.tool("start"));
     }
 
-    /// Does something to one of its daemons: `stop-ctld`, `freeze-ctld`, `start-ctld`, `stop-dbd`, `start-dbd`,
-    /// or with a node's name `kill-node`, `stop-node`, `start-node`.
+    /// Controls one of its daemons: `stop-ctld`, `freeze-ctld`, `start-ctld`, `stop-dbd`, `start-dbd`, or with a
+    /// node's name `kill-node`, `stop-node`, `start-node`.
     pub(crate) fn disturb(&self, verb: &str, node: Option<&str>) {
-        assert!(self.is_alone, "others use it too: take `Cluster::alone()`");
+        assert!(self.is_alone, "other tests use it too: use `Cluster::alone()`");
         done(self.tool(verb).args(node));
     }
 
-    /// What has to be in the environment of whoever uses the cluster.
+    /// The environment that the cluster's commands need.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         vec![("SLURM_CONF", self.directory.join("etc/slurm.conf").display().to_string())]
     }
@@ -80,22 +80,22 @@ impl Cluster {
         command
     }
 
-    /// Runs one of Slurm's commands to its end; it must succeed. What it printed.
+    /// Runs one of Slurm's commands to its end; it must succeed. Returns its output.
     pub(crate) fn slurm(&self, program: &str, arguments: &[&str]) -> String {
         let output = done(self.command(program).args(arguments).current_dir("/"));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Submits a batch script that does this; the number of its job.
+    /// Submits a batch script with these commands; returns the job id.
     pub(crate) fn submit(&self, options: &[&str], wrapped: &str) -> u64 {
         let common = ["--parsable", "--output=/dev/null", "--wrap", wrapped];
         let said = self.slurm("sbatch", &[options, &common].concat());
         said.trim().parse().unwrap_or_else(|_| panic!("sbatch printed {said:?}"))
     }
 
-    /// As `squeue` has it, finished ones too; nothing once it has forgotten the job.
+    /// The state in `squeue`, of finished jobs too; `None` once Slurm has purged the job.
     pub(crate) fn state(&self, job: u64) -> Option<String> {
-        // With a second number it is no error that one of them is forgotten.
+        // With a second id, a purged job is not an error.
         let jobs = format!("{job},999999999");
         let said = self.slurm("squeue", &["-h", "-t", "all", "-j", &jobs, "-o", "%T"]);
         said.lines().next().map(str::to_owned)
@@ -116,10 +116,10 @@ impl Cluster {
         });
     }
 
-    /// Ends every process that was started for this job, on whatever node: those of a node that failed are gone with it.
+    /// Kills every process that was started for this job, on any node, as when the node fails.
     pub(crate) fn kill_all_of(&self, job: u64) {
-        assert!(self.is_alone, "others use it too: take `Cluster::alone()`");
-        // First those of Slurm, which would tell of the end of the others.
+        assert!(self.is_alone, "other tests use it too: use `Cluster::alone()`");
+        // First those of Slurm, which would report the end of the others.
         let title = format!("slurmstepd: [{job}.");
         let sign = format!("SLURM_JOB_ID={job}");
         kill_while_there(|pid| {
@@ -128,9 +128,9 @@ impl Cluster {
         kill_while_there(|pid| is_marked(pid, &sign));
     }
 
-    /// Holds processes of this job whose command line, its words separated by zeros, contains this: they do
-    /// nothing more, and SIGKILL alone ends them. SIGSTOP would not do, for Slurm sends SIGCONT with the signal
-    /// that asks a job to end.
+    /// Freezes processes of this job whose command line, with its words separated by zeros, contains this: they
+    /// stop running, and only SIGKILL ends them. SIGSTOP is not enough, because Slurm sends SIGCONT with the
+    /// signal that asks a job to end.
     pub(crate) fn hold_processes_of(&self, job: u64, line: &str) -> HeldProcesses {
         let meant = self.processes_of(job, line);
         let mut holder = Command::new("python3")
@@ -145,7 +145,7 @@ impl Cluster {
         HeldProcesses(holder)
     }
 
-    /// Stops processes of this job as [`Self::hold_processes_of`] finds them, until they hear SIGCONT.
+    /// Stops processes of this job, selected as in [`Self::hold_processes_of`], until they receive SIGCONT.
     pub(crate) fn stop_processes_of(&self, job: u64, line: &str) {
         for pid in self.processes_of(job, line) {
             done(Command::new("kill").args(["-STOP", &pid.to_string()]));
@@ -164,20 +164,22 @@ impl Cluster {
         meant
     }
 
-    /// The jobs that Slurm has, or had a moment ago, with this comment: what a tag leads to.
+    /// The jobs with this comment that Slurm has, or had recently: found by a tag.
     pub(crate) fn jobs_tagged(&self, tag: &str) -> Vec<u64> {
         let said = self.slurm("squeue", &["-h", "-t", "all", "-o", "%A|%k"]);
         let rows = said.lines().filter_map(|line| line.split_once('|'));
-        // What follows the tag says whose it is.
+        // The text after the tag identifies the owner.
         let bears = |comment: &str| comment.split("..").next() == Some(tag);
         rows.filter(|(_, comment)| bears(comment)).map(|(id, _)| id.parse().unwrap()).collect()
     }
 
-    /// A node on which only jobs of this test run: others could take its cores, or be preempted in its place.
+    /// A node on which only jobs of this test run: jobs of others could take its cores, or be preempted
+    /// instead.
     pub(crate) fn reserve_node(&self) -> ReservedNode<'_> {
         let name = format!("test-{}-{}", std::process::id(), next());
         let mut node = None;
-        // Slurm refuses reservations that overlap, so each node is reserved once. Two nodes are left to the other tests.
+        // Slurm rejects overlapping reservations, so each node is reserved once. Two nodes are left to the
+        // other tests.
         eventually("a node can be reserved", || {
             node = ["n3", "n4"].into_iter().find(|node| self.create_reservation(&name, node));
             node.is_some()
@@ -203,14 +205,15 @@ impl Cluster {
         self.slurm("scontrol", &["update", &format!("jobid={job}"), "endtime=now+3seconds"]);
     }
 
-    /// A directory for the files of a test; gone when dropped, unless the test failed.
+    /// A directory for the files of a test; deleted when dropped, unless the test failed.
     pub(crate) fn work(&self, name: &str) -> Work {
         let path = self.directory.join(format!("work/{name}-{}-{}", std::process::id(), next()));
         fs::create_dir_all(&path).unwrap();
         Work { path }
     }
 
-    /// It runs, whoever started it has seen it answer, and nobody stopped a part of it since. Cheaper than to ask.
+    /// Whether it runs, has answered after its start, and no part of it was stopped since. Cheaper than a
+    /// query.
     fn has_answered(&self) -> bool {
         let run = self.directory.join("run");
         let record = fs::read_to_string(run.join("slurmctld.pid")).unwrap_or_default();
@@ -229,13 +232,13 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if self.is_alone {
-            // What cannot be mended now is by the next one that comes.
+            // If it cannot be repaired now, the next test does it.
             self.tool("start").output().ok();
         }
     }
 }
 
-/// Processes that are held until this is dropped.
+/// Processes that are frozen until this is dropped.
 pub(crate) struct HeldProcesses(Child);
 
 impl Drop for HeldProcesses {
@@ -253,7 +256,7 @@ pub(crate) struct ReservedNode<'a> {
 }
 
 impl ReservedNode<'_> {
-    /// The options of `sbatch` that put a job there.
+    /// The options of `sbatch` for this reservation.
     pub(crate) fn options(&self) -> [String; 2] {
         [format!("--reservation={}", self.name), format!("--nodelist={}", self.node)]
     }
@@ -261,7 +264,7 @@ impl ReservedNode<'_> {
 
 impl Drop for ReservedNode<'_> {
     fn drop(&mut self) {
-        // Slurm deletes no reservation that a job uses. One that stays expires.
+        // Slurm does not delete a reservation that a job uses. A remaining one expires.
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut is_deleted = false;
         while !is_deleted && Instant::now() < deadline {
@@ -276,7 +279,7 @@ impl Drop for ReservedNode<'_> {
     }
 }
 
-/// A directory for the files of a test; those of a test that failed stay for whoever wants to know why.
+/// A directory for the files of a test; kept for inspection if the test failed.
 pub(crate) struct Work {
     path: PathBuf,
 }
@@ -286,7 +289,7 @@ impl Work {
         &self.path
     }
 
-    /// Writes a file, and makes its directory.
+    /// Writes a file, and creates its directory.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -303,13 +306,13 @@ impl Work {
 impl Drop for Work {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // A job that is being cancelled may still write here; what it writes then is of no interest.
+            // A job that is being canceled may still write here; its output is not needed.
             fs::remove_dir_all(&self.path).ok();
         }
     }
 }
 
-/// Waits for something that must come true, with the patience that a cluster needs on a busy machine.
+/// Waits for an expected event, with a time limit for a cluster on a busy machine.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -328,7 +331,7 @@ pub(crate) fn windlass() -> PathBuf {
     built
 }
 
-/// The directory of the cluster, if one can be here; or the reason why not, and what to do.
+/// The directory of the cluster, if one can run here; or the reason why not, with the remedy.
 fn place() -> PathBuf {
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     assert!(is_root, "tests on a Slurm cluster start it and act as several users: run them as root");
@@ -338,7 +341,7 @@ fn place() -> PathBuf {
     std::env::var_os("SLURM_CLUSTER_DIR").map_or_else(|| "/var/tmp/slurm-cluster".into(), PathBuf::from)
 }
 
-/// A process may begin another one before its own end.
+/// A process may start another one before its own end.
 fn kill_while_there(is_meant: impl Fn(u32) -> bool) {
     while let Some(pid) = processes().find(|pid| is_meant(*pid)) {
         Command::new("kill").args(["-KILL", &pid.to_string()]).output().unwrap();
@@ -350,7 +353,7 @@ fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Whether the process has this in its environment, of this cluster; one that is dead has none.
+/// Whether the process has this in its environment, of this cluster; false for a dead process.
 fn is_marked(pid: u32, sign: &str) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let conf = format!("SLURM_CONF={}", place().join("etc/slurm.conf").display());
