@@ -1,4 +1,4 @@
-//! A PostgreSQL that is stopped in the middle of everything, as when its machine loses power, and comes back.
+//! A PostgreSQL that is killed during the test, as when its machine loses power, and restarted.
 
 use crate::postgres_server::Server;
 use std::process::Stdio;
@@ -14,7 +14,7 @@ impl Database {
     pub(crate) fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let server = Server::at(directory.path());
-        // What it has acknowledged it has to know afterwards.
+        // It must keep every acknowledged commit.
         server.start("listen_addresses = ''\nsynchronous_commit = on\n");
         Self { server, _directory: directory }
     }
@@ -42,7 +42,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // Where the test failed in the middle of a blow it is stopped already.
+        // If the test failed during a fault, it is stopped already.
         self.control(&["-m", "immediate", "stop"]);
     }
 }

@@ -1,18 +1,18 @@
-//! A server, its database and workers that are killed, frozen and cut off at random moments. In the end every job is
-//! completed exactly once in the books, and no two attempts of a job have run at the same time.
+//! A server, its database and workers that are killed, frozen and cut off at random moments. In the end every job
+//! is completed exactly once in the database, and no two attempts of a job have run at the same time.
 //!
-//! Workers reach the server through a proxy of the test's own, so that each can be cut off alone. Every attempt leaves a
-//! line ("beat") twenty times a second; beats of two attempts of one job must not interleave. An attempt that is
-//! frozen because its worker lost its lease leaves no beats, and that is the point of freezing it.
+//! Workers reach the server through a proxy of the test's own, so that each can be cut off alone. Every attempt
+//! writes a line ("beat") twenty times a second; beats of two attempts of one job must not interleave. An attempt
+//! that is frozen because its worker lost its lease writes no beats, which is the purpose of freezing it.
 
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test that cannot be set up should panic; the seed is printed so that a bad day can be had again"
+    reason = "a test that cannot be set up should panic; the seed is printed so that a failure can be reproduced"
 )]
 
 #[path = "../common/mod.rs"]
-#[expect(dead_code, reason = "this test needs only some of what the commands' tests need")]
+#[expect(dead_code, reason = "this test needs only a part of the shared module")]
 mod common;
 mod database;
 #[path = "../../../store/tests/postgres_server/mod.rs"]
@@ -33,14 +33,14 @@ use std::time::{Duration, Instant};
 
 const JOBS: usize = 240;
 const WORKERS: usize = 3;
-/// Each kind of blow falls so often, in an order that nobody chose.
+/// Each kind of fault occurs this often, in random order.
 const ROUNDS: usize = 2;
-/// Short, so that the test sees many of them end.
+/// Short, so that many leases expire during the test.
 const LEASE: Duration = Duration::from_secs(3);
 /// Longer than the lease, and than any rounding of it.
 const LONGER_THAN_LEASE: Duration = Duration::from_secs(5);
 
-/// One beat at once, then as many more as the job is long. The clock is one that nobody sets.
+/// One beat at once, then one for each unit of the job's length. The clock is monotonic.
 const JOB: &str = r#"beat() { read -r up _ < /proc/uptime; echo "$WINDLASS_ATTEMPT $$ $up" >> "beats/$1"; }
 beat "$1"
 n=0
@@ -67,10 +67,10 @@ fn every_job_is_done_once_also_when_postgres_goes_away() {
     have_a_bad_day(Some(Database::start()), &blows);
 }
 
-/// Everything that can happen happens, and in the end all is well. Without a database of its own the books are a file.
+/// Injects all faults; in the end all jobs are completed. Without PostgreSQL the database is a file.
 fn have_a_bad_day(database: Option<Database>, blows: &[Blow]) {
     let mut random = Random(seed());
-    println!("seed {} ({SEED}={0} has this day again)", random.0);
+    println!("seed {} ({SEED}={0} reproduces this run)", random.0);
     let scene = Scene::set(&mut random, database);
     let mut server = scene.serve();
     scene.create();
@@ -94,7 +94,8 @@ fn have_a_bad_day(database: Option<Database>, blows: &[Blow]) {
             Blow::StopDatabaseForLong => scene.stop_database_for(LONGER_THAN_LEASE),
         }
         for worker in &mut workers {
-            // One that was given up by its own watch, or could not go on, is replaced as a batch system would.
+            // A worker that was ended by its own watchdog, or could not continue, is replaced as a batch
+            // system would.
             if worker.agent.try_wait().unwrap().is_some() {
                 *worker = scene.worker();
             }
@@ -110,7 +111,7 @@ fn have_a_bad_day(database: Option<Database>, blows: &[Blow]) {
     end(&mut server);
 }
 
-/// Names the seed of a day that is to be had again.
+/// The variable with the seed of a run to reproduce.
 const SEED: &str = "WINDLASS_CHAOS_SEED";
 
 fn seed() -> u64 {
@@ -139,7 +140,7 @@ struct Scene {
     database: Option<Database>,
 }
 
-/// A worker and its own way to the server.
+/// A worker and its own connection to the server.
 struct Worker {
     agent: Child,
     proxy: Proxy,
@@ -152,24 +153,24 @@ impl Scene {
         sandbox.write("job.sh", JOB);
         let mut spec = String::from("name: chaos\njobs:\n");
         for job in 0..JOBS {
-            // Most are over at once, some outlive a lease.
+            // Most are short, some outlast a lease.
             let beats = if job % 12 == 5 { 40 + random.below(60) } else { random.below(12) };
             let after = if job % 3 == 2 { format!(", depends_on: [j{}]", job - 2) } else { String::new() };
             writeln!(spec, "  - {{name: j{job}, command: sh job.sh {job} {beats}{after}}}").unwrap();
         }
         sandbox.write("spec.yaml", &spec);
-        // Free now, and asked for again by every server that follows.
+        // Free now, and used again by every server that follows.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         Self { sandbox, port, database }
     }
 
-    /// The books, as commands are told of them.
+    /// The database URL for commands.
     fn job_store(&self) -> String {
         self.database.as_ref().map_or_else(|| "w.db".to_owned(), Database::url)
     }
 
     fn stop_database_for(&self, time: Duration) {
-        self.database.as_ref().expect("books that can be stopped").stop_for(time);
+        self.database.as_ref().expect("a database that can be stopped").stop_for(time);
     }
 
     fn serve(&self) -> Child {
@@ -185,9 +186,9 @@ impl Scene {
             .unwrap()
     }
 
-    /// Whatever the server is doing at the moment, in the end it has the workflow.
+    /// Retries until the server has accepted the workflow, in whatever state it is.
     fn create(&self) {
-        eventually("the server takes the workflow", || {
+        eventually("the server accepts the workflow", || {
             self.sandbox.windlass(&["submit", "spec.yaml", "--db", &self.job_store()]).code == 0
         });
     }
@@ -216,7 +217,7 @@ impl Scene {
         Worker { agent, proxy }
     }
 
-    /// Outlives every server, which that of the owner does not.
+    /// Valid after restarts of the server, unlike the owner's token.
     fn token(&self) -> String {
         let kept = self.sandbox.path("worker.token");
         if !kept.exists() {
@@ -231,7 +232,7 @@ impl Scene {
                 "--db",
                 &self.job_store(),
             ];
-            eventually("a token is made", || {
+            eventually("a token is created", || {
                 let made = self.sandbox.windlass(&args);
                 made.code == 0 && fs::write(&kept, made.stdout.trim()).is_ok()
             });
@@ -245,14 +246,14 @@ impl Scene {
         self.serve()
     }
 
-    /// Kills the agent alone; what it started has to notice by itself.
+    /// Kills the agent alone; its processes have to notice by themselves.
     fn replace(&self, worker: &mut Worker) -> Worker {
         kill(worker.agent.id(), "KILL");
         worker.agent.wait().unwrap();
         self.worker()
     }
 
-    /// So that blows fall on something that works, if it works at all.
+    /// Waits until it works, if possible, so that faults hit a working system.
     fn some_progress(&self, blow: usize, blows: usize) {
         let goal = JOBS * (blow + 1) / (blows + 3);
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -267,7 +268,7 @@ impl Scene {
             let in_vain = self.statuses().contains_key("failed");
             assert!(
                 Instant::now() < deadline && !in_vain,
-                "never done: {:?}\n{}\n{}",
+                "not completed in time: {:?}\n{}\n{}",
                 self.statuses(),
                 self.unfinished(),
                 self.logs()
@@ -287,7 +288,7 @@ impl Scene {
         counts
     }
 
-    /// What the books say of the jobs that are not completed, attempt by attempt.
+    /// The jobs in the database that are not completed, with their attempts.
     fn unfinished(&self) -> String {
         let list = self.sandbox.json(&["jobs", "list", "1", "--db", &self.job_store()]);
         let open = items(&list).iter().filter(|job| job["status"] != "completed");
@@ -307,7 +308,7 @@ impl Scene {
         text
     }
 
-    /// Exactly one attempt of each job completed it, and every attempt that was given up is known.
+    /// Exactly one attempt of each job completed it, and every lost attempt is recorded.
     fn check_books(&self) {
         let list = self.sandbox.json(&["results", "list", "1", "--all-runs", "--db", &self.job_store()]);
         let mut completed: HashMap<i64, usize> = HashMap::new();
@@ -350,7 +351,7 @@ impl Scene {
 }
 
 impl Worker {
-    /// The process that starts the jobs, without the one that talks to the server.
+    /// The process that starts the jobs, not the one that talks to the server.
     fn kill_executor(&self) {
         for pid in children_of(self.agent.id()) {
             kill(pid, "KILL");
@@ -365,12 +366,12 @@ struct Execution {
     last: u64,
 }
 
-/// In the order in which they began. An execution is told by its attempt and its process.
+/// In the order of their starts. An execution is identified by its attempt and its process.
 fn executions(text: &str) -> Vec<Execution> {
     let mut found: HashMap<(&str, &str), Execution> = HashMap::new();
     for line in text.lines() {
         let fields: Vec<&str> = line.split(' ').collect();
-        let [attempt, pid, up] = fields[..] else { panic!("a beat was torn: `{line}`") };
+        let [attempt, pid, up] = fields[..] else { panic!("a beat is incomplete: `{line}`") };
         let at: u64 = up.replace('.', "").parse().unwrap();
         let execution = found.entry((attempt, pid)).or_insert(Execution { first: at, last: at });
         execution.last = at;
@@ -390,7 +391,7 @@ fn freeze(pid: u32, time: Duration) {
     kill(pid, "CONT");
 }
 
-/// Asks twice, and waits.
+/// Asks the process to end twice, and waits.
 fn end(child: &mut Child) {
     kill(child.id(), "TERM");
     kill(child.id(), "TERM");
@@ -399,7 +400,7 @@ fn end(child: &mut Child) {
     child.wait().unwrap();
 }
 
-/// A small generator: the seed is printed, so that a bad day can be had again.
+/// A small generator: the seed is printed, so that a failure can be reproduced.
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! A way to the server that can be cut.
+//! A proxy to the server that can be cut off.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ pub(crate) struct Proxy {
 #[derive(Default)]
 struct Shared {
     is_cut: AtomicBool,
-    /// Both ends of everything that goes through.
+    /// Both ends of every connection.
     streams: Mutex<Vec<TcpStream>>,
 }
 
@@ -38,7 +38,7 @@ impl Proxy {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Drops every connection and takes no new one for so long. Returns when it is over.
+    /// Drops every connection and accepts none for this time. Returns afterwards.
     pub(crate) fn cut_for(&self, time: Duration) {
         self.shared.is_cut.store(true, Ordering::SeqCst);
         for stream in self.shared.streams.lock().unwrap().drain(..) {
@@ -54,7 +54,7 @@ impl Shared {
         if self.is_cut.load(Ordering::SeqCst) {
             return;
         }
-        // While the server is down this is a connection that is closed at once.
+        // While the server is down, the connection is closed at once.
         let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { return };
         for stream in [&client, &server] {
             stream.set_nodelay(true).unwrap_or_default();

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A temporary directory in which `windlass` is run; gone when dropped.
+/// A temporary directory in which `windlass` is run; deleted when dropped.
 pub(crate) struct Sandbox {
     dir: tempfile::TempDir,
 }
 
-/// What a command said, and how it ended.
+/// The output of a command and its exit status.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) stdout: String,
@@ -39,7 +39,7 @@ impl Sandbox {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// The binary, to be started here, with nothing of the caller's settings.
+    /// The binary, to be started here, without the settings of the caller.
     pub(crate) fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
         command
@@ -68,7 +68,7 @@ impl Sandbox {
         Output::of(self.command(args).env("PATH", path))
     }
 
-    /// Starts `windlass` here; what it says is dropped.
+    /// Starts `windlass` here; its output is dropped.
     pub(crate) fn start(&self, args: &[impl AsRef<OsStr>]) -> Child {
         self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
@@ -91,7 +91,7 @@ impl Output {
         }
     }
 
-    /// Exactly this exit code.
+    /// Requires this exit code.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
@@ -100,24 +100,24 @@ impl Output {
 
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Self {
-        assert!(self.stderr.contains(text), "stderr does not say `{text}`:\n{}", self.stderr);
+        assert!(self.stderr.contains(text), "stderr does not contain `{text}`:\n{}", self.stderr);
         self
     }
 
     #[track_caller]
     pub(crate) fn says_nothing_of(self, text: &str) -> Self {
-        assert!(!self.stderr.contains(text), "stderr says `{text}`:\n{}", self.stderr);
+        assert!(!self.stderr.contains(text), "stderr contains `{text}`:\n{}", self.stderr);
         self
     }
 
     #[track_caller]
     pub(crate) fn prints(self, text: &str) -> Self {
-        assert!(self.stdout.contains(text), "stdout does not have `{text}`:\n{}", self.stdout);
+        assert!(self.stdout.contains(text), "stdout does not contain `{text}`:\n{}", self.stdout);
         self
     }
 }
 
-/// Waits for something that must come true.
+/// Waits for an expected event.
 #[track_caller]
 pub(crate) fn eventually(what: &str, holds: impl FnMut() -> bool) {
     eventually_within(Duration::from_mins(1), what, holds);
@@ -132,7 +132,7 @@ pub(crate) fn eventually_within(patience: Duration, what: &str, mut holds: impl 
 }
 
 pub(crate) fn kill(pid: u32, signal: &str) {
-    // Whether it was still there does not matter.
+    // It may be gone already.
     Command::new("kill").args(["-s", signal, &pid.to_string()]).stderr(Stdio::null()).status().unwrap();
 }
 
@@ -144,13 +144,13 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// A process that is there and not a zombie.
+/// Whether the process exists and is not a zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
-/// The field names of an object, after making sure that `docs/json.md` knows them.
+/// Returns the field names of an object, after checking that `docs/json.md` explains them.
 #[track_caller]
 pub(crate) fn documented_keys(object: &serde_json::Value) -> BTreeSet<&str> {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md")).unwrap();

@@ -1,4 +1,4 @@
-//! Requests that are begun anew, and outputs that others take the place of; and generation that makes up for what was lost.
+//! Requests that are restarted, and outputs that are replaced; and generation that replaces lost events.
 
 use crate::asking::{await_completion, await_status, last, runs};
 use crate::house::{HOMES, House, fails_with, output};
@@ -11,21 +11,21 @@ fn outputs(house: &House, name: &str) -> Value {
     house.request(name)["recovery"]["output_state"].clone()
 }
 
-/// E 4.3: the old outputs stay until the new ones are there. What goes then is for whoever begins it anew to say.
+/// E 4.3: the old outputs stay until the new ones exist. The restart decides what is deleted then.
 #[test]
 fn the_next_version_takes_the_place_of_the_old_one_as_its_policy_says() {
     let pool = Pool::shared();
     let house = House::open(&pool, "anew");
     let input = "/Muons/Three-v1/RAW";
     house.add_files("three", 0..3, input, &HOMES);
-    // One unit of three is too much: it is held.
+    // One failed unit of three is too much: it is held.
     let broken = reading("f1", &unless(&house, "mended", &fails_with(8501)));
     for name in ["goes_v1", "stays_v1"] {
         submit(&house, name, input, 1, &broken);
     }
     for name in ["goes_v1", "stays_v1"] {
         await_status(&house, name, "held");
-        eventually("what was made is recorded", || house.written(name).len() == 40);
+        eventually("the outputs are registered", || house.written(name).len() == 40);
         assert_eq!(outputs(&house, name), "active");
     }
     house.work.write("mended", "");
@@ -47,7 +47,7 @@ fn the_next_version_takes_the_place_of_the_old_one_as_its_policy_says() {
     assert_eq!((invalid("goes_v1"), invalid("stays_v1")), (json!(2), json!(0)));
 }
 
-/// E 5.1: numbers that were given out are not given out again; others take the place of what was lost.
+/// E 5.1: event numbers are never used twice; new ones replace lost events.
 #[test]
 fn generation_with_a_lost_unit_makes_enough_events_and_each_once() {
     let pool = Pool::shared();
@@ -66,10 +66,10 @@ fn generation_with_a_lost_unit_makes_enough_events_and_each_once() {
     await_status(&house, "made", "held");
     let first = last(&house, "made");
     assert_eq!((&first["work_units_completed"], &first["work_units_failed"]), (&2.into(), &1.into()));
-    house.windlass(&["request", "release", "made", "--reason", "others will do"]);
+    house.windlass(&["request", "release", "made", "--reason", "other events will do"]);
     await_completion(&house, "made");
     let expected: BTreeMap<u64, u64> = (1..=10).chain(21..=40).map(|event| (event, 1)).collect();
-    assert_eq!(house.written("made"), expected, "what was lost stays lost");
+    assert_eq!(house.written("made"), expected, "lost events stay lost");
     let rounds: Vec<_> = runs(&house, "made").iter().map(|run| run["round"].clone()).collect();
     assert_eq!(rounds, [0, 1]);
 }

@@ -1,4 +1,4 @@
-//! What is asked about requests and their runs.
+//! Queries about requests and their runs.
 
 use crate::house::House;
 use crate::support::{Pool, eventually};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 
-/// All runs of a request, the oldest first.
+/// All runs of a request, oldest first.
 pub(crate) fn runs(house: &House, name: &str) -> Vec<Value> {
     let mut runs = house.json(&["request", "dag", "list", "--request", name]).as_array().unwrap().clone();
     runs.sort_by_key(|run| run["created_at"].to_string());
@@ -21,20 +21,20 @@ pub(crate) fn directory(run: &Value) -> PathBuf {
     PathBuf::from(run["submit_dir"].as_str().unwrap())
 }
 
-/// What people were told about a request.
+/// The notifications to operators about a request.
 pub(crate) fn alerts(house: &House, name: &str) -> Vec<String> {
     let alerts = house.json(&["request", "alerts", name]);
     alerts.as_array().unwrap().iter().map(|alert| alert["kind"].as_str().unwrap().to_owned()).collect()
 }
 
-/// All that a request ever was.
+/// All versions of a request.
 pub(crate) fn way(house: &House, name: &str) -> Vec<String> {
     let shown = house.request(name);
     let transitions = shown["status_transitions"].as_array().unwrap();
     transitions.iter().map(|one| one["to"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Every attempt of a run's directory that is over, as its script wrote it down.
+/// Every finished attempt in a run's directory, as recorded by its script.
 pub(crate) fn attempts(run: &Value) -> Vec<Value> {
     let lines = fs::read_to_string(directory(run).join("attempts.jsonl")).unwrap_or_default();
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -48,7 +48,7 @@ pub(crate) fn await_completion(house: &House, name: &str) {
     eventually(&format!("{name} is completed"), || house.is_completed(name));
 }
 
-/// How many jobs of a run are in the queue, DAGs and all.
+/// The number of queued jobs of a run, including DAGs.
 pub(crate) fn left(pool: &Pool, run: &Value) -> usize {
     let batch = format!("windlass-{}", directory(run).file_name().unwrap().to_string_lossy());
     let constraint = format!("JobBatchName == \"{batch}\"");

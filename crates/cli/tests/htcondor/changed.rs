@@ -1,5 +1,5 @@
-//! Requests that a person changes while they are held: what he says holds for real jobs of what is left. All of them go
-//! their ways at the same time.
+//! Requests that an operator changes while they are held: the changes apply to real jobs of the remaining work.
+//! All requests run at the same time.
 
 use crate::asking::{attempts, await_status, directory, last, runs};
 use crate::house::{House, fails_with};
@@ -39,7 +39,7 @@ fn what_people_change_holds_for_what_is_left() {
     check_banned(&house);
 }
 
-/// At first it is broken, then it takes more than it asks for and does not give it back, then it takes as much and ends.
+/// The job fails at first, then exceeds its memory until it is killed, then uses as much memory and succeeds.
 fn submit_hungry(house: &House) {
     let first = |file: &str, what: &str| unless(house, file, &format!("touch {}; {what}", path(house, file)));
     let takes =
@@ -48,7 +48,7 @@ fn submit_hungry(house: &House) {
     submit(house, "hungry", "/Muons/One-v1/RAW", 1, &trouble);
 }
 
-/// Its last run is the one with this number, has failed, and a person has to say what follows.
+/// Waits until its last run has this number and has failed, and an operator has to decide.
 fn await_held(house: &House, name: &str, number: usize) {
     eventually(&format!("run {number} of {name} has failed"), || {
         let (status, runs) = (house.status(name), runs(house, name));
@@ -57,7 +57,7 @@ fn await_held(house: &House, name: &str, number: usize) {
     });
 }
 
-/// both are seen in the jobs, and the number of retries stays what it was said to be.
+/// both changes are visible in the jobs, and the number of retries stays as it was set.
 fn fewer_retries_then_more_memory(house: &House) {
     await_held(house, "hungry", 1);
     house.windlass(&[
@@ -83,7 +83,7 @@ fn fewer_retries_then_more_memory(house: &House) {
     ]);
 }
 
-/// What became of the only processing node, with each attempt.
+/// The attempts of the only processing node, with the outcome of each.
 fn hungry_node(house: &House) -> Value {
     let report = directory(&last(house, "hungry")).join("mg_000000/proc_000000.post.json");
     serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap()
@@ -106,7 +106,8 @@ fn check_memory(pool: &Pool, house: &House) {
     assert_eq!(asked, ["2000", "2000", "2900"]);
 }
 
-/// A DAGMan that is removed while it is held writes nothing down. How often the unit that was completed had submitted jobs.
+/// A DAGMan that is removed while held writes no rescue file. Returns how often the completed unit had
+/// submitted jobs.
 fn remove_while_held(pool: &Pool, house: &House) -> usize {
     eventually("one of its units is completed", || last(house, "removed")["work_units_completed"] == 1);
     let run = last(house, "removed");
@@ -115,7 +116,7 @@ fn remove_while_held(pool: &Pool, house: &House) -> usize {
     assert_eq!(pool.condor("condor_q", &[cluster, "-autoformat", "JobStatus"]), "5\n");
     house.windlass(&["request", "dag", "remove", "removed", "--yes", "--reason", "not now"]);
     await_held(house, "removed", 1);
-    assert!(!directory(&run).join(RESCUE).exists(), "DAGMan left nothing to go on from");
+    assert!(!directory(&run).join(RESCUE).exists(), "DAGMan left no rescue file");
     house.work.write("go", "");
     house.windlass(&["request", "dag", "rescue", "removed", "--reason", "now"]);
     submissions(&run)
@@ -134,16 +135,16 @@ fn check_removed(house: &House, done_once: usize) {
     assert_eq!((&second["submit_dir"], &second["work_units_completed"]), (&first["submit_dir"], &json!(2)));
     let rescue = fs::read_to_string(directory(first).join(RESCUE)).unwrap();
     assert!(rescue.starts_with("# Written by windlass") && rescue.contains("DONE mg_000000\n"), "{rescue}");
-    assert_eq!(submissions(first), done_once, "what is completed is not done again");
+    assert_eq!(submissions(first), done_once, "completed units do not run again");
 }
 
-/// E 3.3: three times a rescue fails as the run did, then somebody sees what it is.
+/// E 3.3: three rescues fail as the run did, then an operator finds the cause.
 fn ban_when_rescues_are_used_up(house: &House) {
     await_held(house, "exhausted", 4);
     let shown = house.request("exhausted");
     assert!(shown["reason"].as_str().unwrap().contains("maximum of 3 rescues"), "{shown:#}");
     let bad = fs::read_to_string(path(house, "bad")).unwrap();
-    house.windlass(&["request", "release", "exhausted", "--ban", bad.trim(), "--reason", "it is that site"]);
+    house.windlass(&["request", "release", "exhausted", "--ban", bad.trim(), "--reason", "that site is bad"]);
 }
 
 fn check_banned(house: &House) {
@@ -151,7 +152,7 @@ fn check_banned(house: &House) {
     let (last, round) = chain.split_last().unwrap();
     assert!(round.len() == 4 && round.iter().all(|run| run["round"] == 0), "{chain:#?}");
     let units = (&last["round"], &last["total_work_units"], &last["work_units_completed"]);
-    assert_eq!(units, (&json!(1), &json!(1), &json!(1)), "what failed, and nothing else: {last:#}");
+    assert_eq!(units, (&json!(1), &json!(1), &json!(1)), "the failed units, and nothing else: {last:#}");
     let bad = fs::read_to_string(path(house, "bad")).unwrap();
     let made = attempts(last);
     assert!(!made.is_empty() && made.iter().all(|attempt| attempt["site"] != bad.trim()), "{made:#?}");

@@ -1,4 +1,4 @@
-//! What jobs go to storage with: a proxy and a token, as they reach a real job.
+//! Credentials of jobs for storage: a proxy and a token, as they reach a real job.
 
 use crate::asking::{await_completion, directory, last};
 use crate::house::{HOMES, House, fails_with};
@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-/// A certificate that somebody has signed, and a proxy that he has made of it: what `voms-proxy-init` leaves.
+/// A signed certificate, and a proxy made from it, as `voms-proxy-init` does.
 fn make_proxy(work: &Work) {
     let openssl = |words: &str| {
         let made = Command::new("openssl").args(words.split(' ')).current_dir(work.path()).output().unwrap();
@@ -34,11 +34,11 @@ fn secret(work: &Work, name: &str, text: &str) {
 
 #[test]
 fn jobs_find_the_proxy_and_the_token() {
-    // One of its own knows how proxies get to jobs; the other may run since before that was said.
+    // A new pool has the settings for transferring proxies; the shared one may be older than those settings.
     let pool = Pool::private();
     let keys = pool.work("keys");
     make_proxy(&keys);
-    secret(&keys, "token", "whoever has this may write\n");
+    secret(&keys, "token", "token with write permission\n");
     let kept = |name: &str| keys.path().join(name).display().to_string();
     let (proxy, token) = (kept("x509up"), kept("token"));
     let house =
@@ -52,5 +52,5 @@ fn jobs_find_the_proxy_and_the_token() {
     await_completion(&house, "carried");
     house.check_files("carried", 0..1);
     let unit = directory(&last(&house, "carried")).join("mg_000000");
-    assert!(!unit.join("x509up").exists() && !unit.join("token").exists(), "they are not brought back");
+    assert!(!unit.join("x509up").exists() && !unit.join("token").exists(), "they are not transferred back");
 }

@@ -1,15 +1,15 @@
-//! `windlass request dag` on a directory: workflow specs as DAGs, with no server at all.
+//! `windlass request dag` on a directory: workflow specs as DAGs, without a server.
 
 use crate::support::{Pool, Work, eventually};
 use serde_json::{Value, json};
 use std::fs;
 use std::process::{Command, Output};
 
-/// A job that is done at once, and one that waits for a file.
+/// A job that ends at once, and one that waits for a file.
 const SPEC: &str = "name: two\njobs:\n  - name: first\n    command: echo first\n  - name: second\n    \
     command: 'until [ -e HERE/go ]; do sleep 0.1; done'\n    depends_on: [first]\n";
 
-/// A directory of the pool's user, and his commands.
+/// A directory of the pool's user, and commands that run as that user.
 struct Place {
     work: Work,
     environment: Vec<(&'static str, String)>,
@@ -37,7 +37,7 @@ impl Place {
         serde_json::from_slice(&told.stdout).unwrap_or_else(|error| panic!("{words:?}: {error}: {told:?}"))
     }
 
-    /// What a command that must not succeed says, and what it ends with.
+    /// Runs a command that must fail; returns its exit code and messages.
     #[track_caller]
     fn refused(&self, words: &[&str]) -> (i32, String) {
         let told = self.run(words);
@@ -77,8 +77,8 @@ fn a_dag_is_held_released_removed_and_rescued() {
     let first = place.submit()["cluster"].clone();
     eventually("its second job runs", || place.status_of("second") == "running");
     assert_eq!(place.status_of("first"), "done");
-    // How many are done is counted by DAGMan, which tells of it every few seconds.
-    eventually("that one is done is counted", || {
+    // DAGMan counts the completed nodes and updates the file every few seconds.
+    eventually("the completed node is counted", || {
         let shown = place.json(&["request", "dag", "show", "d"]);
         (&shown["dagman"], &shown["state"], &shown["nodes"]["done"]) == (&first, &json!("running"), &json!(1))
     });
@@ -94,11 +94,11 @@ fn a_dag_is_held_released_removed_and_rescued() {
         place.json(&["request", "dag", "logs", "d"])["files"].to_string().contains("workflow.dag.dagman.out")
     );
 
-    // Nothing is changed of a DAG that works.
+    // A running DAG is not changed.
     let before = place.files();
     let (code, said) = place.refused(&["request", "dag", "rescue", "d"]);
     assert_eq!(code, 4, "{said}");
-    assert!(said.contains(&format!("DAGMan {first} still works on this DAG")), "{said}");
+    assert!(said.contains(&format!("DAGMan {first} still runs this DAG")), "{said}");
     let lock = "workflow.dag.lock".to_owned();
     assert!(before.contains(&lock) && place.files().contains(&lock), "{:?}", place.files());
     assert!(!place.files().iter().any(|name| name.contains(".rescue")), "{:?}", place.files());
@@ -114,13 +114,13 @@ fn a_dag_is_held_released_removed_and_rescued() {
     });
     assert_eq!(place.json(&["request", "dag", "hold", "d"])["done"], false, "it is held already");
     assert_eq!(place.json(&["request", "dag", "release", "d"])["done"], true);
-    eventually("it goes on", || place.json(&["request", "dag", "show", "d"])["held"] == json!([]));
+    eventually("it continues", || place.json(&["request", "dag", "show", "d"])["held"] == json!([]));
 
     assert_eq!(place.json(&["request", "dag", "remove", "d", "--yes"])["verb"], "remove");
     eventually("it is removed", || place.is("removed"));
     // The schedd may take a moment to forget it.
     let mut second = Value::Null;
-    eventually("it goes on again", || {
+    eventually("it continues again", || {
         let told = place.run(&["request", "dag", "rescue", "d", "--format", "json"]);
         second = serde_json::from_slice(&told.stdout).unwrap_or_default();
         told.status.success()
@@ -132,7 +132,7 @@ fn a_dag_is_held_released_removed_and_rescued() {
     assert_eq!(place.status_of("second"), "done");
     let nodes = place.json(&["request", "dag", "nodes", "d", "--status", "done"]);
     let attempts: Vec<_> = nodes.as_array().unwrap().iter().map(|node| node["attempt"].clone()).collect();
-    assert_eq!(attempts, [1, 2], "what was done is not done again: {nodes:#}");
+    assert_eq!(attempts, [1, 2], "completed nodes do not run again: {nodes:#}");
     let (code, said) = place.refused(&["request", "dag", "rescue", "d"]);
     assert!(code == 4 && said.contains("the DAG is completed"), "{said}");
 }
@@ -154,7 +154,7 @@ fn a_dag_that_dagman_refuses_is_submitted_again_once_it_is_mended() {
             said = place.refused(words).1;
             !said.contains("still")
         });
-        assert!(said.contains("did not accept the DAG") && said.contains("nobody"), "{said}");
+        assert!(said.contains("rejected the DAG") && said.contains("nobody"), "{said}");
         assert!(said.contains("`windlass request dag rescue") && said.contains("submits it again"), "{said}");
     }
     place.work.write("d/workflow.dag", &good);

@@ -1,4 +1,4 @@
-//! Requests whose pool, whose DAGMan or whose server is not always there.
+//! Requests whose pool, DAGMan or server is down for a time.
 
 use crate::house::House;
 use crate::step_commands::until;
@@ -18,7 +18,7 @@ fn the_pool_is_stopped_and_started_in_the_middle() {
     eventually("its node runs", || is_running(&house, "patient"));
     pool.stop();
     let cluster = house.run("patient")["dagman_cluster_id"].clone();
-    // Nobody is told that it failed: nothing is known.
+    // No failure is reported: the state is unknown.
     assert_eq!(house.status("patient"), "active");
     pool.start();
     house.work.write("go", "");
@@ -27,7 +27,7 @@ fn the_pool_is_stopped_and_started_in_the_middle() {
     house.check_outputs("patient");
 }
 
-/// Where the logs of a run are, as its server says.
+/// The locations of the logs of a run, from its server.
 fn check_logs(house: &House, id: &str) {
     let logs = |words: &[&str]| house.json(&[&["dag", "logs", id], words].concat());
     let landing = logs(&["landing", "--unit", "1"]);
@@ -59,14 +59,14 @@ fn dagman_is_held_and_released_while_its_server_is_killed() {
     let run = house.run("held");
     let (id, cluster) = (run["id"].as_str().unwrap(), run["dagman_cluster_id"].as_str().unwrap());
     check_logs(&house, id);
-    house.windlass(&["request", "dag", "hold", id, "--reason", "to see what happens"]);
+    house.windlass(&["request", "dag", "hold", id, "--reason", "to look at it"]);
     let job_status = || pool.condor("condor_q", &[cluster, "-autoformat", "JobStatus"]);
     assert_eq!(job_status(), "5\n");
     let paused = Path::new(run["submit_dir"].as_str().unwrap()).join("paused");
-    assert!(paused.exists(), "units that have begun are paused as well");
+    assert!(paused.exists(), "started units are paused as well");
     house.kill_server();
     house.serve();
-    // What runs goes on while nobody looks after it.
+    // Running jobs continue without a server.
     house.work.write("go", "");
     house.windlass(&["request", "dag", "release", id]);
     assert!(!paused.exists());

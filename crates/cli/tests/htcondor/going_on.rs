@@ -1,5 +1,5 @@
-//! Requests that do not get through in one run: stopped, mended and rescued, kept from a site; and a server that is killed
-//! while it hands them over.
+//! Requests that need several runs: stopped, repaired and rescued, moved from a site; and a server that is killed
+//! while it submits them.
 
 use crate::asking::{directory, runs};
 use crate::house::{House, INPUT, fails_with};
@@ -19,7 +19,7 @@ fn submissions(run: &Value, unit: &str) -> usize {
     log.lines().filter(|line| line.starts_with("000 (")).count()
 }
 
-/// Three units of three nodes; the step of a node that reads one of these files does something before.
+/// Three units of three nodes; the step of a node that reads one of these files runs a command first.
 fn submit(house: &House, name: &str, troubles: &[(&str, String)]) {
     submit_also(house, name, troubles, &json!({}));
 }
@@ -33,7 +33,7 @@ fn submit_also(house: &House, name: &str, troubles: &[(&str, String)], also: &Va
     house.submit_also(name, INPUT, 3, &json!({"name": "RECO", "command": command}), also);
 }
 
-/// The priorities of a run's jobs that are in the queue now, but for DAGs.
+/// The priorities of a run's jobs that are now in the queue, except for DAGs.
 fn priorities(pool: &Pool, run: &Value) -> Vec<String> {
     let batch = format!("windlass-{}", directory(run).file_name().unwrap().to_string_lossy());
     let constraint = format!("JobUniverse == 5 && JobBatchName == \"{batch}\"");
@@ -41,15 +41,16 @@ fn priorities(pool: &Pool, run: &Value) -> Vec<String> {
     told.lines().map(str::to_owned).collect()
 }
 
-/// R-178 in small: a third is done; two thirds after a rescue, and that is a step of its production, so that it stops by
-/// itself and goes on behind others; a stop keeps what there is; and the next run makes all of it.
+/// A small version of R-178: a third is completed; two thirds after a rescue, which is a production step, so that
+/// it stops by itself and continues with a lower priority; a stop keeps completed units; and the next run
+/// completes all.
 #[test]
 fn a_third_then_two_then_stops_then_all_of_it() {
     let pool = Pool::shared();
     let house = House::open(&pool, "chain");
     let fails = unless(&house, "mended", &fails_with(8501));
     let fails_then_waits = format!("{fails}; {}", until(&house, "go"));
-    // A request that learns would end its round at the step; one that does not is stopped there.
+    // An adaptive request would end its round at the step; others are stopped there.
     let steps = json!({"priority": 9000, "adaptive": false, "production_steps": [{"fraction": 0.5, "priority": 400}]});
     submit_also(&house, "chain", &[("f4.txt", fails), ("f7.txt", fails_then_waits)], &steps);
     eventually("two of its units fail", || house.status("chain") == "held");
@@ -57,25 +58,29 @@ fn a_third_then_two_then_stops_then_all_of_it() {
     assert_eq!((completed(&first), &first["work_units_failed"]), (1, &json!(2)), "{first:#}");
     let done_once = submissions(&first, "mg_000000");
     let steps_left = || house.request("chain")["production_steps"].as_array().map_or(0, Vec::len);
-    assert_eq!((&house.request("chain")["priority"], steps_left()), (&json!(9000), 1), "too little is done");
+    assert_eq!(
+        (&house.request("chain")["priority"], steps_left()),
+        (&json!(9000), 1),
+        "too little is completed"
+    );
 
     house.work.write("mended", "");
     house.windlass(&["request", "dag", "rescue", "chain", "--reason", "it is mended"]);
-    eventually("its step is made, and it goes on", || runs(&house, "chain").len() == 3);
+    eventually("it reaches its step and continues", || runs(&house, "chain").len() == 3);
     let second = runs(&house, "chain")[1].clone();
     assert_eq!((&second["status"], completed(&second)), (&json!("stopped"), 2), "{second:#}");
     let reason =
         house.json(&["request", "dag", "show", second["id"].as_str().unwrap()])["stop_reason"].to_string();
     assert!(reason.contains("past the production step at 50 %"), "{reason}");
     assert_eq!((&house.request("chain")["priority"], steps_left()), (&json!(400), 0), "the step is used up");
-    eventually("what is left has the priority of now", || priorities(&pool, &second) == ["400"]);
+    eventually("remaining jobs have the current priority", || priorities(&pool, &second) == ["400"]);
 
     house.windlass(&["request", "stop", "chain", "--reason", "others first"]);
-    eventually("it is stopped and goes on", || runs(&house, "chain").len() == 4);
+    eventually("it is stopped and continues", || runs(&house, "chain").len() == 4);
     assert_eq!(runs(&house, "chain")[2]["status"], "stopped");
 
     house.work.write("go", "");
-    eventually("all of it is made", || house.is_completed("chain"));
+    eventually("all of it is completed", || house.is_completed("chain"));
     let chain = runs(&house, "chain");
     assert_eq!(chain.iter().map(completed).collect::<Vec<_>>(), [1, 2, 2, 3]);
     for pair in chain.windows(2) {
@@ -83,7 +88,7 @@ fn a_third_then_two_then_stops_then_all_of_it() {
         assert_eq!(pair[1]["submit_dir"], pair[0]["submit_dir"], "it is the same DAG");
         assert_ne!(pair[1]["dagman_cluster_id"], pair[0]["dagman_cluster_id"]);
     }
-    assert_eq!(submissions(&first, "mg_000000"), done_once, "what is completed is not done again");
+    assert_eq!(submissions(&first, "mg_000000"), done_once, "completed units do not run again");
     house.check_outputs("chain");
 }
 
@@ -102,11 +107,11 @@ fn a_unit_does_not_stay_at_a_site_that_was_banned() {
     let node = house.node_in_trouble("banned");
     assert_ne!(node["site"], json!(bad), "{node:#}");
     let unit = directory(&runs(&house, "banned")[1]).join("mg_000001");
-    assert!(unit.join("elected.inc.aside").exists(), "where it was is kept for whoever wants to know");
+    assert!(unit.join("elected.inc.aside").exists(), "its old site is kept for inspection");
     house.check_outputs("banned");
 }
 
-/// A file that is there at a certain moment of handing a run over.
+/// A file that exists at a certain moment of a submission.
 fn moments(run: &Path) -> [(&'static str, PathBuf); 3] {
     [
         ("planned", run.join("run.json")),
@@ -121,7 +126,7 @@ fn only_run(house: &House, name: &str) -> Option<PathBuf> {
     Some(std::fs::read_dir(requests).ok()?.flatten().next()?.path())
 }
 
-/// So many DAGMan jobs were ever submitted for a run.
+/// The number of DAGMan jobs that were ever submitted for a run.
 fn dags(pool: &Pool, run: &Path) -> usize {
     let batch = format!("windlass-{}", run.file_name().unwrap().to_string_lossy());
     let constraint = format!("JobUniverse == 7 && DAGManJobId =?= undefined && JobBatchName == \"{batch}\"");
@@ -146,6 +151,6 @@ fn a_server_that_is_killed_while_it_hands_a_run_over() {
         house.check_outputs(&name);
         let only = runs(&house, &name);
         assert_eq!(only.len(), 1, "{only:?}");
-        assert_eq!(dags(&pool, &directory(&only[0])), 1, "neither lost nor doubled");
+        assert_eq!(dags(&pool, &directory(&only[0])), 1, "neither lost nor duplicated");
     }
 }

@@ -1,5 +1,5 @@
-//! A server that has requests run on the pool, with sites, storage and input datasets; all of it belongs to the pool's
-//! user, as jobs do.
+//! A server that runs requests on the pool, with sites, storage and input datasets; all of it belongs to the
+//! pool's user, as jobs do.
 
 use crate::support::{Pool, SITES, Work, eventually};
 use serde_json::{Value, json};
@@ -8,27 +8,27 @@ use std::fs;
 use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 
-/// What the inputs of all requests are: nine files of twenty events, numbered through.
+/// The input of all requests: nine files of twenty events, numbered consecutively.
 pub(crate) const INPUT: &str = "/Muons/Run3-v1/RAW";
 const FILES: u64 = 9;
 const EVENTS_PER_FILE: u64 = 20;
-/// Where they are. Units land at one of these.
+/// The sites of the files. Units land at one of these.
 pub(crate) const HOMES: [&str; 3] = [SITES[0], SITES[1], SITES[2]];
 
-/// The numbers of what is in a file.
+/// The event numbers in a file.
 fn events_of(file: u64) -> Range<u64> {
     file * EVENTS_PER_FILE + 1..(file + 1) * EVENTS_PER_FILE + 1
 }
 
 pub(crate) struct House {
     pub(crate) work: Work,
-    /// How its server is started, besides what is the same for all.
+    /// Additional options of its server.
     options: Vec<String>,
     environment: Vec<(&'static str, String)>,
     served: Option<Child>,
 }
 
-/// What a command printed, if it succeeded.
+/// The output of a successful command.
 #[track_caller]
 fn told(mut command: Command) -> String {
     let output = command.output().unwrap();
@@ -57,7 +57,7 @@ impl House {
         house
     }
 
-    /// Files with these numbers, in a directory of their own, are a part of a dataset and at all of these sites.
+    /// Adds files with these numbers, in a directory of their own, to a dataset at all of these sites.
     pub(crate) fn add_files(&self, directory: &str, files: Range<u64>, dataset: &str, sites: &[&str]) {
         for file in files {
             let line = |event: u64| format!("1 {} {event}\n", (event - 1) / 10 + 1);
@@ -73,7 +73,7 @@ impl House {
         let log = fs::File::options().append(true).create(true).open(self.work.path().join("serve.log"));
         let log = log.unwrap();
         let program = self.work.windlass();
-        // Sent along, it would be copied for each of hundreds of jobs.
+        // Transferred files would be copied for each of hundreds of jobs.
         let program = program.to_str().unwrap();
         let place =
             ["serve", "--listen", "127.0.0.1:0", "--backend", "htcondor", "--worker-program", program];
@@ -81,14 +81,14 @@ impl House {
         let mut command = self.command(&words);
         let mut served = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
         let address = self.work.path().join(".windlass/windlass.db.run/server.json");
-        eventually("the server says where it is", || {
+        eventually("the server logs its address", || {
             assert!(served.try_wait().unwrap().is_none(), "it ended: {}", self.work.read("serve.log"));
             address.exists()
         });
         self.served = Some(served);
     }
 
-    /// As a crash would end it.
+    /// Kills the server as a crash would.
     pub(crate) fn kill_server(&mut self) {
         if let Some(mut served) = self.served.take() {
             served.kill().unwrap();
@@ -97,7 +97,7 @@ impl House {
         }
     }
 
-    /// From now on commands in this directory stand for those of the pool.
+    /// Replaces the pool's commands by those in this directory.
     pub(crate) fn prefer_tools(&mut self, directory: &str) {
         let tools = self.work.path().join(directory);
         for (_, path) in self.environment.iter_mut().filter(|(name, _)| *name == "PATH") {
@@ -120,7 +120,7 @@ impl House {
         told(self.command(arguments))
     }
 
-    /// What a command that must not succeed says.
+    /// Runs a command that must fail; returns its message.
     #[track_caller]
     pub(crate) fn refused(&self, arguments: &[&str]) -> String {
         let output = self.command(arguments).output().unwrap();
@@ -135,7 +135,7 @@ impl House {
 
     /// A request of three work units with three processing nodes each, whose step copies its inputs.
     ///
-    /// `trouble` is what it does before that, in the node that reads the file with number 4.
+    /// `trouble` is a command that runs before that, in the node that reads the file with number 4.
     pub(crate) fn submit(&self, name: &str, trouble: &str) {
         let command = format!(
             "case \"$(cat $WINDLASS_INPUTS)\" in *f4.txt*) {trouble} ;; esac; \
@@ -149,12 +149,12 @@ impl House {
         self.submit_over(name, INPUT, 3, step);
     }
 
-    /// With units of so many files of this dataset, each in a node of its own.
+    /// With this many files of this dataset per unit, each in a node of its own.
     pub(crate) fn submit_over(&self, name: &str, input: &str, files: u64, step: &Value) {
         self.submit_also(name, input, files, step, &json!({}));
     }
 
-    /// With something else in its document.
+    /// With other fields in its document.
     pub(crate) fn submit_also(&self, name: &str, input: &str, files: u64, step: &Value, also: &Value) {
         let mut document = json!({
             "request_name": name, "input_dataset": input, "output_datasets": [output(name)],
@@ -181,32 +181,32 @@ impl House {
         self.json(&["request", "dag", "list", "--request", name])[0].clone()
     }
 
-    /// The node of its last run that reads the file with number 4; nothing while DAGMan has not come so far.
+    /// The node of its last run that reads the file with number 4; `None` until DAGMan has started it.
     pub(crate) fn node_in_trouble(&self, name: &str) -> Value {
         let nodes = self.json(&["request", "dag", "nodes", name, "--unit", "1"]);
         let found = nodes.as_array().unwrap().iter().find(|node| node["name"] == "proc_000001");
         found.cloned().unwrap_or_default()
     }
 
-    /// What its POST script wrote about that node.
+    /// The report of its POST script about that node.
     pub(crate) fn post_report(&self, name: &str) -> Value {
         let run = self.run(name);
         let file = format!("{}/mg_000001/proc_000001.post.json", run["submit_dir"].as_str().unwrap());
         serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
     }
 
-    /// All is made, once, and archived.
+    /// All outputs exist once and are archived.
     #[track_caller]
     pub(crate) fn check_outputs(&self, name: &str) {
         self.check_files(name, 0..FILES);
     }
 
-    /// All events of the files with these numbers are there, once, and archived; and nothing else is.
+    /// Exactly the events of the files with these numbers exist, once each, and are archived.
     #[track_caller]
     pub(crate) fn check_files(&self, name: &str, files: impl IntoIterator<Item = u64>) {
         let shown = self.request(name);
         let blocks = shown["progress"]["blocks"].as_array().unwrap();
-        // One that has no name was planned, and nothing came of it.
+        // A block without a name was planned and never filled.
         let mut made = blocks.iter().filter(|block| !block["block_name"].is_null()).peekable();
         assert!(made.peek().is_some() && made.all(|block| block["status"] == "archived"), "{shown:#}");
         let once: BTreeMap<u64, u64> =
@@ -214,12 +214,12 @@ impl House {
         assert_eq!(self.written(name), once, "{name}");
     }
 
-    /// How often each event is in the output files, as the catalog knows them.
+    /// How often each event is in the output files, according to the catalog.
     pub(crate) fn written(&self, name: &str) -> BTreeMap<u64, u64> {
         self.written_in(&output(name))
     }
 
-    /// The same of any dataset.
+    /// The same for any dataset.
     pub(crate) fn written_in(&self, dataset: &str) -> BTreeMap<u64, u64> {
         let shown = self.json(&["catalog", "show", dataset, "--files"]);
         let mut seen = BTreeMap::new();
@@ -245,7 +245,7 @@ impl Drop for House {
             served.kill().ok();
             served.wait().ok();
         }
-        // What a test that failed left in the queue.
+        // Remove the queued jobs of a failed test.
         let here = self.work.path().display().to_string();
         let ours = format!("substr(Iwd, 0, {}) == \"{here}\"", here.len());
         let mut remove = Command::new("condor_rm");
@@ -258,7 +258,7 @@ pub(crate) fn output(name: &str) -> String {
     format!("/Muons/{name}-v1/RECO")
 }
 
-/// What a program of CMS does that fails with such a code: it says so in its job report.
+/// The commands of a CMS program that fails with this code and writes it into its job report.
 pub(crate) fn fails_with(code: u32) -> String {
     let report = format!(
         "<FrameworkJobReport><FrameworkError ExitStatus=\\\"{code}\\\" Type=\\\"Test\\\">as it was asked to</FrameworkError></FrameworkJobReport>"

@@ -1,5 +1,5 @@
 //! Requests on a real HTCondor pool, from their submission to archived blocks, with the real binary.
-#![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
+#![expect(clippy::unwrap_used, reason = "the lint does not recognize this crate as a test")]
 
 mod anew;
 mod asking;
@@ -13,6 +13,6 @@ mod recovering;
 mod refused;
 mod step_commands;
 #[path = "../../../htcondor/tests/support/mod.rs"]
-#[expect(dead_code, reason = "these tests need only some of what those of the crate need")]
+#[expect(dead_code, reason = "these tests need only a part of the shared module")]
 mod support;
 mod together;

@@ -1,5 +1,5 @@
-//! Requests of which something fails: rescued, held and let go on, given up, kept from sites and files that are
-//! bad; and one whose schedd is lost.
+//! Requests with failures: rescued, held and released, failed, moved from bad sites and files; and one whose
+//! schedd is lost.
 
 use crate::asking::{alerts, attempts, await_completion, await_status, directory, last, left, runs, way};
 use crate::house::{HOMES, House, fails_with};
@@ -8,7 +8,7 @@ use crate::support::{Pool, SITES, eventually};
 use serde_json::{Value, json};
 use std::fs;
 
-/// Where most tests have nothing: what waits there for something does not take the place of others.
+/// A site that most tests do not use: jobs that wait there do not block others.
 const OTHER: &str = SITES[3];
 
 #[test]
@@ -21,8 +21,8 @@ fn few_failures_and_bad_files_need_nobody() {
     a_bad_file_is_excluded_and_the_rest_of_its_unit_follows(&house, &lfn);
 }
 
-/// E 3.2: one unit of six is few enough. One request is out of luck for as long as its first run has attempts; the other has
-/// a unit at a site that cannot store what is made there.
+/// E 3.2: one failed unit of six is acceptable. One request fails for as long as its first run has attempts; the
+/// other has a unit at a site that cannot store its outputs.
 fn submit_few_failures(house: &House) {
     house.add_files("six", 0..6, "/Muons/Six-v1/RAW", &HOMES);
     house.add_files("here", 0..5, "/Muons/Apart-v1/RAW", &[SITES[0]]);
@@ -50,11 +50,11 @@ fn few_failures_are_rescued(house: &House) {
         assert_eq!(second["work_units_completed"], 6, "over all of them: {second:#}");
         assert_eq!((&second["parent_dag_id"], &second["submit_dir"]), (&first["id"], &first["submit_dir"]));
         assert!(!way(house, name).iter().any(|status| status == "held"), "{shown:#}");
-        // The one that failed is not the one that is tried once.
+        // The failed unit is not the one that is tried once.
         let once = attempts(second).into_iter().filter(|attempt| attempt["unit"] == 0);
-        assert_eq!(once.count(), 4, "what is completed is not done again");
+        assert_eq!(once.count(), 4, "completed units do not run again");
     }
-    assert_eq!(house.json(&["site", "bans", "--request", "unlucky"]), json!([]), "it was no site's fault");
+    assert_eq!(house.json(&["site", "bans", "--request", "unlucky"]), json!([]), "no site caused it");
     let bans = house.json(&["site", "bans", "--request", "astray"]);
     let bad = fs::read_to_string(path(house, "bad")).unwrap();
     assert_eq!((&bans[0]["site_name"], bans.as_array().unwrap().len()), (&json!(bad.trim()), 1), "{bans:#}");
@@ -62,10 +62,10 @@ fn few_failures_are_rescued(house: &House) {
     let other = if bad.trim() == SITES[1] { SITES[2] } else { SITES[1] };
     let merge =
         attempts(&last(house, "astray")).into_iter().find(|it| it["unit"] == 5 && it["node"] == "merge");
-    assert_eq!(merge.unwrap()["site"], other, "the rescue was elsewhere");
+    assert_eq!(merge.unwrap()["site"], other, "the rescue ran at another site");
 }
 
-/// E 3.4, 4.2: whatever fails, it is a person who says what follows.
+/// E 3.4, 4.2: after any failure an operator decides.
 #[test]
 fn where_all_of_it_fails_a_person_decides() {
     let pool = Pool::shared();
@@ -93,15 +93,17 @@ fn where_all_of_it_fails_a_person_decides() {
     given_up(&pool, &house);
 }
 
-/// What runs is removed, and what was made is listed.
+/// Running jobs are removed, and outputs are listed.
 fn given_up(pool: &Pool, house: &House) {
     let archived = || house.written("given").len() == 20;
-    eventually("a third of it is made", || last(house, "given")["work_units_completed"] == 1 && archived());
+    eventually("a third of it is completed", || {
+        last(house, "given")["work_units_completed"] == 1 && archived()
+    });
     let run = last(house, "given");
     assert!(left(pool, &run) > 0);
-    house.windlass(&["request", "fail", "given", "--yes", "--reason", "nobody needs it"]);
+    house.windlass(&["request", "fail", "given", "--yes", "--reason", "no longer needed"]);
     await_status(house, "given", "failed");
-    eventually("nothing of it is in the queue", || left(pool, &run) == 0);
+    eventually("none of its jobs are in the queue", || left(pool, &run) == 0);
     let shown = house.request("given");
     let reason = shown["reason"].as_str().unwrap();
     let manifest = reason.split_once("are listed in ").unwrap_or_else(|| panic!("{shown:#}")).1;
@@ -110,7 +112,7 @@ fn given_up(pool: &Pool, house: &House) {
     assert!(files.len() == 1 && files[0]["is_registered"] == true, "{manifest:#}");
 }
 
-/// What cannot be read is left out; the files beside it are not. The name of the one that is bad.
+/// An unreadable file is excluded; other files of the unit are not. Returns the name of the bad file.
 fn submit_bad_file(house: &House) -> String {
     let input = "/Muons/Twelve-v1/RAW";
     house.add_files("twelve", 0..12, input, &HOMES);
@@ -127,16 +129,16 @@ fn a_bad_file_is_excluded_and_the_rest_of_its_unit_follows(house: &House, lfn: &
     assert_eq!((excluded.as_array().unwrap().len(), &excluded[0]["lfn"]), (1, &json!(lfn)), "{excluded:#}");
     assert_eq!(alerts(house, "unreadable"), ["files_excluded"]);
     let rounds: Vec<_> = runs(house, "unreadable").iter().map(|run| run["round"].clone()).collect();
-    assert_eq!(rounds, [0, 1], "nothing was tried in vain");
+    assert_eq!(rounds, [0, 1], "no attempts were wasted");
 }
 
-/// A configuration that is broken everywhere does not use up the retries of units that have begun.
+/// A configuration that is broken everywhere does not use up the retries of started units.
 #[test]
 fn what_fails_alike_is_paused_and_goes_on_once_it_is_mended() {
     let pool = Pool::shared();
     let house = House::open_with(&pool, "alike", &["--cool-off", "3s", "--alike-attempts", "4"]);
     let input = "/Muons/Four-v1/RAW";
-    // At two sites, so that neither of them is blamed.
+    // At two sites, so that neither of them is banned.
     house.add_files("here", 0..2, input, &[SITES[0]]);
     house.add_files("there", 2..4, input, &[SITES[1]]);
     let broken = format!("[ -e {} ] || {{ {}; }}", path(&house, "mended"), fails_with(8015));
@@ -145,12 +147,12 @@ fn what_fails_alike_is_paused_and_goes_on_once_it_is_mended() {
     eventually("it is paused", || house.request("alike")["recovery"]["paused_since"].is_string());
     let run = last(&house, "alike");
     eventually("the run is halted", || last(&house, "alike")["status"] == "halted");
-    // What was let go just before that is over; the DAGs of the run and of its units stay.
+    // Jobs that started just before have ended; the DAGs of the run and of its units stay.
     await_questions(&run, 2);
-    eventually("what had begun is over", || left(&pool, &run) == 3);
+    eventually("started jobs have ended", || left(&pool, &run) == 3);
     let failed = attempts(&run).len();
     await_questions(&run, 6);
-    assert_eq!((attempts(&run).len(), left(&pool, &run)), (failed, 3), "nothing has begun");
+    assert_eq!((attempts(&run).len(), left(&pool, &run)), (failed, 3), "no jobs have started");
     assert_eq!(house.status("alike"), "active");
 
     house.work.write("mended", "");
@@ -169,7 +171,7 @@ fn what_fails_alike_is_paused_and_goes_on_once_it_is_mended() {
     assert_eq!(processing.count(), failed - landings + 4, "each node was tried once more");
 }
 
-/// The DAGs of both units ask so many times more whether a node may begin.
+/// Waits until the PRE scripts of both units have run this many more times.
 fn await_questions(run: &Value, more: usize) {
     for unit in ["mg_000000", "mg_000001"] {
         let log = directory(run).join(unit).join("group.dag.dagman.out");
@@ -178,7 +180,7 @@ fn await_questions(run: &Value, more: usize) {
             said.lines().filter(|line| line.contains("Running PRE script of Node proc_")).count()
         };
         let before = asked();
-        eventually("nodes are kept waiting", || asked() >= before + more);
+        eventually("nodes are deferred", || asked() >= before + more);
     }
 }
 
@@ -194,23 +196,25 @@ fn a_request_is_begun_anew_without_the_schedd_that_is_lost() {
     let input = "/Muons/Two-v1/RAW";
     house.add_files("two", 0..2, input, &HOMES);
     submit(&house, "first_v1", input, 1, &until(&house, "go"));
-    eventually("it is under way", || last(&house, "first_v1")["nodes_running"].as_u64() > Some(0));
+    eventually("it is running", || last(&house, "first_v1")["nodes_running"].as_u64() > Some(0));
     submit(&house, "second_v1", input, 1, ":");
-    eventually("the other one is, too", || last(&house, "second_v1")["nodes_running"].as_u64() > Some(0));
+    eventually("the other one is running, too", || {
+        last(&house, "second_v1")["nodes_running"].as_u64() > Some(0)
+    });
     let at = |house: &House, name: &str| last(house, name)["schedd_name"].clone();
     let places = (at(&house, "first_v1"), at(&house, "second_v1"));
     assert_eq!(places, (json!(lost), json!(stays)), "each has one of them");
 
     pool.condor("condor_off", &["-fast", "-daemon", "schedd2"]);
-    // One that is started while it is gone asks at once; another one would within a minute.
+    // A server that starts while the schedd is gone asks at once; a running one would within a minute.
     house.kill_server();
     house.serve();
-    eventually("that it does not answer is told", || {
+    eventually("the missing schedd is reported", || {
         house.request("first_v1")["recovery"]["backend_silent_since"].is_string()
     });
-    assert_eq!(house.status("first_v1"), "active", "nobody knows that it failed");
+    assert_eq!(house.status("first_v1"), "active", "it is not known to have failed");
     house.work.write("go", "");
-    house.windlass(&["request", "restart", "first_v1", "--lost", "--yes", "--reason", "its machine burnt"]);
+    house.windlass(&["request", "restart", "first_v1", "--lost", "--yes", "--reason", "its machine is lost"]);
     await_status(&house, "first_v1", "failed");
     await_completion(&house, "second_v1");
     house.check_files("second_v1", 0..2);

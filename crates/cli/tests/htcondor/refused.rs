@@ -1,11 +1,11 @@
-//! Runs of requests that DAGMan does not accept.
+//! Runs of requests that DAGMan rejects.
 
 use crate::asking::{await_completion, directory, last, runs};
 use crate::house::House;
 use crate::support::{Pool, eventually};
 use serde_json::Value;
 
-/// `condor_submit_dag`, but that the DAG is broken before for as long as nothing is mended.
+/// A `condor_submit_dag` that corrupts the DAG first, until it is repaired.
 fn breaking(pool: &Pool, house: &House) -> String {
     let (bin, mended) = (pool.bin(), house.work.path().join("mended"));
     format!(
@@ -37,10 +37,10 @@ fn a_run_that_dagman_refuses_is_submitted_again_when_it_is_released() {
             house.status("rejected") == "held" && submissions(&last(house, "rejected")).len() == times
         });
         let said = house.request("rejected").to_string();
-        assert!(said.contains("did not accept the DAG") && said.contains("nobody"), "{said}");
+        assert!(said.contains("rejected the DAG") && said.contains("nobody"), "{said}");
     };
     refused(&house, 1);
-    // Released too early it is refused again, and that is all.
+    // If it is released too early, it is only rejected again.
     house.windlass(&["request", "release", "rejected"]);
     refused(&house, 2);
     house.kill_server();

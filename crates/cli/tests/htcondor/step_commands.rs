@@ -1,9 +1,9 @@
-//! What steps of requests do: copy their inputs, and some trouble before that.
+//! Commands of the steps of requests: copy their inputs, and optionally fail before.
 
 use crate::house::House;
 use serde_json::json;
 
-/// What all steps do at last.
+/// The last command of all steps.
 const COPY: &str = "cat $(cat $WINDLASS_INPUTS) > $WINDLASS_OUTPUT";
 
 pub(crate) fn submit(house: &House, name: &str, input: &str, files: u64, trouble: &str) {
@@ -11,7 +11,7 @@ pub(crate) fn submit(house: &House, name: &str, input: &str, files: u64, trouble
     house.submit_over(name, input, files, &json!({"name": "RECO", "command": command}));
 }
 
-/// Something that only the nodes do that read this file.
+/// A command that only the nodes that read this file run.
 pub(crate) fn reading(file: &str, trouble: &str) -> String {
     format!("case \"$(cat $WINDLASS_INPUTS)\" in */{file}.txt*) {trouble} ;; esac")
 }
@@ -24,7 +24,7 @@ pub(crate) fn until(house: &House, file: &str) -> String {
     format!("until [ -e {} ]; do sleep 0.1; done", path(house, file))
 }
 
-/// Something that is done only as long as there is no such file.
+/// A command that runs only while there is no such file.
 pub(crate) fn unless(house: &House, file: &str, what: &str) -> String {
     format!("[ -e {} ] || {{ {what}; }}", path(house, file))
 }

@@ -1,4 +1,4 @@
-//! Requests that all run at the same time, each with a trouble of its own.
+//! Requests that all run at the same time, each with a different failure.
 
 use crate::house::{House, fails_with};
 
@@ -10,7 +10,7 @@ fn requests_with_all_kinds_of_trouble_at_once() {
     let pool = Pool::shared();
     let house = House::open(&pool, "together");
     let once = |trouble: &str| format!("if [ $WINDLASS_ATTEMPT = 1 ]; then {trouble}; fi");
-    // More than it asks for, and it does not give it back.
+    // Exceeds its memory until it is killed.
     let hungry = "python3 -c \"import time; x = b'x' * (2200 << 20); time.sleep(600)\"";
     house.submit("plain", ":");
     house.submit("transient", &once(&fails_with(8015)));
@@ -27,7 +27,7 @@ fn requests_with_all_kinds_of_trouble_at_once() {
     data_failure_names_the_file(&house);
     eventually("it succeeds with more memory", || house.is_completed("memory"));
     more_memory_was_asked_for(&house);
-    eventually("it succeeds when it is tried again", || house.is_completed("transient"));
+    eventually("it succeeds when it is retried", || house.is_completed("transient"));
     assert_eq!(house.node_in_trouble("transient")["attempt"], 2);
     house.check_outputs("transient");
 }
@@ -47,12 +47,12 @@ fn abort_stops_the_whole_run(house: &House) {
 }
 
 fn permanent_failure_is_not_tried_again(house: &House) {
-    eventually("the others of its units are over", || house.status("permanent") == "held");
+    eventually("its other units have ended", || house.status("permanent") == "held");
     let run = house.run("permanent");
     assert_eq!((&run["work_units_completed"], &run["work_units_failed"]), (&2.into(), &1.into()), "{run:#}");
     let node = house.node_in_trouble("permanent");
     assert_eq!((&node["attempt"], &node["status"]), (&1.into(), &"failed".into()), "{node:#}");
-    assert_eq!(house.written("permanent").len(), 120, "what was made of the other units is kept");
+    assert_eq!(house.written("permanent").len(), 120, "outputs of the other units are kept");
 }
 
 fn data_failure_names_the_file(house: &House) {

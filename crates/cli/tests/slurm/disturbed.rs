@@ -1,4 +1,4 @@
-//! What becomes of a workflow when a part of the cluster is down.
+//! Workflows while a part of the cluster is down.
 
 use crate::house::House;
 use crate::lost::{Watched, stages};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 #[test]
 fn a_node_that_fails_takes_no_job_with_it() {
     let cluster = Cluster::alone();
-    // Longer than Slurm takes to give up a node, so that it is known by then why its worker is silent.
+    // Longer than Slurm takes to give up a node, so that the reason why its worker is silent is known by then.
     let house = House::with_steward_and(&cluster, "node", &["--lease", "45s"]);
     let mut watched = Watched::begin(&house, stages("standard", "--nodelist=n2", 60));
     cluster.disturb("kill-node", Some("n2"));
@@ -20,7 +20,7 @@ fn a_node_that_fails_takes_no_job_with_it() {
     watched.prove_causes(&["lost a node"]);
 }
 
-/// Slurm gives up the node while everything on it goes on.
+/// Slurm gives up the node while everything on it continues.
 #[test]
 fn a_node_that_only_slurm_has_lost_works_on() {
     let cluster = Cluster::alone();
@@ -31,8 +31,8 @@ fn a_node_that_only_slurm_has_lost_works_on() {
     watched.prove();
 }
 
-/// A node that is lost while Slurm waits for the end of what was cancelled on it: its job has ended as cancelled then, and
-/// goes on all the same.
+/// A node that is lost while Slurm waits for the end of a canceled job on it: the job has then ended as canceled,
+/// but still runs.
 #[test]
 fn what_was_cancelled_on_a_lost_node_does_not_run_twice_at_once() {
     let cluster = Cluster::alone();
@@ -55,8 +55,8 @@ jobs:
     };
     let row = house.await_allocation("its job runs", |row| row["state"] == "running");
     let job = row["slurm_job_id"].as_u64().unwrap();
-    eventually("it has begun", || lives(job) > 0 && house.status("a") == "running");
-    // Cut off from everybody: Slurm loses the node, and the agent hears and says nothing any more.
+    eventually("it has started", || lives(job) > 0 && house.status("a") == "running");
+    // Isolated: Slurm loses the node, and the agent has no contact any more.
     cluster.disturb("kill-node", Some("n2"));
     cluster.stop_processes_of(job, "slurm\0worker\0");
     cluster.slurm("scancel", &[&job.to_string()]);
@@ -64,8 +64,8 @@ jobs:
     let row = house.await_allocation("Slurm has given it up", ended);
     assert_eq!(row["end"], "CANCELLED", "{row}");
     let then = lives(job);
-    eventually("it goes on", || lives(job) > then + 5);
-    assert_eq!(house.status("a"), "running", "nobody else may have it");
+    eventually("it continues", || lives(job) > then + 5);
+    assert_eq!(house.status("a"), "running", "it must not be reassigned");
     house.windlass(&["slurm", "schedule-nodes", "1", "--scheduler", "second"]);
     let is_next = |row: &Value| row["slurm_job_id"] != job && row["state"] == "running";
     let next = house.await_allocation("the next one runs", is_next)["slurm_job_id"].as_u64().unwrap();
@@ -84,10 +84,10 @@ fn while_the_controller_is_down_nothing_is_declared_dead() {
     let mut watched = Watched::begin(&house, stages("standard", "", 70));
     cluster.disturb("stop-ctld", None);
     let since = Instant::now();
-    eventually("Slurm was asked in vain, several times", || {
+    eventually("several calls to Slurm have failed", || {
         house.work.read("serve.log").matches("Slurm did not answer").count() >= 2
     });
-    // Jobs go on meanwhile: all but those that wait for the one that is held.
+    // Jobs continue meanwhile, except those that wait for the held one.
     Stages::await_ends(&house, 478);
     eventually("it is down for a minute", || since.elapsed() >= Duration::from_mins(1));
     let rows = house.allocations();
@@ -113,7 +113,7 @@ jobs:
   - {name: a, command: 'touch begun; sleep 1000', scheduler: first}
 ",
     );
-    eventually("it has begun", || house.work.path().join("begun").exists());
+    eventually("it has started", || house.work.path().join("begun").exists());
     let whole = house.json(&["workflows", "sync-status", "1"]);
     assert_eq!((&whole["slurm"]["answered"], &whole["lost"]), (&true.into(), &0.into()), "{whole}");
     cluster.disturb("stop-ctld", None);

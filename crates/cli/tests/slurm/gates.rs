@@ -1,4 +1,4 @@
-//! When allocations for jobs that wait for others are asked for.
+//! When allocations are requested for blocked jobs.
 
 use crate::house::House;
 use crate::support::Cluster;
@@ -28,7 +28,7 @@ jobs:
     }
 }
 
-/// Those of the second stage ask for whole nodes, so they have allocations of their own.
+/// Jobs of the second stage request whole nodes, so they have allocations of their own.
 #[test]
 fn one_job_that_fails_keeps_nobody_else_from_theirs() {
     let cluster = Cluster::shared();

@@ -1,4 +1,4 @@
-//! A server on the login node of the cluster, and workers in allocations: submitted by hand, or by the server.
+//! A server on the login node of the cluster, and workers in allocations, submitted by hand or by the server.
 
 use crate::support::{Cluster, Work, eventually, windlass};
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub(crate) struct House<'a> {
     pub(crate) work: Work,
     served: Child,
     url: String,
-    /// More of them for the server.
+    /// Additional options of the server.
     options: Vec<String>,
     jobs: Vec<u64>,
 }
@@ -32,8 +32,8 @@ impl<'a> House<'a> {
         Self { cluster, work, served, url, options: Vec::new(), jobs: Vec::new() }
     }
 
-    /// The same with a server that asks Slurm for allocations itself. It listens where it did before, so that workers that
-    /// are there find it again.
+    /// The same with a server that requests allocations from Slurm itself. It listens on the previous address, so
+    /// that running workers find it again.
     pub(crate) fn with_steward(cluster: &'a Cluster, name: &str) -> Self {
         Self::with_steward_and(cluster, name, &[])
     }
@@ -47,7 +47,7 @@ impl<'a> House<'a> {
         Self { cluster, work, served, url, options, jobs: Vec::new() }
     }
 
-    /// Ends the server as a power cut would.
+    /// Kills the server as a power cut would.
     pub(crate) fn crash(&mut self) {
         self.served.kill().unwrap();
         self.served.wait().unwrap();
@@ -59,14 +59,14 @@ impl<'a> House<'a> {
         eventually("the server is dead", || served.try_wait().unwrap().is_some());
     }
 
-    /// Starts it again after a crash, with this for its PATH.
+    /// Starts it again after a crash, with this PATH.
     pub(crate) fn serve_again(&mut self, path: &str) {
         fs::remove_file(self.work.path().join(ANNOUNCED)).ok();
         let mut serve = reconciler(self.cluster, &self.work, self.url.trim_start_matches("http://"));
         (self.served, self.url) = serving(&self.work, serve.args(&self.options).env("PATH", path));
     }
 
-    /// The same for one that will not last: returns when it is dead, which may be before anybody could reach it.
+    /// The same for a server that dies soon: returns when it is dead, perhaps before it could be reached.
     pub(crate) fn serve_until_crash(&mut self, path: &str) {
         let mut serve = reconciler(self.cluster, &self.work, self.url.trim_start_matches("http://"));
         self.served = serve
@@ -79,13 +79,13 @@ impl<'a> House<'a> {
         self.await_crash();
     }
 
-    /// Starts a workflow of these jobs, and what else its spec says.
+    /// Starts a workflow with these jobs and this addition to its spec.
     pub(crate) fn submit(&self, spec: &str) {
         self.work.write("spec.yaml", spec);
         self.windlass(&["submit", "spec.yaml"]);
     }
 
-    /// An allocation with a worker in it, as the steward would ask for it. The number of its job.
+    /// An allocation with a worker in it, as the reconciler would request it. Returns its job id.
     pub(crate) fn allocate(&mut self, options: &[&str]) -> u64 {
         let directory = format!("--chdir={}", self.work.path().display());
         let error = format!("--error={}/worker-%j.log", self.work.path().display());
@@ -100,7 +100,7 @@ impl<'a> House<'a> {
         job
     }
 
-    /// Started, and not waited for.
+    /// Starts the command without waiting for it.
     pub(crate) fn spawn(&self, arguments: &[&str]) -> Child {
         let mut command = command(self.cluster, &self.work);
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
@@ -115,7 +115,7 @@ impl<'a> House<'a> {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The same on a terminal of 80 columns; with what it says beside its output.
+    /// The same on a terminal of 80 columns, with its stderr.
     pub(crate) fn on_terminal(&self, arguments: &[&str]) -> String {
         let mut command = self.command_of("script");
         let quoted: Vec<String> = arguments.iter().map(|word| format!("'{word}'")).collect();
@@ -126,20 +126,20 @@ impl<'a> House<'a> {
         shown
     }
 
-    /// Any program, where and as `windlass` is run.
+    /// Any program, in the directory and environment of `windlass`.
     pub(crate) fn command_of(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.cluster.command(program);
         at_home(&mut command, &self.work);
         command
     }
 
-    /// Where the server is, and the key to it.
+    /// The address of the server, and a token.
     pub(crate) fn address(&self) -> (String, String) {
         let place: Value = serde_json::from_str(&self.work.read(ANNOUNCED)).unwrap();
         (self.url.clone(), place["token"].as_str().unwrap().to_owned())
     }
 
-    /// Runs a command, whatever comes of it.
+    /// Runs a command, which may fail.
     pub(crate) fn windlass_somehow(&self, arguments: &[&str]) {
         command(self.cluster, &self.work).args(arguments).output().unwrap();
     }
@@ -150,7 +150,7 @@ impl<'a> House<'a> {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Runs a command that must fail; what it says.
+    /// Runs a command that must fail; returns its message.
     pub(crate) fn refused(&self, arguments: &[&str]) -> String {
         let mut command = command(self.cluster, &self.work);
         let output = command.args(arguments).output().unwrap();
@@ -162,7 +162,7 @@ impl<'a> House<'a> {
         serde_json::from_str(&self.windlass(&[arguments, &["--format", "json"]].concat())).unwrap()
     }
 
-    /// All allocations of the workflow, in the order in which they were asked for.
+    /// All allocations of the workflow, in the order of their requests.
     pub(crate) fn allocations(&self) -> Vec<Value> {
         self.json(&["slurm", "allocations", "1"]).as_array().unwrap().clone()
     }
@@ -199,7 +199,7 @@ fn serving(work: &Work, serve: &mut Command) -> (Child, String) {
     let log = fs::OpenOptions::new().append(true).create(true).open(work.path().join("serve.log")).unwrap();
     let mut served = serve.stdout(Stdio::null()).stderr(log).spawn().unwrap();
     let mut url = None;
-    eventually("the server says where it is", || {
+    eventually("the server logs its address", || {
         assert!(served.try_wait().unwrap().is_none(), "it ended: {}", work.read("serve.log"));
         let text = fs::read_to_string(work.path().join(ANNOUNCED)).unwrap_or_default();
         let found: Option<Value> = serde_json::from_str(&text).ok();
@@ -209,7 +209,7 @@ fn serving(work: &Work, serve: &mut Command) -> (Child, String) {
     (served, url.unwrap())
 }
 
-/// Looks often: tests have not much time.
+/// Polls often: tests have little time.
 fn reconciler(cluster: &Cluster, work: &Work, listen: &str) -> Command {
     let mut command = command(cluster, work);
     command.args(["serve", "--listen", listen, "--slurm", "--slurm-poll", "1s", "--slurm-calls", "600"]);
@@ -226,7 +226,7 @@ fn command(cluster: &Cluster, work: &Work) -> Command {
     command
 }
 
-/// Nothing of the settings of whoever runs the test.
+/// Without the settings of the user who runs the test.
 fn at_home(command: &mut Command, work: &Work) {
     let home = work.path().join("home");
     command.current_dir(work.path());
@@ -236,7 +236,7 @@ fn at_home(command: &mut Command, work: &Work) {
 
 impl Drop for House<'_> {
     fn drop(&mut self) {
-        // What it has asked for goes with it; nobody would cancel it later.
+        // Cancel its allocations; no other process would.
         let mut list = command(self.cluster, &self.work);
         let listed = list.args(["slurm", "allocations", "1", "--format", "json"]).output().ok();
         let rows: Option<Value> = listed.and_then(|listed| serde_json::from_slice(&listed.stdout).ok());

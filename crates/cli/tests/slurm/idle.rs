@@ -1,10 +1,10 @@
-//! Allocations that are given back when nothing is left for them, although the workflow goes on.
+//! Allocations that are released when no jobs are left for them, although the workflow continues.
 
 use crate::house::House;
 use crate::support::Cluster;
 use std::fmt::Write as _;
 
-/// Whoever is idle would wait for an hour.
+/// An idle worker would wait for an hour.
 const SPEC: &str = "\
 name: test
 compute_node_wait_for_new_jobs_seconds: 3600
@@ -31,8 +31,8 @@ fn the_nodes_of_small_jobs_do_not_wait_for_a_large_one() {
             .unwrap();
     }
     house.submit(&spec);
-    // Each is given back by its worker, or was not needed any more when its turn came.
-    crate::support::eventually("both allocations are over", || {
+    // Each is released by its worker, or was canceled while it was pending.
+    crate::support::eventually("both allocations have ended", || {
         let is_over = |state: &serde_json::Value| ["ended", "withdrawn"].contains(&state.as_str().unwrap());
         let rows = house.allocations();
         rows.len() == 2 && rows.iter().all(|row| is_over(&row["state"]))
@@ -43,6 +43,6 @@ fn the_nodes_of_small_jobs_do_not_wait_for_a_large_one() {
     house.windlass(&["slurm", "schedule-nodes", "1", "--scheduler", "whole"]);
     house.await_status("large", "completed");
     let job: u64 = house.work.read("large").trim().parse().unwrap();
-    // All is done: it does not wait either.
+    // All jobs are done: it does not wait either.
     cluster.await_state(job, &["COMPLETED"]);
 }

@@ -1,4 +1,4 @@
-//! A server that asks Slurm for allocations itself: from `submit` to the end of what it asked for.
+//! A server that requests allocations from Slurm itself: from `submit` to their end.
 
 use crate::house::House;
 use crate::support::{Cluster, eventually};
@@ -26,7 +26,7 @@ fn a_workflow_runs_in_what_the_server_asks_for_and_that_can_be_looked_up() {
     let job = rows[0]["slurm_job_id"].as_u64().unwrap();
     assert_eq!(house.work.read("done").trim(), job.to_string());
 
-    // From who asked to how it ended.
+    // From the caller of the request to the end.
     let trail = house.json(&["slurm", "audit"]);
     let trail = trail.as_array().unwrap();
     let told: Vec<&str> = trail.iter().map(|step| step["what"].as_str().unwrap()).collect();
@@ -38,7 +38,7 @@ fn a_workflow_runs_in_what_the_server_asks_for_and_that_can_be_looked_up() {
     assert!(trail[0]["detail"].as_str().unwrap().contains(tag), "{trail:?}");
     assert_eq!(trail.last().unwrap()["slurm_job_id"], job);
 
-    // What that has cost.
+    // The cost of this in calls.
     let mut calls = Value::Null;
     eventually("calls are counted", || {
         calls = house.json(&["slurm", "rpc"]);

@@ -1,4 +1,4 @@
-//! A workflow whose allocations are taken away: it completes, nothing runs twice at once, and nothing is lost.
+//! A workflow whose allocations are lost: it completes, no job runs twice at once, and none is lost.
 
 use crate::house::House;
 use crate::stages::{Stages, Stamps};
@@ -6,11 +6,12 @@ use crate::support::{Cluster, HeldProcesses, ReservedNode, eventually};
 use serde_json::Value;
 use std::process::Child;
 
-/// Seconds that one job takes in an allocation that is taken away: longer than Slurm needs for that on a busy machine.
+/// Seconds that one job takes in an allocation that is lost: longer than Slurm needs to end it on a busy
+/// machine.
 const HOLDS: u32 = 280;
 
-/// Five hundred jobs, with one allocation from the start, in `partition`, submitted with `options`. One job of the first stage
-/// takes `holds` seconds there.
+/// Five hundred jobs, with one allocation from the start, in `partition`, submitted with `options`. One job of
+/// the first stage takes `holds` seconds there.
 pub(crate) fn stages(partition: &str, options: &str, holds: u32) -> Stages {
     let more = format!(
         "execution_config: {{sigkill_headroom_seconds: 5, sigterm_lead_seconds: 1}}\n\
@@ -24,17 +25,17 @@ pub(crate) fn stages(partition: &str, options: &str, holds: u32) -> Stages {
     Stages { width: 240, last: 20, seconds: 0.02, holds, more }
 }
 
-/// A workflow that somebody watches, who asks for another allocation when none is left.
+/// A workflow with a `watch` that requests another allocation when none is left.
 pub(crate) struct Watched<'a> {
     house: &'a House<'a>,
     stages: Stages,
     watch: Child,
-    /// The job of Slurm that works on it.
+    /// The Slurm job that works on it.
     pub(crate) job: u64,
 }
 
 impl<'a> Watched<'a> {
-    /// Submits, and waits until some of it is done, and the job that is held has begun.
+    /// Submits, and waits until some jobs are done and the long one has started.
     pub(crate) fn begin(house: &'a House<'a>, stages: Stages) -> Self {
         stages.write(house);
         house.windlass(&["submit", "spec.yaml"]);
@@ -43,7 +44,7 @@ impl<'a> Watched<'a> {
         house.await_status("first_1", "running");
         let row = house.await_allocation("its job runs", |row| row["state"] == "running");
         let job = row["slurm_job_id"].as_u64().unwrap();
-        assert!(watch.try_wait().unwrap().is_none(), "nobody watches");
+        assert!(watch.try_wait().unwrap().is_none(), "the watch is not running");
         Self { house, stages, watch, job }
     }
 
@@ -55,12 +56,12 @@ impl<'a> Watched<'a> {
         assert!(ends.iter().any(|end| row["end"] == *end), "{row}");
     }
 
-    /// All is done as it should be, and whoever watched has seen it.
+    /// All jobs are completed correctly, and the watch has ended.
     #[track_caller]
     pub(crate) fn prove(&mut self) -> Stamps {
         let stamps = self.stages.prove(self.house);
         let mut code = None;
-        eventually("the watch is over", || {
+        eventually("the watch has ended", || {
             code = self.watch.try_wait().unwrap();
             code.is_some()
         });
@@ -68,7 +69,7 @@ impl<'a> Watched<'a> {
         stamps
     }
 
-    /// Attempts that did not come to their end say which allocation they were lost with, and what became of it.
+    /// Attempts that did not finish name the allocation with which they were lost, and how it ended.
     #[track_caller]
     pub(crate) fn prove_causes(&self, fates: &[&str]) {
         let results = self.house.json(&["results", "list", "1"]);
@@ -79,7 +80,7 @@ impl<'a> Watched<'a> {
             .filter_map(|why| why.split_once("(Slurm job ").and_then(|(_, rest)| rest.split_once(") ")))
             .collect();
         assert_eq!(told.len(), reasons.len(), "an attempt names no allocation: {reasons:?}");
-        // Allocations that replaced this one may be lost too, in whatever way.
+        // Allocations that replaced this one may be lost too, in any way.
         let job = self.job.to_string();
         let of_this: Vec<&str> = told.iter().filter(|(of, _)| *of == job).map(|(_, fate)| *fate).collect();
         assert!(
@@ -107,7 +108,7 @@ fn to_scancel() {
     watched.prove_causes(&["was cancelled"]);
 }
 
-/// Submits a job that Slurm puts in the place of one of the partition `preempt`.
+/// Submits a job for which Slurm preempts one of the partition `preempt`.
 pub(crate) fn preempt(cluster: &Cluster, node: &ReservedNode<'_>) -> u64 {
     let [reservation, nodes] = node.options();
     let high = ["--partition=high", &reservation, &nodes, "--cpus-per-task=4", "--mem=100", "--time=5"];
@@ -121,18 +122,20 @@ fn to_others_who_come_first() {
     let node = cluster.reserve_node();
     let mut watched = Watched::begin(&house, stages("preempt", &node.options().join(" "), HOLDS));
     let other = preempt(&cluster, &node);
-    // The worker is told that the end is near, and may be quicker than Slurm.
+    // The worker is warned of the end, and may be faster than Slurm.
     watched.await_loss(&["PREEMPTED", "COMPLETED"]);
     cluster.slurm("scancel", &[&other.to_string()]);
     assert!(watched.prove().killed() > 0);
     watched.prove_causes(&["was preempted", "came to its end"]);
 }
 
-/// Longer than Slurm takes to end a job whose time is over: it looks every 30 seconds, and kills 2 seconds later. When a lease
-/// is over the worker freezes its jobs, and a job that is frozen still holds the lock by which overlaps are noticed.
+/// Longer than Slurm takes to end a job at its time limit: it checks every 30 seconds, and kills 2 seconds later.
+/// When a lease expires, the worker freezes its jobs, and a frozen job still holds the lock that detects
+/// overlaps.
 const LONG_LEASE: [&str; 2] = ["--lease", "60s"];
 
-/// The agent hears nothing, so it neither stops its jobs nor says goodbye: what it held is known to be lost with its lease.
+/// The agent is frozen, so it neither stops its jobs nor signs off: its jobs are known to be lost when its
+/// lease expires.
 fn unheard<'a>(house: &'a House<'a>, stages: Stages) -> (Watched<'a>, HeldProcesses) {
     let watched = Watched::begin(house, stages);
     let agents = house.cluster.hold_processes_of(watched.job, "slurm\0worker\0");
@@ -169,7 +172,7 @@ fn to_their_end() {
     let house = House::with_steward(&cluster, "timeout");
     let mut watched = Watched::begin(&house, stages("standard", "", HOLDS));
     cluster.expire_job(watched.job);
-    // The worker is told that the end has come, and may be quicker than Slurm.
+    // The worker is warned of the end, and may be faster than Slurm.
     watched.await_loss(&["TIMEOUT", "COMPLETED"]);
     assert!(watched.prove().killed() > 0, "nothing ran in the allocation when its time was over");
     watched.prove_causes(&["reached its time limit", "came to its end"]);

@@ -1,5 +1,5 @@
 //! Windlass on a real Slurm cluster.
-#![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
+#![expect(clippy::unwrap_used, reason = "the lint does not recognize this crate as a test")]
 
 mod disturbed;
 mod gates;

@@ -5,7 +5,7 @@ use crate::support::{Cluster, eventually};
 use std::time::Duration;
 use windlass_types::Timestamp;
 
-/// Its own schedule asks for one small allocation at the start.
+/// The actions of its spec request one small allocation at the start.
 fn spec(jobs: &str) -> String {
     format!(
         "\
@@ -22,17 +22,17 @@ jobs:
     )
 }
 
-/// Hangs when it runs for the first time.
+/// Hangs in its first execution.
 const HANGS_ONCE: &str = "  - {name: a, command: 'echo $SLURM_JOB_ID >> jobs; if mkdir first; then sleep 1000; fi', resource_requirements: small, scheduler: first}\n";
 
-/// The jobs of Slurm in which it ran, one after the other.
+/// The Slurm jobs in which it ran, in order.
 fn hosts(house: &House<'_>) -> Vec<String> {
     house.work.read("jobs").lines().map(str::to_owned).collect()
 }
 
-/// The first one, when it has begun to hang there.
+/// Waits until it hangs there; returns the first Slurm job.
 fn hanging_in(house: &House<'_>) -> String {
-    eventually("it has begun", || house.work.path().join("first").exists());
+    eventually("it has started", || house.work.path().join("first").exists());
     hosts(house)[0].clone()
 }
 
@@ -69,7 +69,7 @@ fn an_allocation_that_was_cancelled_is_replaced_by_whoever_watches() {
     assert_eq!(hosts(&house).len(), 2);
 }
 
-/// No job has failed: what is left needs nodes, and nobody asks for any.
+/// No job has failed: the remaining jobs need nodes, and none are requested.
 #[test]
 fn what_lost_its_allocation_gets_another_one_when_it_is_recovered() {
     let cluster = Cluster::shared();
@@ -78,10 +78,10 @@ fn what_lost_its_allocation_gets_another_one_when_it_is_recovered() {
     let job = hanging_in(&house);
     house.await_status("a", "running");
     let under_way = house.json(&["recover", "1"]);
-    assert!(under_way["slurm"].is_null(), "somebody works on it: {under_way}");
+    assert!(under_way["slurm"].is_null(), "workers are active: {under_way}");
     cluster.slurm("scancel", &[&job]);
     house.await_status("a", "ready");
-    eventually("its allocation is over, as far as the books know", || {
+    eventually("its allocation has ended, according to the database", || {
         house.allocations().iter().all(|row| row["state"] == "ended")
     });
     let rehearsed = house.json(&["recover", "1", "--dry-run"]);
@@ -89,7 +89,7 @@ fn what_lost_its_allocation_gets_another_one_when_it_is_recovered() {
     let done = house.json(&["recover", "1"]);
     assert_eq!((&done["run_again"], done["slurm"]["allocations"].as_array().unwrap().len()), (&0.into(), 1));
     let again = house.json(&["recover", "1"]);
-    assert!(again["slurm"].is_null(), "they are asked for already: {again}");
+    assert!(again["slurm"].is_null(), "they are requested already: {again}");
     house.await_status("a", "completed");
     assert_eq!(hosts(&house).len(), 2);
 }
@@ -116,7 +116,7 @@ fn without_allocations_a_watch_ends_and_regenerating_twice_asks_once() {
     assert_eq!(hosts(&house).len(), 2);
 }
 
-/// Whatever is asked for comes to nothing: whoever watches asks once more at once, and then only now and then.
+/// All requested allocations fail: the watch retries once at once, and then only now and then.
 #[test]
 fn what_came_to_nothing_is_not_asked_for_again_and_again() {
     let cluster = Cluster::shared();
@@ -124,7 +124,7 @@ fn what_came_to_nothing_is_not_asked_for_again_and_again() {
     house.submit(&spec("  - {name: a, command: 'true', resource_requirements: small, scheduler: first}\n"));
     let mut watch = house.spawn(&["watch", "1", "--auto-schedule", "--auto-schedule-cooldown", "7"]);
     let mut asked = Vec::new();
-    eventually("it was asked for three times", || {
+    eventually("it was requested three times", || {
         let at = |row: &serde_json::Value| row["created_at"].as_str().unwrap().parse::<Timestamp>().unwrap();
         asked = house.allocations().iter().map(at).collect();
         asked.len() >= 3
@@ -132,5 +132,5 @@ fn what_came_to_nothing_is_not_asked_for_again_and_again() {
     watch.kill().unwrap();
     watch.wait().unwrap();
     assert!(asked[2].since(asked[1]) >= Duration::from_secs(7), "{asked:?}");
-    assert_eq!(house.status("a"), "ready", "nothing has become of it");
+    assert_eq!(house.status("a"), "ready", "it has not run");
 }

@@ -1,4 +1,4 @@
-//! What is told of allocations once they ran: by the commands, as JSON and as tables, and to agents.
+//! Reports about finished allocations: by the commands, as JSON and as tables, and for agents.
 
 use crate::house::House;
 use crate::support::{Cluster, eventually, windlass};
@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/slurm.yaml");
 
-/// A step that is done, and one that is not before its allocation is canceled.
+/// A step that ends, and one that runs until its allocation is canceled.
 const STEPS: &str = "\
 name: steps
 execution_config: {mode: slurm, sigkill_headroom_seconds: 5}
@@ -22,19 +22,19 @@ jobs:
   - {name: long, command: sleep 100, resource_requirements: small, scheduler: one}
 ";
 
-/// The example, from `submit` until its allocations are over.
+/// Runs the example from `submit` until its allocations have ended.
 fn study<'a>(cluster: &'a Cluster, name: &str) -> House<'a> {
     let house = House::with_steward(cluster, name);
     house.windlass(&["submit", "--slurm", "--account", "lab", EXAMPLE]);
     eventually("the example is done", || house.jobs().values().all(|status| status == "completed"));
     assert_eq!(house.work.read("study/total").trim(), "36");
-    eventually("its allocations are over", || {
+    eventually("its allocations have ended", || {
         house.allocations().iter().all(|row| ["ended", "withdrawn"].contains(&row["state"].as_str().unwrap()))
     });
     house
 }
 
-/// What a command prints on a terminal of 80 columns: it fits, and each of these is there.
+/// The output of a command on a terminal of 80 columns: lines fit, and each of these texts is there.
 #[track_caller]
 fn fits(house: &House<'_>, arguments: &[&str], wanted: &[&str]) -> String {
     let shown = house.on_terminal(arguments);
@@ -62,32 +62,32 @@ fn what_became_of_allocations_is_told() {
     assert!(planned[0]["core_hours"].as_f64().unwrap() > 0.0, "{planned}");
     fits(&house, &plan, &["SCHEDULER", "ALLOCS", "CORE-H", "START"]);
 
-    // Where the core-hours went: each is in one of them.
+    // Where the core-hours went: each is counted once.
     let usage = house.json(&["slurm", "usage", "1"]);
     let number = |name: &str| usage["total"][name].as_f64().unwrap();
     let (given, claimed) = (number("given_core_hours"), number("used_core_hours"));
     assert!(claimed > 0.0 && claimed <= given && given <= number("asked_core_hours"), "{usage}");
     assert!((given - claimed - number("idle_core_hours")).abs() < 0.002, "{usage}");
     let allocations = house.allocations();
-    // Others were canceled while they waited: nothing was left for them.
+    // Others were canceled while pending: no jobs were left for them.
     let began = allocations.iter().filter(|row| row["end"] == "COMPLETED").count();
     assert_eq!(usage["allocations"].as_array().unwrap().len(), allocations.len(), "{usage}");
     fits(&house, &["slurm", "usage", "1"], &["ASKED", "GIVEN", "IDLE", "USE", "COMPLETED"]);
 
-    // What accounting has; the server asks, and counts that.
+    // Records of accounting; the server queries them, and counts the query.
     let before = calls(&house, "sacct");
     let mut booked = Value::Null;
-    eventually("accounting knows that they are over", || {
+    eventually("accounting knows that they have ended", || {
         booked = house.json(&["slurm", "sacct", "1"]);
         let whole = booked.as_array().unwrap().iter().filter(|row| row["step"].is_null());
         whole.filter(|row| row["state"] == "COMPLETED").count() == began
     });
     let ids: Vec<&Value> = allocations.iter().map(|row| &row["id"]).collect();
     assert!(booked.as_array().unwrap().iter().all(|row| ids.contains(&&row["allocation_id"])), "{booked}");
-    eventually("the question was counted", || calls(&house, "sacct") > before);
+    eventually("the query was counted", || calls(&house, "sacct") > before);
     fits(&house, &["slurm", "sacct", "1"], &["SLURM", "STATE", "ELAPSED", "COMPLETED"]);
     let none = house.json(&["slurm", "stats", "1"]);
-    assert_eq!(none, json!([]), "no job of it ran as a step");
+    assert_eq!(none, json!([]), "none of its jobs ran as a step");
     assert_eq!(house.json(&["slurm", "logs", "1", "--errors-only"]), json!([]));
 
     let trail = house.json(&["slurm", "audit", "1"]);
@@ -123,14 +123,14 @@ fn what_steps_used_and_what_ended_them() {
         (&json!(1), &json!(job)),
         "{stats}"
     );
-    assert_eq!(house.json(&["slurm", "stats", "1"]), stats, "what was kept is kept once");
+    assert_eq!(house.json(&["slurm", "stats", "1"]), stats, "stored records are stored once");
     fits(&house, &["slurm", "stats", "1"], &["JOB", "brief", "long", "MAX RSS", "CPU S"]);
     let booked = house.json(&["slurm", "sacct", "1"]);
     let steps: Vec<&str> =
         booked.as_array().unwrap().iter().filter_map(|row| row["job_name"].as_str()).collect();
     assert_eq!(steps.len(), 2, "{booked}");
 
-    // Slurm's own words, with what they mean, beside the allocation and the job that was lost with it.
+    // Slurm's own message, with its meaning, beside the allocation and the job that was lost with it.
     let mut told = Value::Null;
     eventually("Slurm has written that it was canceled", || {
         told = house.json(&["slurm", "logs", "1"]);
@@ -150,7 +150,7 @@ fn what_steps_used_and_what_ended_them() {
     assert!(shown.contains("did not complete there: long"), "{shown}");
 }
 
-/// What a script with the official SDK prints.
+/// The output of a script with the official SDK.
 #[track_caller]
 fn session(house: &House<'_>, arguments: &[&str]) -> Value {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -201,9 +201,9 @@ fn agents_are_told_by_the_server_and_on_a_login_node() {
     house.windlass(&["submit", "--slurm", "--account", "lab", EXAMPLE]);
     eventually("the example is done", || house.jobs().values().all(|status| status == "completed"));
     let is_over = |row: &Value| ["ended", "withdrawn"].contains(&row["state"].as_str().unwrap());
-    eventually("its allocations are over", || house.allocations().iter().all(is_over));
+    eventually("its allocations have ended", || house.allocations().iter().all(is_over));
     let allocations: Vec<Value> = house.allocations();
-    eventually("accounting has heard of the first", || {
+    eventually("accounting has the first", || {
         let booked = house.json(&["slurm", "sacct", "1"]);
         booked.as_array().unwrap().iter().any(|row| row["slurm_job_id"] == allocations[0]["slurm_job_id"])
     });
@@ -212,14 +212,14 @@ fn agents_are_told_by_the_server_and_on_a_login_node() {
     let (url, token) = house.address();
     let seen = session(&house, &["http", &url, &token, "1"]);
     saw_the_cluster(&seen, &allocations);
-    eventually("what the agent asked was counted", || calls(&house, "sinfo") > before);
+    eventually("the queries of the agent were counted", || calls(&house, "sinfo") > before);
     let program = windlass().display().to_string();
     let seen = session(&house, &["stdio", &program, "1", "--allow-write"]);
     saw_the_cluster(&seen, &allocations);
     made_for_slurm(&house, &seen);
 }
 
-/// The spec got what is asked of Slurm for it, and nothing was made of what could not run.
+/// The spec was completed with Slurm settings, and no workflow was created from specs that cannot run.
 #[track_caller]
 fn made_for_slurm(house: &House<'_>, seen: &Value) {
     assert_eq!(seen["validated"]["valid"], true, "{seen}");

@@ -1,12 +1,12 @@
-//! A workflow in three stages whose jobs note what happened to them, and what can be proved from that.
+//! A workflow in three stages whose jobs log their executions, and checks of those logs.
 
 use crate::house::House;
 use crate::support::eventually;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// NAME SECONDS [FIRST]. Whoever finds another execution of the same job, or anything that is left of one, says so. FIRST: how
-/// long the first attempt takes instead.
+/// NAME SECONDS [FIRST]. A job that detects another execution of itself, or a remaining process of one, logs it.
+/// FIRST: the duration of the first attempt.
 const JOB: &str = r#"
 note() { flock stamps.lock sh -c 'echo "$@" >> stamps' note "$@"; }
 exec 9>>"locks/$1"
@@ -16,14 +16,15 @@ sleep "$([ "$WINDLASS_ATTEMPT" = 1 ] && echo "${3:-$2}" || echo "$2")"
 note end "$1" "$WINDLASS_ATTEMPT" "$$" "$SLURM_JOB_ID" "$EPOCHREALTIME"
 "#;
 
-/// How many jobs each stage has: all of the third wait for all of the second, each of the second for one of the first.
+/// The number of jobs per stage: each of the third waits for all of the second, each of the second for one of
+/// the first.
 pub(crate) struct Stages {
     pub(crate) width: u32,
     pub(crate) last: u32,
     pub(crate) seconds: f64,
-    /// So long the first attempt of one of them takes: whatever happens meanwhile happens to it.
+    /// The duration of the first attempt of one job: it is affected by all disturbances meanwhile.
     pub(crate) holds: u32,
-    /// What else the spec says.
+    /// Additional text of the spec.
     pub(crate) more: String,
 }
 
@@ -32,7 +33,7 @@ impl Stages {
         self.width * 2 + self.last
     }
 
-    /// Writes spec and script; whoever submits them is told `spec.yaml`.
+    /// Writes the spec, `spec.yaml`, and the script.
     pub(crate) fn write(&self, house: &House<'_>) {
         house.work.write("job.sh", JOB);
         house.work.write("locks/.keep", "");
@@ -65,7 +66,7 @@ impl Stages {
         eventually(&format!("{ends} jobs have ended"), || Stamps::read(house).ends() >= ends);
     }
 
-    /// Waits until all is done, and proves that nothing ran twice at once and nothing was lost.
+    /// Waits until all jobs are done, and checks that none ran twice at once and none was lost.
     #[track_caller]
     pub(crate) fn prove(&self, house: &House<'_>) -> Stamps {
         let mut last = BTreeMap::new();
@@ -87,11 +88,11 @@ impl Stages {
     }
 }
 
-/// What the jobs noted.
+/// The log of the jobs.
 #[derive(Default)]
 pub(crate) struct Stamps {
     overlaps: usize,
-    /// Of each job: attempt, process and allocation of those that came to their end, and how long they took.
+    /// For each job: attempt, process and allocation of the finished executions, and how long they took.
     ended: BTreeMap<String, Vec<(String, f64)>>,
     begun: usize,
 }
@@ -114,7 +115,7 @@ impl Stamps {
                     let took = at.parse::<f64>().unwrap() - begun;
                     stamps.ended.entry((*name).to_owned()).or_default().push(((*job).to_owned(), took));
                 }
-                _ => panic!("a job has noted {line:?}"),
+                _ => panic!("a job has logged {line:?}"),
             }
         }
         stamps
@@ -128,7 +129,7 @@ impl Stamps {
         self.ended.len()
     }
 
-    /// So many executions were begun and did not come to their end.
+    /// The number of executions that started and did not finish.
     pub(crate) fn killed(&self) -> usize {
         self.begun - self.ends()
     }

@@ -39,7 +39,7 @@ jobs:
     cluster.await_state(job, &["COMPLETED", "FAILED"]);
 }
 
-/// What the stand-ins of steps measure, pass on and say.
+/// Measurements, signals and output through the step supervisors.
 const MEASURED: &str = "\
 name: test
 execution_config: {mode: slurm}
@@ -70,7 +70,7 @@ x = bytearray(40 << 20)
 while time.process_time() < 1: pass
 ";
 
-/// Says what it hears until it has heard enough.
+/// Logs the signals that it receives until it has received enough.
 const TOLD: &str = "\
 trap 'echo usr1 >> heard' USR1
 echo $SLURM_JOB_ID.$SLURM_STEP_ID > step.new
@@ -87,18 +87,18 @@ fn what_steps_used_is_measured_where_they_ran() {
     house.submit(MEASURED);
     let heard = || fs::read_to_string(house.work.path().join("heard")).unwrap_or_default();
     eventually("it listens", || house.work.path().join("step").exists());
-    // It complains of the node that has nothing of this step.
+    // It reports an error on the node that has no process of this step.
     let step = house.work.read("step");
     cluster.command("scancel").args(["--signal=USR1", step.trim()]).output().unwrap();
-    eventually("it has heard", || !heard().is_empty());
+    eventually("the signal has arrived", || !heard().is_empty());
     house.work.write("gate", "");
     for name in ["busy", "wide", "told", "silent"] {
         house.await_status(name, "completed");
     }
-    // Once, as processes of ours show; while a step begins Slurm itself may say it again.
+    // Once, according to processes of Windlass; while a step starts, Slurm itself may repeat it.
     assert!(heard().lines().all(|line| line == "usr1"), "{:?}", heard());
     let stdio = house.work.path().join("windlass_output/job_stdio");
-    eventually("what the endless one uses is noted", || {
+    eventually("the usage of the endless one is recorded", || {
         fs::read_to_string(stdio.join("job_wf1_j5_r1_a1.used.0"))
             .is_ok_and(|note| note.contains("peak_memory"))
     });
@@ -144,7 +144,7 @@ jobs:
   - {name: b, command: 'bash job.sh b', resource_requirements: all}
 ";
 
-/// Waits for a word when it runs for the first time; whoever finds another execution of the same job says so.
+/// Waits for a file in its first execution; logs it if it detects another execution of the same job.
 const JOB: &str = r#"
 exec 9>>"$1.lock"
 flock -n 9 || touch overlap
@@ -159,13 +159,13 @@ fn a_worker_that_is_killed_leaves_no_step_behind() {
     let house = House::with_steward_and(&cluster, "killed", &["--lease", "10s"]);
     house.work.write("job.sh", JOB);
     house.submit(PAIR);
-    eventually("both have begun", || {
+    eventually("both have started", || {
         ["a.first", "b.first"].iter().all(|name| house.work.path().join(name).exists())
     });
     let row = house.await_allocation("it runs", |row| row["state"] == "running");
     let job = row["slurm_job_id"].as_u64().unwrap();
     kill_worker_of(job, "job_wf1_j1_r1_a1");
-    // The other worker is busy, so nobody takes it at once.
+    // The other worker is busy, so the job is not reassigned at once.
     house.await_status("a", "ready");
     let steps = cluster.slurm("squeue", &["-s", "-h", "--me", "-o", "%i|%j"]);
     let own = format!("{job}.");
@@ -176,10 +176,10 @@ fn a_worker_that_is_killed_leaves_no_step_behind() {
     house.await_status("b", "completed");
     assert!(!house.work.path().join("overlap").exists());
     assert_eq!((house.work.read("a.begun"), house.work.read("a.done")), ("1\n2\n".into(), "done\n".into()));
-    assert_eq!(house.work.read("b.begun"), "1\n", "the other node went on");
+    assert_eq!(house.work.read("b.begun"), "1\n", "the other node continued");
 }
 
-/// Kills, at once and without a word, the worker that has this attempt run as a step of this job of Slurm.
+/// Kills, without warning, the worker that runs this attempt as a step of this Slurm job.
 fn kill_worker_of(job: u64, attempt: &str) {
     let words = |pid: u32| -> Vec<String> {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

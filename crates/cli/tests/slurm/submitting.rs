@@ -1,4 +1,5 @@
-//! From `windlass submit` to allocations: refused where nothing would ever come of it, and submitted once whatever happens.
+//! From `windlass submit` to allocations: rejected if they could never run, and submitted exactly once in spite
+//! of crashes.
 
 use crate::house::House;
 use crate::stages::Stages;
@@ -20,13 +21,13 @@ fn what_fits_nowhere_is_told_and_not_created() {
              jobs: [{name: a, command: x, resource_requirements: wide}]\n",
             "its nodes have 4 CPUs",
         ),
-        // Slurm takes it, and it waits for ever: PartitionTimeLimit.
+        // Slurm accepts it, and it waits forever: PartitionTimeLimit.
         (
             "slurm_schedulers: [{name: s, account: lab, partition: debug, walltime: '02:00:00'}]\n\
              jobs: [{name: a, command: x, scheduler: s}]\n",
             "an allocation lasts at most 30m",
         ),
-        // There is so much time, but not for a job that is to end before the allocation does.
+        // The time is sufficient, but not for a job that must end before the allocation does.
         (
             "resource_requirements: [{name: long, num_cpus: 1, memory: 1g, runtime: PT30M}]\n\
              slurm_schedulers: [{name: s, account: lab, partition: debug, walltime: '00:30:00'}]\n\
@@ -72,7 +73,7 @@ jobs:
     assert!(results.contains("memory 100 MiB → 600 MiB"), "{results}");
 }
 
-/// The server dies each time that Slurm has taken a job and nobody has noted its number.
+/// The server dies each time after Slurm has accepted a job and before its id is recorded.
 #[test]
 fn a_crash_after_sbatch_loses_and_doubles_nothing() {
     let cluster = Cluster::shared();

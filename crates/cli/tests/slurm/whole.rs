@@ -1,4 +1,4 @@
-//! A workflow that nothing happens to.
+//! A workflow without disturbances.
 
 use crate::house::House;
 use crate::stages::Stages;
@@ -17,8 +17,8 @@ fn five_hundred_jobs_share_a_few_allocations() {
     let (busy, jobs) = stamps.work();
     let asked = house.allocations();
     assert!(asked.len() <= 8, "{} jobs in {} allocations", stages.jobs(), asked.len());
-    // What waits has nothing to do any more, and what runs leaves.
-    eventually("all allocations are over", || {
+    // Pending allocations have no jobs left, and running ones end.
+    eventually("all allocations have ended", || {
         let is_over = |state: &serde_json::Value| ["ended", "withdrawn"].contains(&state.as_str().unwrap());
         house.allocations().iter().all(|row| is_over(&row["state"]))
     });
@@ -41,7 +41,7 @@ fn five_hundred_jobs_share_a_few_allocations() {
 fn an_allocation_is_long_enough_for_its_jobs_to_begin() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "brief");
-    // Jobs of a minute, and a workflow that wants a minute and a half for their end.
+    // Jobs of a minute, and a workflow that reserves a minute and a half for their end.
     let stages = Stages { width: 2, last: 1, seconds: 0.1, holds: 0, more: String::new() };
     stages.write(&house);
     house.windlass(&["submit", "--slurm", "--account", "lab", "spec.yaml"]);

@@ -1,10 +1,10 @@
-//! Workers in allocations: what they take, and what becomes of it when the allocation is ended.
+//! Workers in allocations: which jobs they take, and what happens to these when the allocation ends.
 
 use crate::house::House;
 use crate::lost::preempt;
 use crate::support::Cluster;
 
-/// Notes when two of one job overlap.
+/// Detects overlapping executions of one job.
 fn alone(name: &str, body: &str) -> String {
     format!("exec 9>>{name}.lock; flock -n 9 || touch overlap; {body}")
 }
@@ -44,7 +44,7 @@ fn what_runs_in_an_allocation_that_is_cancelled_runs_again_elsewhere() {
     house.submit(&spec(&[("a", once)]));
     let first = house.allocate(&["--cpus-per-task=1", "--mem=1500", "--time=5"]);
     house.await_status("a", "running");
-    crate::support::eventually("it has begun", || house.work.path().join("first").exists());
+    crate::support::eventually("it has started", || house.work.path().join("first").exists());
     cluster.slurm("scancel", &[&first.to_string()]);
     cluster.await_state(first, &["CANCELLED"]);
     house.await_status("a", "ready");
@@ -80,7 +80,7 @@ fn what_is_preempted_runs_again_elsewhere() {
         "--mem=1500",
         "--time=5",
     ]);
-    crate::support::eventually("it has begun", || house.work.path().join("first").exists());
+    crate::support::eventually("it has started", || house.work.path().join("first").exists());
     let high = preempt(&cluster, &node);
     cluster.await_state(low, &["PREEMPTED"]);
     cluster.slurm("scancel", &[&high.to_string()]);
@@ -133,5 +133,5 @@ jobs:
     let mut cards = [house.work.read("a"), house.work.read("b")];
     cards.sort();
     assert_eq!(cards, ["0\n", "1\n"]);
-    assert_eq!(house.work.read("c"), "\n", "one that asks for none has none");
+    assert_eq!(house.work.read("c"), "\n", "a job without GPUs sees none");
 }
