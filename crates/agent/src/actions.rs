@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_run_one_after_the_other_up_to_the_first_that_fails() {
+    fn commands_run_in_order_until_one_fails() {
         let directory = tempfile::tempdir().unwrap();
         let (events, inbox) = channel();
         let mut actions =
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_when_it_is_asked_is_waited_for_no_longer() {
+    fn an_action_that_ends_on_request_is_not_waited_for() {
         let directory = tempfile::tempdir().unwrap();
         let (events, inbox) = channel();
         let mut actions =
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_when_it_is_asked_is_killed() {
+    fn an_action_that_ignores_the_request_is_killed() {
         let directory = tempfile::tempdir().unwrap();
         let (events, inbox) = channel();
         let mut actions =
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_stopped_starts_nothing_more() {
+    fn a_stopped_action_starts_no_further_command() {
         let directory = tempfile::tempdir().unwrap();
         let (events, inbox) = channel();
         let mut actions =

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_longest_and_are_spread() {
+    fn delays_double_up_to_the_maximum_with_jitter() {
         let longest = Duration::from_secs(5);
         let full: Vec<u128> = (1..9).map(|n| backoff_delay(n, longest, 1.0).as_millis()).collect();
         assert_eq!(full, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);

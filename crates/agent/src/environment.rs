@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_get_what_is_listed() {
+    fn jobs_get_listed_variables() {
         let names = [
             "PATH",
             "LC_ALL",
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_variable_names_are_rejected() {
         for text in ["", "A=B", "A*B", "A,B", "WINDLASS_TOKEN"] {
             assert!(check_pattern(text).is_err(), "{text}");
         }

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_overtakes_the_wait_and_reports_go_one_batch_at_a_time() {
+    fn reports_overtake_the_long_poll_one_batch_at_a_time() {
         let mut talk = known();
         assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Wait, 1, 0)));
         assert_eq!(speak(&mut talk, &WISH), None);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_said_again_as_it_was() {
+    fn a_failed_exchange_is_repeated_unchanged() {
         let mut talk = known();
         talk.enqueue_reports([report(1)]);
         assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Report, 1, 1)));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_new_life_all_that_was_not_confirmed_is_said_again() {
+    fn unconfirmed_reports_are_sent_again_after_registration() {
         let mut talk = known();
         speak(&mut talk, &WISH);
         talk.enqueue_reports([report(1)]);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_come_with_the_last_reports() {
+    fn the_last_exchange_carries_the_last_reports() {
         let mut talk = known();
         let draining = ExchangeParameters { is_draining: true, ..WISH };
         speak(&mut talk, &WISH);

@@ -70,7 +70,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn it_counts_from_when_the_call_was_sent_and_never_goes_back() {
+    fn the_lease_counts_from_sending_and_never_goes_back() {
         let mut lease = ServerLease::default();
         assert!(!lease.is_over(Duration::MAX), "without a grant nothing may run");
         lease.renew(60 * SECOND, 100 * SECOND);

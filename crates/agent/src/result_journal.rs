@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_back_up_to_where_it_was_cut_off() {
+    fn the_journal_is_read_up_to_a_truncated_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         assert_eq!(ResultJournal::read_entries(&path).unwrap(), []);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_found_no_room_spoils_no_other() {
+    fn a_partial_line_does_not_corrupt_others() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         let mut journal = ResultJournal::new(path.clone());

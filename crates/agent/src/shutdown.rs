@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_of_an_end_that_is_known_is_no_news() {
+    fn a_warning_of_the_known_time_limit_is_expected() {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         for (left, warning, expected) in [
             (seconds(180), seconds(180), true),

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_delivered_is_seen_and_left_alone() {
+    fn undelivered_results_are_listed_without_changes() {
         use windlass_types::worker_messages::{AttemptKey, ReturnReason};
         use windlass_types::{Attempt, JobId, RunId, WorkflowId};
         let directory = tempfile::tempdir().unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_the_directory_of_a_living_agent_is_left_alone() {
+    fn a_copied_directory_of_a_living_worker_is_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let living = StateDirectory::create(&directory.path().join("original")).unwrap();
         let own = ProcessIdentity::own().unwrap();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_dead_left_is_found() {
+    fn only_directories_of_dead_workers_are_found() {
         let directory = tempfile::tempdir().unwrap();
         let living = StateDirectory::create(directory.path()).unwrap();
         let dead = StateDirectory::create(directory.path()).unwrap();

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_were_recorded_and_not_delivered_are_delivered_and_no_others() {
+    fn only_recorded_undelivered_ends_are_delivered() {
         let directory = tempfile::tempdir().unwrap();
         let home = StateDirectory::create(directory.path()).unwrap();
         let end = |job| JobEnd {

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_outlives_the_environment_sessions_and_double_forks() {
+    fn the_mark_survives_env_sessions_and_double_forks() {
         assert_eq!(limit_after(SHOW), "7");
         assert_eq!(limit_after(&format!("env -i setsid -w sh -c \"$(cat <<'X'\n{SHOW}\nX\n)\"")), "7");
         let away = format!("(setsid sh -c \"$(cat <<'X'\n{SHOW}\nX\n)\" &)");
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_cannot_be_taken_off_also_by_root() {
+    fn the_mark_cannot_be_removed_even_by_root() {
         let raise = "prlimit --pid $$ --locks=unlimited 2>/dev/null; unshare -r prlimit --locks=unlimited true 2>/dev/null; ";
         assert_eq!(limit_after(&format!("{raise}{SHOW}")), "7");
         assert_eq!(

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_what_any_job_has() {
+    fn an_attached_process_has_the_environment_of_any_job() {
         let (mut reader, writer) = io::pipe().unwrap();
         let output = File::from(std::os::fd::OwnedFd::from(writer));
         let line = c"pwd; cat; echo $A; cut -d' ' -f5 /proc/$$/stat; echo $$; sed -n 's/Sig[BI][lg][kn]:\t//p' /proc/self/status";

@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_groups_are_found_in_all_layouts() {
+    fn own_cgroups_are_found_in_all_layouts() {
         let (root, places) = places("4:memory,hugetlb:/a/b\n1:name=systemd:/x\n0::/c\n");
         fs::create_dir_all(root.path().join("memory/a/b")).unwrap();
         assert_eq!(places.v1_group("memory"), Some(root.path().join("memory/a/b")));
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_tells_what_was_killed_in_it() {
+    fn a_cgroup_reports_its_oom_kills() {
         let (root, places) = places("4:memory:/a\n0::/b\n");
         assert_eq!(own_oom_kills(&places), None);
         fs::create_dir_all(root.path().join("b")).unwrap();
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_the_controllers_files_is_not_taken_and_nothing_is_left_in_it() {
+    fn a_directory_without_controller_files_is_not_used() {
         let (root, places) = places("4:memory:/a\n0::/a\n");
         let own = root.path().join("memory/a");
         fs::create_dir_all(&own).unwrap();
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn v2_takes_the_nearest_ancestor_that_hands_memory_down() {
+    fn v2_uses_the_nearest_ancestor_that_delegates_memory() {
         let (root, places) = places("0::/user.slice/app.slice/run.scope\n");
         let own = root.path().join("user.slice/app.slice/run.scope");
         fs::create_dir_all(&own).unwrap();
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_the_dead_are_removed_and_others_left() {
+    fn cgroups_of_dead_workers_are_removed_and_others_kept() {
         let (root, _) = places("");
         let alive = ProcessIdentity::own().unwrap();
         let names =

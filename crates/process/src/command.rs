@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_says_is_heard_also_when_it_is_much() {
+    fn large_output_is_captured() {
         let answer = run_command(&mut shell("seq 100000; echo oops >&2; exit 3"), Duration::from_mins(1))
             .unwrap()
             .unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_killed_with_all_that_it_started() {
+    fn a_program_past_its_limit_is_killed_with_its_children() {
         let directory = tempfile::tempdir().unwrap();
         let mut slow = shell("sleep 1000 & echo $! > child; wait");
         slow.current_dir(&directory);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_leash_ends_what_runs_and_lets_nothing_begin() {
+    fn a_canceled_token_ends_running_programs_and_prevents_new_ones() {
         let directory = tempfile::tempdir().unwrap();
         let cancel = CancelToken::default();
         let mut hanging = shell("sleep 1000 & echo $! > child.new; mv child.new child; wait");

@@ -549,13 +549,13 @@ mod tests {
     }
 
     #[test]
-    fn another_host_cannot_be_judged_from_here() {
+    fn workers_of_another_host_are_an_error() {
         let error = ensure_worker_dead(&deceased("elsewhere", "x", "t"), Duration::ZERO).unwrap_err();
         assert!(matches!(&error, EnsureDeadError::OtherHost { host, .. } if host == "elsewhere"), "{error}");
     }
 
     #[test]
-    fn what_can_be_seen_from_where() {
+    fn visibility_depends_on_host_boot_and_namespace() {
         let here = ProcessLocation { host: "h", boot_id: "b/pidns-1" };
         for (host, boot_id, sight) in [
             ("h", "b/pidns-1", ProcessVisibility::Full),
@@ -572,7 +572,7 @@ mod tests {
     /// A session or group with the number of a job that ended long ago: the number was reused by another
     /// process.
     #[test]
-    fn a_stranger_with_the_number_of_a_finished_job_is_left_alone() {
+    fn a_process_with_a_reused_number_is_spared() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ledger");
         let ledger = ProcessLedger::create(&path, None, None).unwrap();
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_of_the_original_of_a_copied_database_are_left_alone() {
+    fn processes_of_the_original_database_are_spared() {
         let directory = tempfile::tempdir().unwrap();
         let [original, copy, path] = ["a.db", "b.db", "ledger"].map(|name| directory.path().join(name));
         for database in [&original, &copy] {
@@ -649,7 +649,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_the_token_is_ended_with_its_descendants() {
+    fn processes_with_the_token_are_ended_with_descendants() {
         let (host, boot) = (machine::hostname(), process_identity::boot_id().unwrap());
         let token = format!("bury-test-{}", std::process::id());
         let mut job = std::process::Command::new("sh")

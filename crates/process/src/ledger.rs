@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_is_read_back() {
+    fn records_are_read_back() {
         let (_directory, path) = place();
         let database = FileIdentity { device: 7, inode: 9 };
         let ledger =
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_of_a_running_job_outlives_any_number_of_short_ones() {
+    fn the_record_of_a_running_job_is_not_reused() {
         let (_directory, path) = place();
         let ledger = ProcessLedger::create(&path, None, None).unwrap();
         let long = ledger.open_record(key(-1)).unwrap();
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_of_a_stray_stays_until_it_is_gone_and_costs_no_job_its_own() {
+    fn stray_records_stay_until_closed_and_displace_no_jobs() {
         let (_directory, path) = place();
         let ledger = ProcessLedger::create(&path, None, None).unwrap();
         let pid = rustix::process::getpid();
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ledger_is_ours_alone_and_takes_the_place_of_nothing() {
+    fn a_ledger_is_private_and_overwrites_no_file() {
         let (directory, path) = place();
         ProcessLedger::create(&path, None, None).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_something_to_give() {
+    fn this_machine_has_resources() {
         let machine = MachineInfo::detect();
         assert!(machine.cpus >= 1);
         assert!(machine.memory > Bytes(1 << 20) && machine.memory < Bytes(1 << 50));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_is_busy_with_what_is_not_idle() {
+    fn busy_time_excludes_idle_and_iowait() {
         let tick = 1000 / procfs::ticks_per_second();
         let stat = "cpu  10 20 30 1000 500 1 2 3 10 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
         assert_eq!(parse_busy_time(stat), Some(Duration::from_millis(66 * tick)));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_names_the_cards_or_says_that_there_are_none() {
+    fn the_environment_names_the_gpus_or_none() {
         let nowhere = Path::new("/no/such/root");
         for (value, devices) in [
             ("0,1", &["0", "1"][..]),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn otherwise_the_drivers_show_them() {
+    fn otherwise_drivers_show_the_gpus() {
         let root = tempfile::tempdir().unwrap();
         let no_variables = |_: &str| None;
         assert!(detect_gpus(&no_variables, root.path()).is_empty());
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_can_leave_us_less_memory_than_the_machine_has() {
+    fn a_cgroup_limits_the_usable_memory() {
         let root = tempfile::tempdir().unwrap();
         let meminfo = "MemFree: 1 kB\nMemTotal:       1000 kB\n";
         let places = |own: &str| CgroupPaths { root: root.path().to_owned(), own_cgroup: own.to_owned() };

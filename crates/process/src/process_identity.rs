@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn start_times_and_boot_ticks_are_of_one_clock() {
+    fn start_times_and_boot_ticks_use_one_clock() {
         let before = boot_ticks();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let start = ProcessIdentity::from_pid(child.id()).unwrap().start_ticks;
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_boot_and_the_namespace_have_a_name() {
+    fn the_boot_id_includes_the_pid_namespace() {
         let own = boot_id().unwrap();
         let (boot, namespace) = own.split_once("/pidns-").unwrap();
         assert_eq!((boot.len(), kernel_boot(&own)), (36, boot));

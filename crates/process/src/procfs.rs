@@ -192,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_stat_line_is_none() {
+    fn invalid_stat_lines_are_none() {
         for text in [&b""[..], b"42", b"42 (sh", b"42 (sh) S 1 2", b"42 (sh) S x y z"] {
             assert_eq!(parse_stat(text), None);
         }
     }
 
     #[test]
-    fn this_process_is_running_and_a_name_in_its_environment_is_found() {
+    fn environment_values_of_running_processes_are_read() {
         let own = rustix::process::getpid();
         assert!(is_running(own));
         assert!(all_pids().contains(&own));

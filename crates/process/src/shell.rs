@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bash_is_left_out_only_where_it_changes_nothing() {
+    fn bash_is_skipped_only_where_the_result_is_the_same() {
         let directory = tempfile::tempdir().unwrap();
         let path = format!("/nowhere:{}:/usr/bin:/bin", directory.path().display());
         let chosen = |command: &str, has_settings: bool, path: Option<&str>| match plan_command_start(

@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_apart() {
+    fn exit_codes_and_signals_are_distinguished() {
         assert_eq!(Bench::new(&[]).run("true").0, ProcessExit::Code(0));
         assert_eq!(Bench::new(&[]).run("exit 7").0, ProcessExit::Code(7));
         assert_eq!(Bench::new(&[]).run("kill -9 $$").0, ProcessExit::Signal(9));
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_a_shell_finds_what_bash_would_give_it() {
+    fn a_program_without_a_shell_has_the_same_variables() {
         let shared =
             [("PATH", "/usr/bin:/bin"), ("PWD", "/stale"), ("_", "/stale"), ("A", "1"), ("SHLVL", "1")];
         let run = |command: &str| {
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_without_a_first_line_runs_under_bash() {
+    fn a_script_without_a_shebang_runs_under_bash() {
         let directory = tempfile::tempdir().unwrap();
         let script = directory.path().join("tool");
         std::fs::write(&script, "[[ a == a ]] && echo \"$1\"\n").unwrap();
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_that_bash_exports_are_there() {
+    fn exported_bash_functions_are_available() {
         let function = ("BASH_FUNC_sleep%%", "() { echo \"function $1\"; }");
         let mut bench = Bench::new(&[("PATH", "/usr/bin:/bin"), function]);
         assert_eq!(bench.run("sleep 7"), (ProcessExit::Code(0), "function 7\n".to_owned()));
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_sets_stands_over_what_all_share() {
+    fn job_variables_override_shared_ones() {
         let mut bench = Bench::new(&[("PATH", "/usr/bin:/bin"), ("B", "shared"), ("D", "4"), ("B", "later")]);
         for (name, value) in [("C", "3"), ("B", "job"), ("A", "first"), ("A", "last"), ("BB", "x=y")] {
             bench.additions.set(name, value);
@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_of_two_shared_values_is_the_one() {
+    fn later_shared_values_override_earlier_ones() {
         let (_, text) = Bench::new(&[("B", "shared"), ("B", "later")]).run("echo $B");
         assert_eq!(text, "later\n");
     }
@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_start_is_told_from_what_may_start_later() {
+    fn permanent_and_transient_start_failures_are_distinguished() {
         let mut bench = Bench::new(&[]);
         let error = bench.spawn(&format!("true {}", "x".repeat(1 << 20)), None).unwrap_err();
         assert!(matches!(error, SpawnError::ArgumentsTooLong { command: 1_048_581, .. }), "{error}");
@@ -647,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_enters_its_group_before_it_runs() {
+    fn a_job_enters_its_cgroup_before_it_runs() {
         let directory = tempfile::tempdir().unwrap();
         let procs = directory.path().join("cgroup.procs");
         let bench = Bench::new(&[]);

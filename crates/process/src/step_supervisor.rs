@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_parent_sends_is_for_the_child() {
+    fn only_signals_of_the_parent_are_forwarded() {
         let parent = Pid::from_raw(7);
         for (number, sender, expected) in [
             (libc::SIGUSR1, 7, true),

@@ -140,7 +140,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn peaks_and_averages_of_what_was_seen() {
+    fn peaks_and_averages_of_samples() {
         let start = Instant::now();
         let mut series = UsageSeries::new(start);
         assert_eq!(series.add_sample(start + SECOND, SECOND / 2, Bytes(100)), Some(50.0));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_was_never_seen_says_only_what_is_certain() {
+    fn without_samples_only_certain_values_are_reported() {
         let end = EndUsage { wall: SECOND / 1000, cpu_time: SECOND / 2000, peak_rss: None };
         let usage = UsageSeries::new(Instant::now()).summarize_usage(&end);
         assert_eq!(usage, AttemptUsage { cpu_time: SECOND / 2000, ..AttemptUsage::default() });

@@ -27,7 +27,7 @@ fn start(command: &str, enter: Option<&Path>) -> Result<Pid, spawn::SpawnError> 
 const HOLD_200_MIB: &str = "head -c 209715200 /dev/zero | tail > /dev/null";
 
 #[test]
-fn a_slots_group_holds_its_jobs_to_a_limit_and_goes_away_afterwards() {
+fn a_slot_cgroup_limits_its_jobs_and_is_removed() {
     let places = CgroupPaths::of_this_process();
     let groups = WorkerCgroup::create(&places, ProcessIdentity::own().unwrap());
     let v1 = fs::read_to_string("/proc/self/cgroup").unwrap();

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_forgets_the_distant_past() {
+    fn the_rate_covers_only_recent_seconds() {
         let start = Instant::now();
         let mut pace = ClaimPacer::default();
         for second in 0..20u64 {

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn words_arrive_whole_however_they_are_cut() {
+    fn messages_arrive_whole_in_any_fragmentation() {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
         let mut inbox = EventQueue::new().unwrap();
         inbox.attach_worker(WorkerId(1), ours);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
+    fn invalid_messages_are_reported() {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
         let mut inbox = EventQueue::new().unwrap();
         inbox.attach_worker(WorkerId(1), ours);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn other_threads_are_heard_and_silence_ends() {
+    fn events_of_threads_arrive_and_waits_time_out() {
         let mut inbox = EventQueue::new().unwrap();
         let post = inbox.sender();
         std::thread::spawn(move || post.send(DispatcherEvent::Interrupt));

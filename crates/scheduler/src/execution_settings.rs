@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn a_jobs_variables_win_over_the_workflows() {
+    fn variables_of_a_job_override_those_of_the_workflow() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let merged = merge_env(&[pair("A", "1"), pair("B", "1")], vec![pair("B", "2"), pair("C", "2")]);
         assert_eq!(merged, [pair("A", "1"), pair("B", "2"), pair("C", "2")]);
     }
 
     #[test]
-    fn nothing_said_is_nothing_sent() {
+    fn without_settings_assignments_carry_nothing() {
         assert_eq!(termination_settings(&WorkflowSettings::default()), None);
         assert_eq!(termination_settings(&with(ExecutionConfig::default())), None);
         let lead = ExecutionConfig { sigterm_lead_seconds: Some(30), ..ExecutionConfig::default() };
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workflows_own_stdio_goes_before_its_configs() {
+    fn stdio_of_the_workflow_precedes_that_of_its_config() {
         let of = |mode| StdioSettings { mode, delete_on_success: false };
         let config = with(ExecutionConfig { stdio: Some(of(StdioMode::None)), ..ExecutionConfig::default() });
         assert_eq!(config.stdio(StdioSettings::default()), of(StdioMode::None));

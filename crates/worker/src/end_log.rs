@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_read_back_up_to_where_their_writer_died() {
+    fn recorded_ends_are_read_up_to_a_truncated_line() {
         let directory = tempfile::tempdir().unwrap();
         let ledger = directory.path().join("ledger");
         assert!(read_ends(&ledger).is_empty());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_stays_small_and_has_the_latest_ends() {
+    fn the_end_log_stays_small_and_keeps_the_latest_ends() {
         let directory = tempfile::tempdir().unwrap();
         let ledger = directory.path().join("ledger");
         let log = EndLog::beside_ledger(&ledger);

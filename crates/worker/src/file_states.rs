@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn time_and_size_are_noted_and_what_is_missing_is_none() {
+    fn states_have_time_and_size_and_missing_files_none() {
         let (directory, files) = bench();
         fs::write(directory.path().join("a"), "12345").unwrap();
         age(&directory.path().join("a"), 0);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_that_of_the_contents_and_is_kept_until_the_file_changes() {
+    fn a_digest_is_cached_until_the_file_changes() {
         let (directory, files) = bench();
         let path = directory.path().join("a");
         let hash = || files.inspect_files(&["a".into()], true).remove(0).unwrap().hash.unwrap();

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_end_is_a_failure_when_nothing_else_becomes_known() {
+    fn a_held_end_is_a_failure_without_a_shutdown() {
         let (held, now) = (HeldEnds::new(false), Instant::now());
         let killed = ended(ProcessExit::Signal(9), AttemptEndCause::Itself);
         assert_eq!(held.hold_if_uncertain(killed.clone(), now, false), None);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shutdown_that_is_seen_before_or_after_the_end_makes_it_an_interruption() {
+    fn a_shutdown_before_or_after_the_end_makes_it_an_interruption() {
         let now = Instant::now();
         let (killed, interrupted) = (
             ended(BY_SIGTERM, AttemptEndCause::Itself),

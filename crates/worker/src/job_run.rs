@@ -561,7 +561,7 @@ mod tests {
     use windlass_types::worker_messages::StopReason;
 
     #[test]
-    fn who_ended_it() {
+    fn the_cause_of_an_end_is_classified() {
         let stop = |cause| Some(PendingStop { cause, kill_at: Instant::now() });
         let (ok, killed) = (ProcessExit::Code(0), ProcessExit::Signal(9));
         let canceled = AttemptEndCause::Stopped(StopReason::Canceled);
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_was_warned_is_done_if_it_says_so() {
+    fn a_warned_job_that_exits_with_0_has_succeeded() {
         let warned = RunningAttempt { was_warned: true, ..running(Instant::now(), None) };
         assert_eq!(classify_end(&warned, false, ProcessExit::Code(0)), AttemptEndCause::Itself);
         assert_eq!(classify_end(&warned, false, ProcessExit::Code(1)), AttemptEndCause::Timeout);

@@ -280,7 +280,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn things_fall_due_in_the_order_of_their_times() {
+    fn actions_are_due_in_order_of_time() {
         let start = Instant::now();
         let mut job = running(start, Some(200 * MS));
         assert_eq!(job.next_action(), Some((start + FIRST_SAMPLE_AFTER, SupervisorAction::ReportStart)));
@@ -295,7 +295,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn time_stands_still_while_a_job_does() {
+    fn frozen_time_does_not_count_as_runtime() {
         let start = Instant::now();
         let mut job = running(start, Some(200 * MS));
         (job.is_start_reported, job.next_sample) = (true, None);
@@ -314,7 +314,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_short_runtime_is_over_before_the_first_look() {
+    fn a_short_runtime_ends_before_the_first_sample() {
         let start = Instant::now();
         assert_eq!(
             running(start, Some(50 * MS)).next_action(),
@@ -323,7 +323,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_runtime_beyond_all_clocks_is_no_limit() {
+    fn a_runtime_beyond_the_clock_range_is_no_limit() {
         let start = Instant::now();
         let mut job = running(start, Some(Duration::MAX));
         job.is_start_reported = true;
@@ -338,7 +338,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_job_is_warned_before_its_time_is_over_but_not_before_half_of_it_is() {
+    fn a_warning_comes_before_the_timeout_but_not_before_half_of_it() {
         let start = Instant::now();
         let grace = 10_000 * MS;
         for (lead, at) in [(30 * MS, 70 * MS), (90 * MS, 50 * MS)] {

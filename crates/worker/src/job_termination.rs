@@ -376,7 +376,7 @@ mod tests {
     use crate::job_slot::tests::{running, spawn, worker};
 
     #[test]
-    fn a_job_that_ended_by_itself_before_the_stop_is_not_called_stopped() {
+    fn a_job_that_ended_before_the_stop_is_not_reported_as_stopped() {
         let directory = tempfile::tempdir().unwrap();
         let worker = worker(directory.path());
         let slot = JobSlot::new(SlotState::Idle, None);

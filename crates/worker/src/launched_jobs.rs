@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slurm_says_why() {
+    fn slurm_messages_give_the_cause_of_an_end() {
         let interrupted = AttemptEndCause::Stopped(StopReason::Interrupted);
         for (words, expected) in [
             (None, AttemptEndCause::Itself),

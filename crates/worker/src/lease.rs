@@ -150,7 +150,7 @@ mod tests {
     use windlass_process::{child_wait, procfs};
 
     #[test]
-    fn one_that_starts_too_late_keeps_no_other_awake() {
+    fn a_job_that_starts_after_expiry_freezes_only_itself() {
         let directory = tempfile::tempdir().unwrap();
         let worker = worker(directory.path());
         let pid = spawn(&worker, "exec sleep 1000");

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_whether_there_is_room_takes_nothing() {
+    fn checking_for_free_resources_takes_none() {
         let mut pool = WorkerResourcePool::new(MACHINE);
         assert!(pool.has_room_for(&asks(4, 100, 2)) && pool.has_room_for(&asks(4, 100, 2)));
         let grant = pool.take_resources(&asks(1, 1, 2)).unwrap();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_different_ones_and_come_back() {
+    fn devices_are_exclusive_and_are_returned() {
         let mut pool = WorkerResourcePool::new(MACHINE);
         let first = pool.take_resources(&asks(1, 1, 1)).unwrap();
         let second = pool.take_resources(&asks(1, 1, 1)).unwrap();

@@ -150,7 +150,7 @@ mod tests {
     use windlass_types::{RunId, Timestamp, WorkflowId};
 
     #[test]
-    fn a_worker_with_the_pid_of_an_earlier_one_leaves_its_file_alone() {
+    fn a_worker_with_a_reused_pid_does_not_overwrite_series() {
         let directory = tempfile::tempdir().unwrap();
         let head = |at| SeriesHeader {
             workflow_id: WorkflowId(1),

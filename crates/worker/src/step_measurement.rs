@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_that_of_the_largest_node_and_time_that_of_all() {
+    fn memory_is_the_largest_of_a_node_and_cpu_time_the_sum() {
         let logs = tempfile::tempdir().unwrap();
         let notes = StepUsageFiles::new(logs.path(), &key(1), "m".into(), 3);
         assert_eq!(notes.take_usage(), None);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_clears_away_what_the_one_before_it_left() {
+    fn an_attempt_removes_the_files_of_the_previous_one() {
         let logs = tempfile::tempdir().unwrap();
         let notes = StepUsageFiles::new(logs.path(), &key(2), "m".into(), 2);
         leave(&notes, 0, StepUsage::default());
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_go_between_a_launcher_and_a_job() {
+    fn the_measuring_command_is_inserted_after_the_launcher() {
         let notes = StepUsageFiles::new(Path::new("/out/it's $(x)"), &key(2), "12-7".into(), 1);
         let words = notes.measuring_command(Path::new("/opt/windlass"), Some(SECOND)).unwrap();
         assert_eq!(
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_written_when_there_is_something_new_to_say() {
+    fn a_record_is_written_when_usage_has_changed() {
         let directory = tempfile::tempdir().unwrap();
         let notes = StepUsageFiles::new(directory.path(), &key(1), "m".into(), 1);
         let mut page = UsageFileWriter::new(&notes.prefix, 0, "m".into());
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_steps() {
+    fn cgroups_of_slurm_steps_are_recognized() {
         let v1 = "6:freezer:/slurm_n1/uid_0/job_996/step_0\n4:memory:/slurm_n1/uid_0/job_996/step_0/task_0\n1:cpu:/\n0::/\n";
         let v2 = "0::/system.slice/slurmstepd.scope/job_7/step_3/user/task_0\n";
         let none = "4:memory,freezer:/\n0::/system.slice/slurmd.service\n";
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_are_for_others() {
+    fn other_arguments_are_ignored() {
         for words in
             [vec![], vec!["windlass"], vec!["windlass", "__worker"], vec!["__step", "a", "b", "0", "c"]]
         {

@@ -30,7 +30,7 @@ fn a_job_that_dies_with_the_allocation_has_not_failed() {
 }
 
 #[test]
-fn a_job_that_kills_itself_has_failed_once_nothing_else_happened() {
+fn a_job_that_kills_itself_has_failed_without_a_shutdown() {
     let bench = Bench::new(LONG);
     let agent = bench.hire_with(inside);
     bench.server.give([job(1, "kill -KILL $$"), job(2, "exit 4")]);
@@ -42,7 +42,7 @@ fn a_job_that_kills_itself_has_failed_once_nothing_else_happened() {
 }
 
 #[test]
-fn one_that_is_told_of_its_end_early_lets_what_runs_end() {
+fn a_worker_drained_early_completes_running_jobs() {
     let bench = Bench::new(LONG);
     let agent = bench.hire_with(inside);
     bench.server.give([gated(1)]);
@@ -54,7 +54,7 @@ fn one_that_is_told_of_its_end_early_lets_what_runs_end() {
 }
 
 #[test]
-fn one_that_knows_its_end_goes_on_taking_what_can_be_done_in_time() {
+fn a_worker_with_a_known_end_accepts_jobs_that_fit() {
     let bench = Bench::new(LONG);
     let agent = bench.hire_with(|options| {
         inside(options);
@@ -73,7 +73,7 @@ fn one_that_knows_its_end_goes_on_taking_what_can_be_done_in_time() {
 }
 
 #[test]
-fn one_that_is_warned_of_an_end_that_it_does_not_know_takes_nothing_more() {
+fn a_worker_with_an_unexpected_warning_drains() {
     let bench = Bench::new(LONG);
     let agent = bench.hire_with(|options| {
         inside(options);
@@ -88,7 +88,7 @@ fn one_that_is_warned_of_an_end_that_it_does_not_know_takes_nothing_more() {
 }
 
 #[test]
-fn in_an_allocation_the_server_is_waited_for_longer_than_for_jobs() {
+fn in_an_allocation_the_server_is_awaited_beyond_the_idle_timeout() {
     let bench = Bench::new(LONG);
     bench.server.go_away();
     let idle = Duration::from_secs(1);
@@ -106,7 +106,7 @@ fn in_an_allocation_the_server_is_waited_for_longer_than_for_jobs() {
 }
 
 #[test]
-fn it_leaves_when_its_workflow_is_over_though_it_might_wait() {
+fn it_leaves_when_its_workflow_has_ended() {
     let bench = Bench::new(LONG);
     let agent = bench.hire_with(|options| {
         inside(options);

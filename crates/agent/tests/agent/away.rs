@@ -15,7 +15,7 @@ fn is_stopped(pid: u32) -> bool {
 }
 
 #[test]
-fn short_jobs_end_while_the_server_is_away_and_their_results_are_kept_and_delivered() {
+fn results_are_kept_while_the_server_is_away_and_delivered_later() {
     let bench = Bench::new(LONG);
     let agent = bench.hire();
     bench.server.give([gated(1), gated(2)]);
@@ -37,7 +37,7 @@ fn short_jobs_end_while_the_server_is_away_and_their_results_are_kept_and_delive
 }
 
 #[test]
-fn a_server_that_lost_its_memory_takes_it_back_with_all_that_it_holds() {
+fn a_restarted_server_accepts_it_with_all_its_jobs() {
     let bench = Bench::new(LONG);
     let agent = bench.hire();
     bench.server.give([gated(1), gated(2)]);
@@ -62,7 +62,7 @@ fn a_server_that_lost_its_memory_takes_it_back_with_all_that_it_holds() {
 }
 
 #[test]
-fn of_a_server_that_lost_its_memory_only_what_is_in_use_is_remembered() {
+fn after_a_server_restart_only_used_workflows_are_kept() {
     let bench = Bench::new(LONG);
     let agent = bench.hire();
     bench.server.give([job(1, "true")]);
@@ -79,7 +79,7 @@ fn of_a_server_that_lost_its_memory_only_what_is_in_use_is_remembered() {
 }
 
 #[test]
-fn long_jobs_stand_still_when_the_lease_is_over_and_go_on_when_they_are_still_ours() {
+fn long_jobs_freeze_when_the_lease_expires_and_continue_if_kept() {
     let bench = Bench::new(SHORT);
     let agent = bench.hire();
     bench.server.give([gated(1)]);
@@ -99,7 +99,7 @@ fn long_jobs_stand_still_when_the_lease_is_over_and_go_on_when_they_are_still_ou
 }
 
 #[test]
-fn what_was_given_to_others_meanwhile_is_killed_without_being_woken() {
+fn reassigned_jobs_are_killed_without_being_continued() {
     let bench = Bench::new(SHORT);
     let agent = bench.hire();
     bench.server.give([job(1, "echo $$ > leader1; while :; do echo x >> marks; sleep 0.01; done")]);
@@ -119,7 +119,7 @@ fn what_was_given_to_others_meanwhile_is_killed_without_being_woken() {
 }
 
 #[test]
-fn after_long_enough_it_gives_up_and_leaves_nothing_running() {
+fn after_its_timeout_it_gives_up_and_leaves_no_process() {
     let bench = Bench::new(SHORT);
     let agent = bench.hire_with(|options| options.give_up_after = Duration::from_secs(3));
     bench.server.give([gated(1)]);
@@ -138,7 +138,7 @@ fn after_long_enough_it_gives_up_and_leaves_nothing_running() {
 }
 
 #[test]
-fn results_of_an_agent_that_died_are_delivered_by_the_next_one_here() {
+fn results_of_a_dead_worker_are_delivered_by_the_next_one() {
     let bench = Bench::new(LONG);
     let mut first = bench.start_process();
     bench.server.give([gated(1), job(2, "echo $$ > leader2; sleep 1000")]);
@@ -168,7 +168,7 @@ fn results_of_an_agent_that_died_are_delivered_by_the_next_one_here() {
 }
 
 #[test]
-fn one_that_owes_nothing_does_not_wait_for_a_server_that_is_away() {
+fn a_worker_without_results_does_not_wait_for_an_absent_server() {
     let bench = Bench::new(LONG);
     let agent = bench.hire();
     bench.server.until("an exchange", |state| (!state.exchanges.is_empty()).then_some(()));
@@ -182,7 +182,7 @@ fn one_that_owes_nothing_does_not_wait_for_a_server_that_is_away() {
 }
 
 #[test]
-fn one_that_has_results_leaves_them_for_the_next_one_here() {
+fn undelivered_results_are_left_for_the_next_worker() {
     let bench = Bench::new(LONG);
     let agent = bench.hire();
     bench.server.give([gated(1), gated(2)]);
@@ -206,7 +206,7 @@ fn one_that_has_results_leaves_them_for_the_next_one_here() {
 }
 
 #[test]
-fn a_worker_process_that_dies_is_replaced_and_what_it_ran_is_told_of() {
+fn a_dead_worker_process_is_replaced_and_its_jobs_are_reported() {
     let bench = Bench::new(LONG);
     let agent = bench.hire();
     // The worker is the parent of the shell.

@@ -13,7 +13,7 @@ use windlass_types::worker_protocol::{ActionCommand, StopCommand};
 use windlass_types::{Attempt, RunId};
 
 #[test]
-fn jobs_come_results_go_and_it_leaves_when_it_is_dismissed() {
+fn jobs_run_results_are_reported_and_it_leaves_when_dismissed() {
     let bench = Bench::new(LONG);
     let agent = bench.hire_with(|options| options.labels = vec!["gpu".into()]);
     bench.server.give([job(1, "echo out; exit 3"), job(2, "echo $WINDLASS_URL > url")]);
@@ -34,7 +34,7 @@ fn jobs_come_results_go_and_it_leaves_when_it_is_dismissed() {
 /// As when a service unit is stopped: all its processes get SIGTERM, in any order. The worker itself treats it
 /// as an interrupt.
 #[test]
-fn a_shutdown_that_signals_everything_interrupts_the_jobs() {
+fn a_shutdown_that_signals_all_processes_interrupts_the_jobs() {
     for agent_first in [true, false] {
         let bench = Bench::new(LONG);
         let agent = bench.hire();
@@ -57,7 +57,7 @@ fn a_shutdown_that_signals_everything_interrupts_the_jobs() {
 }
 
 #[test]
-fn a_report_does_not_wait_behind_a_wait() {
+fn a_report_does_not_wait_for_the_long_poll() {
     let bench = Bench::new(LONG);
     let agent = bench.hire();
     // Chains: the next job comes only after the report of the last one. A long poll lasts for minutes here.
@@ -88,7 +88,7 @@ fn many_jobs_and_each_is_reported_once() {
 }
 
 #[test]
-fn the_first_interrupt_drains_and_what_has_not_started_goes_back() {
+fn the_first_interrupt_drains_and_returns_waiting_jobs() {
     let bench = Bench::new(LONG);
     let agent = bench.hire_with(|options| options.capacity.max_jobs = Some(1));
     bench.server.give([gated(1), job(2, "touch never")]);
@@ -109,7 +109,7 @@ fn the_first_interrupt_drains_and_what_has_not_started_goes_back() {
 }
 
 #[test]
-fn the_second_interrupt_stops_and_the_server_hears_how() {
+fn the_second_interrupt_stops_jobs_and_reports_them() {
     let bench = Bench::new(LONG);
     let agent = bench.hire();
     bench.server.give([job(1, "trap 'exit 0' TERM; echo $$ > leader1; while :; do sleep 0.02; done")]);
@@ -144,7 +144,7 @@ fn a_server_can_drain_it_and_stop_single_attempts() {
 }
 
 #[test]
-fn when_its_own_time_is_over_what_runs_is_stopped() {
+fn at_its_time_limit_running_jobs_are_stopped() {
     let bench = Bench::new(LONG);
     let end = Instant::now() + Duration::from_secs(3);
     let agent = bench.hire_with(|options| {
@@ -160,7 +160,7 @@ fn when_its_own_time_is_over_what_runs_is_stopped() {
 }
 
 #[test]
-fn it_leaves_when_it_had_nothing_to_do_for_long_enough() {
+fn it_leaves_after_its_idle_timeout() {
     let bench = Bench::new(LONG);
     let agent = bench.hire_with(|options| options.idle_timeout = Some(Duration::from_millis(300)));
     bench.server.give([job(1, "true")]);
@@ -169,7 +169,7 @@ fn it_leaves_when_it_had_nothing_to_do_for_long_enough() {
 }
 
 #[test]
-fn a_workflow_that_is_over_is_forgotten_until_it_is_told_of_anew() {
+fn an_ended_workflow_is_forgotten_until_introduced_again() {
     let bench = Bench::new(LONG);
     let agent = bench.hire();
     bench.server.give([job(1, "true")]);
@@ -201,7 +201,7 @@ fn a_workflow_that_is_over_is_forgotten_until_it_is_told_of_anew() {
 }
 
 #[test]
-fn actions_are_carried_out_and_reported() {
+fn actions_run_and_are_reported() {
     let bench = Bench::new(LONG);
     let mut agent = bench.start_process();
     let order = ActionCommand {
@@ -224,7 +224,7 @@ fn actions_are_carried_out_and_reported() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_of_soon() {
+fn a_missing_server_is_reported_soon() {
     let bench = Bench::new(LONG);
     bench.server.go_away();
     let agent = bench.hire_with(|options| options.first_contact = Duration::from_millis(200));

@@ -22,7 +22,7 @@ fn worker_of(agent: u32) -> u32 {
 }
 
 #[test]
-fn jobs_of_an_agent_that_is_stopped_stand_still_when_the_lease_is_over() {
+fn jobs_of_a_stopped_worker_freeze_when_the_lease_expires() {
     let bench = Bench::new(LEASE);
     let mut agent = bench.start_process();
     bench.server.give([gated(1)]);
@@ -40,7 +40,7 @@ fn jobs_of_an_agent_that_is_stopped_stand_still_when_the_lease_is_over() {
 }
 
 #[test]
-fn both_stopped_and_woken_do_no_harm() {
+fn stopping_both_processes_does_no_harm() {
     let bench = Bench::new(LEASE);
     let mut agent = bench.start_process();
     bench.server.give([job(1, "echo $$ > leader1; while :; do sleep 0.01; done")]);
@@ -61,7 +61,7 @@ fn both_stopped_and_woken_do_no_harm() {
 }
 
 #[test]
-fn a_worker_process_that_is_stopped_is_ended_with_its_jobs_and_replaced() {
+fn a_stopped_worker_process_is_replaced_with_its_jobs_ended() {
     let bench = Bench::new(LEASE);
     let mut agent = bench.start_process();
     bench.server.give([gated(1)]);

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_number_is_done_once_and_answered_as_often_as_it_comes() {
+    fn an_exchange_is_applied_once_and_replied_to_each_time() {
         let mut exchanges = ExchangeSequence::default();
         assert_eq!(word(&mut exchanges, 1, 10), "new");
         assert_eq!(word(&mut exchanges, 1, 11), "again");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_one_ends_the_wait_of_the_older_but_not_before_its_commit() {
+    fn a_newer_exchange_ends_an_older_wait_after_its_commit() {
         let mut exchanges = ExchangeSequence::default();
         word(&mut exchanges, 1, 10);
         let ticket = exchanges.commit_ticket(WorkerId(1), 1);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn they_may_overtake_each_other() {
+    fn exchanges_may_overtake_each_other() {
         let mut exchanges = ExchangeSequence::default();
         assert_eq!(word(&mut exchanges, 3, 30), "new");
         assert_eq!(word(&mut exchanges, 2, 20), "new", "late, but never seen");
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_are_answered_when_they_are_on_disk_and_waits_when_there_is_news() {
+    fn reports_are_replied_to_after_commit_and_polls_on_news() {
         let mut exchanges: ExchangeSequence<u32> = ExchangeSequence::default();
         exchanges.receive_exchange(1, 10, soon(), true);
         assert_eq!(answer_all(&mut exchanges, false), [(1, Some(10))]);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_too_long_for_the_disk_is_told_to_come_again() {
+    fn callers_that_wait_too_long_for_a_commit_have_to_retry() {
         let mut exchanges = ExchangeSequence::default();
         word(&mut exchanges, 1, 11);
         exchanges.add_pending_commit(exchanges.commit_ticket(WorkerId(1), 1));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_pays_for_no_exchange_of_a_later_life() {
+    fn tickets_of_an_earlier_epoch_are_ignored() {
         let mut exchanges = ExchangeSequence::default();
         word(&mut exchanges, 1, 10);
         let before = exchanges.commit_ticket(WorkerId(1), 1);

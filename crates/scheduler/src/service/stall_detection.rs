@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lateness_is_a_pause_and_slowness_is_not() {
+    fn lateness_is_a_stall_and_slowness_is_not() {
         let lease = Duration::from_mins(1);
         let expected = Instant::now();
         for (late_ms, pause) in [(0, false), (400, false), (501, true), (90_000, true)] {
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn short_leases_need_a_closer_look() {
+    fn short_leases_need_shorter_waits() {
         assert_eq!(max_wait(Duration::from_mins(1)), Duration::from_secs(1));
         assert_eq!(max_wait(Duration::from_secs(2)), Duration::from_millis(250));
         assert_eq!(max_wait(Duration::ZERO), Duration::from_millis(100));

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_people_form_one_crew_as_long_as_they_may_do_the_same() {
+    fn workers_with_equal_permissions_form_one_group() {
         let mut worker_groups = WorkerGroups::default();
         let first = group(&mut worker_groups, &[1]);
         assert_eq!(group(&mut worker_groups, &[1]), first);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn who_will_be_allowed_less_is_of_another_crew_though_today_it_is_the_same() {
+    fn workers_with_other_permissions_form_another_group_even_if_currently_equal() {
         let mut worker_groups = WorkerGroups::default();
         let mut join = |sees_all| {
             let identity = WorkerGroupKey {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_longest_is_asked_first() {
+    fn the_longest_waiting_worker_is_served_first() {
         let mut worker_groups = WorkerGroups::default();
         let id = group(&mut worker_groups, &[1]);
         worker_groups.update_turns(WorkflowId(1), |_| Some(0));

@@ -70,7 +70,7 @@ fn added_jobs_run_after_the_job_that_added_them_and_in_their_own_order() {
 }
 
 #[test]
-fn a_loop_goes_on_for_as_long_as_each_round_adds_the_next() {
+fn a_loop_continues_while_each_round_adds_the_next() {
     let (_dir, store) = database();
     let workflow = create(&store, &ONE);
     let other = elsewhere(&store);
@@ -86,7 +86,7 @@ fn a_loop_goes_on_for_as_long_as_each_round_adds_the_next() {
 }
 
 #[test]
-fn what_was_added_by_an_attempt_whose_worker_died_is_there_once() {
+fn jobs_added_by_a_lost_attempt_exist_once() {
     let (_dir, store) = database();
     let workflow = create(&store, &ONE);
     let other = elsewhere(&store);
@@ -103,7 +103,7 @@ fn what_was_added_by_an_attempt_whose_worker_died_is_there_once() {
 }
 
 #[test]
-fn a_process_that_takes_over_finds_what_was_added() {
+fn recovery_at_start_finds_added_jobs() {
     let (_dir, store) = database();
     let workflow = create(&store, &ONE);
     let other = elsewhere(&store);
@@ -142,7 +142,7 @@ fn a_process_that_takes_over_finds_what_was_added() {
 }
 
 #[test]
-fn what_a_failed_job_added_is_canceled_with_it() {
+fn jobs_added_by_a_failed_job_are_canceled() {
     let (_dir, store) = database();
     let workflow = create(&store, &ONE);
     let other = elsewhere(&store);
@@ -162,7 +162,7 @@ fn what_a_failed_job_added_is_canceled_with_it() {
 }
 
 #[test]
-fn an_added_job_that_never_fits_does_not_keep_the_run_waiting() {
+fn an_added_job_that_never_fits_does_not_block_the_run() {
     let (_dir, store) = database();
     let resources = Resources { cpus: 64, ..Resources::DEFAULT };
     let new = NewWorkflow {

@@ -109,7 +109,7 @@ fn assigned(store: &SqliteStore, settings: &WorkflowSettings) -> Vec<Assignment>
 }
 
 #[test]
-fn a_job_gets_what_it_says_and_what_its_kind_and_workflow_say() {
+fn an_assignment_combines_job_group_and_workflow_settings() {
     let (_dir, store) = database();
     let settings =
         WorkflowSettings { change_detection: Some(ChangeDetection::Content), ..WorkflowSettings::default() };
@@ -151,7 +151,7 @@ fn the_execution_config_changes_how_jobs_are_ended() {
 }
 
 #[test]
-fn a_workflow_chooses_the_return_codes_of_what_is_ended() {
+fn a_workflow_chooses_the_return_codes_of_ended_attempts() {
     let (_dir, store) = database();
     let config = ExecutionConfig {
         timeout_exit_code: Some(24),

@@ -35,7 +35,7 @@ fn run(
 }
 
 #[test]
-fn a_diamond_runs_in_order_and_its_end_is_on_the_books() {
+fn a_diamond_runs_in_order_and_its_end_is_recorded() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
     let (mut host, mut witness) = (Host::new(|_, _| Act::Exit(0)), Witness::default());
@@ -51,7 +51,7 @@ fn a_diamond_runs_in_order_and_its_end_is_on_the_books() {
 }
 
 #[test]
-fn a_failure_cancels_what_waits_for_it_and_a_new_run_repeats_both() {
+fn a_failure_cancels_dependents_and_a_new_run_repeats_both() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
     let mut host = Host::new(|a, _| Act::Exit(if a.name == "left" && a.key.run == RunId(1) { 4 } else { 0 }));
@@ -72,7 +72,7 @@ fn a_failure_cancels_what_waits_for_it_and_a_new_run_repeats_both() {
 }
 
 #[test]
-fn a_worker_hears_of_a_job_only_when_its_claim_is_on_disk() {
+fn a_job_is_assigned_only_after_its_claim_is_committed() {
     let (dir, store) = database();
     let workflow = create(&store, &DIAMOND);
     let path = dir.path().join("windlass.db");
@@ -89,7 +89,7 @@ fn a_worker_hears_of_a_job_only_when_its_claim_is_on_disk() {
 }
 
 #[test]
-fn reports_that_are_late_or_repeated_are_shown_and_change_nothing() {
+fn stale_and_repeated_reports_change_nothing() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
     let mut witness = Witness::default();
@@ -101,7 +101,7 @@ fn reports_that_are_late_or_repeated_are_shown_and_change_nothing() {
 }
 
 #[test]
-fn what_a_dead_worker_held_runs_again_as_a_new_attempt_if_it_had_started() {
+fn started_jobs_of_a_dead_worker_run_again_as_new_attempts() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
     let mut host = Host::new(|a, generation| match (a.name.as_str(), generation) {
@@ -123,7 +123,7 @@ fn what_a_dead_worker_held_runs_again_as_a_new_attempt_if_it_had_started() {
 }
 
 #[test]
-fn an_end_that_a_worker_recorded_and_did_not_report_is_taken() {
+fn recorded_but_unreported_ends_are_applied() {
     let (_dir, store) = database();
     let workflow =
         create(&store, &[Planned("good", &[], 2), Planned("bad", &[0], 2), Planned("after", &[0], 2)]);
@@ -141,7 +141,7 @@ fn an_end_that_a_worker_recorded_and_did_not_report_is_taken() {
 }
 
 #[test]
-fn ends_that_were_recorded_before_everything_was_killed_are_committed_by_the_next_process() {
+fn recorded_ends_are_committed_by_the_next_process() {
     let (dir, store) = database();
     let workflow = create(&store, &DIAMOND);
     let mut host = Host::new(|a, _| match a.name.as_str() {
@@ -186,7 +186,7 @@ fn ends_that_were_recorded_before_everything_was_killed_are_committed_by_the_nex
 }
 
 #[test]
-fn a_worker_that_dies_over_and_over_is_not_replaced_for_ever() {
+fn a_worker_that_keeps_dying_is_not_replaced_for_ever() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
     let mut host = Host::new(|_, _| Act::DieBefore);
@@ -200,7 +200,7 @@ fn a_worker_that_dies_over_and_over_is_not_replaced_for_ever() {
 }
 
 #[test]
-fn a_job_that_kills_every_worker_is_tried_alone_and_given_up_and_its_neighbours_complete() {
+fn a_job_that_kills_workers_is_isolated_and_failed_and_others_complete() {
     let (_dir, store) = database();
     let workflow = create(
         &store,
@@ -221,7 +221,7 @@ fn a_job_that_kills_every_worker_is_tried_alone_and_given_up_and_its_neighbours_
 }
 
 #[test]
-fn a_job_that_kills_its_worker_and_the_dispatcher_is_given_up_after_some_resumes() {
+fn a_job_that_kills_worker_and_dispatcher_is_failed_after_some_resumes() {
     let (_dir, store) = database();
     let workflow =
         create(&store, &[Planned("poison", &[], 0), Planned("beside", &[], 0), Planned("after", &[0], 0)]);
@@ -257,7 +257,7 @@ fn a_job_that_kills_its_worker_and_the_dispatcher_is_given_up_after_some_resumes
 }
 
 #[test]
-fn a_run_whose_database_is_removed_does_not_end_well() {
+fn a_run_whose_database_is_removed_fails() {
     let (dir, store) = database();
     let workflow = create(&store, &DIAMOND);
     let lock = store.lock(LockScope::Workflow(workflow.id), Timestamp(1)).unwrap();
@@ -279,7 +279,7 @@ fn a_run_whose_database_is_removed_does_not_end_well() {
 }
 
 #[test]
-fn a_request_to_cancel_that_comes_with_the_interrupt_is_not_lost() {
+fn a_cancel_request_together_with_an_interrupt_is_not_lost() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
     let (mut host, mut witness) = (Host::new(|_, _| Act::Hold), Witness::default());
@@ -317,7 +317,7 @@ fn a_worker_that_hangs_does_not_outlast_the_second_interrupt() {
 }
 
 #[test]
-fn a_canceled_workflow_is_canceled_also_if_it_asks_for_too_much() {
+fn a_canceled_workflow_is_canceled_also_with_oversized_jobs() {
     let (_dir, store) = database();
     let workflow = create(&store, &[Planned("huge", &[], 64)]);
     store.request_cancel(workflow.id, Timestamp(2)).unwrap();
@@ -327,7 +327,7 @@ fn a_canceled_workflow_is_canceled_also_if_it_asks_for_too_much() {
 }
 
 #[test]
-fn what_no_worker_can_hold_is_refused_if_nothing_else_can_run() {
+fn oversized_jobs_are_an_error_if_no_other_job_can_run() {
     let (_dir, store) = database();
     let workflow = create(&store, &[Planned("huge", &[], 64), Planned("after", &[0], 1)]);
     let mut host = Host::new(|_, _| Act::Exit(0));
@@ -340,7 +340,7 @@ fn what_no_worker_can_hold_is_refused_if_nothing_else_can_run() {
 }
 
 #[test]
-fn one_job_that_no_worker_can_hold_stops_no_other_job() {
+fn an_oversized_job_does_not_stop_others() {
     let (_dir, store) = database();
     let plan = [
         Planned("small", &[], 1),
@@ -361,7 +361,7 @@ fn one_job_that_no_worker_can_hold_stops_no_other_job() {
 }
 
 #[test]
-fn an_interrupted_run_leaves_its_jobs_ready_and_goes_on_later() {
+fn an_interrupted_run_leaves_jobs_ready_and_can_be_resumed() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
     let (mut host, mut witness) = (Host::new(|_, _| Act::Hold), Witness::default());
@@ -387,7 +387,7 @@ fn an_interrupted_run_leaves_its_jobs_ready_and_goes_on_later() {
 }
 
 #[test]
-fn a_canceled_run_ends_what_is_held_and_starts_nothing_more() {
+fn a_canceled_run_ends_held_jobs_and_starts_no_more() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);
     store.request_cancel(workflow.id, Timestamp(2)).unwrap();
@@ -401,7 +401,7 @@ fn a_canceled_run_ends_what_is_held_and_starts_nothing_more() {
 }
 
 #[test]
-fn trouble_of_the_worker_is_shown_and_passes() {
+fn problems_of_the_worker_are_shown_and_retried() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND[..1]);
     let tries = AtomicUsize::new(0);

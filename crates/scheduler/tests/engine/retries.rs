@@ -65,7 +65,7 @@ fn rule(code: i32) -> FailureRule {
 }
 
 #[test]
-fn jobs_are_tried_again_as_their_rules_say() {
+fn jobs_are_retried_by_their_rules() {
     let (_dir, store) = database();
     let workflow = create(&store, 1, vec![rule(75)], &WorkflowSettings::default());
     let (summary, witness) = run(&store, workflow, until(3, 75));
@@ -82,7 +82,7 @@ fn jobs_are_tried_again_as_their_rules_say() {
 
 /// The run waits for delayed jobs, also if they are all that remains.
 #[test]
-fn a_delay_is_waited_out() {
+fn a_retry_waits_for_its_delay() {
     let (_dir, store) = database();
     let delay = Duration::from_millis(300);
     let failed_job = FailureRule { delay: Some(delay), ..rule(75) };
@@ -94,7 +94,7 @@ fn a_delay_is_waited_out() {
 }
 
 #[test]
-fn the_next_attempt_gets_the_script_and_more_memory_but_no_more_than_there_is() {
+fn the_next_attempt_gets_the_script_and_more_memory_up_to_the_capacity() {
     let (_dir, store) = database();
     let more = FailureRule {
         on: vec![FailureCause::OutOfMemory],
@@ -119,7 +119,7 @@ fn the_next_attempt_gets_the_script_and_more_memory_but_no_more_than_there_is() 
 }
 
 #[test]
-fn a_storm_stops_the_run_which_can_be_resumed() {
+fn a_spent_retry_budget_stops_the_run_which_can_be_resumed() {
     let (_dir, store) = database();
     let settings =
         WorkflowSettings { retry_budget: Some(RetryBudget::Count(3)), ..WorkflowSettings::default() };
@@ -156,7 +156,7 @@ fn a_failure_without_a_rule_ends_the_run_with_a_pending_decision() {
 }
 
 #[test]
-fn a_failure_is_decided_on_while_the_workflow_runs() {
+fn a_failure_can_be_decided_while_the_workflow_runs() {
     use windlass_types::failure_commands::{
         FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandStatus, RequestedJobChanges,
         TriageCommand,

@@ -88,7 +88,7 @@ const ALL: [ActionTrigger; 6] = [
 ];
 
 #[test]
-fn each_comes_at_its_time_and_the_end_waits_for_the_last() {
+fn actions_run_in_order_and_the_end_waits_for_the_last() {
     let world = World::new();
     let workflow = world.create(&[plain(), after(&[0])]).id;
     let ids = ALL.map(|trigger| add(&world, workflow, trigger, false));
@@ -147,7 +147,7 @@ fn jobs_wait_for_start_actions_and_each_action_has_one_worker() {
 }
 
 #[test]
-fn with_two_workers_and_a_restart_nothing_is_carried_out_twice() {
+fn no_action_runs_twice_with_two_workers_and_a_restart() {
     let mut world = World::new();
     let workflow = world.create(&[plain(), plain()]).id;
     let (first, each) = (
@@ -248,7 +248,7 @@ fn a_due_action_goes_to_a_waiting_worker() {
 }
 
 #[test]
-fn a_worker_that_wants_to_go_does_first_what_is_to_be_done_at_its_end() {
+fn a_leaving_worker_runs_its_final_actions_first() {
     let world = World::new();
     let workflow = world.create(&[plain(), plain()]).id;
     let last = add(&world, workflow, ActionTrigger::OnWorkerComplete, true);
@@ -270,7 +270,7 @@ fn a_worker_that_wants_to_go_does_first_what_is_to_be_done_at_its_end() {
 }
 
 #[test]
-fn when_a_workflow_is_canceled_what_runs_is_stopped_and_nothing_begins() {
+fn a_cancel_stops_running_actions_and_starts_none() {
     let world = World::new();
     let workflow = world.create(&[plain()]).id;
     let first = add(&world, workflow, ActionTrigger::OnWorkflowStart, false);
@@ -291,7 +291,7 @@ fn when_a_workflow_is_canceled_what_runs_is_stopped_and_nothing_begins() {
 }
 
 #[test]
-fn when_the_workflow_begins_anew_so_do_its_actions() {
+fn a_reset_workflow_runs_its_actions_again() {
     let world = World::new();
     let workflow = world.create(&[plain(), plain()]).id;
     let ids =
@@ -319,7 +319,7 @@ fn when_the_workflow_begins_anew_so_do_its_actions() {
 }
 
 #[test]
-fn clients_of_the_contract_take_actions_themselves() {
+fn clients_of_the_contract_claim_actions_themselves() {
     let world = World::new();
     let workflow = world.create(&[plain()]).id;
     let ids = ALL.map(|trigger| add(&world, workflow, trigger, trigger == ActionTrigger::OnWorkerStart));

@@ -154,7 +154,7 @@ fn silent(world: &World, nodes: u32) -> (WorkflowId, Worker) {
 }
 
 #[test]
-fn what_may_go_on_as_a_step_is_handed_on_when_it_is_gone() {
+fn jobs_in_steps_are_reassigned_after_fencing() {
     let world = World::new();
     let (workflow, worker) = silent(&world, 2);
     let told = world.silent.lock().unwrap().clone();
@@ -196,7 +196,7 @@ fn a_worker_that_returns_during_fencing_has_lost_its_jobs() {
 }
 
 #[test]
-fn what_ran_on_the_node_of_its_worker_is_gone_with_it() {
+fn jobs_on_the_node_of_their_worker_need_no_fencing() {
     let world = World::new();
     let (workflow, _) = silent(&world, 1);
     assert!(world.silent.lock().unwrap().is_empty());
@@ -219,7 +219,7 @@ fn told(world: &World, workflow: WorkflowId) -> (Vec<(S, String)>, S) {
 }
 
 #[test]
-fn what_was_lost_with_its_allocation_says_so_and_has_not_failed() {
+fn jobs_lost_with_their_allocation_have_that_reason_and_not_failed() {
     for (end, words) in [
         (SlurmJobState::Cancelled, "was cancelled"),
         (SlurmJobState::Preempted, "was preempted"),
@@ -244,7 +244,7 @@ fn what_was_lost_with_its_allocation_says_so_and_has_not_failed() {
 }
 
 #[test]
-fn what_was_there_when_its_node_said_that_all_is_over_goes_back_at_once() {
+fn jobs_of_an_ended_allocation_become_ready_at_once() {
     for (nodes, status) in [(1, S::Ready), (2, S::Pending)] {
         let world = World::new();
         let workflow = world.begin(&[plain()]);
@@ -257,7 +257,7 @@ fn what_was_there_when_its_node_said_that_all_is_over_goes_back_at_once() {
 
 /// The lease may expire before Slurm gives the node up.
 #[test]
-fn what_was_lost_before_slurm_knew_why_says_so_then() {
+fn the_reason_of_a_loss_is_added_when_slurm_knows_it() {
     let world = World::new();
     let workflow = world.begin(&[plain()]);
     let id = running(&world, workflow);
@@ -289,7 +289,7 @@ fn loss_reported_after_the_end_of_the_allocation_names_that_end() {
 }
 
 #[test]
-fn on_a_node_that_slurm_has_lost_jobs_may_go_on_until_the_lease_is_over() {
+fn jobs_on_a_lost_node_may_run_until_the_lease_expires() {
     let world = World::new();
     let workflow = world.begin(&[plain()]);
     let id = running(&world, workflow);
@@ -303,7 +303,7 @@ fn on_a_node_that_slurm_has_lost_jobs_may_go_on_until_the_lease_is_over() {
 }
 
 #[test]
-fn what_was_stopped_because_its_allocation_ends_says_so_when_that_is_known() {
+fn jobs_stopped_by_their_allocation_have_that_reason() {
     for is_known_before in [true, false] {
         let world = World::new();
         let workflow = world.begin(&[plain()]);

@@ -26,7 +26,7 @@ fn jobs_run_in_order_and_the_run_ends() {
 }
 
 #[test]
-fn a_worker_hears_that_a_workflow_is_over_and_of_it_anew_when_there_is_more() {
+fn a_worker_forgets_an_ended_workflow_and_gets_it_again() {
     let world = World::new();
     let mut worker = Worker::new(&world, 1);
     let workflow = world.begin(&[plain()]);
@@ -42,7 +42,7 @@ fn a_worker_hears_that_a_workflow_is_over_and_of_it_anew_when_there_is_more() {
 }
 
 #[test]
-fn how_a_workflow_stands_is_known_without_its_rows() {
+fn the_snapshot_of_a_workflow_needs_no_rows() {
     let world = World::new();
     let long = || Planned { runtime: Some(Duration::from_hours(1)), labels: vec!["gpu".into()], ..plain() };
     let workflow = world.begin(&[plain(), plain(), long(), after(&[0])]);
@@ -66,7 +66,7 @@ fn how_a_workflow_stands_is_known_without_its_rows() {
 }
 
 #[test]
-fn a_wait_ends_the_moment_there_is_something_to_do() {
+fn a_poll_ends_when_there_is_work() {
     let world = World::new();
     let mut worker = Worker::new(&world, 1);
     let exchange = worker.next(vec![], Duration::from_secs(15));
@@ -78,7 +78,7 @@ fn a_wait_ends_the_moment_there_is_something_to_do() {
 }
 
 #[test]
-fn a_wait_is_over_when_its_time_is_up_or_a_newer_one_comes() {
+fn a_poll_ends_at_its_timeout_or_with_a_newer_one() {
     let world = World::new();
     let mut worker = Worker::new(&world, 1);
     let wait = |worker: &mut Worker| {
@@ -95,7 +95,7 @@ fn a_wait_is_over_when_its_time_is_up_or_a_newer_one_comes() {
 }
 
 #[test]
-fn an_answer_that_did_not_arrive_comes_again() {
+fn a_lost_reply_is_sent_again() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let mut worker = Worker::new(&world, 1);
@@ -113,7 +113,7 @@ fn an_answer_that_did_not_arrive_comes_again() {
 }
 
 #[test]
-fn who_hangs_up_loses_nothing() {
+fn a_caller_that_hangs_up_loses_nothing() {
     let world = World::new();
     let mut worker = Worker::new(&world, 1);
     let exchange = worker.next(vec![], Duration::from_secs(15));
@@ -154,7 +154,7 @@ fn a_worker_is_served_only_for_its_own_user() {
 }
 
 #[test]
-fn a_worker_takes_only_what_its_user_may_run() {
+fn a_worker_gets_only_jobs_that_its_user_may_run() {
     let world = World::new();
     let (mine, other) = (world.begin(&[plain()]), world.begin(&[plain()]));
     let who = someone(4);
@@ -177,7 +177,7 @@ fn a_worker_takes_only_what_its_user_may_run() {
 }
 
 #[test]
-fn labels_say_who_takes_what() {
+fn labels_decide_which_worker_gets_a_job() {
     let world = World::new();
     let labelled = Planned { labels: vec!["gpu".into()], ..plain() };
     world.begin(&[labelled, plain()]);
@@ -190,7 +190,7 @@ fn labels_say_who_takes_what() {
 }
 
 #[test]
-fn nothing_is_started_that_cannot_end_in_time() {
+fn jobs_that_cannot_end_in_time_are_not_started() {
     let world = World::new();
     let timed = |minutes: u64| Planned { runtime: Some(Duration::from_secs(60 * minutes)), ..plain() };
     world.begin(&[timed(90), timed(10)]);
@@ -203,7 +203,7 @@ fn nothing_is_started_that_cannot_end_in_time() {
 }
 
 #[test]
-fn canceling_reaches_workers_through_their_waits() {
+fn a_cancel_reaches_polling_workers() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain(), after(&[0])]);
     let mut worker = Worker::new(&world, 1);
@@ -224,7 +224,7 @@ fn canceling_reaches_workers_through_their_waits() {
 }
 
 #[test]
-fn what_a_worker_hands_back_goes_to_another() {
+fn returned_jobs_go_to_another_worker() {
     let world = World::new();
     let workflow = world.begin(&[plain()]);
     let mut first = Worker::new(&world, 1);
@@ -241,7 +241,7 @@ fn what_a_worker_hands_back_goes_to_another() {
 }
 
 #[test]
-fn draining_finishes_and_takes_nothing_more() {
+fn a_draining_worker_completes_its_jobs_and_gets_no_more() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let mut worker = Worker::new(&world, 1);
@@ -260,7 +260,7 @@ fn draining_finishes_and_takes_nothing_more() {
 }
 
 #[test]
-fn a_worker_of_one_workflow_is_dismissed_when_it_is_over() {
+fn a_bound_worker_is_dismissed_when_its_workflow_ends() {
     let world = World::new();
     let (workflow, other) = (world.begin(&[plain()]), world.begin(&[plain()]));
     let mut worker = Worker::join(&world, WorkerRegistration { workflow: Some(workflow), ..someone(4) });
@@ -279,7 +279,7 @@ fn a_worker_of_one_workflow_is_dismissed_when_it_is_over() {
 }
 
 #[test]
-fn a_failure_cancels_what_waits_for_it_and_the_run_ends() {
+fn a_failure_cancels_dependents_and_the_run_ends() {
     let world = World::new();
     let workflow = world.begin(&[plain(), after(&[0])]);
     let mut worker = Worker::new(&world, 1);
@@ -310,7 +310,7 @@ fn stopping_replies_to_all_callers_and_commits_everything() {
 }
 
 #[test]
-fn stale_reports_change_nothing_and_can_be_seen() {
+fn stale_reports_change_nothing_and_are_recorded() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let (mut one, mut two) = (Worker::new(&world, 1), Worker::new(&world, 1));

@@ -43,7 +43,7 @@ pub(crate) fn complete(world: &World, workflow: WorkflowId, job: JobId, status: 
 }
 
 #[test]
-fn claimed_started_and_completed() {
+fn clients_claim_start_and_complete_jobs() {
     let world = World::new();
     let workflow = world.begin(&[plain(), after(&[0]), Planned { priority: 3, ..plain() }]);
     let node = node(&world, workflow);
@@ -68,7 +68,7 @@ fn claimed_started_and_completed() {
 }
 
 #[test]
-fn a_claim_packs_what_fits_the_node() {
+fn a_claim_takes_jobs_that_fit_the_node() {
     let world = World::new();
     let big = Planned { cpus: 3, ..plain() };
     let workflow = world.begin(&[big.clone(), big, Planned { cpus: 1, ..plain() }]);
@@ -80,7 +80,7 @@ fn a_claim_packs_what_fits_the_node() {
 }
 
 #[test]
-fn a_node_that_goes_gives_up_what_it_had() {
+fn a_node_that_leaves_returns_its_jobs() {
     let mut world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let node = node(&world, workflow);
@@ -99,7 +99,7 @@ fn a_node_that_goes_gives_up_what_it_had() {
 }
 
 #[test]
-fn a_failed_job_is_retried_and_what_it_canceled_waits_again() {
+fn a_retried_job_lets_its_canceled_dependents_wait_again() {
     let world = World::new();
     let workflow = world.begin(&[plain(), after(&[0])]);
     let job = claim(&world, workflow, 1)[0];
@@ -132,7 +132,7 @@ fn a_running_job_is_retried_by_its_runner_and_leaves_a_result() {
 }
 
 #[test]
-fn reset_and_initialize_begin_anew() {
+fn reset_and_initialize_start_jobs_over() {
     let world = World::new();
     let workflow = world.begin(&[plain(), after(&[0]), plain()]);
     for job in claim(&world, workflow, 2) {
@@ -156,7 +156,7 @@ fn reset_and_initialize_begin_anew() {
 }
 
 #[test]
-fn what_was_built_on_a_job_that_goes_back_goes_back_with_it() {
+fn dependents_of_a_reset_job_are_reset() {
     let world = World::new();
     let workflow = world.begin(&[plain(), after(&[0])]);
     let mut worker = Worker::new(&world, 1);
@@ -173,7 +173,7 @@ fn what_was_built_on_a_job_that_goes_back_goes_back_with_it() {
 }
 
 #[test]
-fn nothing_is_pulled_from_under_a_worker() {
+fn held_jobs_cannot_be_reset() {
     let world = World::new();
     let workflow = world.begin(&[plain()]);
     let mut worker = Worker::new(&world, 1);
@@ -198,7 +198,7 @@ fn nothing_is_pulled_from_under_a_worker() {
 }
 
 #[test]
-fn canceling_what_clients_hold_ends_it_in_the_books() {
+fn a_cancel_records_the_end_of_jobs_that_clients_hold() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain(), plain()]);
     let node = node(&world, workflow);
@@ -213,7 +213,7 @@ fn canceling_what_clients_hold_ends_it_in_the_books() {
 }
 
 #[test]
-fn people_decide_on_single_jobs() {
+fn users_change_the_status_of_single_jobs() {
     let world = World::new();
     let workflow = world.begin(&[plain(), after(&[0]), plain()]);
     let claimed = claim(&world, workflow, 2);

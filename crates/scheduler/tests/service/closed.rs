@@ -40,7 +40,7 @@ fn sites(names: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn nothing_new_of_a_paused_workflow_begins_and_others_go_on() {
+fn a_paused_workflow_starts_nothing_and_others_continue() {
     let world = World::new();
     let (paused, other) = (begin(&world, 2), begin(&world, 1));
     world.service.set_paused(paused, true);
@@ -65,7 +65,7 @@ fn nothing_new_of_a_paused_workflow_begins_and_others_go_on() {
 
 /// It is not in the database, so its owner sets it again.
 #[test]
-fn a_pause_is_forgotten_by_a_server_that_is_started_anew() {
+fn a_restarted_server_forgets_pauses() {
     let mut world = World::new();
     let workflow = world.begin(&[plain()]);
     world.service.set_paused(workflow, true);
@@ -75,7 +75,7 @@ fn a_pause_is_forgotten_by_a_server_that_is_started_anew() {
 }
 
 #[test]
-fn units_of_a_workflow_begin_at_no_site_that_is_closed_to_it() {
+fn units_do_not_start_at_closed_sites() {
     let world = World::new();
     let (shy, other) = (begin(&world, 2), begin(&world, 1));
     world.service.set_closed_sites_for(shy, sites(&["east"]));
@@ -93,7 +93,7 @@ fn units_of_a_workflow_begin_at_no_site_that_is_closed_to_it() {
 }
 
 #[test]
-fn a_site_that_is_open_again_gets_what_waits() {
+fn a_reopened_site_gets_waiting_units() {
     let world = World::new();
     let workflow = begin(&world, 1);
     let mut east = at(&world, "east");

@@ -34,7 +34,7 @@ fn reasons(world: &World, workflow: WorkflowId) -> Vec<String> {
 }
 
 #[test]
-fn a_rule_has_the_job_tried_again_with_its_script_and_what_waits_goes_on_waiting() {
+fn a_rule_retries_the_job_with_its_script_while_dependents_wait() {
     let world = World::new();
     let script = FailureRule { recovery_script: Some("fix".into()), max_retries: 2, ..rule(10) };
     let workflow = world.begin_failing(&[handled(), after(&[0])], &rules(vec![script]));
@@ -62,7 +62,7 @@ fn a_rule_has_the_job_tried_again_with_its_script_and_what_waits_goes_on_waiting
 }
 
 #[test]
-fn rules_end_and_what_no_rule_is_for_is_final() {
+fn failures_without_retries_or_rules_are_final() {
     let world = World::new();
     let twice = FailureRule { max_retries: 2, ..rule(75) };
     let workflow = world.begin_failing(&[handled(), handled(), plain()], &rules(vec![twice]));
@@ -82,7 +82,7 @@ fn rules_end_and_what_no_rule_is_for_is_final() {
 
 /// A waiting worker gets the job when it is due, and not before.
 #[test]
-fn a_delay_is_waited_out() {
+fn a_retry_waits_for_its_delay() {
     let world = World::new();
     let failed_job = FailureRule { delay: Some(Duration::from_secs(10)), ..rule(75) };
     let workflow = world.begin_failing(&[handled()], &rules(vec![failed_job]));
@@ -100,7 +100,7 @@ fn a_delay_is_waited_out() {
 
 /// A worker with little time left had more before: a similar one may come again.
 #[test]
-fn runtime_grows_up_to_what_a_worker_stays_altogether() {
+fn runtime_grows_up_to_the_lifetime_of_a_worker() {
     let world = World::new();
     let longer = FailureRule { runtime: "x8".parse().ok(), max_retries: 5, ..rule(75) };
     let job = Planned { runtime: Some(Duration::from_mins(20)), ..handled() };
@@ -122,7 +122,7 @@ fn runtime_grows_up_to_what_a_worker_stays_altogether() {
 
 /// The capacity of workers that accept the job, and no more.
 #[test]
-fn what_a_job_ran_out_of_grows_up_to_the_largest_worker_that_may_take_it() {
+fn resources_grow_up_to_the_largest_worker_that_accepts_the_job() {
     let world = World::new();
     let grow = FailureRule { cpus: "x8".parse().ok(), max_retries: 5, ..rule(75) };
     let gpu = || vec!["gpu".to_owned()];
@@ -139,7 +139,7 @@ fn what_a_job_ran_out_of_grows_up_to_the_largest_worker_that_may_take_it() {
 }
 
 #[test]
-fn an_attempt_that_was_lost_counts_for_nothing_and_still_owes_the_script() {
+fn a_lost_attempt_uses_no_retry_and_keeps_the_recovery_script() {
     let world = World::new();
     let script = FailureRule { recovery_script: Some("fix".into()), max_retries: 2, ..rule(10) };
     let workflow = world.begin_failing(&[handled()], &rules(vec![script]));
@@ -202,7 +202,7 @@ fn a_spent_budget_halts_the_workflow_until_it_is_continued() {
 
 /// Short jobs are claimed far ahead, and start even if the retries are used up meanwhile.
 #[test]
-fn a_storm_of_short_jobs_begins_little_more_than_its_budget() {
+fn many_short_failing_jobs_start_little_more_than_the_budget() {
     let world = World::new();
     let jobs: Vec<Planned> = (0..200).map(|_| handled()).collect();
     let workflow = world.begin_failing(&jobs, &storm(20));
@@ -226,7 +226,7 @@ fn a_storm_of_short_jobs_begins_little_more_than_its_budget() {
 
 /// A user edits the workflow: its state is rebuilt and keeps the spent budget.
 #[test]
-fn a_budget_is_not_renewed_by_an_edit() {
+fn an_edit_does_not_renew_the_retry_budget() {
     let world = World::new();
     let workflow = world.begin_failing(&[handled()], &storm(2));
     let mut worker = Worker::new(&world, 1);
@@ -273,7 +273,7 @@ fn a_failure_without_a_rule_waits_for_a_decision() {
 
 /// The cause reported by the system is used if the program printed nothing.
 #[test]
-fn the_class_of_a_failure_can_be_asked_for() {
+fn rules_can_match_the_failure_class() {
     let world = World::new();
     let transient =
         FailureRule { classes: vec![windlass_types::FailureClass::Transient], ..FailureRule::default() };

@@ -34,7 +34,7 @@ fn priority_goes_first() {
 }
 
 #[test]
-fn a_worker_with_room_takes_of_each() {
+fn a_worker_with_free_slots_gets_jobs_of_each_workflow() {
     let world = World::new();
     let (one, two) = (world.begin(&vec![plain(); 50]), world.begin(&vec![plain(); 50]));
     let mut worker = Worker::new(&world, 8);
@@ -44,7 +44,7 @@ fn a_worker_with_room_takes_of_each() {
 }
 
 #[test]
-fn many_workflows_that_have_nothing_for_a_worker_are_not_in_its_way() {
+fn workflows_without_jobs_for_a_worker_cost_nothing() {
     let world = World::new();
     let labelled = Planned { labels: vec!["elsewhere".into()], ..plain() };
     for _ in 0..50 {

@@ -31,7 +31,7 @@ fn huge() -> Capacity {
 }
 
 #[test]
-fn introductions_out_of_bounds_leave_no_row() {
+fn registrations_out_of_bounds_leave_no_row() {
     let mut world = World::new();
     let cases = [
         WorkerRegistration { capacity: huge(), ..someone(1) },
@@ -50,7 +50,7 @@ fn introductions_out_of_bounds_leave_no_row() {
 }
 
 #[test]
-fn one_user_cannot_register_workers_without_end() {
+fn the_number_of_workers_per_user_is_limited() {
     let mut world = World::new();
     let large = |cpus| WorkerRegistration {
         capacity: Capacity { nodes: MAX_NODES, ..capacity(cpus) },
@@ -113,7 +113,7 @@ fn claims_out_of_bounds_are_rejected() {
 }
 
 #[test]
-fn ends_that_took_for_ever_are_rejected_and_the_worker_may_say_it_again() {
+fn ends_with_impossible_times_are_rejected_and_may_be_repeated() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let mut worker = Worker::new(&world, 2);
@@ -173,7 +173,7 @@ fn a_report_that_makes_the_scheduler_panic_is_rejected_and_others_are_not_lost()
 }
 
 #[test]
-fn a_workflow_that_panics_again_and_again_is_left_alone_and_others_go_on() {
+fn a_workflow_that_keeps_panicking_is_disabled_and_others_continue() {
     let mut world = World::new();
     let (bad, good) = (world.create(&[plain()]).id, world.begin(&[plain()]));
     for _ in 0..3 {
@@ -227,7 +227,7 @@ fn work_on_a_workflow_that_panics_is_rejected() {
 }
 
 #[test]
-fn a_worker_rests_from_the_workflow_that_it_cannot_start_and_from_no_other() {
+fn a_worker_has_a_cooldown_only_for_the_workflow_it_cannot_start() {
     let world = World::new();
     let missing = world.begin(&[plain()]);
     let mut worker = Worker::new(&world, 1);

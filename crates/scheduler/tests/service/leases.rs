@@ -8,7 +8,7 @@ use windlass_types::JobStatus as S;
 const BEYOND: Duration = Duration::from_secs(62);
 
 #[test]
-fn a_worker_that_is_not_heard_of_loses_its_jobs() {
+fn a_silent_worker_loses_its_jobs() {
     let world = World::new();
     let workflow = world.begin(&[plain()]);
     let (mut dead, mut alive) = (Worker::new(&world, 1), Worker::new(&world, 1));
@@ -38,7 +38,7 @@ fn a_worker_that_is_not_heard_of_loses_its_jobs() {
 }
 
 #[test]
-fn what_a_dead_worker_never_heard_of_is_no_new_attempt() {
+fn unsent_claims_of_a_dead_worker_keep_their_attempt() {
     let world = World::new();
     let mut worker = Worker::new(&world, 1);
     let exchange = worker.next(vec![], Duration::from_secs(15));
@@ -66,7 +66,7 @@ fn a_stall_of_the_server_extends_leases() {
 }
 
 #[test]
-fn a_server_that_comes_back_gives_workers_their_jobs_back() {
+fn a_restarted_server_leaves_workers_their_jobs() {
     let mut world = World::new();
     let workflow = world.begin(&[plain(), plain(), plain()]);
     let mut worker = Worker::new(&world, 2);
@@ -103,7 +103,7 @@ fn after_a_restart_every_worker_has_one_full_lease() {
 }
 
 #[test]
-fn who_is_certainly_dead_is_not_waited_for() {
+fn workers_declared_dead_are_not_waited_for() {
     let world = World::new();
     let workflow = world.begin(&[plain()]);
     let mut worker = Worker::new(&world, 1);

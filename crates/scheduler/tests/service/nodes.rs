@@ -64,7 +64,7 @@ fn end_all(world: &World, worker: &mut Worker, code: i32) {
 }
 
 #[test]
-fn a_node_that_fails_what_others_do_is_set_aside_with_the_evidence() {
+fn a_bad_node_is_quarantined_with_the_evidence() {
     let (world, workflow, mut good, mut bad) = with_bad_node();
     let [row] = &aside(&world)[..] else { panic!("it is in quarantine: {:?}", aside(&world)) };
     assert_eq!(
@@ -92,7 +92,7 @@ fn a_node_that_fails_what_others_do_is_set_aside_with_the_evidence() {
 }
 
 #[test]
-fn one_job_that_goes_well_has_it_trusted_again() {
+fn a_successful_probe_ends_the_quarantine() {
     let (world, _, _good, mut bad) = with_bad_node();
     end_all(&world, &mut bad, 0);
     let mut beside = Worker::join(&world, WorkerRegistration { host: "bad".into(), ..someone(4) });
@@ -110,7 +110,7 @@ fn one_job_that_goes_well_has_it_trusted_again() {
 }
 
 #[test]
-fn what_began_before_does_not_have_it_trusted_again() {
+fn jobs_from_before_the_quarantine_do_not_end_it() {
     let (world, _, _good, mut bad) = with_bad_node();
     assert!(!bad.held.is_empty(), "it had more");
     jump(&world, SPELL);
@@ -141,7 +141,7 @@ fn jobs_that_break_their_own_limits_quarantine_no_node() {
 }
 
 #[test]
-fn one_that_fails_has_it_set_aside_for_twice_as_long() {
+fn a_failed_probe_doubles_the_quarantine() {
     let (world, _, _good, mut bad) = with_bad_node();
     end_all(&world, &mut bad, 0);
     jump(&world, SPELL);
@@ -160,7 +160,7 @@ fn one_that_fails_has_it_set_aside_for_twice_as_long() {
 
 /// A failure of a job that started before the quarantine proves nothing.
 #[test]
-fn a_failure_of_something_older_decides_nothing() {
+fn a_failure_of_an_older_job_decides_nothing() {
     let (world, _, _good, mut bad) = with_bad_node();
     assert!(!bad.held.is_empty());
     jump(&world, SPELL);
@@ -170,7 +170,7 @@ fn a_failure_of_something_older_decides_nothing() {
 }
 
 #[test]
-fn a_server_that_starts_again_knows_it() {
+fn a_restarted_server_knows_the_quarantine() {
     let (mut world, _, mut good, mut bad) = with_bad_node();
     let (held, bad_held) = (good.keys(), bad.keys());
     world.restart();
@@ -186,7 +186,7 @@ fn a_server_that_starts_again_knows_it() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_prolongs_no_time_aside() {
+fn a_clock_set_back_does_not_prolong_a_quarantine() {
     let (world, _, _good, _bad) = with_bad_node();
     world.hand.set_back(Duration::from_hours(24));
     jump(&world, SPELL.saturating_sub(Duration::from_secs(1)));
@@ -196,7 +196,7 @@ fn a_clock_that_is_set_back_prolongs_no_time_aside() {
 }
 
 #[test]
-fn the_only_node_is_never_set_aside() {
+fn the_only_node_is_never_quarantined() {
     let world = World::new();
     world.begin(&vec![plain(); 60]);
     let (mut one, mut two) = (on(&world, "only"), on(&world, "only"));
@@ -207,7 +207,7 @@ fn the_only_node_is_never_set_aside() {
 }
 
 #[test]
-fn nodes_with_other_labels_cannot_stand_in() {
+fn nodes_with_other_labels_are_no_replacement() {
     let world = World::new();
     world.begin(&vec![plain(); 60]);
     let mut good = on(&world, "good");
@@ -221,7 +221,7 @@ fn nodes_with_other_labels_cannot_stand_in() {
 }
 
 #[test]
-fn who_is_left_alone_is_tried_before_its_time() {
+fn a_node_without_a_replacement_is_probed_early() {
     let (world, _, mut good, mut bad) = with_bad_node();
     end_all(&world, &mut bad, 0);
     let rest = good.keys().into_iter().map(|key| ended(key, 0)).collect();
@@ -284,7 +284,7 @@ fn worker_time(world: &World) -> Timestamp {
 
 /// Memory and database agree.
 #[test]
-fn what_cannot_be_written_is_not_done() {
+fn a_quarantine_that_cannot_be_written_is_not_applied() {
     let world = World::new();
     world.begin(&vec![plain(); 60]);
     let (mut good, mut bad) = (on(&world, "good"), on(&world, "bad"));
@@ -327,7 +327,7 @@ fn failures_on_a_claimed_host_do_not_quarantine_workers_of_other_users() {
 }
 
 #[test]
-fn where_an_operator_shares_the_blame_the_whole_host_is_set_aside() {
+fn with_shared_blame_the_whole_host_is_quarantined() {
     let world = World::sharing_node_blame();
     world.begin(&vec![plain(); 100]);
     let (mut good, mut beside) = (on(&world, "good"), on(&world, "node1"));

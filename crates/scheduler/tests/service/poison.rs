@@ -83,7 +83,7 @@ fn usage_of_leftovers_is_that_of_the_lost_attempt() {
 }
 
 #[test]
-fn it_is_tried_alone_and_then_given_up_and_costs_its_neighbours_nothing() {
+fn a_job_that_kills_workers_is_isolated_and_failed_without_cost_to_others() {
     for (death, with_others, alone) in [(Death::Seen, 2, 3), (Death::Silent, 3, 3), (Death::Said, 6, 9)] {
         let world = World::new();
         let workflow = world.begin(&[plain(), plain(), plain()]);
@@ -131,7 +131,7 @@ fn all_end_well(world: &World, workflow: WorkflowId) {
 }
 
 #[test]
-fn a_worker_that_was_only_away_says_nothing_against_its_jobs() {
+fn a_returned_worker_is_no_evidence_against_its_jobs() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     for round in 0..20 {
@@ -149,7 +149,7 @@ fn a_worker_that_was_only_away_says_nothing_against_its_jobs() {
 }
 
 #[test]
-fn one_that_comes_back_ends_the_suspicion_that_rested_on_it() {
+fn a_returned_worker_withdraws_its_evidence() {
     let mut world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let mut silent: Vec<Worker> = (0..3).map(|_| falls_silent(&world)).collect();
@@ -167,7 +167,7 @@ fn one_that_comes_back_ends_the_suspicion_that_rested_on_it() {
 }
 
 #[test]
-fn workers_that_fall_silent_together_say_little_against_their_jobs() {
+fn workers_silent_together_are_weak_evidence_against_their_jobs() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     for round in 0..4 {
@@ -182,7 +182,7 @@ fn workers_that_fall_silent_together_say_little_against_their_jobs() {
 }
 
 #[test]
-fn suspicion_outlives_the_server() {
+fn evidence_against_jobs_survives_a_restart() {
     let mut world = World::new();
     let workflow = world.begin(&[plain(), plain(), plain()]);
     let mut deaths = 0;
@@ -206,7 +206,7 @@ fn suspicion_outlives_the_server() {
 }
 
 #[test]
-fn an_attempt_that_ended_by_itself_clears_its_job_also_in_the_books() {
+fn an_attempt_that_ended_by_itself_clears_its_job_also_after_a_restart() {
     let mut world = World::new();
     world.begin(&[plain(), plain()]);
     for _ in 0..2 {
@@ -230,7 +230,7 @@ fn an_attempt_that_ended_by_itself_clears_its_job_also_in_the_books() {
 }
 
 #[test]
-fn what_an_heir_reports_is_weaker_than_what_a_witness_saw() {
+fn reports_of_a_successor_are_weaker_evidence() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     for round in 0..2 {
@@ -246,7 +246,7 @@ fn what_an_heir_reports_is_weaker_than_what_a_witness_saw() {
 }
 
 #[test]
-fn others_go_on_while_one_is_tried_alone() {
+fn others_continue_while_a_suspect_runs_alone() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain(), plain(), plain()]);
     for _ in 0..2 {

@@ -79,7 +79,7 @@ fn edit(world: &World, workflow: WorkflowId) {
 }
 
 #[test]
-fn a_database_that_goes_away_and_comes_back_costs_nothing() {
+fn a_temporarily_unreachable_database_loses_nothing() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain(), after(&[0])]);
     let mut worker = Worker::new(&world, 1);
@@ -100,7 +100,7 @@ fn a_database_that_goes_away_and_comes_back_costs_nothing() {
 
 /// For example because of a text that it cannot store.
 #[test]
-fn a_report_that_the_database_refuses_holds_up_no_other() {
+fn a_rejected_report_does_not_block_others() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let mut worker = Worker::new(&world, 2);
@@ -138,7 +138,7 @@ fn commands_that_cannot_be_read_are_read_later() {
 }
 
 #[test]
-fn a_workflow_that_cannot_be_read_after_an_edit_is_not_over() {
+fn a_workflow_unreadable_after_an_edit_has_not_ended() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let mut worker = Worker::new(&world, 1);
@@ -159,7 +159,7 @@ fn a_workflow_that_cannot_be_read_after_an_edit_is_not_over() {
 }
 
 #[test]
-fn a_workflow_that_cannot_be_read_at_the_start_is_read_later() {
+fn a_workflow_unreadable_at_the_start_is_read_later() {
     let mut world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let mut worker = Worker::new(&world, 1);
@@ -183,7 +183,7 @@ fn a_workflow_that_cannot_be_read_at_the_start_is_read_later() {
 }
 
 #[test]
-fn reports_that_come_while_jobs_go_back_are_kept() {
+fn reports_that_arrive_during_a_reset_are_kept() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain(), plain()]);
     let mut worker = Worker::new(&world, 1);
@@ -250,7 +250,7 @@ fn a_result_with_unknown_commit_is_not_stale() {
 }
 
 #[test]
-fn what_a_worker_was_about_to_hear_survives_an_edit() {
+fn unsent_assignments_survive_an_edit() {
     let world = World::new();
     let workflow = world.begin(&[plain()]);
     let mut worker = Worker::new(&world, 1);
@@ -269,7 +269,7 @@ fn what_a_worker_was_about_to_hear_survives_an_edit() {
 }
 
 #[test]
-fn who_waits_behind_a_batch_that_was_refused_is_let_in() {
+fn calls_behind_a_rejected_batch_are_resumed() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let mut worker = Worker::new(&world, 1);
@@ -308,7 +308,7 @@ fn an_end_that_cannot_be_written_is_written_later() {
 }
 
 #[test]
-fn a_retry_whose_run_could_not_begin_can_be_asked_for_again() {
+fn a_retry_whose_run_could_not_begin_can_be_repeated() {
     let world = World::new();
     let workflow = world.begin(&[plain(), after(&[0])]);
     let mut worker = Worker::new(&world, 1);
@@ -328,7 +328,7 @@ fn a_retry_whose_run_could_not_begin_can_be_asked_for_again() {
 }
 
 #[test]
-fn a_worker_whose_workflow_is_occupied_for_long_keeps_its_lease() {
+fn a_worker_keeps_its_lease_during_long_exclusive_work() {
     let world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let mut worker = Worker::new(&world, 1);
@@ -356,7 +356,7 @@ fn a_worker_whose_workflow_is_occupied_for_long_keeps_its_lease() {
 }
 
 #[test]
-fn a_claim_of_a_client_outlives_edits_and_restarts() {
+fn a_claim_of_a_client_survives_edits_and_restarts() {
     let mut world = World::new();
     let workflow = world.begin(&[plain(), plain()]);
     let node = node(&world, workflow);
@@ -372,7 +372,7 @@ fn a_claim_of_a_client_outlives_edits_and_restarts() {
 }
 
 #[test]
-fn a_node_that_goes_while_its_workflow_is_occupied_gives_up_what_it_had() {
+fn a_node_that_leaves_during_exclusive_work_returns_its_jobs() {
     let world = World::new();
     let workflow = world.begin(&[plain()]);
     let node: WorkerId = node(&world, workflow);

@@ -84,7 +84,7 @@ fn jobs_run_where_their_unit_landed_and_no_more_than_their_limit() {
 }
 
 #[test]
-fn where_a_landing_is_survives_the_server() {
+fn the_site_of_a_landing_survives_a_restart() {
     let mut world = World::new();
     let workflow = begin(&world, 1, 9, 1);
     let mut west = at(&world, "west");
@@ -104,7 +104,7 @@ fn where_a_landing_is_survives_the_server() {
 }
 
 #[test]
-fn a_unit_that_failed_is_opened_again_by_a_retry_and_by_a_reset() {
+fn a_failed_unit_is_reopened_by_a_retry_and_by_a_reset() {
     use WorkUnitStatus::{Active, Completed, Failed, Waiting};
     let world = World::new();
     let workflow = begin(&world, 1, 1, 1);
@@ -128,7 +128,7 @@ fn a_unit_that_failed_is_opened_again_by_a_retry_and_by_a_reset() {
 }
 
 #[test]
-fn a_canceled_workflow_goes_on_where_it_was() {
+fn a_canceled_workflow_continues_at_its_sites() {
     use WorkUnitStatus::{Active, Canceled, Completed, Waiting};
     let world = World::new();
     let workflow = begin(&world, 3, 9, 2);
@@ -161,7 +161,7 @@ fn a_canceled_workflow_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_claim_that_came_to_nothing_leaves_the_unit_waiting() {
+fn a_withdrawn_claim_leaves_the_unit_waiting() {
     let world = World::new();
     let workflow = begin(&world, 1, 1, 1);
     world.next_ones(1, DatabaseOperation::Read, || InjectedOutcome::Failed);
@@ -176,7 +176,7 @@ fn a_claim_that_came_to_nothing_leaves_the_unit_waiting() {
 }
 
 #[test]
-fn a_site_has_a_plain_name() {
+fn site_names_are_validated() {
     let world = World::new();
     let who = WorkerRegistration { site: "two words".into(), ..someone(1) };
     assert_eq!(code(&introduce(&world, &who).unwrap_err()), "bad_site");

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn names_count_and_so_does_where_they_are() {
+    fn names_and_paths_are_part_of_the_digest() {
         let bench = Bench::new();
         let before = bench.see(true).hash;
         fs::rename(bench.path("d/f"), bench.path("d/e")).unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_leads_to_counts() {
+    fn targets_of_links_are_part_of_the_state() {
         let bench = Bench::new();
         bench.write("outside", "1", 0);
         symlink(bench.path("outside"), bench.path("d/link")).unwrap();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_to_look_at_is_never_the_same() {
+    fn a_directory_with_too_many_entries_always_differs() {
         let bench = Bench::new();
         let metadata = fs::metadata(bench.path("d")).unwrap();
         let see = |most| inspect_directory_up_to(&bench.files, &bench.path("d"), &metadata, true, most);

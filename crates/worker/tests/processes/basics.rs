@@ -7,7 +7,7 @@ use windlass_types::worker_messages::{AttemptEndCause, ProcessExit, ReturnReason
 use windlass_types::{Bytes, JobId, Resources};
 
 #[test]
-fn ends_are_told_as_they_were() {
+fn ends_are_reported_with_code_or_signal() {
     let mut bench = Bench::new();
     for (command, exit, code) in [
         ("true", ProcessExit::Code(0), 0),
@@ -25,7 +25,7 @@ fn ends_are_told_as_they_were() {
 }
 
 #[test]
-fn output_goes_where_the_mode_says() {
+fn output_goes_to_the_files_of_its_mode() {
     let mut bench = Bench::with(one_at_a_time);
     let said = |text: &str| Some(format!("{text}\n"));
     for (id, mode, o, e, log) in [
@@ -58,7 +58,7 @@ fn logs_are_deleted_on_success_only_and_only_if_asked() {
 }
 
 #[test]
-fn silence_leaves_no_files() {
+fn silent_jobs_leave_no_files() {
     let kept = tempfile::tempdir().unwrap();
     let mut bench = Bench::with(|options| options.output_dir = kept.path().to_owned());
     bench.run(job(1, "true"));
@@ -75,7 +75,7 @@ fn silence_leaves_no_files() {
 }
 
 #[test]
-fn a_log_of_an_earlier_life_does_not_show_up_in_a_new_one_and_a_lost_directory_is_made_again() {
+fn old_logs_are_truncated_and_a_missing_directory_is_recreated() {
     let mut bench = Bench::new();
     bench.run(job(1, "echo a long line of old text"));
     bench.run(job(1, "echo new"));
@@ -87,7 +87,7 @@ fn a_log_of_an_earlier_life_does_not_show_up_in_a_new_one_and_a_lost_directory_i
 }
 
 #[test]
-fn a_job_finds_both_sets_of_names_and_its_own_but_cannot_change_ours() {
+fn jobs_get_both_sets_of_variables_and_cannot_override_them() {
     let mut bench = Bench::with(|options| options.api_url = Some("http://localhost:1".into()));
     let mut asks = job(5, "env; pwd");
     asks.resources = Resources { cpus: 2, memory: Bytes(1 << 30), ..Resources::DEFAULT };
@@ -139,7 +139,7 @@ fn a_job_finds_both_sets_of_names_and_its_own_but_cannot_change_ours() {
 }
 
 #[test]
-fn jobs_that_run_together_get_different_cards() {
+fn concurrent_jobs_get_different_gpus() {
     let mut bench = Bench::with(|options| {
         options.capacity.gpus = 3;
         options.gpu_devices = vec!["GPU-a".into(), "GPU-b".into()];
@@ -161,7 +161,7 @@ fn jobs_that_run_together_get_different_cards() {
 }
 
 #[test]
-fn success_without_the_declared_outputs_is_none() {
+fn success_without_declared_outputs_is_a_failure() {
     let mut bench = Bench::new();
     let mut maker = job(1, "echo x > here; mkdir -p sub; echo x > sub/there");
     maker.output_files = vec!["here".into(), "sub/there".into(), bench.path("here").display().to_string()];
@@ -174,7 +174,7 @@ fn success_without_the_declared_outputs_is_none() {
 }
 
 #[test]
-fn what_can_never_start_says_why_in_report_and_log() {
+fn a_job_that_cannot_start_reports_and_logs_the_reason() {
     let mut bench = Bench::new();
     let ended = bench.run(job(1, &format!("true {}", "x".repeat(1 << 20))));
     let AttemptEndCause::CannotStart(why) = &ended.cause else { panic!("{:?}", ended.cause) };
@@ -190,7 +190,7 @@ fn what_can_never_start_says_why_in_report_and_log() {
 }
 
 #[test]
-fn trouble_of_the_worker_gives_the_job_back() {
+fn a_problem_of_the_worker_returns_the_job() {
     let mut bench = Bench::new();
     let logs = bench.options.output_dir.join("job_stdio");
     fs::remove_dir(&logs).unwrap();
@@ -205,7 +205,7 @@ fn trouble_of_the_worker_gives_the_job_back() {
 }
 
 #[test]
-fn a_job_that_runs_for_a_while_is_announced_and_measured() {
+fn the_start_of_a_longer_job_is_reported_and_it_is_measured() {
     let mut bench = Bench::new();
     let hold = "python3 -c 'import os, time\nx = bytearray(80 << 20)\nwhile not os.path.exists(\"gate\"): time.sleep(0.02)'\n\
                 echo $$";

@@ -45,7 +45,7 @@ fn signal_group(child: &Child, signal: Signal) {
 }
 
 #[test]
-fn it_ends_as_the_job_did_and_leaves_a_note() {
+fn it_ends_as_the_job_did_and_writes_usage() {
     for (line, code, signal) in [
         ("exit 0", Some(0), None),
         ("exit 3", Some(3), None),
@@ -69,7 +69,7 @@ fn it_ends_as_the_job_did_and_leaves_a_note() {
 }
 
 #[test]
-fn where_no_note_can_be_left_the_job_does_not_suffer() {
+fn unwritable_usage_does_not_affect_the_job() {
     let directory = tempfile::tempdir().unwrap();
     let nowhere = directory.path().join("no/such/place");
     let line = ["mark", "20", "/bin/sh", "-c", "exit 3"];
@@ -78,7 +78,7 @@ fn where_no_note_can_be_left_the_job_does_not_suffer() {
 }
 
 #[test]
-fn where_no_second_process_is_to_be_had_the_job_is_not_measured_but_run() {
+fn without_a_second_process_the_job_runs_unmeasured() {
     // A path where all users find the program, and could write the usage file.
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
@@ -105,7 +105,7 @@ fn where_no_second_process_is_to_be_had_the_job_is_not_measured_but_run() {
 }
 
 #[test]
-fn words_that_are_missing_or_wrong_are_told() {
+fn missing_or_invalid_arguments_are_reported() {
     for (words, said) in [
         (
             &["__step", "p", "m", "0"][..],
@@ -124,7 +124,7 @@ fn words_that_are_missing_or_wrong_are_told() {
 }
 
 #[test]
-fn signals_to_all_are_for_the_job_to_act_upon_and_once() {
+fn signals_to_the_group_reach_the_job_once() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path();
     let line = format!(
@@ -149,7 +149,7 @@ fn signals_to_all_are_for_the_job_to_act_upon_and_once() {
 }
 
 #[test]
-fn the_job_has_all_that_it_would_have_without() {
+fn the_job_has_the_same_environment_as_without_measurement() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("gift"), "a gift\n").unwrap();
     let line = "pwd; env | sort; ls /proc/self/fd; cat <&7; cut -d' ' -f5 /proc/self/stat > group\n\
@@ -190,7 +190,7 @@ fn logs(bench: &Bench) -> Vec<String> {
 }
 
 #[test]
-fn what_tasks_used_elsewhere_is_summed_up_and_nothing_is_left() {
+fn usage_of_remote_tasks_is_summed_and_files_are_removed() {
     let mut bench = Bench::with(|options| options.program = Some(HOST.into()));
     let both = "shift\nSLURM_PROCID=0 \"$@\" && SLURM_PROCID=1 exec \"$@\"";
     let held = format!("{BUSY}\npython3 -c 'x = bytearray(80 << 20)'");
@@ -228,7 +228,7 @@ fn what_tasks_used_elsewhere_is_summed_up_and_nothing_is_left() {
 }
 
 #[test]
-fn where_the_program_is_not_to_be_found_the_job_runs_without() {
+fn without_the_program_the_job_runs_unmeasured() {
     let mut bench = Bench::with(|options| options.program = Some("/no/such/program".into()));
     let ended = bench.run(launched("shift\nexec \"$@\"", &bench, job(1, &format!("{BUSY}; echo done"))));
     assert_eq!((ended.exit, ended.usage), (ProcessExit::Code(0), AttemptUsage::default()));
@@ -237,7 +237,7 @@ fn where_the_program_is_not_to_be_found_the_job_runs_without() {
 }
 
 #[test]
-fn what_a_launcher_says_is_heard_also_where_errors_are_not_kept() {
+fn launcher_messages_are_read_also_without_kept_stderr() {
     let mut bench = Bench::new();
     let says = "echo gone; echo 'srun: error: n1: task 0: Out Of Memory' >&2; exit 1";
     for (id, mode, kept) in [

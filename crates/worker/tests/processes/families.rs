@@ -39,12 +39,12 @@ fn what_a_job_leaves_is_ended(adjust: impl FnOnce(&mut WorkerOptions)) {
 }
 
 #[test]
-fn what_a_job_leaves_is_ended_in_a_cgroup() {
+fn leftovers_are_ended_with_cgroups() {
     what_a_job_leaves_is_ended(|_| {});
 }
 
 #[test]
-fn what_a_job_leaves_is_ended_without_one() {
+fn leftovers_are_ended_without_cgroups() {
     what_a_job_leaves_is_ended(no_cgroups);
 }
 
@@ -63,12 +63,12 @@ fn canceling_ends_the_whole_tree(adjust: impl FnOnce(&mut WorkerOptions)) {
 }
 
 #[test]
-fn canceling_ends_the_whole_tree_in_a_cgroup() {
+fn canceling_ends_the_whole_tree_with_cgroups() {
     canceling_ends_the_whole_tree(|_| {});
 }
 
 #[test]
-fn canceling_ends_the_whole_tree_without_one() {
+fn canceling_ends_the_whole_tree_without_cgroups() {
     canceling_ends_the_whole_tree(no_cgroups);
 }
 
@@ -89,12 +89,12 @@ fn the_end_of_one_job_does_not_touch_anothers_daemons(adjust: impl FnOnce(&mut W
 }
 
 #[test]
-fn the_end_of_one_job_does_not_touch_anothers_daemons_in_cgroups() {
+fn the_end_of_a_job_spares_daemons_of_others_with_cgroups() {
     the_end_of_one_job_does_not_touch_anothers_daemons(|_| {});
 }
 
 #[test]
-fn the_end_of_one_job_does_not_touch_anothers_daemons_without() {
+fn the_end_of_a_job_spares_daemons_of_others_without_cgroups() {
     the_end_of_one_job_does_not_touch_anothers_daemons(no_cgroups);
 }
 
@@ -138,17 +138,17 @@ fn one_that_forks_and_exits_all_the_time_is_ended(adjust: impl Fn(&mut WorkerOpt
 }
 
 #[test]
-fn one_that_forks_and_exits_all_the_time_is_ended_in_a_cgroup() {
+fn a_process_that_keeps_forking_is_ended_with_cgroups() {
     one_that_forks_and_exits_all_the_time_is_ended(|_| {});
 }
 
 #[test]
-fn one_that_forks_and_exits_all_the_time_is_ended_without_one() {
+fn a_process_that_keeps_forking_is_ended_without_cgroups() {
     one_that_forks_and_exits_all_the_time_is_ended(no_cgroups);
 }
 
 #[test]
-fn what_a_killed_tree_used_is_counted() {
+fn usage_of_a_killed_tree_is_counted() {
     let mut bench = Bench::with(|options| {
         options.cgroups = false;
         // Without samples, which would hide missing usage.
@@ -175,7 +175,7 @@ time.sleep(1000)'; true";
 }
 
 #[test]
-fn the_peak_of_a_job_that_is_smaller_than_the_worker_is_known_in_a_cgroup() {
+fn the_peak_of_a_small_job_is_known_with_cgroups() {
     let mut bench = Bench::new();
     if LedgerContents::read(&bench.options.ledger).unwrap().cgroup.is_some() {
         let hold = "head -c 3145728 /dev/zero | tail > /dev/null";
@@ -188,7 +188,7 @@ fn the_peak_of_a_job_that_is_smaller_than_the_worker_is_known_in_a_cgroup() {
 }
 
 #[test]
-fn a_daemon_that_will_not_go_is_killed_after_the_grace() {
+fn a_daemon_that_ignores_sigterm_is_killed_after_the_grace_period() {
     let mut bench = Bench::with(|options| options.leftover_grace = Duration::from_millis(200));
     let command = "(setsid sh -c 'trap \"echo no\" TERM; echo $$ > a; while :; do sleep 0.02; done' &)
                    while [ ! -s a ]; do sleep 0.02; done";
@@ -201,7 +201,7 @@ fn a_daemon_that_will_not_go_is_killed_after_the_grace() {
 }
 
 #[test]
-fn orphans_that_are_over_do_not_pile_up_while_their_job_runs() {
+fn ended_orphans_are_reaped_while_their_job_runs() {
     let mut bench = Bench::new();
     let orphans = "for i in $(seq 100); do (true &); done";
     let command =
@@ -222,7 +222,7 @@ fn orphans_that_are_over_do_not_pile_up_while_their_job_runs() {
 }
 
 #[test]
-fn children_that_ended_before_their_job_are_no_leftovers() {
+fn children_that_ended_before_their_job_are_not_leftovers() {
     let mut bench = Bench::new();
     // `sh` does not wait for these; they become the worker's children as zombies.
     let ended = bench.run(job(1, "true & true & true & exec sleep 0.3"));

@@ -36,7 +36,7 @@ const TREE: &str = "sleep 1000 & echo $! > child; setsid sleep 1000 & echo $! > 
                     (setsid sleep 1000 & echo $! > adopted); echo $$ > leader; wait";
 
 #[test]
-fn the_whole_tree_stands_still_when_the_lease_is_over_and_goes_on_when_it_is_renewed() {
+fn the_whole_tree_is_frozen_when_the_lease_expires_and_thawed_on_renewal() {
     let mut bench = Bench::with(|options| options.cgroups = false);
     lease(&bench, LONG);
     assert!(!is_frozen(&mut bench));
@@ -54,7 +54,7 @@ fn the_whole_tree_stands_still_when_the_lease_is_over_and_goes_on_when_it_is_ren
 }
 
 #[test]
-fn nothing_starts_without_a_lease_and_what_waited_starts_with_the_next() {
+fn nothing_starts_without_a_lease_and_waiting_jobs_start_with_the_next() {
     let mut bench = Bench::new();
     lease(&bench, Duration::ZERO);
     eventually("frozen", || is_frozen(&mut bench).then_some(()));
@@ -73,7 +73,7 @@ fn nothing_starts_without_a_lease_and_what_waited_starts_with_the_next() {
 
 /// Stops the worker process while time passes, as when a machine sleeps or a user sends SIGSTOP.
 #[test]
-fn words_that_lay_unread_for_too_long_renew_nothing() {
+fn leases_read_too_late_renew_nothing() {
     let mut bench = Bench::new();
     lease(&bench, LONG);
     assert!(!is_frozen(&mut bench));
@@ -91,7 +91,7 @@ fn words_that_lay_unread_for_too_long_renew_nothing() {
 }
 
 #[test]
-fn time_that_a_job_stood_still_does_not_count() {
+fn time_that_a_job_was_frozen_does_not_count() {
     let mut bench = Bench::with(|options| options.timeout_grace = Duration::ZERO);
     let mut limited = job(1, &format!("echo $$ > leader; {AWAIT_GATE}"));
     limited.limits = AttemptLimits { memory: None, runtime: Some(Duration::from_secs(2)) };
@@ -111,7 +111,7 @@ fn time_that_a_job_stood_still_does_not_count() {
 }
 
 #[test]
-fn a_frozen_job_can_be_ended_alone_and_the_others_go_on() {
+fn a_frozen_job_can_be_ended_alone_and_others_continue() {
     let mut bench = Bench::new();
     lease(&bench, LONG);
     let command = |n: u32| format!("echo $$ > leader{n}; {AWAIT_GATE}");
@@ -137,7 +137,7 @@ fn a_frozen_job_can_be_ended_alone_and_the_others_go_on() {
 }
 
 #[test]
-fn a_recall_leaves_what_runs_alone() {
+fn a_recall_does_not_affect_running_jobs() {
     let mut bench = Bench::with(one_at_a_time);
     bench.assign([job(1, &format!("echo $$ > leader; {AWAIT_GATE}")), job(2, "true"), job(3, "true")]);
     bench.noted("leader");

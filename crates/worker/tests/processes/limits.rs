@@ -17,7 +17,7 @@ fn timed(id: i64, command: &str) -> Assignment {
 }
 
 #[test]
-fn a_job_whose_time_is_over_is_asked_to_end_and_then_killed() {
+fn a_job_past_its_runtime_is_terminated_and_then_killed() {
     let mut bench = Bench::with(|options| options.timeout_grace = Duration::from_millis(500));
     let polite = timed(1, "trap 'echo bye; exit 3' TERM; while :; do sleep 0.02; done");
     let ended = bench.run(polite);
@@ -34,7 +34,7 @@ fn a_job_whose_time_is_over_is_asked_to_end_and_then_killed() {
 }
 
 #[test]
-fn a_stopped_process_and_a_daemon_do_not_outlive_the_time_of_their_job() {
+fn a_stopped_process_and_a_daemon_end_with_the_runtime_of_their_job() {
     let mut bench = Bench::with(|options| options.timeout_grace = Duration::from_millis(300));
     let command = "(setsid sh -c 'trap \"\" TERM; echo $$ > daemon; while :; do sleep 0.02; done' &) ; \
                    while [ ! -s daemon ]; do sleep 0.02; done; kill -STOP $$";
@@ -83,7 +83,7 @@ fn memory_is_limited(adjust: impl FnOnce(&mut WorkerOptions)) {
 }
 
 #[test]
-fn memory_is_limited_by_the_kernel_where_we_may() {
+fn memory_is_limited_by_the_kernel_where_permitted() {
     memory_is_limited(|_| {});
 }
 
@@ -93,7 +93,7 @@ fn memory_is_limited_by_sampling_otherwise() {
 }
 
 #[test]
-fn memory_is_limited_by_sampling_for_a_job_that_is_not_in_its_group() {
+fn memory_is_limited_by_sampling_for_a_job_outside_its_cgroup() {
     let mut bench = Bench::new();
     let group = LedgerContents::read(&bench.options.ledger).unwrap().cgroup;
     let leave = match group.as_deref().and_then(Path::parent) {

@@ -6,7 +6,7 @@ use windlass_types::JobId;
 use windlass_types::worker_messages::{AttemptEndCause, ProcessExit};
 
 #[test]
-fn nothing_overtakes_a_job_that_waits_for_room() {
+fn nothing_overtakes_a_job_that_waits_for_resources() {
     let mut bench = Bench::new();
     let mut first = job(1, &format!("{AWAIT_GATE}; echo 1 >> order"));
     first.resources.cpus = 1;
@@ -28,7 +28,7 @@ fn nothing_overtakes_a_job_that_waits_for_room() {
 }
 
 #[test]
-fn as_many_run_at_once_as_there_is_room_for() {
+fn as_many_jobs_run_at_once_as_fit() {
     let mut bench = Bench::with(|options| options.capacity.cpus = 5);
     // Each waits until all five exist.
     let meet = "touch here-$WINDLASS_JOB_ID; while [ $(ls -d here-* | wc -l) -lt 5 ]; do sleep 0.02; done";
@@ -40,7 +40,7 @@ fn as_many_run_at_once_as_there_is_room_for() {
 }
 
 #[test]
-fn a_flood_is_reported_once_each_and_in_batches() {
+fn many_short_jobs_are_reported_once_each_in_batches() {
     const JOBS: i64 = 2000;
     let mut bench = Bench::new();
     for start in (1..=JOBS).step_by(500) {

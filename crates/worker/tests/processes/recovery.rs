@@ -24,7 +24,7 @@ fn recovery_log(bench: &Bench) -> Option<String> {
 }
 
 #[test]
-fn a_script_puts_things_right_before_the_job() {
+fn a_recovery_script_runs_before_the_job() {
     let mut bench = Bench::new();
     let script = r#"set -u
 echo "$TORC_JOB_NAME failed with $TORC_RETURN_CODE in attempt $TORC_ATTEMPT_ID"
@@ -45,7 +45,7 @@ echo "it's mended" > input"#;
 }
 
 #[test]
-fn a_script_that_fails_does_not_stop_the_retry() {
+fn a_failing_recovery_script_does_not_stop_the_retry() {
     let mut bench = Bench::new();
     let ended = bench.run(after("exit 3", LONG, "echo tried"));
     assert_eq!(ended.exit, ProcessExit::Code(0));
@@ -64,7 +64,7 @@ fn a_script_that_fails_does_not_stop_the_retry() {
 }
 
 #[test]
-fn a_script_that_hangs_is_ended_with_all_that_it_started() {
+fn a_hanging_recovery_script_is_ended_with_its_processes() {
     let mut bench = Bench::with(|options| options.timeout_grace = Duration::from_millis(200));
     let script = "(setsid sh -c 'trap \"\" TERM; echo $$ > daemon; while :; do sleep 0.02; done' &); \
                   trap '' TERM; while :; do sleep 0.02; done";
@@ -79,7 +79,7 @@ fn a_script_that_hangs_is_ended_with_all_that_it_started() {
 }
 
 #[test]
-fn a_stop_while_the_script_runs_hands_the_job_back() {
+fn a_stop_during_the_recovery_script_returns_the_job() {
     let mut bench = Bench::new();
     bench.assign([after("echo $$ > script; exec sleep 1000", LONG, "echo ran > ran")]);
     let script = bench.noted("script");
@@ -93,7 +93,7 @@ fn a_stop_while_the_script_runs_hands_the_job_back() {
 }
 
 #[test]
-fn an_attempt_that_fails_leaves_its_last_words() {
+fn a_failed_attempt_reports_its_last_words() {
     let mut bench = Bench::new();
     let said = |ended: windlass_types::worker_messages::AttemptEndReport| ended.last_words;
     assert_eq!(said(bench.run(job(1, "echo fine >&2"))), None, "it did not fail");

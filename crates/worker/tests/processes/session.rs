@@ -35,7 +35,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))";
 }
 
 #[test]
-fn a_job_that_asks_the_terminal_is_told_at_once_that_there_is_none() {
+fn a_job_that_reads_the_terminal_fails_at_once() {
     let mut bench = Bench::launched_by(in_a_terminal(), |_| {});
     let ended = bench.run(job(1, "read answer < /dev/tty"));
     assert_ne!(ended.exit, ProcessExit::Code(0));

@@ -24,7 +24,7 @@ fn warned(id: i64, command: &str) -> Assignment {
 }
 
 #[test]
-fn a_job_is_told_before_its_time_is_over_and_killed_when_it_is() {
+fn a_job_is_warned_before_its_timeout_and_killed_at_it() {
     let mut bench = Bench::with(|options| options.timeout_grace = Duration::from_mins(10));
     let saves = warned(1, "trap 'echo saved; exit 0' USR1; while :; do sleep 0.02; done");
     let ended = bench.run(saves);
@@ -44,7 +44,7 @@ fn a_job_is_told_before_its_time_is_over_and_killed_when_it_is() {
 }
 
 #[test]
-fn the_signal_that_a_workflow_names_also_asks_when_everything_is_to_stop() {
+fn the_configured_signal_is_also_used_for_stops() {
     let mut bench = Bench::new();
     let mut polite = job(1, "trap 'echo bye; exit 0' USR1; echo ready > ready; while :; do sleep 0.02; done");
     polite.termination = Some(TerminationSettings { signal: USR1, lead: None });
@@ -57,7 +57,7 @@ fn the_signal_that_a_workflow_names_also_asks_when_everything_is_to_stop() {
 }
 
 #[test]
-fn a_job_finds_its_parameters_its_deadline_and_how_many_threads_it_may_start() {
+fn a_job_gets_its_parameters_deadline_and_thread_count() {
     // If the variable is set where the tests run, it is kept.
     let mut clean = std::process::Command::new(crate::support::HOST);
     clean.env_remove("OMP_NUM_THREADS");
@@ -96,7 +96,7 @@ fn state_of(path: &Path, hash: Option<String>) -> FileSnapshot {
 }
 
 #[test]
-fn files_are_noted_as_the_attempt_found_and_left_them() {
+fn file_states_are_recorded_before_and_after_the_attempt() {
     let mut bench = Bench::new();
     fs::write(bench.path("in"), "input").unwrap();
     let before = state_of(&bench.path("in"), None);
@@ -174,7 +174,7 @@ fn time_series_are_kept_on_request_while_jobs_run() {
 }
 
 #[test]
-fn what_was_not_yet_written_is_written_at_the_end() {
+fn buffered_samples_are_written_at_the_end() {
     let kept = tempfile::tempdir().unwrap();
     let mut bench = Bench::with(|options| {
         options.output_dir = kept.path().to_owned();
@@ -197,7 +197,7 @@ fn what_was_not_yet_written_is_written_at_the_end() {
 }
 
 #[test]
-fn without_measuring_only_what_is_certain_is_told_and_limits_are_kept_all_the_same() {
+fn without_measurement_limits_are_still_enforced() {
     let mut bench = Bench::with(|options| {
         options.measure_jobs = false;
         one_at_a_time(options);

@@ -14,7 +14,7 @@ fn signal(pid: u32, name: &str) {
 }
 
 #[test]
-fn a_job_that_is_terminated_with_its_worker_is_interrupted_in_either_order() {
+fn a_job_terminated_with_its_worker_is_interrupted_in_either_order() {
     for job_first in [true, false] {
         let mut bench = Bench::new();
         bench.assign([
@@ -40,7 +40,7 @@ fn a_job_that_is_terminated_with_its_worker_is_interrupted_in_either_order() {
 }
 
 #[test]
-fn a_job_that_was_terminated_before_the_engine_said_stop_is_interrupted() {
+fn a_job_terminated_before_the_stop_is_interrupted() {
     for answer in ["exec sleep 1000", "trap 'exit 3' TERM; while :; do sleep 0.02; done"] {
         let mut bench = Bench::new();
         bench.assign([job(1, &format!("echo $$ > 1; {answer}"))]);
@@ -53,7 +53,7 @@ fn a_job_that_was_terminated_before_the_engine_said_stop_is_interrupted() {
 }
 
 #[test]
-fn ends_are_on_record_when_everything_is_killed() {
+fn ends_are_recorded_when_all_processes_are_killed() {
     let mut bench = Bench::new();
     let done = bench.run(job(1, "exit 3"));
     let other = bench.run(job(2, "true"));

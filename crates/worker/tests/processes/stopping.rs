@@ -16,7 +16,7 @@ const STUBBORN: &str = "trap '' TERM; echo $$ > $WINDLASS_JOB_ID; while :; do sl
 const PATIENT: &str = "echo $$ > $WINDLASS_JOB_ID; exec sleep 1000";
 
 #[test]
-fn stop_hands_back_what_waits_and_ends_what_runs() {
+fn a_stop_returns_waiting_jobs_and_ends_running_ones() {
     let mut bench = Bench::new();
     bench.assign((1..=5).map(|id| job(id, PATIENT)));
     bench.noted("1");
@@ -55,7 +55,7 @@ fn a_second_stop_without_grace_kills() {
 }
 
 #[test]
-fn a_stop_whose_grace_is_over_kills() {
+fn a_stop_kills_after_its_grace_period() {
     let mut bench = Bench::new();
     bench.assign([job(1, STUBBORN)]);
     bench.noted("1");
@@ -65,7 +65,7 @@ fn a_stop_whose_grace_is_over_kills() {
 }
 
 #[test]
-fn a_stopped_tree_is_woken_so_that_it_can_obey_or_else_be_killed() {
+fn a_stopped_tree_is_continued_to_end_or_be_killed() {
     let mut bench = Bench::new();
     let asleep = "trap 'echo bye; exit 3' TERM; setsid sh -c 'echo $$ > child; kill -STOP $$; exec sleep 1000' & \
                   echo $$ > 1; kill -STOP $$; wait";
@@ -133,7 +133,7 @@ fn a_worker_that_is_terminated_ends_everything_too() {
 }
 
 #[test]
-fn an_interrupt_is_for_the_engine_to_judge_and_jobs_do_not_inherit_that() {
+fn interrupts_are_left_to_the_engine_and_jobs_do_not_inherit_that() {
     let mut bench = Bench::new();
     let status = format!("/proc/{}/status", bench.child.id());
     let ignored = |path: &str| {
@@ -153,7 +153,7 @@ fn an_interrupt_is_for_the_engine_to_judge_and_jobs_do_not_inherit_that() {
 }
 
 #[test]
-fn a_message_that_is_cut_off_starts_nothing() {
+fn a_truncated_message_starts_nothing() {
     let mut bench = Bench::new();
     bench.assign([job(1, PATIENT)]);
     let process = bench.noted("1");

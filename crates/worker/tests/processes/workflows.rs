@@ -33,7 +33,7 @@ fn of(workflow: i64, mut assignment: Assignment) -> Assignment {
 }
 
 #[test]
-fn jobs_run_where_their_workflow_is_at_home() {
+fn jobs_run_in_the_directory_of_their_workflow() {
     let mut bench = any_workflow();
     let homes = [bench.path("a"), bench.path("b")];
     for (number, home) in [1, 2].into_iter().zip(&homes) {
@@ -52,7 +52,7 @@ fn jobs_run_where_their_workflow_is_at_home() {
 }
 
 #[test]
-fn a_workflow_that_cannot_be_at_home_here_costs_the_others_nothing() {
+fn a_workflow_without_a_directory_does_not_affect_others() {
     let mut bench = any_workflow();
     fs::create_dir(bench.path("a")).unwrap();
     bench.send(&ToWorker::Workflow(Box::new(site(1, &bench.path("a")))));
@@ -80,7 +80,7 @@ fn a_workflow_that_cannot_be_at_home_here_costs_the_others_nothing() {
 }
 
 #[test]
-fn one_workflow_is_stopped_and_the_other_goes_on() {
+fn one_workflow_is_stopped_and_the_other_continues() {
     let mut bench = any_workflow();
     for number in [1, 2] {
         bench.send(&ToWorker::Workflow(Box::new(site(number, bench.directory.path()))));
@@ -122,7 +122,7 @@ fn one_workflow_is_stopped_and_the_other_goes_on() {
 }
 
 #[test]
-fn each_workflow_has_the_series_it_asks_for() {
+fn each_workflow_has_the_series_it_requests() {
     let mut bench = any_workflow();
     let jobs = Some(JobMonitorScope { enabled: true, granularity: MonitoringGranularity::TimeSeries });
     let monitor = ResourceMonitor { jobs, sample_interval_seconds: Some(0.02), ..ResourceMonitor::default() };
