@@ -1,8 +1,8 @@
-//! A spec in another format: the same fields and values, so the same plan.
+//! Converts a spec to another format with the same fields and values, so that the plan stays the same.
 //!
-//! Comments do not survive: formats have them in different places, and JSON has none. Anchors and merge keys of YAML are
-//! written out. What a format cannot express (`null` in TOML) is refused, and the result is read again before it is given
-//! out.
+//! Comments are lost: formats have them in different places, and JSON has none. Anchors and merge keys of YAML
+//! are expanded. Values that a format cannot express (`null` in TOML) are rejected, and the result is parsed
+//! again and compared before it is returned.
 
 use crate::decode;
 use crate::decode::field_tables::FieldTable;
@@ -15,7 +15,7 @@ use crate::tree::{DocumentTree, TreeEntry, TreeValue};
 use crate::writer;
 use std::borrow::Cow;
 
-/// Writes a spec in a format. A spec with mistakes is refused with all of them.
+/// Writes a spec in `format`. A spec with errors is rejected, and all errors are reported.
 pub fn convert_spec(source: SpecSource<'_>, to: SpecFormat) -> Result<String, SpecDiagnostics> {
     let (text, from) = source.open()?;
     let fail = |diagnostic: SpecDiagnostic| {
@@ -33,7 +33,7 @@ pub fn convert_spec(source: SpecSource<'_>, to: SpecFormat) -> Result<String, Sp
     Err(fail(SpecDiagnostic::new("cannot-convert", message).with_help("please report this with the spec")))
 }
 
-/// A document in any of the formats as a JSON value, whatever it is about.
+/// Reads a document in any of the formats as a JSON value, without checking its fields.
 pub fn document_to_json(source: SpecSource<'_>) -> Result<serde_json::Value, SpecDiagnostics> {
     let (text, format) = source.open()?;
     let mut sink = DiagnosticSink::default();
@@ -67,7 +67,7 @@ pub(crate) fn tree_to_json(tree: &DocumentTree<'_>, sink: &mut DiagnosticSink) -
     }
 }
 
-/// The normal tree of a spec that has no mistakes in its fields and values.
+/// Returns the normalized tree of a spec whose fields and values have no errors.
 pub(crate) fn read_valid_tree<'s>(
     name: &str,
     text: &'s str,
@@ -81,7 +81,7 @@ pub(crate) fn read_valid_tree<'s>(
         .map_or_else(|| DocumentTree::new(TreeValue::Bad, crate::SourceSpan::default()), normalize_tree))
 }
 
-/// The tree of a document as it stands, whatever its fields hold.
+/// Returns the tree of a document without checking its fields.
 pub(crate) fn read_unchecked_tree<'s>(
     name: &str,
     text: &'s str,
@@ -100,15 +100,15 @@ pub(crate) fn read_unchecked_tree<'s>(
     }
 }
 
-/// The tree of a document, if it can be read.
+/// Returns the tree of a document, if it can be parsed.
 pub(crate) fn read_tree(text: &str, format: SpecFormat) -> Option<DocumentTree<'_>> {
     let mut sink = DiagnosticSink::default();
     let tree = DocumentTree::from_events(&mut FormatReader::new(text, format), &mut sink).ok()??;
     sink.is_empty().then_some(tree)
 }
 
-/// The same spec with every unquoted scalar either `true`, `false`, `null` or a number of JSON. Fields that say nothing
-/// (no value, an empty list of maps) are left out: some formats have no way to say that.
+/// Normalizes a spec: every unquoted scalar becomes `true`, `false`, `null` or a JSON number. Fields without
+/// content (no value, an empty list of maps) are left out, because some formats cannot express them.
 pub(crate) fn normalize_tree(mut tree: DocumentTree<'_>) -> DocumentTree<'_> {
     normalize_in_place(&mut tree, FieldForm::Map(&WORKFLOW));
     tree
@@ -151,7 +151,7 @@ fn normalize_scalar(scalar: &mut ScalarText<'_>, form: FieldForm) {
     let meant = match form {
         _ if scalar.meaning() != ScalarMeaning::Text => None,
         FieldForm::Number | FieldForm::Numbers => to_json_number(&scalar.text),
-        // Among parameters `+5` is a text.
+        // `+5` is a text in parameters.
         FieldForm::Parameters => to_json_number(&scalar.text).filter(|_| !scalar.text.starts_with('+')),
         FieldForm::Any | FieldForm::AnyMap => decode::to_json_literal(&scalar.text),
         FieldForm::Text
@@ -170,7 +170,7 @@ fn normalize_scalar(scalar: &mut ScalarText<'_>, form: FieldForm) {
     }
 }
 
-/// `.5`, `5.` and `+5` where a number is wanted.
+/// Normalizes `.5`, `5.` and `+5` where a number is expected.
 fn to_json_number(text: &str) -> Option<String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let sign = if text.starts_with('-') { "-" } else { "" };

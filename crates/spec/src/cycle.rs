@@ -1,25 +1,25 @@
-//! Finds jobs that wait for each other in a circle.
+//! Finds jobs that depend on each other in a cycle.
 //!
-//! A walk in depth over jobs *and* lists: a list that a thousand jobs share is walked once, so the work is the size of
-//! the spec and not of the graph it spells out.
+//! A depth-first search over jobs *and* shared lists: a list that a thousand jobs share is visited once, so the
+//! work is proportional to the size of the spec, not of the expanded graph.
 
 use crate::resolve::ListRef;
 
-/// With so many circles nobody looks for more: each may be as long as the workflow.
+/// Maximum number of cycles to report: each may be as long as the workflow.
 const MAX_CYCLES: usize = 50;
 
-/// Who waits for whom.
+/// The dependencies of jobs.
 pub(crate) trait DependencyGraph {
     fn job_count(&self) -> u32;
 
-    /// How many shared lists there are.
+    /// The number of shared lists.
     fn shared_list_count(&self) -> usize;
 
-    /// The `n`th list of what a job waits for. Numbers beyond the last job are passed over.
+    /// The `n`th dependency list of a job. Numbers beyond the last job are ignored.
     fn dependency_list(&self, job: u32, n: u32) -> Option<ListRef<'_>>;
 }
 
-/// Some circles, if there are any: jobs that each wait for the next, and the last for the first.
+/// Returns some cycles, if there are any: each job depends on the next, and the last one on the first.
 pub(crate) fn find_cycles(graph: &impl DependencyGraph) -> Vec<Vec<u32>> {
     if has_only_backward_edges(graph) {
         return Vec::new();
@@ -36,8 +36,8 @@ pub(crate) fn find_cycles(graph: &impl DependencyGraph) -> Vec<Vec<u32>> {
     walk.cycles
 }
 
-/// Whether every job waits only for jobs with smaller numbers. Most specs are written that way, and then no walk is
-/// needed.
+/// Whether every job depends only on jobs with smaller numbers. Most specs are written that way and need no
+/// search.
 fn has_only_backward_edges(graph: &impl DependencyGraph) -> bool {
     let mut last_in: Vec<Option<u32>> = vec![None; graph.shared_list_count()];
     let last = |items: &[u32]| {
@@ -55,15 +55,15 @@ fn has_only_backward_edges(graph: &impl DependencyGraph) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum VisitState {
     New,
-    /// On the way from the start to here.
+    /// On the path from the start to the current node.
     OnPath,
     Done,
 }
 
-/// A job whose lists are being walked.
+/// A job whose lists are being visited.
 struct SearchFrame {
     job: u32,
-    /// Which of its lists, and which item of that comes next.
+    /// The current list of the job and the next item in it.
     list: u32,
     next: u32,
 }
@@ -111,7 +111,7 @@ impl<G: DependencyGraph> CycleSearch<'_, G> {
         }
     }
 
-    /// Begins a list of the last job on the path. `false`: it need not be walked.
+    /// Starts a list of the last job on the path. Returns `false` if it need not be visited.
     fn enter_list(&mut self, list: ListRef<'_>) -> bool {
         let Some(shared) = list.shared else { return true };
         match self.lists[shared as usize] {
@@ -127,7 +127,7 @@ impl<G: DependencyGraph> CycleSearch<'_, G> {
         }
     }
 
-    /// Goes on to the next list of the last job on the path.
+    /// Moves to the next list of the last job on the path.
     fn leave_list(&mut self, list: ListRef<'_>, next: usize) {
         if let Some(shared) = list.shared
             && next > 0
@@ -140,7 +140,8 @@ impl<G: DependencyGraph> CycleSearch<'_, G> {
         }
     }
 
-    /// The last job waits for a list that is on the path: whoever the path went to from that list waits for this job.
+    /// Records a cycle: the last job depends on a list that is on the path, so the jobs on the path after that
+    /// list form a cycle.
     fn record_cycle_through(&mut self, shared: u32) {
         let on_it = |step: &SearchFrame| {
             step.next > 0

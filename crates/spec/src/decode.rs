@@ -1,7 +1,8 @@
-//! Turns events into a [`Spec`], typed field by typed field.
+//! Decodes events into a [`WorkflowSpec`], field by field with its type.
 //!
-//! A string is what is written (`0755`, `yes` and `1.10` stay what they are); integers and truth values are read from
-//! unquoted scalars only where one is wanted. A bad value is reported and skipped, so that one reading finds all mistakes.
+//! A string keeps its spelling (`0755`, `yes` and `1.10` stay as they are); integers and booleans are read from
+//! unquoted scalars only where the field expects one. A bad value is reported and skipped, so that one pass finds
+//! all errors.
 
 mod braces;
 mod deferred_sections;
@@ -34,18 +35,18 @@ pub(crate) use json::to_json_literal;
 use std::borrow::Cow;
 use std::fmt;
 
-/// What could be decoded, and what was wrong with the rest.
+/// The decoded spec and its problems.
 pub(crate) struct DecodedSpec<'s> {
     pub(crate) spec: WorkflowSpec<'s>,
     pub(crate) sink: DiagnosticSink,
-    /// What is no mistake, but hardly meant.
+    /// Warnings: valid, but probably unintended.
     pub(crate) warnings: DiagnosticSink,
-    /// `None`: the file could not be read to its end.
+    /// `None` if the file could not be parsed to its end.
     pub(crate) names: Option<NameCompleteness>,
 }
 
-/// Whether every definition that stands in the file is in the spec with its name, bad as the rest of it may be.
-/// If not, a name that is not found may well be the one that could not be read.
+/// Whether the spec has the name of every definition in the file, even where the rest of the definition is bad.
+/// If not, an unknown name may belong to a definition that could not be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameCompleteness {
     pub(crate) all_jobs: bool,
@@ -55,7 +56,7 @@ pub(crate) struct NameCompleteness {
     pub(crate) all_failure_handlers: bool,
     pub(crate) all_schedulers: bool,
     pub(crate) all_limits: bool,
-    /// Of the constants and of the shared parameters.
+    /// Names of the constants and of the shared parameters.
     pub(crate) all_variables: bool,
     pub(crate) all_parameters: bool,
 }
@@ -79,7 +80,7 @@ pub(crate) fn decode_spec<'s>(source: &'s str, events: impl EventStream<'s>) -> 
     workflow::build_spec(source, events)
 }
 
-/// A whole document as JSON, whatever stands in it.
+/// Decodes a whole document as JSON, without checking its fields.
 #[cfg(test)]
 pub(crate) fn decode_json_document<'s>(events: impl EventStream<'s>) -> Option<serde_json::Value> {
     let mut decoder = SpecDecoder::new(events);
@@ -93,10 +94,10 @@ struct SpecDecoder<'s, E> {
     sink: DiagnosticSink,
     warnings: DiagnosticSink,
     suggester: NameSuggester,
-    /// What `{name}` stands for in sizes, durations and the like, which are understood right here; all other texts keep
-    /// it as it is written.
+    /// Values of `{name}` in sizes, durations and similar values, which are parsed during decoding; all other
+    /// texts keep the placeholder.
     constants: WorkflowConstants,
-    /// Strings of free values that hold a brace, so that what is wrong with it can be pointed at.
+    /// Strings of free values that contain a brace, kept so that errors in them can be located.
     braced: Vec<SpannedText<'s>>,
     source: std::marker::PhantomData<&'s str>,
 }
@@ -106,19 +107,19 @@ struct OpenList {
     id: Option<NodeId>,
 }
 
-/// What a value is of, for messages.
+/// The subject of a value in messages.
 #[derive(Clone, Copy)]
 enum ValueSubject<'a> {
     /// A value of a known field.
     Field(&'static str),
     /// An item of the list in a known field.
     ItemOf(&'static str),
-    /// A map of its own: "job".
+    /// A map: "job".
     Object(&'static str),
     /// An environment variable, or a constant.
     Variable(&'a str),
     Parameter(&'a str),
-    /// An option of sbatch.
+    /// An sbatch option.
     Option(&'a str),
     Limit(&'a str),
 }
@@ -137,12 +138,12 @@ impl fmt::Display for ValueSubject<'_> {
     }
 }
 
-/// For the words that we use; `u` begins none that would want an "an".
+/// Chooses the article for the words used here; none that begins with `u` needs "an".
 pub(crate) fn indefinite_article(what: &str) -> &'static str {
     if what.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" }
 }
 
-/// A string and where it is written.
+/// A string and its location.
 type SpannedText<'s> = (Cow<'s, str>, SourceSpan);
 
 impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
@@ -158,7 +159,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         }
     }
 
-    /// Goes on with other events.
+    /// Continues with other events.
     fn with_events<F>(self, events: F) -> SpecDecoder<'s, F> {
         let Self { sink, warnings, suggester, constants, braced, source, .. } = self;
         SpecDecoder { events, sink, warnings, suggester, constants, braced, source }
@@ -171,7 +172,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         self.events.next_event(&mut self.sink)
     }
 
-    /// Reads past the rest of a value that begins with `event`.
+    /// Skips the rest of a value that begins with `event`.
     fn skip_value(&mut self, event: &DocumentEvent<'s>) -> Result<(), StopReading> {
         match event.kind {
             DocumentEventKind::MapStart(_) | DocumentEventKind::SeqStart(_) => {
@@ -203,7 +204,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         }
     }
 
-    /// The event that begins the next item of the innermost list.
+    /// Returns the event that begins the next item of the innermost list.
     fn next_item(&mut self) -> Result<Option<DocumentEvent<'s>>, StopReading> {
         let event = self.next_event()?;
         Ok((!matches!(event.kind, DocumentEventKind::SeqEnd | DocumentEventKind::End)).then_some(event))
@@ -221,7 +222,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         }
     }
 
-    /// A string as written.
+    /// Reads a string as written.
     fn read_string(
         &mut self,
         event: DocumentEvent<'s>,
@@ -244,14 +245,14 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
             self.sink.push(
                 SpecDiagnostic::new("nul-byte", format!("{subject} contains a NUL byte"))
                     .with_span(span)
-                    .with_help("neither commands nor names can hold one"),
+                    .with_help("commands and names cannot contain one"),
             );
             return Ok(None);
         }
         Ok(Some((scalar.text, span)))
     }
 
-    /// A string with something in it.
+    /// Reads a non-empty string.
     fn read_non_empty(
         &mut self,
         event: DocumentEvent<'s>,
@@ -276,9 +277,9 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
             && text.contains(char::is_control)
         {
             self.sink.push(
-                SpecDiagnostic::new("control-character", format!("{subject} contains a control character"))
+                SpecDiagnostic::new("control-character", format!("Reads a string that appears in listings."))
                     .with_span(*span)
-                    .with_help("it would garble every list that shows it; use printable characters only"),
+                    .with_help("it would garble listings; use printable characters only"),
             );
         }
         Ok(name)
@@ -295,7 +296,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
             Ok(number) => Ok(Some(number)),
             Err(IntegerError::OutOfRange) => {
                 let help = if least == most {
-                    format!("it can only be {least}")
+                    format!("it must be {least}")
                 } else {
                     format!("it must be from {least} to {most}")
                 };
@@ -335,7 +336,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         Ok(None)
     }
 
-    /// Reports that `event` does not begin what is wanted, and goes past it.
+    /// Reports that `event` does not begin the expected value, and skips it.
     fn report_wrong_type(
         &mut self,
         event: &DocumentEvent<'s>,
@@ -350,8 +351,8 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
                     ValueSubject::Parameter(_) | ValueSubject::Option(_) | ValueSubject::Limit(_) => {
                         "give it a value, or leave it out"
                     }
-                    // Where a field may be left out, it may also be left empty.
-                    ValueSubject::Field(_) => "it cannot be left out",
+                    // Optional fields may also be left empty.
+                    ValueSubject::Field(_) => "it is required",
                 };
                 SpecDiagnostic::new("no-value", format!("{subject} has no value"))
                     .with_span(event.span)
@@ -367,7 +368,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
             }
             DocumentEventKind::MapStart(_) => type_mismatch_error(subject, expected, "a map", event.span),
             DocumentEventKind::SeqStart(_) => type_mismatch_error(subject, expected, "a list", event.span),
-            // A bad value was reported; the rest begins no value.
+            // A bad value was reported; the remaining events do not begin a value.
             DocumentEventKind::Bad
             | DocumentEventKind::MapEnd
             | DocumentEventKind::SeqEnd
@@ -404,7 +405,7 @@ fn quote_excerpt(text: &str) -> String {
     format!("`{}`", excerpt_line(text))
 }
 
-/// The beginning of a text, on one line.
+/// Returns the beginning of a text on one line.
 fn excerpt_line(text: &str) -> String {
     const MOST: usize = 40;
     let cut: String = text.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -427,7 +428,7 @@ fn parse_integer(scalar: &ScalarText<'_>, least: i64, most: i64) -> Result<i64, 
     }
     if digits.len() > 1 && digits.starts_with('0') {
         // Octal for some readers of YAML, decimal for others.
-        return Err(IntegerError::Other { help: "remove the leading zeros" });
+        return Err(IntegerError::Other { help: "Octal for some YAML parsers, decimal for others." });
     }
     text.parse().ok().filter(|number| (least..=most).contains(number)).ok_or(IntegerError::OutOfRange)
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a spec file, as data. [`crate::render`] draws it.
+//! Problems of a spec file, as data. [`crate::diagnostic_renderer`] formats them.
 
 use crate::diagnostic_renderer::{self, DiagnosticStyle};
 use crate::source::{LineIndex, SourceSpan};
@@ -6,33 +6,33 @@ use rustc_hash::{FxHashSet, FxHasher};
 use serde::Serialize;
 use std::hash::{Hash, Hasher};
 
-/// So many problems are kept; the rest is counted.
+/// Maximum number of problems to keep; further ones are only counted.
 const MAX_KEPT: usize = 50;
-/// With so many, nobody reads on: what follows in such a file is noise.
+/// With this many problems the rest of the file is not worth checking.
 const STOP_AFTER: usize = 1000;
 
-/// Whether a spec can be used in spite of a problem.
+/// Whether a spec can be used despite a problem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiagnosticSeverity {
     #[default]
     Error,
-    /// Worth saying; the spec is used all the same.
+    /// A warning; the spec is used anyway.
     Warning,
 }
 
-/// One problem.
+/// A problem in a spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecDiagnostic {
     pub severity: DiagnosticSeverity,
-    /// Names the kind of problem; stable, for tools.
+    /// Type of the problem; stable, for tools.
     pub code: &'static str,
     pub message: String,
-    /// The place to look at first.
+    /// The main location.
     pub span: Option<SourceSpan>,
-    /// Words at places; one at `span` itself stands beside its underline.
+    /// Texts at locations; one at `span` itself is shown next to its underline.
     pub labels: Vec<(SourceSpan, String)>,
-    /// What to do about it.
+    /// How to fix it.
     pub help: Option<String>,
 }
 
@@ -55,7 +55,7 @@ impl SpecDiagnostic {
         Self { help: Some(text.into()), ..self }
     }
 
-    /// A guess at what was meant, if there is one.
+    /// Adds a suggestion, if there is one.
     pub(crate) fn with_suggestion(self, suggestion: Option<&str>) -> Self {
         match suggestion {
             Some(word) => self.with_help(format!("did you mean `{word}`?")),
@@ -70,44 +70,44 @@ impl SpecDiagnostic {
     }
 }
 
-/// All problems of a file, in the order of the file, with the text they point into.
+/// All problems of a file, in file order, with the text that they point into.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.render(DiagnosticStyle::Plain).trim_end())]
 pub struct SpecDiagnostics {
-    /// As the user named it, usually a path.
+    /// The source as named by the user, usually a path.
     pub source_name: String,
     pub source_text: String,
     pub list: Vec<SpecDiagnostic>,
-    /// How many more there were than are listed.
+    /// The number of further problems.
     pub omitted: usize,
 }
 
-/// A problem with its place spelled out, for JSON.
+/// A problem with its resolved location, for JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DiagnosticReport {
     pub source: String,
     pub severity: DiagnosticSeverity,
     pub code: &'static str,
     pub message: String,
-    /// From 1.
+    /// Starts at 1.
     pub line: Option<usize>,
-    /// From 1, in characters.
+    /// Starts at 1, in characters.
     pub column: Option<usize>,
     pub help: Option<String>,
 }
 
 impl SpecDiagnostics {
-    /// How many problems there are, listed or not.
+    /// Returns the number of problems, listed or not.
     pub fn count(&self) -> usize {
         self.list.len() + self.omitted
     }
 
-    /// The problems in pictures, for people.
+    /// Renders the problems with source excerpts, for people.
     pub fn render(&self, style: DiagnosticStyle) -> String {
         diagnostic_renderer::render_diagnostics(self, style)
     }
 
-    /// The problems as plain data, for tools.
+    /// Returns the problems as plain data, for tools.
     pub fn reports(&self) -> Vec<DiagnosticReport> {
         let lines = LineIndex::new(&self.source_text);
         let report = |diagnostic: &SpecDiagnostic| {
@@ -132,9 +132,9 @@ pub(crate) struct DiagnosticSink {
     severity: DiagnosticSeverity,
     list: Vec<SpecDiagnostic>,
     dropped: usize,
-    /// Every call of [`Self::push`], told or not.
+    /// Number of calls of [`Self::push`], including duplicates.
     pushes: usize,
-    /// Fingerprints: a mistake inside an anchor is met again at every alias, and told once.
+    /// Fingerprints: a mistake inside an anchor appears again at every alias and is reported once.
     fingerprints: FxHashSet<u64>,
 }
 
@@ -155,17 +155,17 @@ impl DiagnosticSink {
         }
     }
 
-    /// Further problems are only counted: no need to find good words for them.
+    /// Whether further problems are only counted and need no suggestion.
     pub(crate) fn is_full(&self) -> bool {
         self.list.len() >= MAX_KEPT
     }
 
-    /// There is no sense in reading on.
+    /// Whether parsing should stop.
     pub(crate) fn should_stop(&self) -> bool {
         self.pushes >= STOP_AFTER
     }
 
-    /// Grows with every problem, also with one that is met again.
+    /// Grows with every problem, including repeated ones.
     pub(crate) fn pushes(&self) -> usize {
         self.pushes
     }
@@ -174,16 +174,16 @@ impl DiagnosticSink {
         self.list.is_empty()
     }
 
-    /// How many problems there are, kept or not.
+    /// Returns the number of problems, kept or not.
     pub(crate) fn count(&self) -> usize {
         self.list.len() + self.dropped
     }
 
-    /// Sorted by place; problems of the file as a whole come first.
+    /// Sorts by location; problems of the whole file come first.
     pub(crate) fn into_diagnostics(mut self, source_name: &str, source: &str) -> SpecDiagnostics {
         self.list.sort_by_key(|diagnostic| diagnostic.span);
         let source_name = source_name.to_owned();
-        // A large file is not copied for nothing.
+        // Avoids copying a large file needlessly.
         let source_text = if self.list.is_empty() { String::new() } else { source.to_owned() };
         SpecDiagnostics { source_name, source_text, list: self.list, omitted: self.dropped }
     }

@@ -1,23 +1,24 @@
-//! Draws diagnostics in the manner of rustc: the line, an underline, a word beside it. Pure text in, text out.
+//! Renders diagnostics in the style of rustc: the line, an underline, a text next to it. It has no side
+//! effects.
 
 use crate::diagnostic::{DiagnosticSeverity, SpecDiagnostic, SpecDiagnostics};
 use crate::source::{LineIndex, SourceSpan, floor_char_boundary};
 use std::ops::Range;
 use unicode_width::UnicodeWidthChar;
 
-/// Longer lines are cut to about this many characters around the place.
+/// Longer lines are shortened to about this many characters around the location.
 const MAX_SHOWN_WIDTH: usize = 100;
-/// So many of them before the place, at most.
+/// Maximum number of these characters before the location.
 const MAX_CONTEXT_BEFORE: usize = 50;
-/// A help that fits stands beside the underline, a longer one in a line of its own.
+/// Longest help that is shown next to the underline; a longer one gets its own line.
 const MAX_INLINE_HELP: usize = 48;
 const TAB: &str = "    ";
 
-/// How to draw.
+/// The output style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiagnosticStyle {
     Plain,
-    /// With ANSI colours.
+    /// With ANSI colors.
     Ansi,
 }
 
@@ -83,7 +84,7 @@ struct DiagnosticRenderer<'a> {
     out: &'a mut String,
 }
 
-/// A place to underline.
+/// A location to underline.
 struct UnderlineMark {
     line: usize,
     span: SourceSpan,
@@ -115,7 +116,7 @@ impl DiagnosticRenderer<'_> {
         self.render_help(gutter, help);
     }
 
-    /// All places in order, and the help that found no place beside one.
+    /// Returns all locations in order, and the help if it has no location.
     fn collect_marks<'d>(
         &self,
         primary: SourceSpan,
@@ -177,7 +178,7 @@ impl DiagnosticRenderer<'_> {
         self.render_framed_line(gutter, "", &format!("{:indent$}{drawn}", ""));
     }
 
-    /// The part of the line to show: all of it, or what is near the mark.
+    /// Returns the part of the line to show: all of it, or the part around the mark.
     fn visible_window(&self, mark: &UnderlineMark) -> Range<usize> {
         let (start, end) = self.lines.bounds(mark.line);
         let text = self.lines.text();
@@ -210,7 +211,7 @@ impl DiagnosticRenderer<'_> {
         ));
     }
 
-    /// One line of the picture behind its margin.
+    /// Writes one line of the excerpt after its margin.
     fn render_framed_line(&mut self, gutter: usize, number: &str, text: &str) {
         let margin = self.style.paint(PaintColor::Frame, &format!("{number:>gutter$} |"));
         self.push_line(&format!("{margin} {text}"));
@@ -222,7 +223,8 @@ impl DiagnosticRenderer<'_> {
     }
 }
 
-/// Text that takes the room it seems to take: tabs as spaces, nothing that moves the cursor or turns the line around.
+/// Makes text as wide as it looks: tabs become spaces, and characters that move the cursor or reverse the line
+/// are removed.
 fn to_printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for char in text.chars() {

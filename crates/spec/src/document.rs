@@ -1,5 +1,5 @@
-//! Documents that are no specs, in the formats that specs are written in: read as JSON values, with the place of every
-//! field at hand, so that whoever judges them can point at what is wrong.
+//! Documents other than specs, in the formats of specs: read as JSON values with the location of every field, so
+//! that callers can report errors at the right place.
 
 use crate::convert::{read_unchecked_tree, tree_to_json};
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostic, SpecDiagnostics};
@@ -7,7 +7,7 @@ use crate::format::SpecSource;
 use crate::source::SourceSpan;
 use crate::tree::DocumentTree;
 
-/// A document as it stands.
+/// A parsed document.
 #[derive(Debug)]
 pub struct SpecDocument<'s> {
     name: &'s str,
@@ -16,17 +16,18 @@ pub struct SpecDocument<'s> {
     value: serde_json::Value,
 }
 
-/// Something that is wrong with a field.
+/// An error in a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldProblem {
-    /// `splitting_params.lumi_mask`, `production_steps[1].fraction` or `production_steps.1.fraction`; empty: the document as a whole.
+    /// `splitting_params.lumi_mask`, `production_steps[1].fraction` or `production_steps.1.fraction`; empty:
+    /// the whole document.
     pub field: String,
     pub message: String,
     pub help: Option<String>,
 }
 
 impl<'s> SpecDocument<'s> {
-    /// All mistakes of the format at once.
+    /// Parses a document and reports all syntax errors at once.
     pub fn parse(source: SpecSource<'s>) -> Result<Self, SpecDiagnostics> {
         let (text, format) = source.open()?;
         let tree = read_unchecked_tree(source.name, text, format)?;
@@ -47,8 +48,8 @@ impl<'s> SpecDocument<'s> {
         self.value
     }
 
-    /// What somebody has to say about it, at the places that it is about. A field that is missing is told at what it
-    /// should be in.
+    /// Returns diagnostics for the caller's errors at the locations of their fields. A missing field is reported
+    /// at the map or list that should contain it.
     pub fn report_problems(&self, complaints: impl IntoIterator<Item = FieldProblem>) -> SpecDiagnostics {
         let mut sink = DiagnosticSink::default();
         for FieldProblem { field, message, help } in complaints {
@@ -61,12 +62,13 @@ impl<'s> SpecDocument<'s> {
         sink.into_diagnostics(self.name, self.text)
     }
 
-    /// Of the field, or of the innermost map or list on the way to it that is there. `None`: not even the first step.
+    /// The location of the field, or of the innermost existing map or list on its path. `None` if not even the
+    /// first step exists.
     fn find_span(&self, field: &str) -> Option<SourceSpan> {
         let (mut tree, mut found) = (&self.tree, None);
         for step in split_field_path(field) {
             let (next, span) = match step {
-                // A number is a place in a list, however it is written.
+                // A number is an index into a list, in either notation.
                 FieldPathStep::Key(key) if !tree.items().is_empty() => {
                     match key.parse().ok().and_then(|index: usize| tree.items().get(index)) {
                         Some(item) => (item, item.span),

@@ -1,17 +1,18 @@
-//! What every file format is turned into before it is decoded: a stream of maps, lists and scalars with their places.
+//! The event stream that every file format is parsed into before it is decoded: maps, lists and scalars with
+//! their locations.
 //!
-//! A front end ([`crate::format::Front`] is any of them) yields well-formed nesting whatever its input: within a map, `Key` and then
-//! exactly one value, again and again. What it cannot turn into that it reports itself.
+//! A front end ([`crate::format::FormatReader`] is any of them) yields well-formed nesting for every input: within a
+//! map, `Key` and then exactly one value, repeatedly. It reports everything that it cannot express this way.
 
 use crate::diagnostic::DiagnosticSink;
 use crate::source::SourceSpan;
 use std::borrow::Cow;
 
-/// The document cannot be read further; why has been reported.
+/// The document cannot be parsed further; the cause has been reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StopReading;
 
-/// Identity of a map or list that may come again (through an alias).
+/// Identity of a map or list that may be repeated (through an alias).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NodeId(pub(crate) u32);
 
@@ -29,37 +30,37 @@ pub(crate) enum DocumentEventKind<'s> {
     SeqEnd,
     Key {
         text: Cow<'s, str>,
-        /// Comes from elsewhere (a YAML merge key): gives way to a key of the same name that came before.
+        /// Merged in (YAML merge key): an earlier key of the same name wins.
         merged: bool,
     },
     Scalar(ScalarText<'s>),
-    /// A value that was reported already.
+    /// A value that has already been reported.
     Bad,
-    /// Nothing follows.
+    /// End of the document.
     End,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct ScalarText<'s> {
-    /// As written, after the escapes of the format.
+    /// As written, with the escapes of the format resolved.
     pub(crate) text: Cow<'s, str>,
-    /// Written without quotes, so it may mean a number, a truth value or nothing.
+    /// Written without quotes, so it may be a number, a boolean or null.
     pub(crate) is_plain: bool,
 }
 
-/// What a scalar stands for where any value may stand.
+/// The value of a scalar where any value is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScalarMeaning {
     Null,
     Boolean(bool),
-    /// A number as JSON writes them. Anything else that looks like one (`0755`, `1_000`, `.5`) is a text, because
-    /// readers disagree about it.
+    /// A number in JSON syntax. Other forms that look like one (`0755`, `1_000`, `.5`) are texts, because parsers
+    /// disagree about them.
     Number,
     Text,
 }
 
 impl ScalarText<'_> {
-    /// Stands for "no value".
+    /// No value.
     pub(crate) fn is_null(&self) -> bool {
         self.is_plain && matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
     }
@@ -75,7 +76,7 @@ impl ScalarText<'_> {
         }
     }
 
-    /// No reader of the one would understand the other differently.
+    /// Whether any reader interprets both in the same way.
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         match (self.meaning(), other.meaning()) {
             (ScalarMeaning::Null, ScalarMeaning::Null) => true,
@@ -84,7 +85,7 @@ impl ScalarText<'_> {
     }
 }
 
-/// A number by the grammar of JSON.
+/// Whether the text is a number by the grammar of JSON.
 pub(crate) fn is_json_number(text: &str) -> bool {
     fn digits(text: &str) -> Option<&str> {
         let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -107,7 +108,7 @@ pub(crate) fn is_json_number(text: &str) -> bool {
 pub(crate) trait EventStream<'s> {
     fn next_event(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading>;
 
-    /// Goes past the end of the innermost open map or list.
+    /// Skips to the end of the innermost open map or list.
     fn leave_collection(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading>;
 }
 

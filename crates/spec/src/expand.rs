@@ -1,7 +1,7 @@
-//! From entries to jobs, files and user data: as many of each as its parameters make, numbered in a fixed order.
+//! Expands entries to jobs, files and user data, as many as their parameters make, numbered in a fixed order.
 //!
-//! Nothing is written out that can be worked out: a name is (others look it up), a command is a [`Template`] and the
-//! number of the job. Entries come in file order; within one the last parameter changes fastest.
+//! Only names are stored, because they are looked up; a command stays a [`TextTemplate`](crate::template::TextTemplate) plus the number of the job.
+//! Entries come in file order; within an entry the last parameter changes fastest.
 
 mod constants;
 mod sweep;
@@ -22,28 +22,28 @@ use crate::source::SourceSpan;
 use std::sync::Arc;
 use sweep::SweepReader;
 
-/// More jobs (or files, or user data) than this from one spec is a mistake, not a wish.
+/// Maximum number of jobs (or files, or user data) of one spec; more is certainly a mistake.
 const MAX_INSTANCES: u64 = 50_000_000;
 
-/// What entries of one sort (jobs, files, user data) became.
+/// The expansion of the entries of one type (jobs, files, user data).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ExpandedSeries {
     names: NameBuffer,
-    /// The number of the first that each entry made.
+    /// The number of the first instance of each entry.
     first_numbers: Vec<u32>,
-    /// By entry; `None` for those without parameters.
+    /// By entry; `None` for entries without parameters.
     bindings: Vec<Option<Arc<ParameterBindings>>>,
-    /// Every entry made exactly one.
+    /// Every entry has exactly one instance.
     is_one_each: bool,
-    /// Entries that did not make what they should have: a name that is not found may be one of theirs.
+    /// Entries that were not expanded completely: an unknown name may be one of theirs.
     pub(crate) unexpanded_entries: Vec<u32>,
 }
 
-/// One of a [`Series`].
+/// An instance of a [`ExpandedSeries`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SeriesMember {
     pub(crate) entry: u32,
-    /// Which of those that the entry made.
+    /// The number of the instance within its entry.
     pub(crate) index: u32,
 }
 
@@ -64,7 +64,7 @@ impl ExpandedSeries {
         SeriesMember { entry: entry as u32, index: number - self.first_numbers[entry] }
     }
 
-    /// The numbers of what an entry made.
+    /// The numbers of the instances of an entry.
     pub(crate) fn range(&self, entry: u32) -> std::ops::Range<u32> {
         let next = self.first_numbers.get(entry as usize + 1).copied();
         self.first_numbers[entry as usize]..next.unwrap_or(self.len() as u32)
@@ -74,7 +74,7 @@ impl ExpandedSeries {
         self.bindings[entry as usize].as_deref()
     }
 
-    /// `with i=3, x=0.1`, or nothing for an entry without parameters.
+    /// Returns `with i=3, x=0.1`, or nothing for an entry without parameters.
     pub(crate) fn describe_values(&self, number: u32) -> String {
         let member = self.locate(number);
         self.bindings(member.entry)
@@ -90,10 +90,10 @@ impl ExpandedSeries {
     }
 }
 
-/// So many bytes may all names of one sort have.
+/// Maximum total size of all names of one type, in bytes.
 const MAX_NAME_BYTES: usize = 1 << 30;
 
-/// Names one after the other in one buffer.
+/// Names, stored one after the other in one buffer.
 #[derive(Clone, Debug, Default)]
 struct NameBuffer {
     text: String,
@@ -113,7 +113,7 @@ impl NameBuffer {
         &self.text[start as usize..self.ends[number as usize] as usize]
     }
 
-    /// Ends the name that was written to `text`. `false`: there is no more room.
+    /// Ends the name that was written to `text`. Returns `false` if there is no more room.
     fn finish_name(&mut self) -> bool {
         let is_room = self.text.len() <= MAX_NAME_BYTES;
         self.ends.extend(is_room.then_some(self.text.len() as u32));
@@ -121,7 +121,7 @@ impl NameBuffer {
     }
 }
 
-/// What a spec makes, by name.
+/// The expansion of a spec, by name.
 #[derive(Debug)]
 pub(crate) struct ExpandedSpec {
     pub(crate) jobs: ExpandedSeries,
@@ -130,7 +130,7 @@ pub(crate) struct ExpandedSpec {
     pub(crate) constants: WorkflowConstants,
 }
 
-/// Where problems go.
+/// The sinks for problems.
 #[derive(Debug)]
 pub(crate) struct DiagnosticSinks {
     pub(crate) errors: DiagnosticSink,
@@ -143,7 +143,7 @@ impl Default for DiagnosticSinks {
     }
 }
 
-/// Numbers all that the spec makes and gives it names.
+/// Numbers and names everything that the spec defines.
 pub(crate) fn expand_spec(
     spec: &WorkflowSpec<'_>,
     names: NameCompleteness,
@@ -162,7 +162,7 @@ pub(crate) fn expand_spec(
     ExpandedSpec { jobs, files, user_data, constants }
 }
 
-/// `entry` tells the name of an entry and how many it makes.
+/// Numbers the entries of one type; `entry` returns the name of an entry and its parameters.
 fn expand_entries<'a>(
     what: &'static str,
     entries: usize,
@@ -192,7 +192,7 @@ fn expand_entries<'a>(
     series
 }
 
-/// Adds the names that one entry makes. `false`: they could not be made.
+/// Adds the names of the instances of one entry. Returns `false` if that failed.
 fn add_entry_names(
     series: &mut ExpandedSeries,
     what: &str,
@@ -205,9 +205,9 @@ fn add_entry_names(
     let text = texts.get(name.text);
     let count = bindings.map_or(1, ParameterBindings::count);
     if series.len() as u64 + count > MAX_INSTANCES {
-        let message = format!("the spec makes more than {MAX_INSTANCES} {what}s");
+        let message = format!("the spec defines more than {MAX_INSTANCES} {what}s");
         let diagnostic = SpecDiagnostic::new("too-many", message).with_span(name.span);
-        sinks.errors.push(diagnostic.with_help(format!("this entry alone makes {count}")));
+        sinks.errors.push(diagnostic.with_help(format!("this entry alone defines {count}")));
         return false;
     }
     let known_errors = sinks.errors.count();
@@ -223,7 +223,7 @@ fn add_entry_names(
             }
         }
         if !names.finish_name() {
-            let message = format!("the names of all {what}s together are longer than 1 GB");
+            let message = format!("the names of all {what}s together exceed 1 GB");
             sinks.errors.push(SpecDiagnostic::new("too-many", message).with_span(name.span));
             return false;
         }
@@ -243,7 +243,7 @@ fn report_duplicates(
         let name = series.name(number);
         let Some(first) = index.insert(name, number, |known| series.name(known)) else { continue };
         let entry = series.locate(number).entry;
-        // One entry that clashes does so many times over.
+        // Report each entry once, even if many of its instances clash.
         if reported == Some(entry) {
             continue;
         }
@@ -263,7 +263,7 @@ fn report_duplicates(
     }
 }
 
-/// Why two of one entry have the same name.
+/// Explains why two instances of one entry have the same name.
 fn explain_duplicate_in_entry(
     diagnostic: SpecDiagnostic,
     series: &ExpandedSeries,
@@ -282,10 +282,10 @@ fn explain_duplicate_in_entry(
     }
     diagnostic
         .with_label(span, format!("both {one} and {other}"))
-        .with_help("the name must hold every parameter that has several values")
+        .with_help("the name must contain every parameter that has several values")
 }
 
-/// Two words, or the one that there is.
+/// Joins two words; the second may be empty.
 pub(crate) fn join_with_space(a: &str, b: &str) -> String {
     if b.is_empty() { a.to_owned() } else { format!("{a} {b}") }
 }

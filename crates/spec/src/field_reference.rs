@@ -1,4 +1,4 @@
-//! The reference of a spec in markdown, made from the tables that the decoder reads.
+//! Renders the spec reference in Markdown from the tables of the decoder.
 
 use crate::decode::field_tables::{FieldTable, FieldType, SpecField};
 use crate::decode::tables::WORKFLOW;
@@ -6,48 +6,48 @@ use crate::decode::tables::WORKFLOW;
 const REFERENCE_HEADER: &str = "\
 # Spec reference
 
-<!-- Generated from the tables in crates/spec/src/decode/tables.rs; `WINDLASS_UPDATE_GENERATED=1 cargo test -p
-windlass-spec --test generated` writes it anew. -->
+<!-- Generated from the tables in crates/spec/src/decode/tables.rs; regenerate with `WINDLASS_UPDATE_GENERATED=1 cargo
+test -p windlass-spec --test generated`. -->
 
-Every field that may stand in a spec, in whichever format it is written. A field that is not listed here is an error. A
-field that is not required may be left out, and a key with nothing behind it counts as left out.
+All fields of a spec, in every format. A field that is not listed here is an error. Fields that are not required may be
+left out; a key without a value counts as left out.
 ";
 
 const VALUE_SYNTAX: &str = "
-## How values are written
+## Value syntax
 
-**text**: what is written, with or without quotes: `7`, `0755` and `yes` are texts where a text is wanted. In most texts
-`{name}` stands for the value of a parameter or of one of the workflow's `variables`; `{i:03d}` fills a whole number with
-zeros, `{x:.2f}` prints so many digits after the point, and `{x:q}` quotes the value for the shell.
+**text**: the value as written, with or without quotes: `7`, `0755` and `yes` are texts where a text is expected. In most
+texts `{name}` is replaced by the value of a parameter or of one of the workflow's `variables`; `{i:03d}` pads an integer
+with zeros, `{x:.2f}` sets the number of decimal places, and `{x:q}` quotes the value for the shell.
 
 **size**: a whole number of bytes, or a number with `k`, `m`, `g` or `t` (also `kb`, `KiB`, …), all of them powers of 1024:
-`512`, `200m`, `1.5g`, `4GiB`. A **Slurm size** is the same, but a number alone counts MiB, as Slurm has it.
+`512`, `200m`, `1.5g`, `4GiB`. A **Slurm size** is the same, but a number without a unit is in MiB, as in Slurm.
 
 **duration**: a number of seconds, or numbers with units (`90m`, `1h 30m`, `2.5h`, `500ms`, `2d`, `1w`), or ISO 8601
-(`PT1H30M`), or `MM:SS`, `HH:MM:SS`, `D-HH:MM:SS`. A **walltime** is the same, but a number alone counts minutes, as Slurm
-has it.
+(`PT1H30M`), or `MM:SS`, `HH:MM:SS`, `D-HH:MM:SS`. A **walltime** is the same, but a number without a unit is in minutes,
+as in Slurm.
 
-**signal**: `SIGTERM`, `TERM` or `15`. A **signal for srun** may have `R:` or `B:` before it and `@` and seconds behind it:
-`TERM@120`.
+**signal**: `SIGTERM`, `TERM` or `15`. A **signal for srun** may have the prefix `R:` or `B:` and the suffix `@` with
+seconds: `TERM@120`.
 
-**regular expression**: found anywhere in the name, unless `^` and `$` tie it to the ends.
+**regular expression**: matches anywhere in the name; anchor it with `^` and `$`.
 
-**growth**: a factor above 1 (`x1.5`), a share on top (`+30%`), or an amount on top (`+2g`, `+PT10M`, `+1`). The result
-is rounded up.
+**growth**: a factor above 1 (`x1.5`), a percentage to add (`+30%`), or an amount to add (`+2g`, `+PT10M`, `+1`). The
+result is rounded up.
 
-**parameters**: a map of names and values. A value is a range with both ends (`1:10`, `0:1:0.25`, the step last), a list
-(`[a, b]`), the lines of a file (`\"@seeds.txt\"`), or one value. With several parameters each value of the first is
-combined with each value of the second and so on, the last one changing fastest; with `parameter_mode: zip` the first
-values belong together, the second ones, and so on.
+**parameters**: a map of names and values. A value is a range including both ends (`1:10`, or `0:1:0.25` with a step), a
+list (`[a, b]`), the lines of a file (`\"@seeds.txt\"`), or a single value. Several parameters give every combination of
+their values, the last parameter changing fastest; with `parameter_mode: zip` the first values are combined, then the
+second values, and so on.
 
-**anything**: any value of the format; it is kept as JSON. What is not in quotes is a number, `true`, `false` or nothing if
-it looks like it.
+**anything**: any value of the format, stored as JSON. Unquoted values are numbers, `true`, `false` or null if they look
+like one.
 
-The names of variables and parameters are made of letters, digits and `_` and begin with no digit. Variables of the
-environment cannot begin with `WINDLASS_` or `TORC_`, which jobs are given by Windlass itself.
+Names of variables and parameters consist of letters, digits and `_` and do not begin with a digit. Environment variables
+must not begin with `WINDLASS_` or `TORC_`: Windlass sets those itself.
 ";
 
-/// All fields with their types, defaults and meanings.
+/// Renders all fields with their types, defaults and descriptions.
 pub fn render_reference() -> String {
     let mut text = REFERENCE_HEADER.to_owned();
     for section in collect_sections() {
@@ -57,13 +57,13 @@ pub fn render_reference() -> String {
     text
 }
 
-/// A kind of map, under the place where it is first met.
+/// A type of map, at the first place where it occurs.
 struct ReferenceSection {
     heading: String,
     table: &'static FieldTable,
 }
 
-/// Every kind of map once, each behind the one that it stands in.
+/// Returns every type of map once, each after the one that contains it.
 fn collect_sections() -> Vec<ReferenceSection> {
     let mut sections = vec![ReferenceSection { heading: "The workflow".to_owned(), table: &WORKFLOW }];
     add_inner_sections(&WORKFLOW, "", &mut sections);
@@ -104,7 +104,7 @@ impl ReferenceSection {
         }
     }
 
-    /// What readers of markdown make of the heading.
+    /// The anchor that Markdown renderers generate for the heading.
     fn anchor(&self) -> String {
         let kept = |c: &char| c.is_alphanumeric() || " _-".contains(*c);
         self.heading.to_lowercase().chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
@@ -119,7 +119,7 @@ fn format_default(field: &SpecField) -> String {
     match field.default {
         _ if field.required => "**required**".to_owned(),
         "" => String::new(),
-        // Words are words, values are values.
+        // Descriptions are shown as text, values as code.
         words if words.contains(' ') || words == "nothing" => words.to_owned(),
         value => format!("`{value}`"),
     }
@@ -145,7 +145,7 @@ fn describe_type(is: &FieldType) -> String {
         FieldType::SrunSignal => "signal for srun".to_owned(),
         FieldType::Growth(grows) => format!("growth, for example `{}`", grows.example()),
         FieldType::StderrPattern => "text or `re:` regular expression".to_owned(),
-        FieldType::RetryBudget => "integer or share, for example `20%`".to_owned(),
+        FieldType::RetryBudget => "integer or percentage, for example `20%`".to_owned(),
         FieldType::List(item) => format!("list of {}", describe_plural(item)),
         FieldType::Map(map) => section_link(map, map.noun),
         FieldType::Env | FieldType::Constants => "map of text".to_owned(),
@@ -174,7 +174,7 @@ fn pluralize(what: &str) -> String {
     }
 }
 
-/// To the section of a map.
+/// A link to the section of a map.
 fn section_link(map: &'static FieldTable, words: &str) -> String {
     match collect_sections().iter().find(|section| std::ptr::eq(section.table, map)) {
         Some(section) => format!("[{words}](#{})", section.anchor()),
@@ -196,6 +196,6 @@ mod tests {
             assert!(anchors.iter().any(|anchor| anchor == link), "{link}");
             links += 1;
         }
-        assert!(links >= anchors.len() - 1, "each section but the first is linked to");
+        assert!(links >= anchors.len() - 1, "each section except the first is linked");
     }
 }

@@ -1,4 +1,4 @@
-//! The file formats of specs: which one a file is in, and the front end that reads it.
+//! The file formats of specs: detection, and the front end that parses each.
 
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostics};
 use crate::event::{DocumentEvent, DocumentEventKind, EventStream, StopReading};
@@ -8,7 +8,7 @@ use crate::yaml::YamlReader;
 use crate::{kdl, source, toml};
 use std::path::Path;
 
-/// A format that specs are written in.
+/// A format of specs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SpecFormat {
     Yaml,
@@ -21,7 +21,7 @@ pub enum SpecFormat {
 impl SpecFormat {
     pub const ALL: [Self; 5] = [Self::Yaml, Self::Json, Self::Json5, Self::Toml, Self::Kdl];
 
-    /// By the extension of a file name.
+    /// Detects the format by the extension of a file name.
     pub fn from_path(path: &Path) -> Option<Self> {
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();
         match extension.as_str() {
@@ -30,7 +30,8 @@ impl SpecFormat {
         }
     }
 
-    /// By the look of the text. Always the same answer for the same text, and YAML if nothing speaks for another.
+    /// Detects the format by the text: always the same result for the same text, and YAML if no other format
+    /// fits.
     pub fn detect(text: &[u8]) -> Self {
         detect_format(&String::from_utf8_lossy(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)))
     }
@@ -60,10 +61,10 @@ impl SpecFormat {
 /// The text of a spec.
 #[derive(Clone, Copy, Debug)]
 pub struct SpecSource<'s> {
-    /// For messages, usually the path of the file.
+    /// The name in messages, usually the path of the file.
     pub name: &'s str,
     pub text: &'s [u8],
-    /// `None`: told by the extension of the name, or else by the text.
+    /// `None`: detected by the extension of the name, or else by the text.
     pub format: Option<SpecFormat>,
 }
 
@@ -78,7 +79,7 @@ impl<'s> SpecSource<'s> {
             .unwrap_or_else(|| SpecFormat::detect(self.text))
     }
 
-    /// The text, if it is one, and its format.
+    /// Returns the text, if it is valid UTF-8, and its format.
     pub(crate) fn open(&self) -> Result<(&'s str, SpecFormat), SpecDiagnostics> {
         Ok((source::read_text(self.name, self.text)?, self.format()))
     }
@@ -88,10 +89,10 @@ impl<'s> SpecSource<'s> {
 pub(crate) enum FormatReader<'s> {
     Yaml(Box<YamlReader<'s>>),
     Json(JsonReader<'s>),
-    /// Of a format whose documents are read as a whole, when the first event is asked for.
+    /// For formats that are parsed as a whole when the first event is requested.
     Unread(&'s str, fn(&'s str, &mut DiagnosticSink) -> Result<Option<DocumentTree<'s>>, StopReading>),
     Tree(TreeReplay<'s>),
-    /// The document could not be read to its end.
+    /// The document could not be parsed to its end.
     Stopped,
 }
 
@@ -141,7 +142,7 @@ fn detect_format(text: &str) -> SpecFormat {
     }
 }
 
-/// JSON is YAML too, and so is much of JSON5: the strictest format that has nothing to complain about.
+/// JSON is also YAML, and so is much of JSON5: returns the strictest format without syntax errors.
 fn detect_braced(text: &str, has_slash_comments: bool) -> SpecFormat {
     let is_clean = |format| {
         let mut sink = DiagnosticSink::default();
@@ -156,7 +157,7 @@ fn detect_braced(text: &str, has_slash_comments: bool) -> SpecFormat {
     {
         return format;
     }
-    // Broken in each of them: the one that it most looks like has the best words for it.
+    // Invalid in each of them: the format that it resembles most has the best error messages.
     let inside = text.trim_start().trim_start_matches(['{', '[']).trim_start();
     match inside.starts_with('"') {
         _ if has_slash_comments => SpecFormat::Json5,
@@ -165,7 +166,7 @@ fn detect_braced(text: &str, has_slash_comments: bool) -> SpecFormat {
     }
 }
 
-/// The text behind blank lines and comments, and whether any of those began with a slash.
+/// Returns the text after blank lines and comments, and whether any of those began with a slash.
 fn skip_comments(text: &str) -> (&str, bool) {
     let mut rest = text.trim_start();
     let mut has_slash_comments = false;
@@ -185,7 +186,7 @@ fn skip_comments(text: &str) -> (&str, bool) {
     }
 }
 
-/// `[name]` or `[[name]]` alone on its line.
+/// Whether a line consists of `[name]` or `[[name]]`.
 fn is_table_header(text: &str) -> bool {
     let line = text.lines().next().unwrap_or_default();
     let line = line.split('#').next().unwrap_or_default().trim_end();
@@ -195,7 +196,7 @@ fn is_table_header(text: &str) -> bool {
     inside.is_some_and(|inside| !inside.trim().is_empty() && inside.chars().all(is_name))
 }
 
-/// `word:` is YAML, `word =` is TOML, and `word value` or `word {` is KDL.
+/// `word:` indicates YAML, `word =` TOML, and `word value` or `word {` KDL.
 fn detect_by_first_word(text: &str) -> SpecFormat {
     let behind = match text.chars().next() {
         Some(quote @ ('"' | '\'')) => text[1..].split_once(quote).map_or("", |(_, behind)| behind),

@@ -1,5 +1,5 @@
-//! JSON and JSON5 as events. One reader for both: what only JSON5 has is read in a strict file too, and reported, so
-//! that the mistakes behind it are found in the same reading.
+//! Parses JSON and JSON5 into events. JSON5 syntax is also parsed in a strict file, and reported, so
+//! that later errors are found in the same pass.
 
 mod number;
 mod string;
@@ -15,10 +15,10 @@ pub(crate) struct JsonReader<'s> {
     text: &'s str,
     position: usize,
     is_json5: bool,
-    /// The open objects and arrays, from the outside in.
+    /// The open objects and arrays, outermost first.
     levels: Vec<JsonLevel>,
     has_root: bool,
-    /// Where the comments stand.
+    /// The locations of the comments.
     comments: Vec<SourceSpan>,
 }
 
@@ -28,12 +28,12 @@ struct JsonLevel {
     next: JsonExpectation,
 }
 
-/// What comes next in an object or array.
+/// The next expected token in an object or array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum JsonExpectation {
     /// A member or the end.
     First,
-    /// The value of the key that was read.
+    /// The value of the current key.
     Value,
     /// A comma or the end.
     Comma,
@@ -52,7 +52,7 @@ impl<'s> JsonReader<'s> {
         Self { text, position: 0, is_json5, levels: Vec::new(), has_root: false, comments: Vec::new() }
     }
 
-    /// The comments passed so far.
+    /// Returns the comments so far.
     pub(crate) fn comments(&self) -> &[SourceSpan] {
         &self.comments
     }
@@ -65,13 +65,13 @@ impl<'s> JsonReader<'s> {
         self.rest().chars().next()
     }
 
-    /// Takes note of something that JSON does not have.
+    /// Reports syntax that JSON does not have.
     fn report_json5_only(&self, what: &str, span: SourceSpan, sink: &mut DiagnosticSink) {
         if !self.is_json5 {
             sink.push(
                 SpecDiagnostic::new("json5", format!("{what} in a JSON file"))
                     .with_span(span)
-                    .with_help("that is JSON5: name the file .json5"),
+                    .with_help("this is JSON5: use the extension .json5"),
             );
         }
     }
@@ -101,7 +101,7 @@ impl<'s> JsonReader<'s> {
         Self::fail(diagnostic, sink)
     }
 
-    /// Goes past white space and comments.
+    /// Skips white space and comments.
     fn skip_space(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
         loop {
             let is_space =
@@ -129,7 +129,7 @@ impl<'s> JsonReader<'s> {
         }
     }
 
-    /// Takes a comma, or finds the closing bracket. True: a member follows.
+    /// Consumes a comma or finds the closing bracket. Returns `true` if a member follows.
     fn read_separator(&mut self, is_object: bool, sink: &mut DiagnosticSink) -> Result<bool, StopReading> {
         let close = if is_object { '}' } else { ']' };
         let is_first = self.levels.last().is_some_and(|level| level.next == JsonExpectation::First);
@@ -148,7 +148,7 @@ impl<'s> JsonReader<'s> {
         if self.peek() != Some(close) {
             return Ok(true);
         }
-        self.report_json5_only("a comma behind the last item", comma, sink);
+        self.report_json5_only("a comma after the last item", comma, sink);
         Ok(false)
     }
 
@@ -178,7 +178,7 @@ impl<'s> JsonReader<'s> {
         let span = SourceSpan::new(start, self.position);
         self.skip_space(sink)?;
         if self.peek() != Some(':') {
-            return self.fail_unexpected("`:` behind the key", sink);
+            return self.fail_unexpected("`:` after the key", sink);
         }
         self.position += 1;
         if let Some(level) = self.levels.last_mut() {
@@ -214,7 +214,7 @@ impl<'s> JsonReader<'s> {
         Ok(DocumentEvent { kind, span: SourceSpan::new(start, self.position) })
     }
 
-    /// A value that is a word: `true`, `null`, or a string that lacks its quotes.
+    /// Parses a value that is a word: `true`, `null`, or a string without quotes.
     fn read_word(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEventKind<'s>, StopReading> {
         let rest = self.rest();
         let word = &rest[..rest.len() - rest.trim_start_matches(is_identifier_part).len()];
@@ -230,7 +230,7 @@ impl<'s> JsonReader<'s> {
                     .with_span(span);
                 self.position += word.len();
                 if self.ends_value() {
-                    // Only the quotes are missing: go on behind it.
+                    // Only the quotes are missing: continue after it.
                     sink.push(diagnostic);
                     return Ok(DocumentEventKind::Bad);
                 }
@@ -243,14 +243,14 @@ impl<'s> JsonReader<'s> {
         matches!(self.rest().trim_start().chars().next(), None | Some(',' | '}' | ']'))
     }
 
-    /// Before and after the root value.
+    /// The state before and after the root value.
     fn read_outside_root(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         match self.peek() {
             None => Ok(DocumentEvent {
                 kind: DocumentEventKind::End,
                 span: SourceSpan::from_offset(self.position),
             }),
-            Some(_) if self.has_root => self.fail_unexpected("nothing behind the end", sink),
+            Some(_) if self.has_root => self.fail_unexpected("nothing after the end", sink),
             Some(_) => {
                 self.has_root = true;
                 self.read_value(sink)
@@ -304,7 +304,7 @@ pub(crate) fn is_identifier_part(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$' | '\u{200c}' | '\u{200d}')
 }
 
-/// A word that may stand as a key without quotes.
+/// Whether a word may be a key without quotes.
 pub(crate) fn is_identifier(text: &str) -> bool {
     text.starts_with(is_identifier_start) && text.chars().all(is_identifier_part)
 }

@@ -1,8 +1,8 @@
-//! The JSON schema of a spec, for editors, made from the tables that the decoder reads.
+//! The JSON schema of a spec, for editors, built from the tables of the decoder.
 //!
-//! It knows every field, type and range. A few things only the decoder says: that names exist, that nothing waits in a
-//! circle, that fields need each other. It asks for the usual spelling where the decoder understands several (signals
-//! in upper case), and for a value behind every key.
+//! It contains all fields, types and ranges. Some rules are checked only by the decoder: that names exist, that
+//! dependencies have no cycle, that fields require each other. Where the decoder accepts several spellings, the
+//! schema accepts the usual one (signals in upper case), and it requires a value for every key.
 
 use crate::decode::MANAGED_OPTIONS;
 use crate::decode::field_tables::{FieldTable, FieldType, GrowthUnit, SpecField};
@@ -12,12 +12,12 @@ use windlass_types::SIGNAL_NAMES;
 use windlass_types::worker_messages::RESERVED_PREFIX;
 
 const IDENTIFIER_PATTERN: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
-/// Stands somewhere in a text that a constant is to be put into.
+/// Matches a constant anywhere in a text.
 const CONSTANT_PATTERN: &str = r"\{[A-Za-z_][A-Za-z0-9_]*\}";
 const SIZE_PATTERN: &str = r"^ *[0-9]*\.?[0-9]+ *([kKmMgGtT]([iI]?[bB])?|[bB])? *$";
 const DURATION_PATTERN: &str = r"^ *([Pp][0-9TtWwDdHhMmSs.]+|[0-9][0-9A-Za-z.: -]*)$";
 
-/// The schema, in JSON Schema 2020-12.
+/// Returns the schema, in JSON Schema 2020-12.
 pub fn build_json_schema() -> Value {
     let mut definitions = serde_json::Map::new();
     let mut waiting = inner_tables(&WORKFLOW);
@@ -48,7 +48,7 @@ fn table_schema(map: &'static FieldTable) -> Value {
         properties.insert(field.name.to_owned(), field_schema(field));
         for alias in field.aliases {
             let mut schema = type_schema(&field.field_type);
-            schema["description"] = format!("Another word for `{}`.", field.name).into();
+            schema["description"] = format!("Alias of `{}`.", field.name).into();
             properties.insert((*alias).to_owned(), schema);
         }
     }
@@ -68,7 +68,7 @@ fn table_schema(map: &'static FieldTable) -> Value {
     schema
 }
 
-/// What a list of required fields cannot say.
+/// Rules that a list of required fields cannot express.
 fn table_rules(map: &FieldTable) -> Vec<Value> {
     let by_any_name = |field: &SpecField| {
         let names: Vec<_> = field.names().map(|name| json!({"required": [name]})).collect();
@@ -171,7 +171,7 @@ fn type_schema(is: &FieldType) -> Value {
     }
 }
 
-/// What is unquoted in a file is a text too.
+/// Unquoted values are texts too.
 fn text_schema() -> Value {
     json!({"type": ["string", "number", "boolean"]})
 }
@@ -189,7 +189,7 @@ fn amount_schema(pattern: &str, more: &Value) -> Value {
     schema
 }
 
-/// The decoder also says that a factor is above 1.
+/// The decoder also checks that a factor is above 1.
 fn growth_schema(grows: GrowthUnit) -> Value {
     let amount = match grows {
         GrowthUnit::Size => r"[0-9]*\.?[0-9]+ *([kKmMgGtT]([iI]?[bB])?|[bB])?",
@@ -215,7 +215,7 @@ mod tests {
     use super::checker::find_violation;
     use super::*;
 
-    /// The file as an editor sees it.
+    /// Parses the file as an editor does.
     fn value(text: &str) -> Value {
         crate::decode::decode_json_document(crate::yaml::YamlReader::new(text)).expect("is YAML")
     }

@@ -1,9 +1,10 @@
-//! KDL as a tree: nodes become the fields, lists and entries of a spec.
+//! Parses KDL into a tree: nodes become the fields, lists and entries of a spec.
 //!
-//! `job "a" { … }` is an entry of `jobs` with its name; nodes that come again (`depends_on "x"`) make one list;
-//! properties (`path="…"`) are fields too. Where any value may stand (`data`, `metadata`, `parameters`, `env` …):
-//! `key 1` is a value, `key 1 2` a list, `key { a 1; b 2 }` a map, `key { - 1; - 2 }` a list again, `key #null` null;
-//! `(array)key 1` is a list of one and `(array)key` the empty list, and `(object)key { - 1 }` a map whose key is `-`.
+//! `job "a" { … }` is an entry of `jobs` with its name; repeated nodes (`depends_on "x"`) form one list;
+//! properties (`path="…"`) are fields too. Where any value is allowed (`data`, `metadata`, `parameters`, `env`
+//! …): `key 1` is a value, `key 1 2` a list, `key { a 1; b 2 }` a map, `key { - 1; - 2 }` also a list, `key
+//! #null` null; `(array)key 1` is a list with one item, `(array)key` the empty list, and `(object)key { - 1 }` a
+//! map with the key `-`.
 
 pub(crate) mod field_forms;
 mod lexer;
@@ -23,13 +24,13 @@ use std::borrow::Cow;
 pub(crate) use lexer::is_bare_word;
 pub(crate) use reader::{KdlArgument, KdlNode, read_nodes};
 
-/// The annotations that say what a node is where it could be either.
+/// Annotations that select the type of an ambiguous node.
 pub(crate) const LIST_ANNOTATION: &str = "array";
 pub(crate) const MAP_ANNOTATION: &str = "object";
-/// The name of a node that is an item of a list.
+/// The name of nodes that are list items.
 pub(crate) const ITEM_NODE: &str = "-";
 
-/// Reads a whole document; what is wrong with it goes to the sink. `None`: there is nothing in it.
+/// Parses a whole document; problems go to the sink. Returns `None` if it is empty.
 pub(crate) fn parse_kdl<'s>(
     text: &'s str,
     sink: &mut DiagnosticSink,
@@ -43,16 +44,16 @@ pub(crate) fn parse_kdl<'s>(
     Ok(Some(DocumentTree::new(TreeValue::Map(entries), SourceSpan::default())))
 }
 
-/// Turns nodes into fields.
+/// Converts nodes to fields.
 struct KdlMapper<'k> {
     sink: &'k mut DiagnosticSink,
     suggester: NameSuggester,
 }
 
-/// The fields of one map while they are gathered.
+/// The fields of one map during conversion.
 struct GatheredFields<'s> {
     entries: Vec<TreeEntry<'s>>,
-    /// Lists that may grow: their key, and which entry they are.
+    /// Lists that may grow: their key and the index of their entry.
     lists: Vec<(&'static str, usize)>,
 }
 
@@ -61,7 +62,7 @@ impl<'s> GatheredFields<'s> {
         self.entries.push(TreeEntry { key: Cow::Borrowed(key), key_span, value });
     }
 
-    /// Adds to the list of that name.
+    /// Adds to the list with that name.
     fn extend(&mut self, key: &'static str, span: SourceSpan, items: Vec<DocumentTree<'s>>) {
         let known = self.lists.iter().find(|(list, _)| *list == key).map(|(_, index)| *index);
         let index = known.unwrap_or_else(|| {
@@ -76,7 +77,7 @@ impl<'s> GatheredFields<'s> {
 }
 
 impl KdlMapper<'_> {
-    /// The fields that properties and child nodes give.
+    /// Returns the fields of properties and child nodes.
     fn map_fields<'s>(
         &mut self,
         map: &'static FieldTable,
@@ -100,7 +101,7 @@ impl KdlMapper<'_> {
                 break;
             }
         }
-        // One mistake, one message: what was meant is not missing as well.
+        // One error, one message: the intended field is not reported as missing too.
         for (field, span) in meant {
             let bad = DocumentTree::new(TreeValue::Bad, span);
             match FieldForm::from_type(&field.field_type) {
@@ -121,7 +122,7 @@ impl KdlMapper<'_> {
     ) {
         let span = node.name_span;
         match FieldForm::from_type(&field.field_type) {
-            // What else stands there is passed on, to be refused as in every format.
+            // Other content is passed on and rejected by the decoder, as in every format.
             FieldForm::Text | FieldForm::Number | FieldForm::Any => {
                 let tree = self.map_any(node);
                 gathered.push(key, span, tree);
@@ -145,7 +146,7 @@ impl KdlMapper<'_> {
         }
     }
 
-    /// Reports a node that means nothing here; returns the field that was probably meant.
+    /// Reports an unknown node; returns the field that was probably meant.
     fn report_unknown_node(
         &mut self,
         map: &'static FieldTable,
@@ -181,7 +182,7 @@ impl KdlMapper<'_> {
         suggestion.and_then(|name| field_forms::find_field_by_node(map, name)).map(|(field, _)| field)
     }
 
-    /// A map with fields: its name comes first, if it has one.
+    /// Converts a map with fields: its name comes first, if it has one.
     fn map_entry<'s>(&mut self, map: &'static FieldTable, node: KdlNode<'s>) -> DocumentTree<'s> {
         let mut name = None;
         let mut properties = Vec::new();
@@ -203,18 +204,16 @@ impl KdlMapper<'_> {
     fn report_stray_value(&mut self, map: &FieldTable, span: SourceSpan) {
         let (article, what) = (indefinite_article(map.noun), map.noun);
         let help = if map.is_named {
-            format!("{article} {what} has one name; its fields stand in braces, or as `field=value`")
+            format!("{article} {what} has one name; write its fields in braces, or as `field=value`")
         } else {
-            format!("the fields of {article} {what} stand in braces, or as `field=value`")
+            format!("write the fields of {article} {what} in braces, or as `field=value`")
         };
         self.sink.push(
-            SpecDiagnostic::new("stray-value", "a value that belongs to no field")
-                .with_span(span)
-                .with_help(help),
+            SpecDiagnostic::new("stray-value", "a value without a field").with_span(span).with_help(help),
         );
     }
 
-    /// The items of a field that is a list: any number of values, or nodes named `-`.
+    /// Returns the items of a list field: any number of values, or nodes named `-`.
     fn map_list<'s>(&mut self, node: KdlNode<'s>) -> Vec<DocumentTree<'s>> {
         let is_simple = node.children.is_none() && node.has_only_values();
         if is_simple {
@@ -227,7 +226,7 @@ impl KdlMapper<'_> {
         }
     }
 
-    /// A node where any value may stand; see the head of this file.
+    /// Converts a node where any value is allowed; see the module documentation.
     fn map_any<'s>(&mut self, node: KdlNode<'s>) -> DocumentTree<'s> {
         let (span, close) = (node.name_span, node.end);
         let whole = |value| DocumentTree { value, span, close };
@@ -254,7 +253,7 @@ impl KdlMapper<'_> {
         }
     }
 
-    /// A node whose properties and children are keys of a map.
+    /// Converts a node whose properties and children are keys of a map.
     fn map_any_map<'s>(&mut self, node: KdlNode<'s>) -> DocumentTree<'s> {
         let mut entries = Vec::new();
         for argument in node.arguments {
@@ -263,7 +262,7 @@ impl KdlMapper<'_> {
                     entries.push(TreeEntry { key, key_span, value });
                 }
                 KdlArgument::Value(value) => self.sink.push(
-                    SpecDiagnostic::new("stray-value", "a value that belongs to no key")
+                    SpecDiagnostic::new("stray-value", "a value without a key")
                         .with_span(value.span)
                         .with_help(format!("write `{} {{ key value }}`", node.name)),
                 ),
@@ -277,7 +276,7 @@ impl KdlMapper<'_> {
     }
 }
 
-/// Where the comments of a document stand, if it can be read.
+/// Returns the locations of the comments of a document, if it can be parsed.
 pub(crate) fn find_comments(text: &str) -> Option<Vec<SourceSpan>> {
     read_nodes(text).map(|(_, comments)| comments)
 }

@@ -1,11 +1,12 @@
-//! Workflow spec files: parsing, checking, and errors that show the place and say what to do.
+//! Parsing and validation of workflow specs, with errors that show the location and how to fix them.
 //!
-//! The way through: `source` checks the text, a front end (`yaml`, `json`, `toml`, `kdl`) turns it into events, `decode`
-//! turns events into a [`Spec`] while they stream by (no tree is built), `expand` numbers what its parameters make,
-//! `resolve` looks the names up, and out comes a [`Workflow`]. Every stage goes on after a mistake, so one reading
-//! reports all of them as [`Diagnostics`].
+//! The stages: `source` checks the text, a front end (`yaml`, `json`, `toml`, `kdl`) parses it into events,
+//! `decode` converts the event stream into a [`WorkflowSpec`] (without building a tree), `expand` numbers the
+//! instances of its entries, `resolve` looks up names and returns a [`ResolvedWorkflow`]. Every stage continues
+//! after an error, so one pass reports all of them as [`SpecDiagnostics`].
 //!
-//! No I/O, no clock: text in, values out. Files beside the spec are read by whoever calls, through [`Attachments`].
+//! No I/O and no clock: text in, values out. The caller reads files beside the spec, through
+//! [`SpecAttachments`].
 
 mod convert;
 mod cycle;
@@ -58,13 +59,13 @@ use decode::{DecodedSpec, NameCompleteness};
 use expand::DiagnosticSinks;
 use format::FormatReader;
 
-/// Files beside the spec that it names: lists of values, tables of parameters.
+/// Files beside the spec that it refers to: lists of values, tables of parameters.
 pub trait SpecAttachments {
     /// Reads a file; the path is relative to the directory of the spec.
     fn read_file(&self, path: &str) -> std::io::Result<Vec<u8>>;
 }
 
-/// For specs that come from nowhere, so that nothing can be beside them.
+/// For specs without a directory, which cannot refer to files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoAttachments;
 
@@ -74,7 +75,7 @@ impl SpecAttachments for NoAttachments {
     }
 }
 
-/// Reads a whole spec: [`parse`] and [`resolve`] with all their problems together.
+/// Loads a whole spec: [`parse_spec`] and [`resolve_spec`] with the problems of both.
 pub fn load_spec<'s>(
     source: SpecSource<'s>,
     attachments: &dyn SpecAttachments,
@@ -90,7 +91,7 @@ pub fn load_spec<'s>(
     }
 }
 
-/// The first half of [`load`]: syntax, fields and values.
+/// The first half of [`load_spec`]: syntax, fields and values.
 pub fn parse_spec<'s>(source_name: &'s str, text: &'s [u8]) -> Result<WorkflowSpec<'s>, SpecDiagnostics> {
     let source = SpecSource::new(source_name, text);
     let (text, format) = source.open()?;
@@ -102,7 +103,7 @@ pub fn parse_spec<'s>(source_name: &'s str, text: &'s [u8]) -> Result<WorkflowSp
     }
 }
 
-/// The second half of [`load`]: parameters, names and the graph.
+/// The second half of [`load_spec`]: parameters, names and the graph.
 pub fn resolve_spec<'s>(
     source_name: &str,
     spec: WorkflowSpec<'s>,

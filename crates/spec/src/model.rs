@@ -1,5 +1,5 @@
-//! A spec as decoded: names not yet looked up. Compact, because there may be a million jobs; [`crate::Workflow`] is the
-//! comfortable view.
+//! A decoded spec before name lookup. Compact, because there may be a million jobs; [`crate::ResolvedWorkflow`]
+//! is the convenient view.
 
 use crate::source::SourceSpan;
 use crate::text_store::{TextRef, TextStore};
@@ -8,7 +8,7 @@ use windlass_types::Resources;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, WorkflowSettings};
 use windlass_types::worker_messages::StdioSettings;
 
-/// A workflow spec, decoded but not expanded: templates as they are written, names not looked up.
+/// A workflow spec, decoded but not expanded: templates are kept as written, names are not resolved.
 #[derive(Clone, Debug)]
 pub struct WorkflowSpec<'s> {
     pub(crate) texts: TextStore<'s>,
@@ -19,13 +19,13 @@ pub struct WorkflowSpec<'s> {
     pub(crate) access_groups: ListRange,
     pub(crate) stdio: StdioSettings,
     pub(crate) env: ListRange,
-    /// Constants that `{name}` stands for everywhere: `(name, value)`.
+    /// Constants that `{name}` refers to everywhere: `(name, value)`.
     pub(crate) constants: Vec<(NamedText, NamedText)>,
-    /// Parameters of the workflow, which jobs, files and user data may opt in to.
+    /// Parameters of the workflow that jobs, files and user data can use.
     pub(crate) shared_parameters: SharedParameters,
-    /// Without the project, the access groups and the limits, which have fields of their own here.
+    /// Without the project, the access groups and the limits, which are separate fields here.
     pub(crate) settings: WorkflowSettings,
-    /// Where the strings of `metadata` and `slurm_defaults` are written that hold a brace.
+    /// The locations of the strings with braces in `metadata` and `slurm_defaults`.
     pub(crate) settings_strings: Vec<NamedText>,
     pub(crate) requirements: Vec<RequirementsSpec>,
     pub(crate) limits: Vec<LimitSpec>,
@@ -35,12 +35,12 @@ pub struct WorkflowSpec<'s> {
     pub(crate) failure_handlers: Vec<(FailureHandler, SourceSpan)>,
     pub(crate) schedulers: Vec<(SlurmScheduler, SourceSpan)>,
     pub(crate) actions: Vec<ActionSpec>,
-    /// What all `env` lists point into. A map that several jobs share through an alias stands here once.
+    /// Storage of all `env` lists. A map that several jobs share through an alias is stored once.
     pub(crate) variables: Vec<EnvVariable>,
-    /// What all lists of names and of regular expressions point into (`depends_on`, `input_files`, `labels` …).
-    /// A list that several jobs share through an alias stands here once.
+    /// Storage of all lists of names and of regular expressions (`depends_on`, `input_files`, `labels` …).
+    /// A list that several jobs share through an alias is stored once.
     pub(crate) names: Vec<NamedText>,
-    /// Every requirement name that jobs use, once.
+    /// The distinct requirement names that jobs use.
     pub(crate) requirement_names: Vec<Box<str>>,
 }
 
@@ -89,7 +89,7 @@ pub struct RequirementsSpec {
     pub(crate) span: SourceSpan,
 }
 
-/// How many jobs run at once of those that name it.
+/// A job limit: the number of jobs with this limit that run at once.
 #[derive(Clone, Debug)]
 pub(crate) struct LimitSpec {
     pub(crate) name: String,
@@ -97,7 +97,7 @@ pub(crate) struct LimitSpec {
     pub(crate) span: SourceSpan,
 }
 
-/// An entry of `jobs`: one job, or as many as its parameters make.
+/// An entry of `jobs`: one job, or one per combination of its parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct JobSpec {
     pub(crate) name: NamedText,
@@ -109,7 +109,7 @@ pub(crate) struct JobSpec {
     pub(crate) cancel_on_blocking_job_failure: bool,
     pub(crate) input_files: ListRange,
     pub(crate) output_files: ListRange,
-    /// What few jobs have; a million plain ones need not carry it.
+    /// Rarely used fields, kept apart to save memory for a million plain jobs.
     pub(crate) rare: Option<Box<RareJobFields>>,
 }
 
@@ -146,30 +146,30 @@ pub(crate) struct FileSpec {
 #[derive(Clone, Debug)]
 pub(crate) struct UserDataSpec {
     pub(crate) name: NamedText,
-    /// Strings inside may hold `{name}`.
+    /// Strings in it may contain `{name}`.
     pub(crate) data: Option<serde_json::Value>,
-    /// Where `data` is written.
+    /// The location of `data`.
     pub(crate) data_span: SourceSpan,
-    /// Where those strings in it are written that hold a brace.
+    /// The locations of the strings in it that contain a brace.
     pub(crate) strings: ListRange,
     pub(crate) is_ephemeral: bool,
     pub(crate) sweep: ParameterSweep,
 }
 
-/// How many of something one entry makes. Nothing said: one.
+/// The parameters of one entry. Without any, the entry has one instance.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ParameterSweep {
-    /// In the order written.
+    /// In file order.
     pub(crate) parameters: Vec<SweepParameter>,
-    /// `None`: nothing said, which is a product.
+    /// `None`: not set, which means a product.
     pub(crate) mode: Option<(ParameterMode, SourceSpan)>,
     /// Names of shared parameters.
     pub(crate) use_parameters: ListRange,
     /// Path of a table.
     pub(crate) parameters_file: Option<NamedText>,
-    /// Uses the table of the workflow.
+    /// Whether it uses the table of the workflow.
     pub(crate) use_parameters_file: Option<(bool, SourceSpan)>,
-    /// Something of it could not be read, so nobody knows what the entry makes.
+    /// Part of it could not be read, so the number of instances is unknown.
     pub(crate) is_broken: bool,
 }
 
@@ -187,9 +187,9 @@ pub(crate) struct SweepParameter {
 
 #[derive(Clone, Debug)]
 pub(crate) enum WrittenParameterValues {
-    /// One scalar: a range, a list in brackets, `@file`, or a single value. `plain`: written without quotes.
+    /// One scalar: a range, a list in brackets, `@file`, or a single value. `plain` is true for unquoted ones.
     Text { text: NamedText, plain: bool },
-    /// A list of the format itself, `(value, written without quotes)`.
+    /// A list in the syntax of the format: `(value, is unquoted)`.
     List(Vec<(NamedText, bool)>),
 }
 
@@ -204,23 +204,23 @@ pub(crate) enum ParameterMode {
 #[derive(Clone, Debug)]
 pub(crate) struct ActionSpec {
     pub(crate) action: WorkflowAction,
-    /// Where it begins.
+    /// Its location.
     pub(crate) span: SourceSpan,
     pub(crate) jobs: ListRange,
     pub(crate) job_name_regexes: ListRange,
     pub(crate) scheduler: Option<NamedText>,
-    /// As [`Action::commands`], with their places.
+    /// Like [`WorkflowAction::commands`], with their locations.
     pub(crate) commands: ListRange,
 }
 
-/// A name and where it is written.
+/// A name and its location.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NamedText {
     pub(crate) text: TextRef,
     pub(crate) span: SourceSpan,
 }
 
-/// A stretch of one of the lists in [`Spec`]. Two lists are the same one, or share nothing.
+/// A range in one of the lists of [`WorkflowSpec`]. Two ranges are equal or disjoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListRange {
     pub(crate) start: u32,
@@ -239,7 +239,7 @@ impl ListRange {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequirementsRef {
-    /// Index into [`Spec::requirement_names`].
+    /// Index into [`WorkflowSpec::requirement_names`].
     pub(crate) name: u32,
     pub(crate) span: SourceSpan,
 }

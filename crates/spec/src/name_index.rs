@@ -1,13 +1,13 @@
-//! Finds names by their text without keeping the text twice.
+//! Finds names by their text without storing the text twice.
 //!
-//! Fx is fast but not hardened against chosen collisions: right for files of one's own.
+//! Fx hashing is fast but not hardened against chosen collisions, which is acceptable for the user's own files.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use rustc_hash::FxBuildHasher;
 use std::hash::BuildHasher;
 
-/// Numbers of names; the names themselves stay with whoever asks.
+/// Numbers of names; the caller stores the names.
 #[derive(Debug, Default)]
 pub(crate) struct NameIndex {
     table: HashTable<u32>,

@@ -1,4 +1,4 @@
-//! Tables of parameters beside a spec: CSV with a header, a JSON array of objects, or one JSON object a line.
+//! Tables of parameters beside a spec: CSV with a header, a JSON array of objects, or one JSON object per line.
 
 use crate::parameters::{ParameterSequence, StoredParameterValue};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -16,9 +16,9 @@ pub(crate) struct ParameterTable {
 pub(crate) enum ParameterTableError {
     #[error("it is not UTF-8")]
     NotText,
-    #[error("its name ends neither in .csv nor in .json or .jsonl")]
+    #[error("its extension is not .csv, .json or .jsonl")]
     UnknownKind,
-    #[error("columns are separated by commas, and its header has only one: `{0}`")]
+    #[error("columns are separated by commas, but its header has only one: `{0}`")]
     Separator(String),
     #[error("it has no rows")]
     Empty,
@@ -34,7 +34,7 @@ pub(crate) enum ParameterTableError {
     AfterQuote { line: usize },
     #[error("row {row} has no `{column}`")]
     Missing { row: usize, column: String },
-    #[error("row {row} has a `{column}` that the first row has not")]
+    #[error("row {row} has a `{column}` that the first row does not have")]
     Additional { row: usize, column: String },
     #[error("row {row}: `{column}` is {found}, not a number or a string")]
     NotScalar { row: usize, column: String, found: &'static str },
@@ -44,7 +44,7 @@ pub(crate) enum ParameterTableError {
     JsonLine { line: usize, error: serde_json::Error },
 }
 
-/// Reads a table; the end of `path` says which kind it is.
+/// Parses a table; the extension of `path` selects the format.
 pub(crate) fn parse_table(path: &str, bytes: &[u8]) -> Result<ParameterTable, ParameterTableError> {
     let text = std::str::from_utf8(bytes).map_err(|_| ParameterTableError::NotText)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -78,7 +78,7 @@ fn build_table(
     Ok(ParameterTable { columns: names.into_iter().zip(values).collect() })
 }
 
-/// Quoting as in RFC 4180. Blank lines count as nothing.
+/// Quoting follows RFC 4180. Blank lines are skipped.
 fn parse_csv(text: &str) -> Result<ParameterTable, ParameterTableError> {
     let mut reader = CsvReader { rest: text, line: 1 };
     let Some((_, header)) = reader.next_record()? else { return Err(ParameterTableError::Empty) };
@@ -106,7 +106,7 @@ struct CsvReader<'t> {
 }
 
 impl CsvReader<'_> {
-    /// The fields of the next line with something on it, and its number.
+    /// Returns the fields of the next non-blank line, and its number.
     fn next_record(&mut self) -> Result<Option<(usize, Vec<String>)>, ParameterTableError> {
         while let Some(rest) = self.rest.strip_prefix('\n').or_else(|| self.rest.strip_prefix("\r\n")) {
             self.rest = rest;
@@ -200,7 +200,7 @@ fn cell_value(cell: &Json, row: usize, column: &str) -> Result<StoredParameterVa
     }
 }
 
-/// An object with its keys in the order written.
+/// An object with its keys in file order.
 struct JsonTableRow(Vec<(String, Json)>);
 
 impl<'de> Deserialize<'de> for JsonTableRow {
@@ -255,8 +255,8 @@ mod tests {
             ("a,\n1,2\n", "error: column 2 has no name"),
             ("a\n\"x\n", "error: line 2: a quoted field does not end"),
             ("a\n\"x\"y\n", "error: line 2: text follows a closing quote"),
-            ("a;b\n1;2\n", "error: columns are separated by commas, and its header has only one: `a;b`"),
-            ("a\tb\n1\t2\n", "error: columns are separated by commas, and its header has only one: `a b`"),
+            ("a;b\n1;2\n", "error: columns are separated by commas, but its header has only one: `a;b`"),
+            ("a\tb\n1\t2\n", "error: columns are separated by commas, but its header has only one: `a b`"),
             ("a\n", "error: it has no rows"),
             ("", "error: it has no rows"),
         ] {
@@ -274,11 +274,11 @@ mod tests {
             (
                 "t.json",
                 r#"[{"a": 1}, {"a": 1, "b": 2}]"#,
-                "error: row 2 has a `b` that the first row has not",
+                "error: row 2 has a `b` that the first row does not have",
             ),
             ("t.json", r#"[{"a": null}]"#, "error: row 1: `a` is null, not a number or a string"),
             ("t.json", r#"[{"a": 1, "a": 2}]"#, "error: two columns are named `a`"),
-            ("t.txt", "a", "error: its name ends neither in .csv nor in .json or .jsonl"),
+            ("t.txt", "a", "error: its extension is not .csv, .json or .jsonl"),
         ] {
             assert_eq!(shown(path, text), expected, "{text}");
         }

@@ -1,28 +1,28 @@
-//! The values of parameters: how they are written, what they mean, how many there are.
+//! The values of parameters: syntax, meaning and number.
 //!
-//! Ranges are counted in decimal digits as written, so that `0.1:0.3:0.1` is 0.1, 0.2, 0.3 and nothing near it.
-//! Shared by spec files and by `exec --param`.
+//! Ranges are counted in decimal digits as written, so that `0.1:0.3:0.1` is exactly 0.1, 0.2, 0.3.
+//! Used by spec files and by `exec --param`.
 
 use serde_json::Value as Json;
 use std::fmt;
 
-/// More values than this for one parameter is a mistake, not a wish.
+/// Maximum number of values of one parameter; more is certainly a mistake.
 pub const MAX_VALUES: u64 = 50_000_000;
 
-/// Digits of a number in a range, with its exponent applied. Sums of such numbers stay far inside an `i128`.
+/// Maximum number of digits in a range, after applying the exponent. Sums of such numbers fit in an `i128`.
 const MAX_DIGITS: usize = 18;
 
-/// One value of a parameter, as a job sees it.
+/// One value of a parameter for a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParameterValue<'a> {
     Integer(i64),
-    /// Finite. Shown with as few digits as tell it apart.
+    /// Finite. Displayed with as few digits as identify it.
     Float(f64),
     Text(&'a str),
 }
 
 impl ParameterValue<'_> {
-    /// A number stays a number.
+    /// Numbers are serialized as numbers.
     pub fn to_json(self) -> Json {
         match self {
             Self::Integer(number) => number.into(),
@@ -42,7 +42,7 @@ impl fmt::Display for ParameterValue<'_> {
     }
 }
 
-/// A value that is kept.
+/// An owned value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoredParameterValue {
     Integer(i64),
@@ -51,12 +51,14 @@ pub enum StoredParameterValue {
 }
 
 impl StoredParameterValue {
-    /// A whole number, else a number, else text. What would not be shown as it was written (`007`, `+1`) is text.
+    /// Parses an integer, else a number, else text. Values that would not be displayed as written (`007`, `+1`)
+    /// are text.
     pub fn infer(text: &str) -> Self {
         parse_number(text).unwrap_or_else(|| Self::Text(text.into()))
     }
 
-    /// As [`Value::infer`] for text in quotes: a number only if nothing of its writing is lost (`"1.10"` is text).
+    /// Like [`ParameterValue::infer`] for quoted text: a number only if its notation is preserved (`"1.10"` is
+    /// text).
     fn infer_quoted(text: &str) -> Self {
         let value = Self::infer(text);
         if value.get().to_string() == text { value } else { Self::Text(text.into()) }
@@ -71,7 +73,7 @@ impl StoredParameterValue {
     }
 }
 
-/// A number as people write one in a list: no leading zeros, nothing that is a word (`nan`, `inf`).
+/// Parses a number in list notation: no leading zeros, no words (`nan`, `inf`).
 pub(crate) fn parse_number(text: &str) -> Option<StoredParameterValue> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, rest) = digits.split_at(digits.bytes().take_while(u8::is_ascii_digit).count());
@@ -86,7 +88,7 @@ pub(crate) fn parse_number(text: &str) -> Option<StoredParameterValue> {
     float.map(StoredParameterValue::Float)
 }
 
-/// All values of one parameter. A range takes no more room than its ends.
+/// All values of one parameter. A range stores only its bounds and step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParameterSequence {
     Range(ParameterRange),
@@ -115,8 +117,9 @@ impl ParameterSequence {
     }
 }
 
-/// All combinations of parameters with so many values each, the last changing fastest: for each parameter how many
-/// combinations in a row have the same value of it, and how many combinations there are. `None`: too many to count.
+/// Computes strides for all combinations of parameters with these numbers of values, the last parameter changing
+/// fastest: for each parameter the number of consecutive combinations with the same value, and the total number.
+/// `None` if there are too many.
 pub fn compute_strides(lengths: impl DoubleEndedIterator<Item = u64>) -> Option<(Vec<u64>, u64)> {
     let mut strides = Vec::new();
     let mut count = 1u64;
@@ -128,11 +131,11 @@ pub fn compute_strides(lengths: impl DoubleEndedIterator<Item = u64>) -> Option<
     Some((strides, count))
 }
 
-/// What a text stands for.
+/// The parsed notation of parameter values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParsedParameter<'t> {
     Values(ParameterSequence),
-    /// `@PATH`: one value on each line of a file.
+    /// `@PATH`: one value per line of a file.
     File(&'t str),
 }
 
@@ -140,7 +143,7 @@ pub enum ParsedParameter<'t> {
 pub enum ParameterError {
     #[error("the step of a range must not be 0")]
     ZeroStep,
-    #[error("the range {0} is empty: its step leads away from its end")]
+    #[error("the range {0} is empty: its step has the wrong sign")]
     EmptyRange(String),
     #[error("the range {0} has more than {MAX_VALUES} values")]
     TooMany(String),
@@ -152,7 +155,7 @@ pub enum ParameterError {
     OpenList,
 }
 
-/// Reads what stands for the values of a parameter: `1:10`, `0:1:0.25`, `[a, 'b c']`, `@FILE`, `{1:10}`, or one value.
+/// Parses the values of a parameter: `1:10`, `0:1:0.25`, `[a, 'b c']`, `@FILE`, `{1:10}`, or one value.
 pub fn parse_parameter(text: &str, in_quotes: bool) -> Result<ParsedParameter<'_>, ParameterError> {
     let text = text.trim();
     if let Some(path) = text.strip_prefix('@') {
@@ -176,7 +179,7 @@ pub fn parse_parameter(text: &str, in_quotes: bool) -> Result<ParsedParameter<'_
     }])
 }
 
-/// Whether a text that is no range was probably meant as one: `1:`, `1:2:3:4`, `1..10`.
+/// Whether a text that is not a range was probably meant as one: `1:`, `1:2:3:4`, `1..10`.
 pub(crate) fn resembles_range(text: &str) -> bool {
     let parts: Vec<&str> = text.trim().split(':').flat_map(|part| part.split("..")).map(str::trim).collect();
     let is_blank_or_number = |part: &&str| part.is_empty() || DecimalNumber::parse(part).is_some();
@@ -191,7 +194,7 @@ fn non_empty_list<'t>(list: Vec<StoredParameterValue>) -> Result<ParsedParameter
     }
 }
 
-/// The values in a file that `@FILE` names: one a line; blank lines and those that begin with `#` count as nothing.
+/// Returns the values in an `@FILE` file: one per line; blank lines and lines that begin with `#` are ignored.
 pub fn parse_value_lines(text: &str) -> impl Iterator<Item = &str> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -201,7 +204,7 @@ pub fn parse_value_lines(text: &str) -> impl Iterator<Item = &str> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterListItem<'t> {
     pub text: &'t str,
-    /// Stood in quotes, which `text` lacks.
+    /// Was quoted; `text` is without the quotes.
     pub is_quoted: bool,
 }
 
@@ -215,7 +218,7 @@ impl ParameterListItem<'_> {
     }
 }
 
-/// The items between the brackets of a list. A comma in quotes is part of its item.
+/// Returns the items between the brackets of a list. A comma in quotes is part of its item.
 pub fn split_list(items: &str) -> Vec<ParameterListItem<'_>> {
     let mut list = Vec::new();
     let mut rest = items.trim();
@@ -227,7 +230,7 @@ pub fn split_list(items: &str) -> Vec<ParameterListItem<'_>> {
     list
 }
 
-/// The first item and what comes after its comma.
+/// Returns the first item and the text after its comma.
 fn split_item(text: &str) -> (ParameterListItem<'_>, &str) {
     let quoted = ['"', '\''].into_iter().find_map(|quote| {
         let (inside, after) = text.strip_prefix(quote)?.split_once(quote)?;
@@ -244,7 +247,7 @@ fn split_item(text: &str) -> (ParameterListItem<'_>, &str) {
 /// `FIRST:LAST` or `FIRST:LAST:STEP`, both ends included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterRange {
-    /// In units of `10^-scale`, as `step`.
+    /// In units of `10^-scale`, like `step`.
     first: i128,
     step: i128,
     scale: u32,
@@ -253,7 +256,7 @@ pub struct ParameterRange {
 }
 
 impl ParameterRange {
-    /// `None` if it does not look like a range at all (`host:80` is a value).
+    /// Returns `None` if it does not look like a range (`host:80` is a value).
     pub fn parse(text: &str) -> Option<Result<Self, ParameterError>> {
         let mut parts = text.split(':').map(str::trim);
         let (first, last) = (DecimalNumber::parse(parts.next()?)?, DecimalNumber::parse(parts.next()?)?);
@@ -302,8 +305,8 @@ impl ParameterRange {
         }
     }
 
-    /// The value with all the digits after the point that any part of the range was written with, and at least
-    /// `places` before it.
+    /// Formats the value with the largest number of decimal places in the range, and at least
+    /// `places` digits before the point.
     pub fn format_fixed(&self, index: u64, places: usize) -> String {
         let units = self.unit_value(index);
         let (sign, scale) = (if units < 0 { "-" } else { "" }, self.scale as usize);
@@ -317,12 +320,12 @@ impl ParameterRange {
     }
 }
 
-/// The `f64` nearest to `units / 10^scale`.
+/// Returns the `f64` nearest to `units / 10^scale`.
 fn to_f64(units: i128, scale: u32) -> f64 {
     const EXACT_POWERS: u32 = 22;
     let is_exact = units.unsigned_abs() < 1 << f64::MANTISSA_DIGITS && scale <= EXACT_POWERS;
     if is_exact {
-        // Both sides are exact, so that the division rounds once.
+        // Both sides are exact, so the division rounds only once.
         return units as f64 / 10f64.powi(scale as i32);
     }
     format!("{units}e-{scale}").parse().unwrap_or(f64::NAN)
@@ -359,7 +362,7 @@ impl DecimalNumber {
         Some(Self { units, scale, is_float: unsigned.contains(['.', 'e', 'E']) })
     }
 
-    /// The number in units of `10^-scale`, if it stays a number of sane length.
+    /// Returns the number in units of `10^-scale`, if it does not become too long.
     fn to_scale(self, scale: i32) -> Option<i128> {
         let shift = u32::try_from(scale.checked_sub(self.scale)?).ok()?;
         let units = self.units.checked_mul(10i128.checked_pow(shift)?)?;

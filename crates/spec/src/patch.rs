@@ -1,8 +1,8 @@
-//! New values in a spec's own text: only what must change does, comments and layout stay.
+//! Changes values in the text of a spec and keeps comments and layout.
 //!
-//! An [`Edit`] names an entry of a list by its name, and a field of it. A field that is not there is added in the style
-//! of its neighbours, and so is an entry. The result is read again and compared: an edit that would change anything else
-//! (a value that several jobs share through an alias) is refused.
+//! A [`SpecEdit`] identifies an entry of a list by its name, and one of its fields. Missing fields and entries
+//! are added in the style of their neighbors. The result is parsed again and compared: an edit that would change
+//! anything else (a value that several jobs share through an alias) is rejected.
 
 mod additions;
 mod text_edits;
@@ -20,12 +20,12 @@ use crate::writer;
 use std::borrow::Cow;
 use text_edits::{EditedText, TextSplice, apply_splices};
 
-/// A field of an entry of a list, and what it should be.
+/// A field of a list entry, and its new value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpecEdit<'a> {
-    /// A list of named maps at the top of the spec: `resource_requirements`, `jobs` …
+    /// A list of named maps at the top level of the spec: `resource_requirements`, `jobs` …
     pub list: &'a str,
-    /// The entry, as its `name` is written. It is added if there is none.
+    /// The `name` of the entry as written. A missing entry is added.
     pub name: &'a str,
     pub field: &'a str,
     pub value: NewFieldValue<'a>,
@@ -54,11 +54,11 @@ impl NewFieldValue<'_> {
 pub enum SpecPatchError {
     #[error("{0}")]
     Unreadable(SpecDiagnostics),
-    #[error("cannot set `{field}` of `{name}` in `{list}`: {why}; change it by hand")]
+    #[error("cannot set `{field}` of `{name}` in `{list}`: {why}; edit it manually")]
     ManualEditNeeded { list: String, name: String, field: String, why: &'static str },
 }
 
-/// The text of the spec with the values in it.
+/// Returns the text of the spec with the new values.
 pub fn set_values(source: SpecSource<'_>, edits: &[SpecEdit<'_>]) -> Result<String, SpecPatchError> {
     let (original, format) = source.open().map_err(SpecPatchError::Unreadable)?;
     let mut expected = crate::convert::read_unchecked_tree(source.name, original, format)
@@ -77,28 +77,28 @@ pub fn set_values(source: SpecSource<'_>, edits: &[SpecEdit<'_>]) -> Result<Stri
         let is_right = read_tree(&text, format)
             .is_some_and(|tree| normalize_tree(tree).is_equivalent(&normalize_tree(expected.clone())));
         if !is_right {
-            return Err(by_hand("that would change something else as well"));
+            return Err(by_hand("this would also change other values"));
         }
     }
     Ok(text)
 }
 
-/// The text with one edit in it. An `Err` says why it cannot be made.
+/// Returns the splice for one edit, or why it cannot be made.
 fn apply_edit(source: &str, format: SpecFormat, edit: &SpecEdit<'_>) -> Result<TextSplice, &'static str> {
-    let tree = read_tree(source, format).ok_or("the spec cannot be read")?;
+    let tree = read_tree(source, format).ok_or("the spec cannot be parsed")?;
     let text = EditedText { source, format };
     let value = edit.value.to_scalar();
     let Some(list) = tree.get(edit.list) else {
         return Ok(text.insert_list(&tree, edit.list, edit.name, edit.field, &value));
     };
-    let TreeValue::List(items) = &list.value else { return Err("the list is none") };
+    let TreeValue::List(items) = &list.value else { return Err("it is not a list") };
     let Some(item) = items.iter().find(|item| has_name(item, edit.name)) else {
         return text.insert_entry(list, edit.list, edit.name, edit.field, &value);
     };
     set_field(&text, item, edit)
 }
 
-/// A field of an entry that is there.
+/// Sets a field of an existing entry.
 fn set_field(
     text: &EditedText<'_>,
     item: &DocumentTree<'_>,
@@ -109,7 +109,7 @@ fn set_field(
         None => Ok(text.insert_field(item, edit.field, &value)),
         Some(entry) => match &entry.value.value {
             TreeValue::Scalar(old) => Ok(text.replace_value(entry.value.span, old, &value)),
-            _ => Err("what stands there is no plain value"),
+            _ => Err("the current value is not a scalar"),
         },
     }
 }
@@ -118,7 +118,7 @@ fn has_name(item: &DocumentTree<'_>, name: &str) -> bool {
     item.get("name").and_then(DocumentTree::text) == Some(name)
 }
 
-/// Also under another name that is understood: `cpus` is `num_cpus`.
+/// Whether the entry is the edited field, also under an alias: `cpus` is `num_cpus`.
 fn is_edited_field(entry: &TreeEntry<'_>, edit: &SpecEdit<'_>) -> bool {
     let table =
         WORKFLOW.find_field(edit.list).and_then(|(index, _)| WORKFLOW.fields[index].field_type.inner_table());
@@ -126,7 +126,7 @@ fn is_edited_field(entry: &TreeEntry<'_>, edit: &SpecEdit<'_>) -> bool {
     entry.key == edit.field || (place(&entry.key).is_some() && place(&entry.key) == place(edit.field))
 }
 
-/// What the edit should have done.
+/// Applies the edit to the expected tree.
 fn apply_edit_to_tree(tree: &mut DocumentTree<'_>, edit: &SpecEdit<'_>) {
     let scalar = edit.value.to_scalar();
     let value = DocumentTree::scalar(scalar.text.into_owned(), scalar.is_plain, SourceSpan::default());
@@ -154,7 +154,7 @@ fn apply_edit_to_tree(tree: &mut DocumentTree<'_>, edit: &SpecEdit<'_>) {
 }
 
 impl EditedText<'_> {
-    /// The value in place of another one, in quotes like those that were there.
+    /// Replaces a value and keeps its quotes.
     fn replace_value(&self, span: SourceSpan, old: &ScalarText<'_>, new: &ScalarText<'_>) -> TextSplice {
         let written = &self.source[span.start as usize..span.end as usize];
         let quote = written.chars().next().filter(|c| !old.is_plain && matches!(c, '"' | '\''));

@@ -1,7 +1,7 @@
-//! A spec in canonical layout: same format, same values, same comments.
+//! Formats a spec canonically: same format, same values, same comments.
 //!
-//! Indentation, spacing and line breaks are ours; words, quotes, order, anchors, comments and single blank lines are the
-//! author's. The result is read again, and given out only if it says the same with the same comments.
+//! Indentation, spacing and line breaks are normalized; words, quotes, order, anchors, comments and single blank
+//! lines are kept. The result is parsed again, and returned only if it has the same content and comments.
 
 mod json;
 mod kdl;
@@ -14,7 +14,7 @@ use crate::diagnostic::{DiagnosticSink, SpecDiagnostic, SpecDiagnostics};
 use crate::format::{SpecFormat, SpecSource};
 use crate::source::SourceSpan;
 
-/// Lays a spec out anew. It must be readable; whether its fields are right does not matter here.
+/// Formats a spec. It must be syntactically valid; its fields are not checked.
 pub fn reformat_spec(source: SpecSource<'_>) -> Result<String, SpecDiagnostics> {
     let (text, format) = source.open()?;
     let tree = read_unchecked_tree(source.name, text, format)?;
@@ -27,7 +27,7 @@ pub fn reformat_spec(source: SpecSource<'_>) -> Result<String, SpecDiagnostics> 
     let refuse = |reason: UnsupportedLayout| {
         let mut sink = DiagnosticSink::default();
         let diagnostic =
-            SpecDiagnostic::new("cannot-format", reason.reason).with_help("lay this file out by hand");
+            SpecDiagnostic::new("cannot-format", reason.reason).with_help("format this file manually");
         sink.push(match reason.span {
             Some(span) => diagnostic.with_span(span),
             None => diagnostic,
@@ -41,19 +41,19 @@ pub fn reformat_spec(source: SpecSource<'_>) -> Result<String, SpecDiagnostics> 
         return Ok(laid_out);
     }
     Err(refuse(UnsupportedLayout {
-        reason: "this file cannot be laid out without losing something",
+        reason: "this file cannot be formatted without losing content",
         span: None,
     }))
 }
 
-/// Something that the layout has no place for.
+/// A construct that the formatter does not support.
 #[derive(Debug)]
 struct UnsupportedLayout {
     reason: &'static str,
     span: Option<SourceSpan>,
 }
 
-/// The comments of a text in its order, line by line and without their indentation.
+/// Returns the comments of a text in order, line by line and without their indentation.
 fn collect_comments(text: &str, format: SpecFormat) -> Vec<String> {
     let spans = match format {
         SpecFormat::Yaml => yaml::find_comments(text),

@@ -1,4 +1,5 @@
-//! Names become numbers: what each job waits for, reads, writes and asks for, checked as a whole.
+//! Resolves names to numbers: the dependencies, inputs, outputs and requirements of each job, checked as a
+//! whole.
 
 mod cycle_report;
 mod data_edges;
@@ -38,12 +39,12 @@ use regexes::NamePatterns;
 use relations::RelationLists;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// No list, in [`Slots`].
+/// Marks an empty list in [`SharedListSlots`].
 const NO_LIST: u32 = u32::MAX;
-/// A list with braces in it: what it names depends on who uses it.
+/// A list with braces, whose names depend on the job.
 const LIST_WITH_BRACES: u32 = u32::MAX - 1;
 
-/// What a name can be of.
+/// The kind of entry that a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     Jobs,
@@ -69,7 +70,7 @@ impl EntryKind {
     }
 }
 
-/// The ways in which a job relates to something.
+/// The relations between a job and other entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RelationKind {
     DependsOn,
@@ -85,10 +86,10 @@ pub(crate) enum RelationKind {
 
 impl RelationKind {
     pub(crate) const COUNT: usize = 7;
-    /// Those that make a job wait.
+    /// The relations that are dependencies.
     pub(crate) const DEPENDENCIES: [Self; 3] = [Self::DependsOn, Self::ThroughFiles, Self::ThroughUserData];
 
-    /// The field that names by regular expressions what is related in this way.
+    /// Returns the field with the regular expressions for this relation.
     const fn regex_field(self) -> &'static str {
         match self {
             Self::DependsOn => "depends_on_regexes",
@@ -100,8 +101,8 @@ impl RelationKind {
     }
 }
 
-/// The shared list behind each list of the spec without braces, by the place where that begins in [`Spec::names`].
-/// Plain jobs (those without a [`Detail`]) need nothing else.
+/// The shared list of each list of the spec without braces, by its start in [`WorkflowSpec::names`].
+/// Sufficient for plain jobs (those without an [`EntryDetail`]).
 #[derive(Clone, Debug, Default)]
 struct SharedListSlots {
     jobs: Vec<u32>,
@@ -124,14 +125,14 @@ fn find_slot(slots: &[u32], list: ListRange) -> u32 {
     if list.is_empty() { NO_LIST } else { slots.get(list.start as usize).copied().unwrap_or(NO_LIST) }
 }
 
-/// What the names of a spec stand for.
+/// The resolved names of a spec.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResolvedSpec {
     relations: RelationLists,
     slots: SharedListSlots,
     /// By entry; `None` for plain jobs.
     pub(crate) details: Vec<Option<Box<EntryDetail>>>,
-    /// The requirement behind each of [`Spec::requirement_names`].
+    /// The requirement of each of [`WorkflowSpec::requirement_names`].
     pub(crate) requirements: Vec<u32>,
     pub(crate) job_groups: Vec<ResolvedJobGroup>,
     pub(crate) files: Vec<Option<Box<FileTemplates>>>,
@@ -141,7 +142,7 @@ pub(crate) struct ResolvedSpec {
 }
 
 impl ResolvedSpec {
-    /// The `n`th list of a job; lists may be empty.
+    /// Returns the `n`th list of a job; lists may be empty.
     pub(crate) fn relation_list(
         &self,
         spec: &WorkflowSpec<'_>,
@@ -167,7 +168,7 @@ impl ResolvedSpec {
         (n == 0 && list < LIST_WITH_BRACES).then(|| shared(list))
     }
 
-    /// All lists of a job that have something in them.
+    /// Returns all non-empty lists of a job.
     pub(crate) fn relation_lists<'a>(
         &'a self,
         spec: &'a WorkflowSpec<'_>,
@@ -186,7 +187,7 @@ impl ResolvedSpec {
         }
     }
 
-    /// The number that a reference of a job's command stands for.
+    /// Returns the number that a reference in a command of a job resolves to.
     pub(crate) fn resolve_target(&self, detail: &EntryDetail, target: ReferenceTarget, index: u32) -> u32 {
         match target {
             ReferenceTarget::Same(number) => number,
@@ -197,7 +198,7 @@ impl ResolvedSpec {
     }
 }
 
-/// Looks all names up and checks the graph. Whatever is wrong goes to the sinks.
+/// Resolves all names and checks the graph. Problems go to the sinks.
 pub(crate) fn resolve_names(
     spec: &WorkflowSpec<'_>,
     expanded: &ExpandedSpec,
@@ -246,7 +247,7 @@ pub(crate) fn resolve_names(
 struct NameResolver<'a, 's> {
     spec: &'a WorkflowSpec<'s>,
     expanded: &'a ExpandedSpec,
-    /// Of jobs, files, user data.
+    /// For jobs, files and user data.
     name_indices: [NameIndex; 3],
     name_completeness: NameCompleteness,
     sinks: &'a mut DiagnosticSinks,
@@ -256,17 +257,18 @@ struct NameResolver<'a, 's> {
     requirement_index: NameIndex,
     handler_index: NameIndex,
     scheduler_index: NameIndex,
-    /// The kinds of entries without parameters, the numbers in their names left out.
+    /// The job groups of entries without parameters, with the numbers in their names masked.
     single_job_groups: FxHashMap<ResolvedJobGroup, u32>,
-    /// The names of those that several entries share.
+    /// The names of job groups that several entries share.
     shared_group_names: FxHashSet<String>,
-    /// The numbers of the limits that jobs name.
+    /// The numbers of the limits that jobs use.
     used_limits: FxHashSet<u32>,
-    /// Whether an environment has braces in it, by the place where it begins in [`Spec::variables`].
+    /// Whether an environment contains braces, by its start in [`WorkflowSpec::variables`].
     braces_in_env: Vec<Option<bool>>,
-    /// The entries of jobs, files, user data whose names hold braces, by those names as written; made when one is missed.
+    /// The entries of jobs, files and user data whose names contain braces, by these names as written; built
+    /// when a name is not found.
     entries_by_template: [Option<FxHashMap<&'a str, u32>>; 3],
-    /// Parameters that the texts of the entry in hand use, a bit each.
+    /// Bit set of the parameters that the texts of the current entry use.
     used_parameters: u64,
     scratch: String,
 }
@@ -280,7 +282,7 @@ impl<'a> NameResolver<'a, '_> {
         }
     }
 
-    /// A text of an entry of `series`.
+    /// Compiles a text of an entry.
     fn compile_text(
         &mut self,
         text: &str,
@@ -299,7 +301,8 @@ impl<'a> NameResolver<'a, '_> {
         self.compile_text(texts.get(named.text), TextPosition::from_named(texts, named), of)
     }
 
-    /// The shared list behind a list of the spec, [`NONE`] or [`BRACES`]. A list is looked up once, whoever uses it.
+    /// Returns the shared list of a list of the spec, [`NO_LIST`] or [`LIST_WITH_BRACES`]. Each list is
+    /// resolved once.
     fn find_shared_list(&mut self, sort: EntryKind, list: ListRange) -> u32 {
         if list.is_empty() {
             return NO_LIST;
@@ -326,7 +329,7 @@ impl<'a> NameResolver<'a, '_> {
         found
     }
 
-    /// The number of a name. One that does not exist is reported; `user` is the job whose values the name holds.
+    /// Returns the number of a name; reports an unknown one. `user` is the job whose values are in the name.
     fn find_number(
         &mut self,
         sort: EntryKind,
@@ -348,7 +351,7 @@ impl<'a> NameResolver<'a, '_> {
         found
     }
 
-    /// Warns of parameters that the entry in hand never uses.
+    /// Warns about parameters that the current entry does not use.
     fn warn_unused_parameters(&mut self, sort: EntryKind, entry: u32, name: NamedText) {
         let Some(bindings) = self.entry_series(sort).bindings(entry) else { return };
         let used = std::mem::take(&mut self.used_parameters) | self.parameters_used_in(name, bindings);

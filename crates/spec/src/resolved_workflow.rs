@@ -1,4 +1,4 @@
-//! A spec that makes sense: expanded, every name known, nothing waiting in a circle.
+//! A resolved spec: expanded, all names known, dependencies without cycles.
 
 use crate::diagnostic::{SpecDiagnostic, SpecDiagnostics};
 use crate::expand::{ExpandedSpec, ReferenceKind, SeriesMember, render_template};
@@ -11,10 +11,10 @@ use std::fmt;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowSettings};
 use windlass_types::worker_messages::StdioSettings;
 
-/// A workflow as its spec file describes it. Borrows from the text of the file.
+/// A workflow as described by its spec file. Borrows from the text of the file.
 ///
-/// Jobs, files and user data are numbered from 0: entries in the order of the file, and within an entry in the order of
-/// its parameters, the last of which changes fastest. Commands, paths and data are worked out when they are asked for.
+/// Jobs, files and user data are numbered from 0: entries in file order, and within an entry in the order of
+/// its parameters, the last of which changes fastest. Commands, paths and data are computed on access.
 #[derive(Debug)]
 pub struct ResolvedWorkflow<'s> {
     spec: WorkflowSpec<'s>,
@@ -23,38 +23,38 @@ pub struct ResolvedWorkflow<'s> {
     warnings: SpecDiagnostics,
 }
 
-/// What the jobs of one entry have in common; a plain job has none.
+/// The common settings of the jobs of one entry; plain jobs have no group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ResolvedJobGroup {
-    /// As written: `solve_{nu:.2f}`. Entries without parameters share a kind if they have the rest in common and their
-    /// names differ only in numbers: `solve_#`.
+    /// As written: `solve_{nu:.2f}`. Entries without parameters share a job group if their settings are equal and
+    /// their names differ only in numbers: `solve_#`.
     pub name: String,
-    /// On top of [`Workflow::env`]; only the variables that are the same for all of them. A job without parameters has
-    /// its own.
+    /// In addition to [`ResolvedWorkflow::env`]; only the variables that are the same for all jobs. A job without
+    /// parameters has its own.
     pub env: Vec<(String, String)>,
     pub invocation_script: Option<String>,
     pub stdio: Option<StdioSettings>,
     pub supports_termination: Option<bool>,
-    /// Index into [`Workflow::failure_handlers`].
+    /// Index into [`ResolvedWorkflow::failure_handlers`].
     pub failure_handler: Option<u32>,
-    /// Index into [`Workflow::schedulers`].
+    /// Index into [`ResolvedWorkflow::schedulers`].
     pub scheduler: Option<u32>,
     pub labels: Vec<String>,
-    /// Where they may run; empty: anywhere.
+    /// Sites where the jobs may run; empty: anywhere.
     pub sites: Vec<String>,
-    /// One of [`Settings::limits`].
+    /// One of [`WorkflowSettings::limits`].
     pub limit: Option<String>,
-    /// The names of their parameters, as [`Job::parameters`] gives them.
+    /// The names of their parameters, as in [`ResolvedJob::parameters`].
     pub parameters: Vec<String>,
 }
 
-/// A job of a [`Workflow`].
+/// A job of a [`ResolvedWorkflow`].
 #[derive(Clone, Copy)]
 pub struct ResolvedJob<'a> {
     pub name: &'a str,
-    /// Index into [`Workflow::kinds`].
+    /// Index into [`ResolvedWorkflow::job_groups`].
     pub group: Option<u32>,
-    /// Index into [`Workflow::requirements`].
+    /// Index into [`ResolvedWorkflow::requirements`].
     pub requirements: Option<u32>,
     pub priority: i32,
     pub cancel_on_blocking_job_failure: bool,
@@ -62,7 +62,7 @@ pub struct ResolvedJob<'a> {
     member: SeriesMember,
 }
 
-/// A file of a [`Workflow`].
+/// A file of a [`ResolvedWorkflow`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedFile<'a> {
     pub name: &'a str,
@@ -72,7 +72,7 @@ pub struct ResolvedFile<'a> {
     pub st_mtime: Option<f64>,
 }
 
-/// User data of a [`Workflow`].
+/// User data of a [`ResolvedWorkflow`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedUserData<'a> {
     pub name: &'a str,
@@ -102,7 +102,7 @@ impl<'s> ResolvedWorkflow<'s> {
         self.resolved.texts.description.as_deref()
     }
 
-    /// Given to every job.
+    /// The environment variables of every job.
     pub fn env(&self) -> &[(String, String)] {
         &self.resolved.texts.env
     }
@@ -135,22 +135,22 @@ impl<'s> ResolvedWorkflow<'s> {
         &self.resolved.job_groups
     }
 
-    /// Things worth saying that are no errors, in the order of the file.
+    /// The warnings, in file order.
     pub fn warnings(&self) -> &[SpecDiagnostic] {
         &self.warnings.list
     }
 
-    /// The warnings with the text that they point into, to be drawn or told to tools.
+    /// The warnings with the text that they point into, for rendering or for tools.
     pub fn warning_diagnostics(&self) -> &SpecDiagnostics {
         &self.warnings
     }
 
-    /// Jobs as written, before expansion.
+    /// The number of entries of `jobs`, before expansion.
     pub fn entry_count(&self) -> usize {
         self.spec.jobs.len()
     }
 
-    /// How the name of an entry is written: `solve_{nu:.2f}`.
+    /// Returns the name of an entry as written: `solve_{nu:.2f}`.
     ///
     /// # Panics
     /// If there is no such entry.
@@ -249,18 +249,18 @@ impl<'s> ResolvedWorkflow<'s> {
 }
 
 impl<'a> ResolvedJob<'a> {
-    /// Which entry of the spec it is of, from 0.
+    /// The index of its entry in the spec, from 0.
     pub fn entry(&self) -> usize {
         self.member.entry as usize
     }
 
-    /// For `bash -c`. `${files.input.NAME}` is a path in it, and `${user_data.input.NAME}` the id of the user data
-    /// if those of the workflow are numbered from `first_user_data_id` on.
+    /// Returns the command for `bash -c`. `${files.input.NAME}` is replaced by a path, and
+    /// `${user_data.input.NAME}` by the id of the user data, whose ids start at `first_user_data_id`.
     pub fn command(&self, first_user_data_id: i64) -> Cow<'a, str> {
         self.command_with(|number| first_user_data_id + i64::from(number))
     }
 
-    /// The same with ids that need not be one after the other: `user_data_id` gives that of a number.
+    /// Like [`Self::command`] with arbitrary ids: `user_data_id` returns the id for a number.
     pub fn command_with(&self, user_data_id: impl Fn(u32) -> i64) -> Cow<'a, str> {
         let entry = &self.workflow.spec.jobs[self.member.entry as usize];
         let Some((detail, template)) =
@@ -284,8 +284,8 @@ impl<'a> ResolvedJob<'a> {
         Cow::Owned(command)
     }
 
-    /// The variables whose values differ among the jobs of its kind, on top of those of the kind; all of them if it has
-    /// no kind.
+    /// The variables whose values differ among the jobs of its group, in addition to those of the group; all of
+    /// them if it has no group.
     pub fn env(&self) -> Vec<(String, String)> {
         let Some(detail) = self.detail() else {
             let spec = &self.workflow.spec;
@@ -296,24 +296,24 @@ impl<'a> ResolvedJob<'a> {
         detail.env.iter().map(|(name, template)| (name.clone(), self.fill_template(template))).collect()
     }
 
-    /// Its own, if it differs among the jobs of its kind.
+    /// Its own script, if it differs among the jobs of its group.
     pub fn invocation_script(&self) -> Option<String> {
         self.detail()?.invocation_script.as_ref().map(|template| self.fill_template(template))
     }
 
-    /// In the order of [`JobKind::parameters`].
+    /// In the order of [`ResolvedJobGroup::parameters`].
     pub fn parameters(&self) -> Vec<(&'a str, ParameterValue<'a>)> {
         self.bindings().map_or_else(Vec::new, |bindings| bindings.pairs(self.member.index).collect())
     }
 
-    /// The numbers of the jobs it waits for, because it says so or because of what they write: several lists, in any
-    /// order, maybe with repetitions. Jobs that share a list get the same slice.
+    /// The numbers of the jobs it depends on, explicitly or through files and user data: several lists,
+    /// unordered, possibly with repetitions. Jobs that share a list get the same slice.
     pub fn depends_on(&self) -> impl Iterator<Item = &'a [u32]> + use<'a> {
         let job = *self;
         RelationKind::DEPENDENCIES.into_iter().flat_map(move |way| job.relation_lists(way))
     }
 
-    /// The numbers of its input files: several lists, maybe with repetitions.
+    /// The numbers of its input files: several lists, possibly with repetitions.
     pub fn input_files(&self) -> impl Iterator<Item = &'a [u32]> + use<'a> {
         self.relation_lists(RelationKind::InputFiles)
     }

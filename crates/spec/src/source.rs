@@ -1,11 +1,11 @@
-//! The text of a spec file: places in it, and what has to hold before anybody tries to parse it.
+//! The text of a spec file: locations in it, and checks before parsing.
 
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostic, SpecDiagnostics};
 
-/// Larger files are refused, so that every offset fits a `u32` with room to spare.
+/// Larger files are rejected, so that every offset fits in a `u32`.
 const MAX_BYTES: usize = 1 << 30;
 
-/// A stretch of the source text, in bytes.
+/// A range of the source text, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceSpan {
     pub start: u32,
@@ -26,7 +26,7 @@ impl SourceSpan {
     }
 }
 
-/// Finds lines and columns. Built only when there is something to report.
+/// Computes lines and columns. Built only when there is something to report.
 #[derive(Debug)]
 pub(crate) struct LineIndex<'s> {
     text: &'s str,
@@ -41,12 +41,12 @@ impl<'s> LineIndex<'s> {
         Self { text, starts }
     }
 
-    /// Index of the line that holds the offset, from 0.
+    /// Returns the index of the line that contains the offset, from 0.
     pub(crate) fn line_of(&self, offset: u32) -> usize {
         self.starts.partition_point(|start| *start <= offset) - 1
     }
 
-    /// Start and end of a line without its line break.
+    /// Returns the start and end of a line without its line break.
     pub(crate) fn bounds(&self, line: usize) -> (usize, usize) {
         let start = self.starts[line] as usize;
         let end = self.starts.get(line + 1).map_or(self.text.len(), |next| *next as usize);
@@ -54,7 +54,7 @@ impl<'s> LineIndex<'s> {
         (start, start + content.len())
     }
 
-    /// Line and column from 1; columns count characters.
+    /// Returns line and column from 1; columns count characters.
     pub(crate) fn line_column(&self, offset: u32) -> (usize, usize) {
         let line = self.line_of(offset);
         let start = self.starts[line] as usize;
@@ -67,13 +67,13 @@ impl<'s> LineIndex<'s> {
     }
 }
 
-/// The largest character boundary at or before `offset`.
+/// Returns the largest character boundary at or before `offset`.
 pub(crate) fn floor_char_boundary(text: &str, offset: usize) -> usize {
     let offset = offset.min(text.len());
     (0..=offset).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// The file as text: UTF-8 without its byte order mark.
+/// Returns the file as text: UTF-8 without its byte order mark.
 pub(crate) fn read_text<'s>(name: &str, bytes: &'s [u8]) -> Result<&'s str, SpecDiagnostics> {
     let refuse = |text: &str, diagnostic: SpecDiagnostic| {
         let mut sink = DiagnosticSink::default();
@@ -82,7 +82,7 @@ pub(crate) fn read_text<'s>(name: &str, bytes: &'s [u8]) -> Result<&'s str, Spec
     };
     if bytes.len() > MAX_BYTES {
         let diagnostic = SpecDiagnostic::new("file-too-large", format!("the file has {} bytes", bytes.len()))
-            .with_help(format!("at most {MAX_BYTES} bytes are read"));
+            .with_help(format!("the maximum is {MAX_BYTES} bytes"));
         return refuse("", diagnostic);
     }
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
@@ -101,7 +101,7 @@ pub(crate) fn read_text<'s>(name: &str, bytes: &'s [u8]) -> Result<&'s str, Spec
             return refuse(&String::from_utf8_lossy(prefix_through_line_end(bytes, at)), diagnostic);
         }
     };
-    // YAML has no place for it, and parsers take it for the end of the file.
+    // YAML does not allow it, and parsers take it for the end of the file.
     if let Some(at) = text.find('\0') {
         let diagnostic = SpecDiagnostic::new("nul-byte", "the file contains a NUL byte")
             .with_span(SourceSpan::new(at, at + 1))
@@ -111,7 +111,8 @@ pub(crate) fn read_text<'s>(name: &str, bytes: &'s [u8]) -> Result<&'s str, Spec
     Ok(text)
 }
 
-/// All up to the end of the line that holds `at`: enough for a picture. Text before `at` keeps its offsets.
+/// Returns the text up to the end of the line that contains `at`, for an excerpt. Text before `at` keeps its
+/// offsets.
 fn prefix_through_line_end(bytes: &[u8], at: usize) -> &[u8] {
     let end = bytes[at..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |length| at + length);
     &bytes[..end]

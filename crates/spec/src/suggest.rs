@@ -1,11 +1,11 @@
-//! "Did you mean …?": the nearest of the known words.
+//! Suggestions ("did you mean …?"): the nearest known word.
 
-/// The candidate nearest to `word`, if one is near enough to be meant.
+/// Returns the candidate nearest to `word`, if it is near enough.
 pub fn nearest_name<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     NameSuggester::default().nearest_name(word, candidates)
 }
 
-/// Finds near words, with a limit on the work so that a typo among a million names stays cheap.
+/// Finds similar words with bounded work, so that a typing error among a million names stays cheap.
 #[derive(Debug)]
 pub(crate) struct NameSuggester {
     comparisons_left: usize,
@@ -19,7 +19,7 @@ impl Default for NameSuggester {
 }
 
 impl NameSuggester {
-    /// The candidate nearest to `word`, if one is near enough to be meant. The first of equals.
+    /// Returns the candidate nearest to `word`, if it is near enough; the first of equally near ones.
     pub(crate) fn nearest_name<'c>(
         &mut self,
         word: &str,
@@ -32,7 +32,7 @@ impl NameSuggester {
                 break;
             }
             self.comparisons_left -= 1;
-            // A quick bound: every byte too many or too few is at least a quarter of a change.
+            // A quick lower bound: every byte more or less costs at least a quarter of a change.
             if candidate.len().abs_diff(word.len()) > 4 * limit {
                 continue;
             }
@@ -44,7 +44,8 @@ impl NameSuggester {
         best.map(|(_, candidate)| candidate)
     }
 
-    /// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`; case is nearly free.
+    /// Returns the number of insertions, deletions, replacements and transpositions that turn `a` into `b`;
+    /// changes of case cost almost nothing.
     fn edit_distance(&mut self, a: &str, b: &str) -> usize {
         if a.eq_ignore_ascii_case(b) {
             return usize::from(a != b);

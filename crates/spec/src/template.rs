@@ -1,34 +1,36 @@
-//! Texts with `{name}` in them: found once, filled in as often as there are jobs.
+//! Texts with `{name}` placeholders: parsed once, rendered once per job.
 //!
-//! A *hole* is a brace pair around exactly a name, or a name and a format: `{i}`, `{i:03d}`, `{x:.4f}`, `{x:q}`. All
-//! other braces are the shell's and stay. Where values exist, `{{name}}` of a name without a value is the text `{name}`. Shared by spec files and by `exec`.
+//! A *hole* is a brace pair around exactly a name, or a name and a format: `{i}`, `{i:03d}`, `{x:.4f}`, `{x:q}`.
+//! All other braces belong to the shell and are kept. Where values exist, `{{name}}` of a name without a value is
+//! the text `{name}`. Used by spec files and by `exec`.
 
 use crate::parameters::{ParameterValue, StoredParameterValue, parse_number};
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// A place for a value in a text.
+/// A placeholder in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateHole<'t> {
-    /// Braces included.
+    /// Including the braces.
     pub range: Range<usize>,
     pub name: &'t str,
-    /// What follows the colon.
+    /// The format after the colon.
     pub format: Option<&'t str>,
-    /// `${name}`: the shell's own.
+    /// `${name}`: a shell variable.
     pub after_dollar: bool,
-    /// `{{name}}`: the text `{name}`, or a template of something else.
+    /// `{{name}}`: the text `{name}`, or syntax of another template language.
     pub is_doubled: bool,
 }
 
 impl TemplateHole<'_> {
-    /// The braces of `{{name}}`, which stands for the text `{name}` where no value has that name. `${{name}}` is left alone.
+    /// The outer braces of `{{name}}`, which is the text `{name}` if there is no value of that name.
+    /// `${{name}}` is kept.
     pub fn escape_range(&self, text: &str) -> Option<Range<usize>> {
         let outer = self.range.start.checked_sub(1)?..self.range.end + 1;
         (self.is_doubled && !text[..outer.start].ends_with('$')).then_some(outer)
     }
 
-    /// Whether somebody who writes this surely means a value: `{key:value}` may be anything, `{i:03d}` may not.
+    /// Whether this is certainly meant as a placeholder: `{key:value}` may be anything, `{i:03d}` may not.
     pub fn is_unmistakable(&self) -> bool {
         let is_format = |format: &str| {
             let end = format.trim_start_matches(|c: char| c.is_ascii_digit() || ".<>^+-# ".contains(c));
@@ -38,7 +40,7 @@ impl TemplateHole<'_> {
     }
 }
 
-/// All holes of a text, in order.
+/// Returns all holes of a text, in order.
 pub fn find_holes(text: &str) -> impl Iterator<Item = TemplateHole<'_>> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -67,31 +69,31 @@ fn parse_hole(text: &str, open: usize) -> Option<TemplateHole<'_>> {
     })
 }
 
-/// Letters, digits and `_`, not beginning with a digit.
+/// Whether a name consists of letters, digits and `_`, and does not begin with a digit.
 pub fn is_valid_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// How a value is put in.
+/// The format of an inserted value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HoleFormat {
     #[default]
     Plain,
-    /// `{i:03d}`: a whole number, filled with zeros to so many places.
+    /// `{i:03d}`: an integer, padded with zeros to this width.
     Padded(usize),
-    /// `{x:.4f}`: a number with so many digits after the point.
+    /// `{x:.4f}`: a number with this many decimal places.
     Precise(usize),
-    /// `{x:q}`: one word for a shell, whatever is in it.
+    /// `{x:q}`: quoted as one word for a shell.
     Quoted,
 }
 
 impl HoleFormat {
-    /// Wider than any number that makes sense, narrower than a mistake that fills the disk.
+    /// Maximum width and number of decimal places: more than any reasonable number, too few to fill a disk.
     const MAX_WIDTH: usize = 100;
 
-    /// `None`: no format that we know.
+    /// Returns `None` for an unknown format.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = |text: &str| {
             let all_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -107,12 +109,12 @@ impl HoleFormat {
         digits(precision).map(Self::Precise)
     }
 
-    /// Appends the value. What is no number is put in as it is where a number is wanted.
+    /// Appends the value. Values that are not numbers are inserted unchanged by number formats.
     pub fn write_value(self, value: ParameterValue<'_>, out: &mut String) {
-        // Text that is a number counts as one here: it may come from a table, or stand in quotes.
+        // Text in the form of a number counts as a number here: it may come from a table, or be quoted.
         let number = match (self, value) {
             (Self::Padded(_) | Self::Precise(_), ParameterValue::Text(text)) => {
-                // `007` is text to keep its zeros, and the number 7 where one is asked for.
+                // `007` is text to keep its zeros, but the number 7 for a number format.
                 let significant = text.trim_start_matches('0');
                 if significant.is_empty() {
                     parse_number(&text[..text.len().min(1)])
@@ -136,12 +138,12 @@ impl HoleFormat {
             (Self::Quoted, value) => write!(out, "'{value}'"),
             (Self::Plain | Self::Padded(_) | Self::Precise(_), value) => write!(out, "{value}"),
         };
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         debug_assert!(written.is_ok());
     }
 }
 
-/// Appends `text` as one word for `/bin/sh`.
+/// Appends `text` quoted as one word for `/bin/sh`.
 pub fn quote_shell_word(text: &str, out: &mut String) {
     out.push('\'');
     for (index, part) in text.split('\'').enumerate() {
@@ -153,10 +155,10 @@ pub fn quote_shell_word(text: &str, out: &mut String) {
     out.push('\'');
 }
 
-/// A text whose holes are found: rendering allocates nothing but its output.
+/// A parsed text: rendering allocates only its output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextTemplate {
-    /// All that stays the same, one stretch after the other.
+    /// The constant parts, concatenated.
     text: Box<str>,
     pieces: Box<[TemplatePiece]>,
 }
@@ -172,19 +174,19 @@ enum TemplatePiece {
         parameter: u32,
         format: HoleFormat,
     },
-    /// The number of something that the owner of the template puts in.
+    /// The number of a value that the owner of the template inserts.
     Reference(u32),
 }
 
 impl TextTemplate {
-    /// Nothing to fill in.
+    /// Whether there are no placeholders.
     pub(crate) fn from_text(text: &str) -> Self {
         let mut builder = TemplateBuilder::default();
         builder.push_text(text);
         builder.finish()
     }
 
-    /// Appends the text with all filled in.
+    /// Appends the text with all values inserted.
     pub(crate) fn render<'v>(
         &self,
         out: &mut String,
@@ -200,12 +202,12 @@ impl TextTemplate {
         }
     }
 
-    /// Whether two jobs of one entry may differ in it.
+    /// Whether the text may differ between jobs of one entry.
     pub(crate) fn has_values(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, TemplatePiece::Value { .. }))
     }
 
-    /// The parameters in it, a bit for each of the first 64.
+    /// Bit set of the first 64 parameters that it uses.
     pub(crate) fn parameters(&self) -> u64 {
         let bit = |piece: &TemplatePiece| match piece {
             TemplatePiece::Value { parameter, .. } => 1u64.checked_shl(*parameter).unwrap_or(0),
@@ -214,7 +216,7 @@ impl TextTemplate {
         self.pieces.iter().map(bit).fold(0, |all, bit| all | bit)
     }
 
-    /// The text, if nothing has to be filled in.
+    /// Returns the text, if it has no placeholders.
     pub(crate) fn as_constant(&self) -> Option<&str> {
         match *self.pieces {
             [] => Some(""),
@@ -224,7 +226,7 @@ impl TextTemplate {
     }
 }
 
-/// Puts a template together.
+/// Builds a template.
 #[derive(Debug, Default)]
 pub(crate) struct TemplateBuilder {
     text: String,

@@ -1,14 +1,14 @@
-//! Where the strings of a spec live: in the source where they can, else in one buffer beside it.
+//! Storage of the strings of a spec: in the source if possible, else in a separate buffer.
 //!
-//! A million jobs have two million strings. Almost all of them stand in the file word for word, so a spec keeps eight
+//! A million jobs have two million strings. Almost all of them occur verbatim in the file, so a spec stores eight
 //! bytes for each instead of an allocation.
 
 use crate::source::SourceSpan;
 
-/// A string of a [`Texts`].
+/// A string in a [`TextStore`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextRef {
-    /// Counted from the start of the source and on into the buffer.
+    /// Offset in the source, continued into the buffer.
     start: u32,
     length: u32,
 }
@@ -16,7 +16,7 @@ pub(crate) struct TextRef {
 #[derive(Clone, Debug)]
 pub(crate) struct TextStore<'s> {
     source: &'s str,
-    /// What does not stand in the source word for word: escapes, folded lines.
+    /// Texts that do not occur verbatim in the source: escapes, folded lines.
     extra: String,
 }
 
@@ -29,7 +29,7 @@ impl<'s> TextStore<'s> {
         self.source
     }
 
-    /// Keeps `text`, which was read from `span`.
+    /// Stores `text`, which was read from `span`.
     pub(crate) fn intern(&mut self, text: &str, span: SourceSpan) -> TextRef {
         let length = text.len() as u32;
         // The span of a quoted scalar includes the quotes.
@@ -43,7 +43,7 @@ impl<'s> TextStore<'s> {
         TextRef { start, length }
     }
 
-    /// Where a part of `text` stands in the source, if it stands there word for word.
+    /// Returns the location of a part of `text`, if it occurs verbatim in the source.
     pub(crate) fn find_span(&self, text: TextRef, part: std::ops::Range<usize>) -> Option<SourceSpan> {
         let start = text.start as usize;
         let is_in_source = start + text.length as usize <= self.source.len();

@@ -1,6 +1,6 @@
-//! TOML as a tree: values from the parser's events, tables put where their headers say.
+//! Parses TOML into a tree: values from the parser's events, tables placed according to their headers.
 //!
-//! A table or key that is given twice is kept twice, so that it is reported in the same words as in every format.
+//! A repeated table or key is kept twice, so that it is reported with the same message as in every format.
 
 mod tables;
 
@@ -14,10 +14,10 @@ use toml_parser::decoder::{Encoding, ScalarKind};
 use toml_parser::parser::{EventReceiver, RecursionGuard, parse_document};
 use toml_parser::{ErrorSink, Expected, ParseError};
 
-/// The parser goes on after a mistake, and finds one at every other byte of what is no TOML at all.
+/// The parser continues after an error, and reports one for almost every byte of a file that is not TOML.
 const MAX_ERRORS: usize = 1000;
 
-/// Reads a whole document; what is wrong with it goes to the sink. `None`: there is nothing in it.
+/// Parses a whole document; problems go to the sink. Returns `None` if it is empty.
 pub(crate) fn parse_toml<'s>(
     text: &'s str,
     sink: &mut DiagnosticSink,
@@ -26,7 +26,7 @@ pub(crate) fn parse_toml<'s>(
     let tokens = source.lex().into_vec();
     let mut errors = TomlErrors::default();
     let mut reader = TomlReader::new(source);
-    // The guard stops the parser's own recursion; the reader counts tables as well.
+    // The guard limits the parser's recursion; the reader counts tables as well.
     let mut guard = RecursionGuard::new(&mut reader, MAX_DEPTH as u32);
     parse_document(&tokens, &mut guard, &mut errors);
     let is_too_deep = reader.too_deep.is_some();
@@ -34,7 +34,7 @@ pub(crate) fn parse_toml<'s>(
         sink.push(too_deep_error(span));
     }
     for error in &errors.first {
-        // The guard's own complaint was put in our words.
+        // The error of the guard has already been reported in our words.
         if !(is_too_deep && error.description().contains("recurs")) {
             sink.push(error_diagnostic(error));
         }
@@ -51,7 +51,7 @@ pub(crate) fn parse_toml<'s>(
     })
 }
 
-/// Takes the parser's complaints, as many as anybody wants to know of.
+/// Collects the parser's errors, up to a limit.
 #[derive(Default)]
 struct TomlErrors {
     first: Vec<ParseError>,
@@ -65,7 +65,7 @@ impl ErrorSink for TomlErrors {
     }
 }
 
-/// The parser's complaint in our form.
+/// Converts a parser error to a diagnostic.
 fn error_diagnostic(error: &ParseError) -> SpecDiagnostic {
     let place = error.unexpected().or(error.context());
     let span = place.map_or(SourceSpan::default(), |span| SourceSpan::new(span.start(), span.end()));
@@ -86,17 +86,17 @@ fn error_diagnostic(error: &ParseError) -> SpecDiagnostic {
     diagnostic.with_help(format!("expected {}", expected.join(", ")))
 }
 
-/// Takes the parser's events.
+/// Receives the parser's events.
 struct TomlReader<'s> {
     source: toml_parser::Source<'s>,
     tables: TomlTables<'s>,
-    /// The keys of the path that is being read: `a.b`.
+    /// The keys of the current path: `a.b`.
     path: Vec<(Cow<'s, str>, SourceSpan)>,
     /// The table of the last header.
     current: TomlNodeId,
-    /// Where the header that is being read begins, and whether it is one of an array.
+    /// The location of the current header, and whether it is an array header.
     header: Option<(SourceSpan, bool)>,
-    /// The open arrays and inline tables, from the outside in.
+    /// The open arrays and inline tables, outermost first.
     open: Vec<TomlNodeId>,
     too_deep: Option<SourceSpan>,
 }
@@ -108,7 +108,7 @@ impl<'s> TomlReader<'s> {
         Self { source, tables, path: Vec::new(), current, header: None, open: Vec::new(), too_deep: None }
     }
 
-    /// Opens the table of the header that was just read.
+    /// Opens the table of the current header.
     fn enter_table(&mut self, end: toml_parser::Span) {
         let Some((start, is_array)) = self.header.take() else { return };
         let path = std::mem::take(&mut self.path);
@@ -123,7 +123,7 @@ impl<'s> TomlReader<'s> {
         self.too_deep.get_or_insert(span);
     }
 
-    /// Puts a finished or just opened value where it belongs: under the key that was read, or at the end of the array.
+    /// Inserts a finished or just opened value: under the current key, or at the end of the array.
     fn attach_value(&mut self, value: TomlNodeId, span: SourceSpan) {
         let (target, is_array) = match self.open.last() {
             Some(open) => (*open, self.tables.is_array(*open)),
@@ -227,7 +227,7 @@ impl EventReceiver for TomlReader<'_> {
     }
 }
 
-/// As JSON writes it, if it can: the parser has taken the `_` out.
+/// Returns the number in JSON syntax, if possible: the parser has removed the `_`.
 fn to_json_float(text: Cow<'_, str>) -> Cow<'_, str> {
     if is_json_number(&text) {
         return text;

@@ -1,5 +1,5 @@
-//! A document as a tree, in the order written. Most specs are decoded while they stream by; a tree is built where that
-//! cannot be: formats that scatter one list over the file (TOML, KDL), conversions, and edits.
+//! A document as a tree, in file order. Most specs are decoded from the event stream; a tree is built only where
+//! that is not possible: formats that scatter one list over the file (TOML, KDL), conversions, and edits.
 
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
 use crate::event::{DocumentEvent, DocumentEventKind, EventStream, ScalarText, StopReading};
@@ -7,26 +7,26 @@ use crate::source::SourceSpan;
 use rustc_hash::FxHashSet;
 use std::borrow::Cow;
 
-/// So deep may a document nest, in every format. A spec needs four levels, its user data seldom many more.
+/// Maximum nesting depth, in every format. A spec needs four levels, its user data rarely many more.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// A value and where it stands.
+/// A value and its location.
 #[derive(Clone, Debug)]
 pub(crate) struct DocumentTree<'s> {
     pub(crate) value: TreeValue<'s>,
-    /// Of a scalar: all of it. Of a map or list: what opens it.
+    /// For a scalar: all of it. For a map or list: its opening token.
     pub(crate) span: SourceSpan,
-    /// What closes a map or list.
+    /// The closing token of a map or list.
     pub(crate) close: SourceSpan,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum TreeValue<'s> {
-    /// Keys may come twice: whether that is a mistake is for the reader of the tree to say.
+    /// Keys may be repeated; the consumer of the tree decides whether this is an error.
     Map(Vec<TreeEntry<'s>>),
     List(Vec<DocumentTree<'s>>),
     Scalar(ScalarText<'s>),
-    /// Was reported.
+    /// Already reported.
     Bad,
 }
 
@@ -46,7 +46,7 @@ impl<'s> DocumentTree<'s> {
         Self::new(TreeValue::Scalar(ScalarText { text: text.into(), is_plain: plain }), span)
     }
 
-    /// Reads a whole document. `None`: there is nothing in it.
+    /// Reads a whole document. Returns `None` if it is empty.
     pub(crate) fn from_events(
         events: &mut impl EventStream<'s>,
         sink: &mut DiagnosticSink,
@@ -56,7 +56,7 @@ impl<'s> DocumentTree<'s> {
             return Ok(None);
         }
         let tree = Self::read_value(first, events, sink)?;
-        // Whatever follows reports itself.
+        // Anything that follows is reported by the parser.
         events.next_event(sink)?;
         Ok(Some(tree))
     }
@@ -71,7 +71,7 @@ impl<'s> DocumentTree<'s> {
             DocumentEventKind::Scalar(scalar) => TreeValue::Scalar(scalar),
             DocumentEventKind::MapStart(_) => {
                 let mut entries: Vec<TreeEntry<'s>> = Vec::new();
-                // Only a map with merged keys has to know all that came before.
+                // Only a map with merged keys needs to know all earlier keys.
                 let mut known: Option<FxHashSet<Cow<'s, str>>> = None;
                 loop {
                     let event = events.next_event(sink)?;
@@ -129,7 +129,7 @@ impl<'s> DocumentTree<'s> {
         self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
-    /// The text of a scalar.
+    /// Returns the text of a scalar.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.value {
             TreeValue::Scalar(scalar) => Some(&scalar.text),
@@ -137,7 +137,7 @@ impl<'s> DocumentTree<'s> {
         }
     }
 
-    /// The same document, wherever its parts stand and in whatever order its maps are.
+    /// Whether both are the same document, ignoring locations and the order of maps.
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         match (&self.value, &other.value) {
             (TreeValue::Map(ours), TreeValue::Map(theirs)) => {
@@ -161,10 +161,10 @@ impl<'s> DocumentTree<'s> {
     }
 }
 
-/// The events of a tree that was built by a front end.
+/// Replays the events of a tree that a front end built.
 pub(crate) struct TreeReplay<'s> {
     root: Option<DocumentTree<'s>>,
-    /// The open maps and lists, from the outside in.
+    /// The open maps and lists, outermost first.
     levels: Vec<ReplayLevel<'s>>,
 }
 
@@ -174,7 +174,7 @@ struct ReplayLevel<'s> {
 }
 
 enum ReplayRest<'s> {
-    /// The value whose key was told, then the entries behind it.
+    /// The value of the current key, then the entries after it.
     Map(Option<DocumentTree<'s>>, std::vec::IntoIter<TreeEntry<'s>>),
     List(std::vec::IntoIter<DocumentTree<'s>>),
 }

@@ -1,5 +1,5 @@
-//! Trees as text, one writer per format. What they are given is normal (see [`crate::convert`]): an unquoted scalar is
-//! `null`, `true`, `false` or a number of JSON, everything else is a string.
+//! Serializes trees, one writer per format. The input is normalized (see [`crate::convert`]): an unquoted scalar
+//! is `null`, `true`, `false` or a JSON number, everything else is a string.
 
 mod json;
 mod kdl;
@@ -14,10 +14,10 @@ use std::fmt::Write as _;
 
 pub(crate) use yaml::quote_double as yaml_quoted;
 
-/// Lines become no longer than this where they can be broken.
+/// Maximum line length where lines can be broken.
 const MAX_WIDTH: usize = 100;
 
-/// The document in a format. An `Err` says what the format cannot express.
+/// Renders the document in a format. An `Err` says what the format cannot express.
 pub(crate) fn render_document(tree: &DocumentTree<'_>, format: SpecFormat) -> Result<String, SpecDiagnostic> {
     match format {
         SpecFormat::Yaml => Ok(yaml::render_document(tree)),
@@ -28,7 +28,7 @@ pub(crate) fn render_document(tree: &DocumentTree<'_>, format: SpecFormat) -> Re
     }
 }
 
-/// One scalar as a value of a format, on one line.
+/// Renders one scalar as a value of a format, on one line.
 pub(crate) fn render_scalar(scalar: &ScalarText<'_>, format: SpecFormat) -> String {
     match format {
         SpecFormat::Yaml => yaml::render_flow_scalar(scalar),
@@ -38,7 +38,7 @@ pub(crate) fn render_scalar(scalar: &ScalarText<'_>, format: SpecFormat) -> Stri
     }
 }
 
-/// A key as a format writes it.
+/// Renders a key in a format.
 pub(crate) fn render_key(text: &str, format: SpecFormat) -> String {
     match format {
         SpecFormat::Yaml => yaml::render_key(text),
@@ -49,7 +49,7 @@ pub(crate) fn render_key(text: &str, format: SpecFormat) -> String {
     }
 }
 
-/// The items of a list of scalars without line breaks in them.
+/// Returns the items of a list of scalars without line breaks.
 fn short_scalars<'t, 's>(items: &'t [DocumentTree<'s>]) -> Option<Vec<&'t ScalarText<'s>>> {
     let scalar = |item: &'t DocumentTree<'s>| match &item.value {
         TreeValue::Scalar(scalar) if !scalar.text.contains('\n') => Some(scalar),
@@ -58,7 +58,7 @@ fn short_scalars<'t, 's>(items: &'t [DocumentTree<'s>]) -> Option<Vec<&'t Scalar
     items.iter().map(scalar).collect()
 }
 
-/// A scalar that is written as it is: `null`, `true`, `7`.
+/// Creates an unquoted scalar: `null`, `true`, `7`.
 fn as_literal<'t>(scalar: &'t ScalarText<'_>) -> Option<&'t str> {
     match scalar.meaning() {
         ScalarMeaning::Null => Some("null"),
@@ -69,7 +69,8 @@ fn as_literal<'t>(scalar: &'t ScalarText<'_>) -> Option<&'t str> {
     }
 }
 
-/// `text` between double quotes with the escapes that JSON, YAML, TOML and KDL share; `unicode` writes the others.
+/// Renders `text` in double quotes with the escapes that JSON, YAML, TOML and KDL share; `unicode` renders the
+/// others.
 fn quote_with(text: &str, unicode: impl Fn(&mut String, u32)) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -88,13 +89,13 @@ fn quote_with(text: &str, unicode: impl Fn(&mut String, u32)) -> String {
     out
 }
 
-/// Has to be escaped to be seen, or to survive.
+/// Whether a character must be escaped to be visible or to be preserved.
 fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `\u0041`, with two of them where one does not suffice.
+/// Renders `\u0041`, as a surrogate pair if necessary.
 fn write_utf16_escape(out: &mut String, code: u32) {
     let c = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
     for unit in c.encode_utf16(&mut [0; 2]) {
@@ -102,7 +103,7 @@ fn write_utf16_escape(out: &mut String, code: u32) {
     }
 }
 
-/// Several lines that a block of text can hold as they are.
+/// Whether this is a text of several lines that a block text can contain unchanged.
 fn is_block_text(text: &str) -> bool {
     text.trim_end_matches('\n').contains('\n') && !text.contains(|c: char| c != '\n' && is_invisible(c))
 }

@@ -1,4 +1,5 @@
-//! YAML as events: which scalar is a key and which a value, merge keys, limits on nesting, one document per file.
+//! Parses YAML into events: distinguishes keys and values, merges keys, limits nesting, and allows one document
+//! per file.
 
 mod nodes;
 mod syntax;
@@ -14,7 +15,7 @@ const MAX_DEPTH: usize = 64;
 /// The events of a YAML text.
 pub(crate) struct YamlReader<'s> {
     nodes: YamlNodes<'s>,
-    /// The open maps and lists, from the outside in.
+    /// The open maps and lists, outermost first.
     levels: Vec<YamlLevel>,
     stage: YamlStage,
 }
@@ -28,15 +29,15 @@ enum YamlStage {
 
 struct YamlLevel {
     is_map: bool,
-    /// In a map: a key comes next (or the end).
+    /// In a map: a key (or the end) comes next.
     at_key: bool,
-    /// Where it is recorded, if it is.
+    /// Its recording, if there is one.
     id: Option<NodeId>,
-    /// Replays that were under way when it began.
+    /// The number of active replays when it began.
     replay_depth: usize,
-    /// Maps that are merged in once the map's own keys have been told, because those win.
+    /// Maps to merge after the map's own keys, because those take precedence.
     merges: Vec<NodeId>,
-    /// The map's own keys have been told.
+    /// Set when all own keys of the map have been returned.
     own_end: Option<SourceSpan>,
 }
 
@@ -45,7 +46,7 @@ impl<'s> YamlReader<'s> {
         Self { nodes: YamlNodes::new(text), levels: Vec::new(), stage: YamlStage::BeforeDocument }
     }
 
-    /// Before and after the root node.
+    /// Returns the next event before or after the root node.
     fn next_outside(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         loop {
             let node = self.nodes.next_node(sink)?;
@@ -55,9 +56,9 @@ impl<'s> YamlReader<'s> {
                 }
                 (YamlNodeKind::DocumentStart, _) => {
                     sink.push(
-                        SpecDiagnostic::new("several-documents", "the file holds more than one document")
+                        SpecDiagnostic::new("several-documents", "the file contains more than one document")
                             .with_span(node.span)
-                            .with_help("put each workflow in a file of its own"),
+                            .with_help("put each workflow in a separate file"),
                     );
                     return Err(StopReading);
                 }
@@ -128,7 +129,7 @@ impl<'s> YamlReader<'s> {
         Ok(())
     }
 
-    /// The next key of the innermost map, or its end.
+    /// Returns the next key of the innermost map, or its end.
     fn next_key(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         loop {
             let Some(level) = self.levels.last_mut() else { return Err(StopReading) };
@@ -171,7 +172,7 @@ impl<'s> YamlReader<'s> {
         }
     }
 
-    /// Notes what stands behind a `<<`.
+    /// Records the value of a `<<` key.
     fn read_merge(&mut self, span: SourceSpan, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
         let id = match self.nodes.capture_node(sink)? {
             CapturedNode::Collection(id) => id,
@@ -181,7 +182,7 @@ impl<'s> YamlReader<'s> {
                 return Ok(());
             }
         };
-        // Taken from the end, so the first map named comes first and wins.
+        // Taken from the end, so the first map listed comes first and takes precedence.
         for member in self.nodes.maps_to_merge(id, sink)?.into_iter().rev() {
             match (member, self.levels.last_mut()) {
                 (Ok(map), Some(level)) => level.merges.push(map),
@@ -209,7 +210,7 @@ impl<'s> EventStream<'s> for YamlReader<'s> {
         let depth = self.levels.len();
         while self.levels.len() >= depth {
             match self.levels.last() {
-                // Opened by a replay: its end is known, no need to look at what stands in between.
+                // Opened by a replay: its end is known, so its content need not be scanned.
                 Some(YamlLevel { id: Some(id), replay_depth: replays @ 1.., own_end: None, .. }) => {
                     self.nodes.jump_to_end(*id, *replays);
                     self.nodes.next_node(sink)?;
@@ -225,7 +226,7 @@ impl<'s> EventStream<'s> for YamlReader<'s> {
 }
 
 fn not_a_map_error(span: SourceSpan) -> SpecDiagnostic {
-    SpecDiagnostic::new("merge-value", "`<<` merges maps, and this is none")
+    SpecDiagnostic::new("merge-value", "`<<` merges maps, but this is not a map")
         .with_span(span)
         .with_help("write `<<: *anchor` or `<<: [*one, *two]`")
 }

@@ -1,4 +1,4 @@
-//! What is said about mistakes, word for word.
+//! Tests of error messages, word for word.
 
 use windlass_spec::{
     DiagnosticReport, DiagnosticStyle, NoAttachments, SpecDiagnostics, SpecSource, load_spec,
@@ -8,14 +8,14 @@ fn problems(text: &str) -> SpecDiagnostics {
     load_spec(SpecSource::new("sim.yaml", text.as_bytes()), &NoAttachments).expect_err(text)
 }
 
-/// Compares the picture of all problems of `text`.
+/// Compares the rendered problems of `text`.
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let rendered = problems(text).render(DiagnosticStyle::Plain);
     assert_eq!(rendered.trim_end(), expected.trim_matches('\n'), "\n{rendered}");
 }
 
-/// `code message` of all problems, for tables where the picture adds nothing.
+/// Returns `code message` of all problems, for tables where the rendered form adds nothing.
 fn lines(text: &str) -> Vec<String> {
     let reports = problems(text).reports();
     reports.iter().map(|report| format!("{} {}", report.code, report.message)).collect()
@@ -116,7 +116,7 @@ jobs:
     assert_eq!(
         lines(text),
         [
-            "out-of-range limit `licence` is 0: no job that names it could ever start",
+            "out-of-range limit `licence` is 0: jobs that use it could never start",
             "unknown-limit no limit is named `license`",
             "unknown-limit no limit is named `disk3` with i=3",
             &bad_site("lab "),
@@ -161,7 +161,7 @@ fn a_circle_as_a_path() {
              - {name: c, command: x, depends_on: [d, a]}\n- {name: d, command: x}\n",
         ),
         "
-error[cycle]: jobs wait for each other in a circle: a -> b -> c -> a
+error[cycle]: jobs depend on each other in a cycle: a -> b -> c -> a
  --> sim.yaml:5:41
   |
 3 | - {name: a, command: x, depends_on: [b]}
@@ -178,18 +178,18 @@ error[cycle]: jobs wait for each other in a circle: a -> b -> c -> a
     assert_eq!(
         lines(&workflow(&long)),
         [
-            "cycle jobs wait for each other in a circle: j0 -> j1 -> j2 -> j3 -> j4 -> j5 -> (93 more) -> j99 -> j0"
+            "cycle jobs depend on each other in a cycle: j0 -> j1 -> j2 -> j3 -> j4 -> j5 -> (93 more) -> j99 -> j0"
         ]
     );
 }
 
 #[test]
 fn circles_through_shared_lists() {
-    // b waits for the list that holds c, c waits for a, a waits for the same list.
+    // b waits for the list that contains c, c waits for a, a waits for the same list.
     let through_list = "- {name: a, command: x, depends_on: &l [c, d]}\n- {name: b, command: x, depends_on: *l}\n\
                         - {name: c, command: x, depends_on: [e]}\n- {name: d, command: x}\n\
                         - {name: e, command: x, depends_on: *l}\n";
-    assert_eq!(lines(&workflow(through_list)), ["cycle jobs wait for each other in a circle: c -> e -> c"]);
+    assert_eq!(lines(&workflow(through_list)), ["cycle jobs depend on each other in a cycle: c -> e -> c"]);
     let itself = "- {name: a, command: x, depends_on: &l [b]}\n- {name: b, command: x, depends_on: *l}\n";
     assert_eq!(lines(&workflow(itself)), ["self-dependency job `b` depends on itself"]);
     assert_eq!(
@@ -234,7 +234,7 @@ fn values_of_the_wrong_kind() {
         ("env: {A-B: 1}", "variable-name `A-B` cannot be the name of an environment variable"),
         ("env: {1A: 1}", "variable-name `1A` cannot be the name of an environment variable"),
         ("env: {'': 1}", "variable-name `` cannot be the name of an environment variable"),
-        ("env: {WINDLASS_WORKER: x}", "reserved-name variable `WINDLASS_WORKER` is set by Windlass itself"),
+        ("env: {WINDLASS_WORKER: x}", "reserved-name variable `WINDLASS_WORKER` is set by Windlass"),
         (r#"env: {A: "x\0y"}"#, "nul-byte variable `A` contains a NUL byte"),
         (r#"env: {A=: "x\0y"}"#, "nul-byte variable `A=` contains a NUL byte"),
     ] {
@@ -265,10 +265,10 @@ fn jobs_and_requirements_that_cannot_be() {
             "missing-field missing field `memory`",
         ),
         ("name: w\nresource_requirements: [{num_nodes: 0}]\n", "out-of-range `num_nodes` is `0`"),
-        ("name: w\nresource_requirements: [{memory: 0g}]\n", "bad-amount `memory` must be more than nothing"),
+        ("name: w\nresource_requirements: [{memory: 0g}]\n", "bad-amount `memory` must be greater than 0"),
         (
             "name: w\nresource_requirements: [{runtime: PT0S}]\n",
-            "bad-amount `runtime` must be more than nothing",
+            "bad-amount `runtime` must be greater than 0",
         ),
         ("name: w\nstdio: {mode: seperate}\n", "unknown-value `mode` cannot be `seperate`"),
         ("- name: w\n", "wrong-type a workflow must be a map"),
@@ -279,7 +279,7 @@ fn jobs_and_requirements_that_cannot_be() {
         ("~\n", "empty-file the file is empty"),
         (
             "name: w\njobs: [{name: a, command: b}]\n---\nname: v\n",
-            "several-documents the file holds more than one document",
+            "several-documents the file contains more than one document",
         ),
     ] {
         let found = lines(text);
@@ -302,7 +302,7 @@ fn a_file_that_breaks_off_is_not_judged_beyond_the_break() {
 #[test]
 fn syntax_errors_say_what_helps() {
     for (text, code, help) in [
-        ("name: a: b\n", "syntax", Some("put a text that contains `: ` in quotes")),
+        ("name: a: b\n", "syntax", Some("quote texts that contain `: `")),
         ("name: @a\n", "syntax", Some("put the whole value in quotes")),
         ("name: 'a' b\n", "syntax", Some("put the whole value in quotes")),
         ("name: \"a\n", "syntax", None),
@@ -448,7 +448,7 @@ fn a_reserved_name_says_what_to_do() {
     check(
         "name: sim\nenv: {WINDLASS_JOB_NAME: x}\njobs: [{name: a, command: b}]\n",
         "
-error[reserved-name]: variable `WINDLASS_JOB_NAME` is set by Windlass itself
+error[reserved-name]: variable `WINDLASS_JOB_NAME` is set by Windlass
  --> sim.yaml:2:7
   |
 2 | env: {WINDLASS_JOB_NAME: x}
@@ -468,7 +468,7 @@ fn what_torc_accepts_is_accepted_with_a_word_about_what_has_no_effect() {
     assert_eq!(warnings("env: {TORC_EXAMPLE_DATA_ROOT: /data, TORC_API_URL: u}"), [""; 0]);
     assert_eq!(
         warnings("env: {TORC_JOB_ID: 7}"),
-        ["variable `TORC_JOB_ID` is set by Windlass itself; this value is not used"]
+        ["variable `TORC_JOB_ID` is set by Windlass; this value is ignored"]
     );
     assert_eq!(
         warnings("resource_monitor: {enabled: true, metrics: [cpu_percent]}"),
@@ -498,13 +498,13 @@ fn a_warning_is_drawn_like_an_error_and_says_that_it_is_none() {
     assert_eq!(
         warnings.render(DiagnosticStyle::Plain).trim_end(),
         "\
-warning[unknown-format]: `:x` is no format that is known; the value of `i` is put in plainly
+warning[unknown-format]: unknown format `:x`; the value of `i` is inserted without it
  --> sim.yaml:3:33
   |
 3 | - {name: 'a_{i}', command: 'run {i:x}', parameters: {i: '1:2'}}
   |                                 ^^^^^
   |
-  = help: known are `:03d` (zeros in front), `:.4f` (digits after the point) and `:q` (for a shell)"
+  = help: formats are `:03d` (leading zeros), `:.4f` (decimal places) and `:q` (shell quoting)"
     );
     assert!(warnings.render(DiagnosticStyle::Ansi).starts_with("\x1b[1;33mwarning[unknown-format]\x1b[0m"));
     let report = serde_json::to_value(&warnings.reports()[0]).expect("plain data");

@@ -1,4 +1,4 @@
-//! What specs make: names, numbers, commands, edges, and what is said when they make no sense.
+//! Tests of expansion and resolution: names, numbers, commands, edges, and the errors.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,7 +7,7 @@ use windlass_spec::{
     SpecDiagnostics, SpecSource, load_spec,
 };
 
-/// Files beside the spec, from memory.
+/// Files beside the spec, in memory.
 struct Files(HashMap<&'static str, &'static str>);
 
 impl SpecAttachments for Files {
@@ -27,7 +27,7 @@ fn problems(text: &str) -> SpecDiagnostics {
     load_spec(SpecSource::new("sim.yaml", text.as_bytes()), &NoAttachments).expect_err(text)
 }
 
-/// `code message` of all problems.
+/// Returns `code message` of all problems.
 fn lines(text: &str) -> Vec<String> {
     problems(text).list.iter().map(|problem| format!("{} {}", problem.code, problem.message)).collect()
 }
@@ -54,7 +54,7 @@ fn job<'w>(workflow: &'w ResolvedWorkflow<'_>, name: &str) -> ResolvedJob<'w> {
     workflow.jobs().find(|job| job.name == name).unwrap_or_else(|| panic!("no job {name}"))
 }
 
-/// The names of the jobs that a job waits for, sorted, each once.
+/// Returns the names of the dependencies of a job, sorted and without duplicates.
 fn waits<'w>(workflow: &'w ResolvedWorkflow<'_>, name: &str) -> Vec<&'w str> {
     let jobs = job(workflow, name).depends_on().flatten();
     let mut names: Vec<&str> = jobs.map(|number| workflow.job(*number as usize).name).collect();
@@ -101,7 +101,7 @@ fn zip_takes_values_side_by_side() {
             "- name: '{a}{b}'\n  command: x\n  parameters:\n    a: '1:3'\n    b: [x, y]\n  parameter_mode: zip\n",
         ),
         "
-error[zip-lengths]: zip needs as many values of each, but `a` has 3 and `b` has 2
+error[zip-lengths]: `zip` needs the same number of values, but `a` has 3 and `b` has 2
  --> sim.yaml:7:5
   |
 6 |     a: '1:3'
@@ -109,7 +109,7 @@ error[zip-lengths]: zip needs as many values of each, but `a` has 3 and `b` has 
 7 |     b: [x, y]
   |     ^
 8 |   parameter_mode: zip
-  |                   --- zip is wanted here",
+  |                   --- zip is requested here",
     );
 }
 
@@ -128,7 +128,7 @@ jobs:
         names(&workflow),
         ["all_a_1", "all_a_2", "all_a_3", "all_b_1", "all_b_2", "all_b_3", "own_7", "own_8", "none"]
     );
-    assert_eq!(warnings(&workflow), ["unused-parameter nothing uses the parameter `unused` of the workflow"]);
+    assert_eq!(warnings(&workflow), ["unused-parameter parameter `unused` of the workflow is not used"]);
     let unknown =
         "name: w\nparameters: {seed: '1:3'}\njobs: [{name: a, command: x, use_parameters: [sed]}]\n";
     let problems = problems(unknown);
@@ -163,7 +163,7 @@ jobs:
         spec("- {name: '{site}', command: '{lat}', parameters_file: t.csv, parameters: {site: [a]}}\n");
     let problems = load_spec(SpecSource::new("sim.yaml", clash.as_bytes()), &files).unwrap_err();
     assert_eq!(problems.list[0].message, "`site` is both a column of the table and a parameter");
-    // A column that one entry has no use for is there for another.
+    // A column that one entry does not use may be meant for another.
     let some = spec("- {name: '{site}', command: x, parameters_file: t.csv}\n");
     let workflow = load_spec(SpecSource::new("sim.yaml", some.as_bytes()), &files).unwrap();
     assert_eq!(warnings(&workflow), [""; 0]);
@@ -281,7 +281,7 @@ jobs:
     let workflow = good(text);
     let kinds: Vec<_> = workflow.jobs().map(|job| job.group).collect();
     assert_eq!(kinds, [Some(0), Some(0), Some(1)]);
-    assert_eq!(warnings(&workflow), ["unused-limit no job names the limit `spare`, so it limits nothing"]);
+    assert_eq!(warnings(&workflow), ["unused-limit limit `spare` has no effect: no job uses it"]);
 }
 
 trait Join {
@@ -302,7 +302,7 @@ fn unknown_names_in_braces_are_errors_if_there_are_variables() {
             "- name: 'sim_{seed}'\n  command: 'run {sed} > {seed}'\n  parameters: {seed: '1:2'}\n",
         ),
         "
-error[undefined-name]: `{sed}` is not defined: no parameter here and no variable has that name
+error[undefined-name]: `{sed}` is not defined: there is no parameter or variable of that name here
  --> sim.yaml:5:17
   |
 5 |   command: 'run {sed} > {seed}'
@@ -311,28 +311,28 @@ error[undefined-name]: `{sed}` is not defined: no parameter here and no variable
     check(
         &with_variables("- name: a{i}\n  command: awk '{print}' {i}\n  parameters: {i: '1:2'}\n"),
         "
-error[undefined-name]: `{print}` is not defined: no parameter here and no variable has that name
+error[undefined-name]: `{print}` is not defined: there is no parameter or variable of that name here
  --> sim.yaml:5:17
   |
 5 |   command: awk '{print}' {i}
-  |                 ^^^^^^^ for the text `{print}` itself write `{{print}}`",
+  |                 ^^^^^^^ to keep the text `{print}`, write `{{print}}`",
     );
     let elsewhere = "- {name: 'a{i}', command: x, parameters: {i: '1:2'}}\n- {name: b, command: 'cat {i}'}\n";
     assert_eq!(
         lines(&with_variables(elsewhere)),
-        ["undefined-name `{i}` is not defined: no parameter here and no variable has that name"]
+        ["undefined-name `{i}` is not defined: there is no parameter or variable of that name here"]
     );
-    let circle = "name: w\nvariables: {a: '{b}', b: 'x{c}', c: '{a}'}\njobs: [{name: j, command: x}]\n";
-    assert_eq!(lines(circle), ["variable-cycle variables use each other in a circle: a → b → c → a"]);
+    let cycle = "name: w\nvariables: {a: '{b}', b: 'x{c}', c: '{a}'}\njobs: [{name: j, command: x}]\n";
+    assert_eq!(lines(cycle), ["variable-cycle variables use each other in a cycle: a → b → c → a"]);
     let parameter =
         "name: w\nvariables: {a: '{i}'}\njobs: [{name: 'j{i}', command: x, parameters: {i: '1:2'}}]\n";
-    assert_eq!(lines(parameter), ["undefined-name `{i}` is no variable of the workflow"]);
+    assert_eq!(lines(parameter), ["undefined-name `{i}` is not a variable of the workflow"]);
     let odd = spec("- {name: 'j{i:x}', command: x, parameters: {i: '1:2'}}\n");
     let workflow = good(&odd);
     assert_eq!(names(&workflow), ["j1", "j2"]);
     assert_eq!(
         warnings(&workflow),
-        ["unknown-format `:x` is no format that is known; the value of `i` is put in plainly"]
+        ["unknown-format unknown format `:x`; the value of `i` is inserted without it"]
     );
 }
 
@@ -340,10 +340,7 @@ error[undefined-name]: `{print}` is not defined: no parameter here and no variab
 fn parameters_that_make_no_sense() {
     for (parameters, message) in [
         ("{i: '1:2:0'}", "bad-parameter parameter `i`: the step of a range must not be 0"),
-        (
-            "{i: '3:1'}",
-            "bad-parameter parameter `i`: the range 3:1 is empty: its step leads away from its end",
-        ),
+        ("{i: '3:1'}", "bad-parameter parameter `i`: the range 3:1 is empty: its step has the wrong sign"),
         (
             "{i: '1:99999999'}",
             "bad-parameter parameter `i`: the range 1:99999999 has more than 50000000 values",
@@ -352,7 +349,7 @@ fn parameters_that_make_no_sense() {
         ("{i: '1:2', I: '1:2'}", "parameter-conflict parameters `i` and `I` differ only by case"),
         ("{i: '1:2', v: [a]}", "parameter-conflict `v` is both a parameter and a variable of the workflow"),
         ("{i: '1:2', 'a-b': [a]}", "parameter-name `a-b` cannot be the name of a parameter"),
-        ("{i: '1:9999', j: '1:9999'}", "too-many the spec makes more than 50000000 jobs"),
+        ("{i: '1:9999', j: '1:9999'}", "too-many the spec defines more than 50000000 jobs"),
     ] {
         let text = format!(
             "name: w\nvariables: {{v: x}}\njobs: [{{name: 'j{{i}}', command: x, parameters: {parameters}}}]\n"
@@ -372,7 +369,7 @@ error[duplicate-name]: two jobs are named `j1`
 3 | - {name: 'j{i}', command: '{k}', parameters: {i: '1:2', k: [a, b]}}
   |          ^^^^^^ both with i=1, k=a and with i=1, k=b
   |
-  = help: the name must hold every parameter that has several values",
+  = help: the name must contain every parameter that has several values",
     );
     check(
         &spec("- {name: j2, command: x}\n- {name: 'j{i}', command: x, parameters: {i: '1:3'}}\n"),
@@ -414,8 +411,8 @@ error[unknown-job]: no job is named `a3` with i=3
 #[test]
 fn regular_expressions() {
     for (field, message) in [
-        ("depends_on_regexes: ['^c']", "no-match the regular expression `^c` matches the name of no job"),
-        ("input_file_regexes: [x]", "no-match the regular expression `x` matches the name of no file"),
+        ("depends_on_regexes: ['^c']", "no-match the regular expression `^c` matches no job"),
+        ("input_file_regexes: [x]", "no-match the regular expression `x` matches no file"),
         ("depends_on_regexes: ['a(']", "bad-regex `a(` is not a regular expression: unclosed group"),
     ] {
         let text = spec(&format!("- {{name: a, command: x}}\n- {{name: b, command: x, {field}}}\n"));
@@ -428,7 +425,7 @@ fn regular_expressions() {
     let workflow = good(&by_value);
     assert_eq!(waits(&workflow, "b2"), ["a_2_1", "a_2_2"]);
     let siblings = spec("- {name: 'a{i}', command: x, parameters: {i: '1:3'}, depends_on_regexes: ['^a']}\n");
-    assert_eq!(lines(&siblings), ["cycle jobs wait for each other in a circle: a1 -> a2 -> a1"]);
+    assert_eq!(lines(&siblings), ["cycle jobs depend on each other in a cycle: a1 -> a2 -> a1"]);
     let one_sibling =
         spec("- {name: 'a{i}', command: x, parameters: {i: '1:3'}, depends_on_regexes: ['^a1$']}\n");
     let workflow = good(&one_sibling);
@@ -482,7 +479,7 @@ fn references_that_lead_nowhere() {
     assert_eq!(lines(&text("x ${files.input.dta}")), ["unknown-file no file is named `dta`"]);
     assert_eq!(
         lines(&text("x ${files.inputs.data}")),
-        ["bad-reference `${files.inputs.data}` names nothing that can be put here"]
+        ["bad-reference `${files.inputs.data}` is not a valid reference"]
     );
     assert_eq!(lines(&text("x ${user_data.input.data}")), ["unknown-user-data no user data is named `data`"]);
     assert_eq!(
@@ -510,11 +507,11 @@ error[two-producers]: jobs `a` and `b` both write file `f`
 }
 
 #[test]
-fn a_circle_through_a_file() {
+fn cycles_through_files_are_reported() {
     check(
         "name: w\nfiles: [{name: x, path: x}]\njobs:\n- {name: a, command: x, depends_on: [b], output_files: [x]}\n- {name: b, command: x, input_files: [x]}\n",
         "
-error[cycle]: jobs wait for each other in a circle: a -> b -> a (through file `x`)
+error[cycle]: jobs depend on each other in a cycle: a -> b -> a (through file `x`)
  --> sim.yaml:5:10
   |
 4 | - {name: a, command: x, depends_on: [b], output_files: [x]}
@@ -541,17 +538,17 @@ fn rules_that_leave_no_room_to_grow() {
         assert!(!warnings(&good(&text)).iter().any(|warning| warning.starts_with("no-room")), "{fine}");
     }
     for (rule, said) in [
-        ("memory: x2, max_memory: 4g", "its `max_memory` is 4 GiB, and `r` asks for 4 GiB already"),
-        ("runtime: x2, max_runtime: 30m", "its `max_runtime` is 30m, and `r` asks for 1h already"),
-        ("cpus: x2, max_cpus: 2", "its `max_cpus` is 2, and `r` asks for 4 already"),
+        ("memory: x2, max_memory: 4g", "its `max_memory` is 4 GiB, and `r` already requests 4 GiB"),
+        ("runtime: x2, max_runtime: 30m", "its `max_runtime` is 30m, and `r` already requests 1h"),
+        ("cpus: x2, max_cpus: 2", "its `max_cpus` is 2, and `r` already requests 4"),
     ] {
         let text = text(rule);
         let told: Vec<_> =
             warnings(&good(&text)).into_iter().filter(|warning| warning.starts_with("no-room")).collect();
         assert_eq!(
             told,
-            [format!("no-room rule 2 of `h` cannot give more: {said}")],
-            "once, for all jobs alike"
+            [format!("no-room rule 2 of `h` cannot increase the request: {said}")],
+            "once for all jobs"
         );
     }
 }
@@ -568,17 +565,19 @@ fn requirements_and_schedulers_that_do_not_go_together() {
     assert!(warnings(&good(&text("runtime: PT1H", "scheduler: s"))).is_empty());
     assert_eq!(
         lines(&text("runtime: PT2H", "scheduler: s")),
-        ["does-not-fit scheduler `s` cannot hold what `r` asks for: 2h, where an allocation lasts 1h"]
+        [
+            "does-not-fit scheduler `s` does not have the resources that `r` requests: 2h, but an allocation lasts 1h"
+        ]
     );
     assert_eq!(
         warnings(&good(&text("num_gpus: 1, runtime: PT1H", "scheduler: s"))),
         [
-            "does-not-fit scheduler `s` may not hold what `r` asks for: 1 GPUs, and the scheduler asks for none (`gres`)"
+            "does-not-fit scheduler `s` may not have the resources that `r` requests: 1 GPUs, but the scheduler requests none (`gres`)"
         ]
     );
     assert_eq!(
         warnings(&good(&text("num_nodes: 3, runtime: PT1H", "priority: 1"))),
-        ["does-not-fit no scheduler can hold what `r` asks for"]
+        ["does-not-fit no scheduler has the resources that `r` requests"]
     );
     assert_eq!(
         lines(&text("runtime: PT1H", "scheduler: t")),
@@ -673,7 +672,7 @@ jobs:
     let kinds: Vec<_> = workflow.jobs().map(|job| job.group).collect();
     assert_eq!(kinds[..2], [None, None]);
     assert_eq!(kinds[2..], [0, 0, 1, 2, 2, 3, 3].map(Some));
-    // Kinds are known by their names: only one of them can be `c_#`.
+    // Job groups are identified by their names: only one of them can be `c_#`.
     let names: Vec<_> =
         workflow.job_groups().iter().map(|kind| (kind.name.as_str(), kind.env.len())).collect();
     assert_eq!(names, [("c_#", 0), ("other", 0), ("c_3", 0), ("f{i}", 1)]);
@@ -712,12 +711,12 @@ fn unknown_names_in_braces_stay_as_they_are_without_variables() {
     assert_eq!(workflow.jobs().nth(1).unwrap().command(0), "cat {i}");
     let kept = |name: &str| {
         format!(
-            "undefined-name `{{{name}}}` is not defined: no parameter here and no variable has that name; it is kept as text"
+            "undefined-name `{{{name}}}` is not defined: there is no parameter or variable of that name here; it is kept as text"
         )
     };
     let told: Vec<String> =
         warnings(&workflow).into_iter().filter(|text| text.starts_with("undefined-name")).collect();
-    assert_eq!(told, [kept("sed"), kept("i")], "only what looks like a slip");
+    assert_eq!(told, [kept("sed"), kept("i")], "only likely typing errors");
 }
 
 #[test]
@@ -787,7 +786,7 @@ jobs:
 - {name: report, command: x, depends_on: ['solve_{i}']}
 ",
         "
-error[undefined-name]: `{i}` stands for nothing here: it is a parameter of the job `solve_{i}` alone
+error[undefined-name]: `{i}` is not defined here: it is a parameter of the job `solve_{i}` only
  --> sim.yaml:4:50
   |
 3 | - {name: 'solve_{i}', command: x, parameters: {i: '1:3'}}
@@ -795,7 +794,7 @@ error[undefined-name]: `{i}` stands for nothing here: it is a parameter of the j
 4 | - {name: report, command: x, depends_on: ['solve_{i}']}
   |                                                  ^^^
   |
-  = help: for all of them write `depends_on_regexes: ['^solve_']`; the same `parameters` here make a job for each of them",
+  = help: to use all of them, write `depends_on_regexes: ['^solve_']`; the same `parameters` here create one job for each of them",
     );
     let text = "name: w
 parameters: {i: '1:3'}
@@ -805,7 +804,7 @@ jobs: [{name: read, command: x, input_files: ['f_{i}.dat']}]
     let help = problems(text).list[0].help.clone().unwrap();
     assert_eq!(
         help,
-        r"for all of them write `input_file_regexes: ['^f_.+\.dat$']`; `use_parameters: [i]` makes a job for each of them"
+        r"to use all of them, write `input_file_regexes: ['^f_.+\.dat$']`; `use_parameters: [i]` creates one job for each of them"
     );
 }
 

@@ -1,22 +1,23 @@
-//! Expansion against a small model that writes everything out: count, order, names, commands and edges; and the same
+//! Compares expansion with a small model that writes everything out (count, order, names, commands and edges),
+//! and the same
 //! workflow in every format.
 
 use proptest::prelude::*;
 use windlass_spec::{NoAttachments, ResolvedWorkflow, SpecFormat, SpecSource, convert_spec, load_spec};
 
-/// A parameter as written, and the values that it stands for.
+/// A parameter as written, and its values.
 #[derive(Clone, Debug)]
 struct Written {
     text: String,
     values: Vec<String>,
 }
 
-/// An entry with parameters `p0`, `p1`, …, one or several of them, taken together or side by side.
+/// An entry with one or more parameters `p0`, `p1`, …, combined as a product or by zip.
 #[derive(Clone, Debug)]
 struct Entry {
     parameters: Vec<Written>,
     zip: bool,
-    /// Waits for the jobs of an earlier entry: for all, or for those with the same first value.
+    /// Depends on the jobs of an earlier entry: on all, or on those with the same first value.
     after: Option<(prop::sample::Index, bool)>,
 }
 
@@ -68,7 +69,7 @@ fn entry() -> impl Strategy<Value = Entry> {
 }
 
 impl Entry {
-    /// The values of each job, the slow way.
+    /// The values of each job, computed in the simplest way.
     fn combinations(&self) -> Vec<Vec<&str>> {
         if self.zip && !self.parameters.is_empty() {
             let row = |index: usize| {
@@ -131,7 +132,8 @@ impl Entry {
         Some((index.index(number), *by_value))
     }
 
-    /// Whether every first value of this entry is one of the other, and means itself in a regular expression.
+    /// Whether every first value of this entry is one of the other, and has no special meaning in a regular
+    /// expression.
     fn shares_first_value(&self, other: &Entry) -> bool {
         let (Some(mine), Some(theirs)) = (self.parameters.first(), other.parameters.first()) else {
             return false;
@@ -146,7 +148,7 @@ fn spec(entries: &[Entry]) -> String {
     format!("name: w\njobs:\n{}", entries.concat())
 }
 
-/// `(name, command, what it waits for)` of every job, written out.
+/// `(name, command, dependencies)` of every job, written out.
 fn model(entries: &[Entry]) -> Vec<(String, String, Vec<String>)> {
     let jobs_of = |number: usize| entries[number].combinations();
     let mut jobs = Vec::new();

@@ -1,11 +1,11 @@
-//! The same workflow in every format: the same plan, and mistakes told in the same way.
+//! Tests that a workflow has the same plan in every format, and that errors have the same messages.
 
 mod common;
 
 use common::plan;
 use windlass_spec::{DiagnosticStyle, SpecFormat, SpecSource, convert_spec, reformat_spec};
 
-/// Every format that `text` converts to, with the text in it.
+/// Returns `text` in every format that it can be converted to.
 #[track_caller]
 fn in_every_format(text: &str) -> Vec<(SpecFormat, String)> {
     let written = |format| {
@@ -129,12 +129,12 @@ fn every_format_is_told_by_its_content_and_says_the_same() {
     for spec in SPECS {
         for (format, text) in in_every_format(spec) {
             assert_eq!(SpecFormat::detect(text.as_bytes()), format, "{text}");
-            // There and back again: the same words as straight from the original.
+            // A round trip gives the same text as a direct conversion from the original.
             for (other, straight) in in_every_format(spec) {
                 let source = SpecSource { name: "-", text: text.as_bytes(), format: None };
                 let around = convert_spec(source, other).unwrap_or_else(|problems| panic!("{problems}"));
                 if format == SpecFormat::Toml || other == SpecFormat::Toml {
-                    // Which puts tables last, so the order of fields may be another.
+                    // TOML puts tables last, so the order of fields may differ.
                     assert_eq!(sorted(&around), sorted(&straight), "{} to {}", format.name(), other.name());
                 } else {
                     assert_eq!(around, straight, "{} to {}", format.name(), other.name());
@@ -146,7 +146,7 @@ fn every_format_is_told_by_its_content_and_says_the_same() {
                 SpecSource { name: "-", text: laid_out.as_bytes(), format: Some(format) },
                 format,
             );
-            assert_eq!(again.as_deref(), Ok(text.as_str()), "laid out as {}", format.name());
+            assert_eq!(again.as_deref(), Ok(text.as_str()), "formatted as {}", format.name());
         }
     }
 }
@@ -253,7 +253,7 @@ jobs:
     assert_eq!(yaml, expected);
 }
 
-/// What is wrong with a file, as `code line:column help`.
+/// Returns the problems of a file as `code line:column help`.
 #[track_caller]
 fn problems(name: &str, text: &str) -> Vec<String> {
     let problems = load_error(name, text);
@@ -310,7 +310,7 @@ fn what_only_json5_has() {
     let text =
         "{\n// remark\n\"name\": 'w',\njobs: [{\"name\": \"a\", \"command\": \"x\", \"priority\": +1},],\n}";
     let places: Vec<String> = problems("s.json", text);
-    let json5 = |place: &str| format!("json5 {place} that is JSON5: name the file .json5");
+    let json5 = |place: &str| format!("json5 {place} this is JSON5: use the extension .json5");
     assert_eq!(places, ["2:1", "3:9", "4:1", "4:50", "4:53", "4:55"].map(json5));
     assert!(windlass_spec::parse_spec("s.json5", text.as_bytes()).is_ok());
 }
@@ -329,7 +329,7 @@ fn mistakes_that_only_one_format_can_make() {
         (
             "s.kdl",
             "action \"a\"\n",
-            "stray-value 1:8 the fields of an action stand in braces, or as `field=value`",
+            "stray-value 1:8 write the fields of an action in braces, or as `field=value`",
         ),
         (
             "s.kdl",

@@ -1,8 +1,8 @@
-//! What is made from the tables of fields and checked in is what the tables say now.
+//! Checks that the checked-in files generated from the field tables are up to date.
 
 use std::path::PathBuf;
 
-/// Set to write the files instead of comparing them.
+/// Environment variable that makes the test write the files instead of comparing them.
 const UPDATE: &str = "WINDLASS_UPDATE_GENERATED";
 
 #[track_caller]
@@ -14,7 +14,7 @@ fn check(file: &str, text: &str) {
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == text,
-        "{file} is out of date; write it anew: {UPDATE}=1 cargo test -p windlass-spec --test generated"
+        "{file} is out of date; regenerate it with: {UPDATE}=1 cargo test -p windlass-spec --test generated"
     );
 }
 

@@ -1,9 +1,9 @@
-//! The graph against a small model: random jobs, some of which share their lists through aliases.
+//! Compares the graph with a small model: random jobs, some of which share their lists through aliases.
 
 use proptest::prelude::*;
 use windlass_spec::{NoAttachments, SpecSource, load_spec};
 
-/// Which of the shared lists each job uses, if any, and what stands in the lists.
+/// The shared list that each job uses, if any, and the content of the lists.
 #[derive(Clone, Debug)]
 struct Graph {
     lists: Vec<Vec<usize>>,
@@ -16,7 +16,7 @@ impl Graph {
             .map_or_else(Vec::new, |list| self.lists[list].iter().map(|target| *target as u32).collect())
     }
 
-    /// A list is written out where it is first used and named by its anchor after that.
+    /// A list is written out at its first use and referred to by its anchor after that.
     fn spec(&self) -> String {
         let mut text = "name: w\njobs:\n".to_owned();
         let mut written = vec![false; self.lists.len()];
@@ -36,8 +36,8 @@ impl Graph {
         text
     }
 
-    /// Jobs whose dependencies are all done are done, until nothing moves.
-    fn has_circle(&self) -> bool {
+    /// Marks jobs as done whose dependencies are all done, until nothing changes.
+    fn has_cycle(&self) -> bool {
         let mut done = vec![false; self.uses.len()];
         loop {
             let is_free = |job: &usize| {
@@ -69,19 +69,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn circles_are_found_exactly_where_there_are_some(graph in graph()) {
+    fn cycles_are_found_if_and_only_if_they_exist(graph in graph()) {
         let text = graph.spec();
         match load_spec(SpecSource::new("graph.yaml", text.as_bytes()), &NoAttachments) {
             Ok(workflow) => {
-                prop_assert!(!graph.has_circle(), "{text}");
+                prop_assert!(!graph.has_cycle(), "{text}");
                 for (job, found) in workflow.jobs().enumerate() {
                     prop_assert_eq!(found.depends_on().flatten().copied().collect::<Vec<u32>>(), graph.depends_on(job));
                 }
             }
             Err(diagnostics) => {
-                prop_assert!(graph.has_circle(), "{}", diagnostics);
-                let is_circle = |code| ["cycle", "self-dependency"].contains(&code);
-                prop_assert!(diagnostics.list.iter().all(|diagnostic| is_circle(diagnostic.code)), "{}", diagnostics);
+                prop_assert!(graph.has_cycle(), "{}", diagnostics);
+                let is_cycle = |code| ["cycle", "self-dependency"].contains(&code);
+                prop_assert!(diagnostics.list.iter().all(|diagnostic| is_cycle(diagnostic.code)), "{}", diagnostics);
             }
         }
     }

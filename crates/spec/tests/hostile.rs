@@ -1,4 +1,4 @@
-//! Input made to hurt, and input made by chance: always an answer, never a panic, never without bounds.
+//! Hostile and random input: the result is always a spec or errors, never a panic, never unbounded work.
 
 use proptest::prelude::*;
 use windlass_spec::patch::{NewFieldValue, SpecEdit, SpecPatchError, set_values};
@@ -6,7 +6,7 @@ use windlass_spec::{
     DiagnosticStyle, NoAttachments, SpecFormat, SpecSource, convert_spec, load_spec, reformat_spec,
 };
 
-/// The code of the last problem in the file.
+/// Returns the code of the last problem in the file.
 #[track_caller]
 fn last_code(text: &str) -> &'static str {
     let diagnostics = load_spec(SpecSource::new("evil.yaml", text.as_bytes()), &NoAttachments)
@@ -22,7 +22,7 @@ fn deep_nesting() {
         assert_eq!(last_code(&format!("x: {}{}", "{a: ".repeat(depth), "}".repeat(depth))), "too-deep");
     }
     for depth in [300, 100_000] {
-        // The parser itself has enough of these.
+        // The parser itself rejects these.
         let text = format!("name: {}{}", "[".repeat(depth), "]".repeat(depth));
         let diagnostics = load_spec(SpecSource::new("evil.yaml", text.as_bytes()), &NoAttachments)
             .expect_err("should be refused");
@@ -35,7 +35,7 @@ fn deep_nesting() {
     assert_eq!(last_code(&just_deep), "wrong-type");
 }
 
-/// Each level holds the one before `width` times.
+/// Each level contains the previous one `width` times.
 fn bomb(levels: usize, width: usize) -> String {
     let mut text = "a0: &a0 [x]\n".to_owned();
     for level in 1..levels {
@@ -61,7 +61,7 @@ fn alias_bombs_that_nobody_reads_cost_nothing() {
 
 #[test]
 fn a_merge_bomb() {
-    // Every map merges the one before it twice.
+    // Every map merges the previous one twice.
     let mut text = "m0: &m0 {a: 1}\n".to_owned();
     for level in 1..64 {
         text.extend([format!("m{level}: &m{level} {{<<: [*m{0}, *m{0}]}}\n", level - 1)]);
@@ -145,7 +145,7 @@ jobs:
   - {<<: *first, name: again, depends_on: *all, cancel_on_blocking_job_failure: false}
 "#;
 
-/// Whatever comes in, an answer comes out that can be shown.
+/// Every input gives a result that can be displayed.
 fn answer(bytes: &[u8]) {
     match load_spec(SpecSource::new("chance.yaml", bytes), &NoAttachments) {
         Ok(workflow) => {
@@ -167,7 +167,7 @@ fn answer(bytes: &[u8]) {
     }
 }
 
-/// Pieces that mean something to YAML or to us.
+/// Strings with a meaning in YAML or in specs.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec![
@@ -211,7 +211,7 @@ proptest! {
         answer(pieces.concat().as_bytes());
     }
 
-    /// A good file with some stretches replaced.
+    /// A valid file with some parts replaced.
     #[test]
     fn any_damage(damage in prop::collection::vec((any::<prop::sample::Index>(), 0usize..20, piece()), 1..5)) {
         let mut bytes = GOOD.as_bytes().to_vec();
@@ -224,7 +224,7 @@ proptest! {
     }
 }
 
-/// All that can be done with a text in some format gives an answer too.
+/// All operations on a text in some format return a result.
 fn answer_as(format: SpecFormat, bytes: &[u8]) {
     let source = SpecSource { name: "chance", text: bytes, format: Some(format) };
     let loaded = load_spec(source, &NoAttachments).map(|_| ());
@@ -233,7 +233,7 @@ fn answer_as(format: SpecFormat, bytes: &[u8]) {
     }
     for to in SpecFormat::ALL {
         match convert_spec(source, to) {
-            // What is written in another format is as good as what was read.
+            // The conversion to another format is as valid as the original.
             Ok(text) => {
                 let again = SpecSource { name: "again", text: text.as_bytes(), format: Some(to) };
                 assert_eq!(load_spec(again, &NoAttachments).is_ok(), loaded.is_ok(), "{text}");
@@ -247,7 +247,7 @@ fn answer_as(format: SpecFormat, bytes: &[u8]) {
     }
 }
 
-/// Much of one piece, whichever: read, converted, laid out anew and patched.
+/// Many repetitions of one string: parsed, converted, formatted and patched.
 #[test]
 fn much_of_anything() {
     const SIZE: usize = 1 << 15;
@@ -262,7 +262,7 @@ fn much_of_anything() {
         let text = piece.repeat(SIZE / piece.len());
         for format in SpecFormat::ALL {
             let source = SpecSource { name: "evil", text: text.as_bytes(), format: Some(format) };
-            let problems = load_spec(source, &NoAttachments).map(|_| ()).expect_err("this is no spec");
+            let problems = load_spec(source, &NoAttachments).map(|_| ()).expect_err("this is not a spec");
             assert!(!problems.list.is_empty() && problems.list.len() <= 50, "{piece:?} as {}", format.name());
             assert!(convert_spec(source, SpecFormat::Json).is_err(), "{piece:?} as {}", format.name());
             let patched = set_values(source, &edits).ok();
@@ -274,14 +274,14 @@ fn much_of_anything() {
     }
 }
 
-/// A spec with so many of something, each with its number for `#`.
+/// Creates a spec with many repetitions of something, with their numbers for `#`.
 fn many(start: &str, piece: &str, end: &str, count: usize) -> String {
     let mut text = start.replacen('{', "{name: w, ", 1);
     text.extend((0..count).map(|number| piece.replace('#', &number.to_string())));
     text + end
 }
 
-/// What is looked up one by one must not be looked for one by one.
+/// Lookups must not be linear searches.
 #[test]
 fn many_of_everything() {
     const COUNT: usize = 4000;
@@ -317,7 +317,7 @@ fn many_of_everything() {
 }
 
 #[test]
-fn circles_are_not_all_told() {
+fn a_limited_number_of_cycles_is_reported() {
     // Every job of a chain waits for the next, and the last one for all.
     const COUNT: usize = 4000;
     let mut text = "name: w\njobs:\n".to_owned();
@@ -327,7 +327,7 @@ fn circles_are_not_all_told() {
     let all: Vec<String> = (0..COUNT).map(|job| format!("j{job}")).collect();
     text.extend([format!("- {{name: j{COUNT}, command: x, depends_on: [{}]}}\n", all.join(", "))]);
     let problems =
-        load_spec(SpecSource::new("circle.yaml", text.as_bytes()), &NoAttachments).expect_err("circles");
+        load_spec(SpecSource::new("cycle.yaml", text.as_bytes()), &NoAttachments).expect_err("has cycles");
     assert!(problems.list.iter().all(|problem| problem.code == "cycle") && problems.count() <= 50);
 }
 
@@ -337,7 +337,7 @@ fn variables_that_hold_each_other_many_times() {
     text.extend((1..45).map(|level| format!("  v{level}: '{{v{0}}}{{v{0}}}'\n", level - 1)));
     text += "jobs: [{name: a, command: '{v44}'}]\n";
     assert_eq!(last_code(&text), "too-many");
-    // Each is short enough, and all of them together are not.
+    // Each is short enough, but all of them together are not.
     let long = "x".repeat(100_000);
     let holes = "{v} ".repeat(10_000);
     let text = format!("name: w\nvariables: {{v: {long}}}\njobs: [{{name: a, command: '{holes}'}}]\n");
@@ -416,7 +416,7 @@ fn an_alias_bomb_is_not_converted_or_patched() {
     }
 }
 
-/// Pieces that mean something to some format.
+/// Strings with a meaning in some format.
 fn any_piece() -> impl Strategy<Value = String> {
     let words = "name jobs job command env file path data a b true #true null 0 -1 0x1F 1e3 +5 .5 \"x\" 'y' \" ' \"\"\" ''' #\" \"# r\" { } \
         [ ] [[ ]] ( ) = : , ; . \\ \\n \\u // /* */ /- # &a *a <<";
@@ -446,7 +446,7 @@ proptest! {
         }
     }
 
-    /// A good file in some format with some stretches replaced.
+    /// A valid file in some format with some parts replaced.
     #[test]
     fn any_damage_in_every_format(
         format in prop::sample::select(SpecFormat::ALL.to_vec()),

@@ -1,4 +1,4 @@
-//! New values in a spec's text: what changes, and that nothing else does.
+//! Tests of new values in the text of a spec, and that nothing else changes.
 
 use std::borrow::Cow;
 use windlass_spec::patch::{NewFieldValue, SpecEdit, SpecPatchError, set_values};
@@ -184,7 +184,7 @@ fn what_is_shared_is_left_to_people() {
     let error = set_values(source, &[memory("small", "2g")]).expect_err("another entry has the same value");
     assert_eq!(
         error.to_string(),
-        "cannot set `memory` of `small` in `resource_requirements`: that would change something else as well; change it by hand"
+        "cannot set `memory` of `small` in `resource_requirements`: this would also change other values; edit it manually"
     );
     let text = "resource_requirements: [{name: small, memory: [1, 2]}]\n";
     let error = set_values(SpecSource::new("spec.yaml", text.as_bytes()), &[memory("small", "2g")]);

@@ -1,4 +1,4 @@
-//! Specs made by chance that are all good: every format says the same with them, also laid out anew.
+//! Random valid specs: every format gives the same plan, also after formatting.
 
 mod common;
 
@@ -9,17 +9,17 @@ use proptest::sample::Index;
 use serde_json::{Map, Value, json};
 use windlass_spec::{SpecFormat, SpecSource, convert_spec, reformat_spec};
 
-/// An entry of jobs, perhaps with files that they write and with something that they read.
+/// An entry of jobs, optionally with files that they write and inputs that they read.
 #[derive(Clone, Debug)]
 struct Stage {
-    /// Of the parameters `a` and `b`, which are in all its names.
+    /// The values of the parameters `a` and `b`, which are in all its names.
     parameters: Vec<Value>,
-    /// The values side by side: each parameter is then written out, with as many values.
+    /// Whether values are zipped: each parameter is then written out, with the same number of values.
     zip: bool,
     writes: Option<Writes>,
-    /// What an earlier stage made.
+    /// Output of an earlier stage.
     after: Option<(Index, After)>,
-    /// Stands in texts where anything may stand.
+    /// Inserted in texts where anything is allowed.
     odd: String,
     fields: Vec<Field>,
 }
@@ -34,13 +34,13 @@ enum Writes {
 #[derive(Clone, Copy, Debug)]
 enum After {
     Regex,
-    /// By names with all parameters of that stage filled in by hand: only its first job.
+    /// By names with all parameters of that stage filled in: only its first job.
     FirstByName,
-    /// Reads what it writes.
+    /// Reads its output.
     Products,
 }
 
-/// Fields that a job may have or not.
+/// Optional fields of a job.
 #[derive(Clone, Copy, Debug)]
 enum Field {
     Env,
@@ -67,7 +67,7 @@ fn values() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Braces that stand for no value hold a space.
+/// Braces that are not placeholders contain a space.
 fn odd() -> impl Strategy<Value = String> {
     "[ -~äß日\n\r\t'\"\\\\#:,{}$%&*!|>-]{0,16}".prop_map(|text| text.replace('{', "{ "))
 }
@@ -111,7 +111,7 @@ fn stage() -> impl Strategy<Value = Stage> {
 }
 
 impl Stage {
-    /// `_{a}_{b:03d}`, as far as it has such parameters.
+    /// `_{a}_{b:03d}`, as far as the stage has these parameters.
     fn suffix(&self) -> String {
         let mut suffix: String = ["_{a}", "_{b:03d}"][..self.parameters.len()].concat();
         if self.is_shared() {
@@ -124,7 +124,7 @@ impl Stage {
         self.fields.iter().any(|field| matches!(field, Field::Shared))
     }
 
-    /// What makes an entry as many as the stage has jobs.
+    /// The fields that give an entry as many instances as the stage has jobs.
     fn sweep(&self) -> Map<String, Value> {
         let mut sweep = Map::new();
         if !self.parameters.is_empty() {
@@ -137,14 +137,14 @@ impl Stage {
         if self.is_shared() {
             sweep.insert("use_parameters".to_owned(), json!(["shared"]));
         }
-        // A shared parameter would have to be as long as the others.
+        // A shared parameter would need the same length as the others.
         if self.zip && self.is_shared() {
             sweep.remove("parameter_mode");
         }
         sweep
     }
 
-    /// The entry of jobs, and that of what they write with the key of its list.
+    /// The entry of the jobs, and that of their output with the key of its list.
     fn entries(&self, number: usize, stages: &[Self]) -> (Value, Option<(&'static str, Value)>) {
         let mut job = self.sweep();
         let suffix = self.suffix();

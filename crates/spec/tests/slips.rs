@@ -1,9 +1,9 @@
-//! Slips of people who write their first specs, and the one hint that helps with each.
+//! Tests of common mistakes in first specs, and of the hint for each.
 
 use std::io;
 use windlass_spec::{ResolvedWorkflow, SpecAttachments, SpecDiagnostics, SpecSource, load_spec};
 
-/// Every file beside the spec holds this.
+/// The content of every file beside the spec.
 struct Holds(&'static str);
 
 impl SpecAttachments for Holds {
@@ -27,12 +27,12 @@ fn told(diagnostics: &SpecDiagnostics) -> Vec<String> {
     line.collect()
 }
 
-/// Place, message and help of all errors.
+/// Returns location, message and help of all errors.
 fn errors(text: &str) -> Vec<String> {
     told(&read(text).expect_err(text))
 }
 
-/// Place, message and help of all warnings.
+/// Returns location, message and help of all warnings.
 fn warnings(text: &str) -> Vec<String> {
     let workflow = read(text).unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
     let list = workflow.warnings().to_vec();
@@ -58,7 +58,7 @@ fn unknown_names_are_told_beside_entries_that_cannot_be_expanded() {
             "3:52 parameter `i` must be a list of plain values, not a list",
             "3:72 no job is named `prepar` | did you mean `prepare`?",
             "5:49 no job is named `sovle_1`",
-            "5:90 the regular expression `^sovle` matches the name of no job",
+            "5:90 the regular expression `^sovle` matches no job",
             "7:43 no job is named `check_1`",
             "7:52 no job is named `chekc_1`",
         ]
@@ -92,7 +92,7 @@ fn braces_without_quotes() {
     for (jobs, expected) in [
         ("- {name: x_{y}, command: x}\n", format!("3:12 expected `,` or `}}` | {help}")),
         ("- {name: a, command: x, depends_on: [x_{y}]}\n", format!("3:40 expected `,` or `]` | {help}")),
-        ("- name: a\n  command: {y} b\n", format!("4:16 expected a key of the map around it | {help}")),
+        ("- name: a\n  command: {y} b\n", format!("4:16 expected a key of the enclosing map | {help}")),
         ("- {name: a command: x}\n", "3:19 expected `,` or `}`".to_owned()),
     ] {
         assert_eq!(errors(&spec(jobs)).pop(), Some(expected), "{jobs}");
@@ -116,7 +116,7 @@ fn names_in_braces_are_read_all_the_same() {
 #[test]
 fn what_a_job_needs_does_not_stand_in_the_job() {
     let help = "it belongs in an entry of the workflow's `resource_requirements`; \
-                the job names that entry: `resource_requirements: NAME`";
+                refer to that entry from the job: `resource_requirements: NAME`";
     let text = spec("- {name: a, command: x, cpus: 2, memory: 4g, timeout: 1h}\n");
     assert_eq!(
         errors(&text),
@@ -152,7 +152,7 @@ fn values_that_are_there_twice() {
             "{i: [1, 2, 1], j: [5, 6, 5]}, parameter_mode: zip",
             "`i` has the value 1 twice, `j` has the value 5 twice",
         ),
-        ("a_{i}", "{i: [1, 2], k: [1, 2]}", "the name must hold every parameter that has several values"),
+        ("a_{i}", "{i: [1, 2], k: [1, 2]}", "the name must contain every parameter that has several values"),
     ] {
         let text = spec(&format!("- {{name: '{name}', command: x, parameters: {parameters}}}\n"));
         let found = errors(&text);
@@ -166,8 +166,8 @@ fn ranges_that_are_none() {
         |value: &str| spec(&format!("- {{name: 'a_{{i}}', command: x, parameters: {{i: {value}}}}}\n"));
     for value in ["1:", ":3", "1:2:3:4", "1..10", "0.5:"] {
         let told = format!(
-            "3:47 parameter `i` has the one value `{value}`, which is a text | a range is `FIRST:LAST` or \
-             `FIRST:LAST:STEP`; for the text write a list: `['{value}']`"
+            "3:47 parameter `i` has the single value `{value}`, which is not a range | write a range as `FIRST:LAST` or \
+             `FIRST:LAST:STEP`, or a text as a list: `['{value}']`"
         );
         assert_eq!(warnings(&text(&format!("'{value}'"))), [told], "{value}");
     }
@@ -197,7 +197,7 @@ fn the_first_of_several_tabs() {
         ("  - name: a\n\tcommand: x\n", "4:1"),
         ("  - command: |\n      x\n      \ty\n    name: a\n  \t- name: b\n", "7:3"),
     ] {
-        let expected = format!("{place} a tab where only spaces may stand | indent with spaces");
+        let expected = format!("{place} a tab where only spaces are allowed | indent with spaces");
         assert_eq!(errors(&spec(jobs)), [expected], "{jobs}");
     }
 }
@@ -208,7 +208,7 @@ fn tables_with_other_separators() {
     for (table, header) in [("x;y\n1;2\n", "x;y"), ("x\ty\n1\t2\n", "x y")] {
         let problems =
             load_spec(SpecSource::new("sim.yaml", text.as_bytes()), &Holds(table)).expect_err(table);
-        let why = format!("columns are separated by commas, and its header has only one: `{header}`");
+        let why = format!("columns are separated by commas, but its header has only one: `{header}`");
         assert_eq!(told(&problems), [format!("3:48 the table `t.csv` cannot be used: {why}")]);
     }
 }

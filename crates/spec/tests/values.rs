@@ -1,4 +1,4 @@
-//! What a good spec means.
+//! Tests of the values of a valid spec.
 
 use std::time::Duration;
 use windlass_spec::{NoAttachments, ResolvedJob, ResolvedWorkflow, SpecSource, load_spec};
@@ -73,7 +73,7 @@ jobs:
     assert_eq!(only_list(work), [0]);
 }
 
-/// What a job waits for, if that is one list.
+/// Returns the dependencies of a job, if they are a single list.
 fn only_list(job: ResolvedJob<'_>) -> &[u32] {
     let lists: Vec<&[u32]> = job.depends_on().collect();
     assert_eq!(lists.len(), 1, "{lists:?}");

@@ -138,7 +138,7 @@ fn sites_and_limits_outlive_export_and_import() {
     let sandbox = Sandbox::new();
     let spec = "name: w\nlimits: {disk: 1, spare: 7}\njobs:\n  - {name: a, command: 'true', limit: disk, sites: [north, south]}\n";
     sandbox.write("w.yaml", spec);
-    sandbox.windlass(&["create", "w.yaml"]).exits(0).says("no job names the limit `spare`");
+    sandbox.windlass(&["create", "w.yaml"]).exits(0).says("limit `spare` has no effect: no job uses it");
     let exported = sandbox.windlass(&["workflows", "export", "1"]).exits(0).stdout;
     sandbox.write("w.json", &exported);
     sandbox.windlass(&["workflows", "import", "w.json"]).exits(0);

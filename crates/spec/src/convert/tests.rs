@@ -1,4 +1,4 @@
-//! Documents made by chance, within the shape of a spec, survive every format.
+//! Randomly generated documents in the shape of a spec survive conversion to every format.
 
 use super::*;
 use crate::source::SourceSpan;
@@ -21,7 +21,7 @@ fn list(items: Vec<DocumentTree<'static>>) -> DocumentTree<'static> {
     DocumentTree::new(TreeValue::List(items), SourceSpan::default())
 }
 
-/// Texts that some format takes for something else, or cannot hold without care.
+/// Texts that some format would misread or needs quotes or escapes for.
 fn any_text() -> impl Strategy<Value = DocumentTree<'static>> {
     let awkward = prop::sample::select(vec![
         "",
@@ -144,7 +144,7 @@ fn any_value() -> impl Strategy<Value = DocumentTree<'static>> {
     })
 }
 
-/// A value for a field of some form.
+/// Generates a value for a field of the given form.
 fn any_of(form: FieldForm, depth: usize) -> BoxedStrategy<DocumentTree<'static>> {
     match form {
         FieldForm::Text => any_scalar().boxed(),

@@ -1,4 +1,4 @@
-//! `{i}` without quotes, which is a map in YAML where a text with a value in it was meant.
+//! Handles unquoted `{i}`, which is a map in YAML although a text with a placeholder is meant.
 
 use super::{SpannedText, SpecDecoder, ValueSubject, type_mismatch_error};
 use crate::event::{DocumentEvent, DocumentEventKind, EventStream, StopReading};
@@ -6,8 +6,8 @@ use crate::source::SourceSpan;
 use std::borrow::Cow;
 
 impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
-    /// Reports a map where a string should be. One that reads like `{i}` is taken for that text all the same, so that
-    /// nothing else is missed because of it.
+    /// Reports a map where a string is expected. A map such as `{i}` is still used as that text, so that no
+    /// follow-up errors are reported.
     pub(super) fn report_map_for_string(
         &mut self,
         event: &DocumentEvent<'s>,
@@ -26,7 +26,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         Ok(Some((Cow::Owned(text), span)))
     }
 
-    /// Reads the rest of a map; what stands in it if that is one bare word right behind the brace.
+    /// Reads the rest of a map; returns its content if that is one bare word directly after the brace.
     fn read_name_in_braces(&mut self, brace: SourceSpan) -> Result<Option<Cow<'s, str>>, StopReading> {
         let first = self.next_event()?;
         let DocumentEventKind::Key { text, .. } = first.kind else { return Ok(None) };

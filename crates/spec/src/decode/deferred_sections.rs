@@ -1,4 +1,5 @@
-//! The parts of a spec that wait until the whole file is read: requirements, handlers, schedulers, actions, settings.
+//! The parts of a spec that are decoded after the whole file is read: requirements, handlers, schedulers,
+//! actions, settings.
 
 use super::ValueSubject;
 use super::field_tables::FieldTable;
@@ -71,7 +72,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         Ok(())
     }
 
-    /// `None`: it has no name.
+    /// Returns `None` if it has no name.
     fn decode_requirements(
         &mut self,
         event: &DocumentEvent<'s>,
@@ -121,7 +122,8 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         Ok(())
     }
 
-    /// A list of things with a name, each with the place of its name. `None`: not all of them could be read.
+    /// Reads a list of named entries, each with the location of its name. `None` if any of them could not be
+    /// read.
     fn decode_named_list<T: DeserializeOwned>(
         &mut self,
         event: &DocumentEvent<'s>,
@@ -157,7 +159,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         Ok(object.and_then(|object| self.decoder.decode_typed(object)))
     }
 
-    /// Returns the place of `srun_mpi`, which is good only together with an action.
+    /// Returns the location of `srun_mpi`, which is only valid together with an action.
     fn decode_execution_config(
         &mut self,
         event: &DocumentEvent<'s>,
@@ -173,7 +175,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         let config: Option<ExecutionConfig> = self.decoder.decode_typed(object);
         let is_staggered = config.as_ref().is_some_and(|config| config.staggered_start == Some(true));
         if let Some(span) = staggered.filter(|_| is_staggered) {
-            self.decoder.warn_no_effect("staggered_start", "workers start as soon as they can", span);
+            self.decoder.warn_no_effect("staggered_start", "workers start as soon as possible", span);
         }
         if let Some(second) = stdio {
             match self.stdio_span {
@@ -259,21 +261,21 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         spec.action.scheduler = spec.scheduler.map(|name| self.spec.texts.get(name.text).to_owned());
         let Some((trigger_type, action_type)) = trigger.zip(kind) else { return Ok(None) };
         spec.action = WorkflowAction { trigger_type, action_type, ..spec.action };
-        // What could not be read may be just what would be missed.
+        // The unreadable part may be the one that would be reported as missing.
         if self.decoder.sink.pushes() == problems {
             self.decoder.check_action(&spec, &map);
         }
         Ok(Some(spec))
     }
 
-    /// It starts workers with srun, which only happens where one is wanted on each node.
+    /// `srun_mpi` applies to workers started by srun, which happens only with one worker per node.
     fn check_srun_mpi(&mut self, span: SourceSpan) {
         if !self.spec.actions.iter().any(|spec| spec.action.start_one_worker_per_node) {
             self.decoder.sink.push(
-                SpecDiagnostic::new("useless-field", "no action starts workers that `srun_mpi` could be for")
+                SpecDiagnostic::new("useless-field", "`srun_mpi` has no effect: no action starts one worker per node")
                     .with_span(span)
                     .with_help(
-                        "give a `schedule_nodes` action `start_one_worker_per_node: true`, or remove it",
+                        "set `start_one_worker_per_node: true` in a `schedule_nodes` action, or remove `srun_mpi`",
                     ),
             );
         }

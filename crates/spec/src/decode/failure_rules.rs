@@ -1,4 +1,4 @@
-//! What the fields of a rule of a failure handler mean together.
+//! Checks combinations of fields in a rule of a failure handler.
 
 use super::SpecDecoder;
 use super::object::DecodedObject;
@@ -8,11 +8,11 @@ use crate::source::SourceSpan;
 use windlass_types::format_iso_duration;
 use windlass_types::settings::{FailureHandler, FailureRule};
 
-/// Fields that shape something which another field begins: the field, what it needs, and how that may look.
+/// Fields that modify another field: the field, the field it needs, and an example of that.
 const DELAY_MODIFIERS: [(&str, &str, &str); 3] =
     [("backoff", "delay", "10s"), ("max_delay", "delay", "10s"), ("jitter", "delay", "10s")];
 
-/// Fields that limit something which another field begins. Without that they do nothing, and no harm.
+/// Fields that limit another field. Alone they have no effect and do no harm.
 const LIMIT_FIELDS: [(&str, &str); 4] = [
     ("recovery_timeout", "recovery_script"),
     ("max_memory", "memory"),
@@ -20,17 +20,17 @@ const LIMIT_FIELDS: [(&str, &str); 4] = [
     ("max_cpus", "cpus"),
 ];
 
-/// Fields that say what happens before the next attempt.
+/// Fields that define what happens before the next attempt.
 const RETRY_PREPARATION_FIELDS: [&str; 5] = ["recovery_script", "delay", "memory", "runtime", "cpus"];
 
 impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
     pub(super) fn check_failure_rule(&mut self, rule: &FailureRule, object: &DecodedObject) {
         if rule.has_no_conditions() {
             self.sink.push(
-                SpecDiagnostic::new("empty-rule", "this rule is for no failure, because it names none")
+                SpecDiagnostic::new("empty-rule", "this rule matches no failure: it has no condition")
                     .with_span(object.span())
                     .with_help(
-                        "give it `exit_codes`, `signals`, `on`, `classes` or `stderr`, or `match_all_exit_codes: true`",
+                        "add `exit_codes`, `signals`, `on`, `classes` or `stderr`, or `match_all_exit_codes: true`",
                     ),
             );
         }
@@ -58,7 +58,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
             && most < delay
         {
             let (delay, most) = (format_iso_duration(delay), format_iso_duration(most));
-            let message = format!("`max_delay` is {most}, and the first delay is {delay} already");
+            let message = format!("`max_delay` is {most}, but the first delay is already {delay}");
             let place = |field| object.key_span(field).unwrap_or(object.span());
             self.sink.push(
                 SpecDiagnostic::new("contradiction", message)
@@ -69,17 +69,14 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         }
     }
 
-    /// `max_retries` counts attempts, as Torc has it, which is easily taken for something else.
+    /// Checks `max_retries`, which counts attempts (as in Torc) and is easily misread.
     fn warn_about_max_retries(&mut self, rule: &FailureRule, object: &DecodedObject) {
         let Some(span) = object.key_span("max_retries").filter(|_| rule.max_retries <= 1) else { return };
         if rule.max_retries < 1 {
             self.warnings.push(
-                SpecDiagnostic::new(
-                    "no-retry",
-                    "`max_retries` counts attempts, and the first one is always made",
-                )
-                .with_span(span)
-                .with_help("write 1 if such a failure is final, 2 or more if the job is to be tried again"),
+                SpecDiagnostic::new("no-retry", "`max_retries` counts attempts, including the first one")
+                    .with_span(span)
+                    .with_help("write 1 to make such a failure final, 2 or more to retry the job"),
             );
         }
         if let Some((field, place)) =
@@ -92,13 +89,13 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
             self.warnings.push(
                 SpecDiagnostic::new("useless-field", message)
                     .with_span(place)
-                    .with_label(span, "counts the first attempt too")
+                    .with_label(span, "includes the first attempt")
                     .with_help("raise `max_retries` to 2 or more"),
             );
         }
     }
 
-    /// Handlers that never do anything, and rules that another one always comes before.
+    /// Reports handlers without effect and rules that an earlier rule always overrides.
     pub(super) fn warn_about_handlers(&mut self, handlers: &[(FailureHandler, SourceSpan)]) {
         for (handler, span) in handlers {
             if handler.rules.is_empty() {
@@ -116,7 +113,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
                 continue;
             };
             let message = format!(
-                "rule {second} of `{}` is never used: rule {first} is for every failure, too",
+                "rule {second} of `{}` is never used: rule {first} also matches every failure",
                 handler.name
             );
             self.warnings.push(

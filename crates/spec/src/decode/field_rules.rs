@@ -1,4 +1,4 @@
-//! Fields that need or exclude each other.
+//! Fields that require or exclude each other.
 
 use super::fields::OpenMap;
 use super::object::DecodedObject;
@@ -10,19 +10,19 @@ use crate::model::ActionSpec;
 use crate::source::SourceSpan;
 use windlass_types::settings::ActionType;
 
-/// Fields of `execution_config` that are for one mode.
+/// Fields of `execution_config` for one mode.
 const DIRECT_MODE_FIELDS: [&str; 4] =
     ["limit_resources", "termination_signal", "sigterm_lead_seconds", "oom_exit_code"];
 const SLURM_MODE_FIELDS: [&str; 2] = ["srun_termination_signal", "enable_cpu_bind"];
 
-/// Fields of an action that are for some triggers, or for one type.
+/// Fields of an action for some triggers, or for one type.
 const JOB_TRIGGER_FIELDS: [&str; 2] = ["jobs", "job_name_regexes"];
 const RUN_COMMANDS_FIELDS: [&str; 1] = ["commands"];
 const SCHEDULE_NODES_FIELDS: [&str; 5] =
     ["scheduler", "scheduler_type", "num_allocations", "start_one_worker_per_node", "max_parallel_jobs"];
 
 impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
-    /// Labels choose among workers that are there, a scheduler makes workers of its own.
+    /// Labels select existing workers, a scheduler starts its own workers.
     pub(super) fn report_labels_with_scheduler(&mut self, labels: SourceSpan, scheduler: SourceSpan) {
         let (first, second) = (labels.min(scheduler), labels.max(scheduler));
         self.sink.push(
@@ -33,24 +33,25 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         );
     }
 
-    /// Requirements have names, and jobs use the names.
+    /// Requirements are named entries, and jobs refer to the names.
     pub(super) fn report_inline_requirements(
         &mut self,
         event: &DocumentEvent<'s>,
         subject: ValueSubject<'_>,
     ) -> Result<(), StopReading> {
         self.sink.push(
-            type_mismatch_error(subject, "a string", "a map", event.span)
-                .with_help("put the map into `resource_requirements` of the workflow, and its `name` here"),
+            type_mismatch_error(subject, "a string", "a map", event.span).with_help(
+                "move the map to `resource_requirements` of the workflow, and write its `name` here",
+            ),
         );
         self.skip_value(event)
     }
 
-    /// A field that others act on, and this version does not.
+    /// Warns about a field that other tools use and this version does not.
     pub(super) fn warn_no_effect(&mut self, field: &str, why: &str, span: SourceSpan) {
         let message = format!("`{field}` has no effect: {why}");
         self.warnings.push(
-            SpecDiagnostic::new("useless-field", message).with_span(span).with_help("it is kept as it is"),
+            SpecDiagnostic::new("useless-field", message).with_span(span).with_help("its value is kept"),
         );
     }
 
@@ -58,7 +59,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         self.sink.push(
             SpecDiagnostic::new(
                 "exclusive-fields",
-                "`stdio` is given for the workflow and in `execution_config`",
+                "`stdio` is set both for the workflow and in `execution_config`",
             )
             .with_span(second)
             .with_label(first, "the other one")
@@ -66,11 +67,11 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         );
     }
 
-    /// A field of another mode would never have an effect.
+    /// A field of another mode never has an effect.
     pub(super) fn check_mode_fields(&mut self, config: &DecodedObject) {
         let mode = config.text("mode");
         if mode.is_none() && config.key_span("mode").is_some() {
-            // What it should have been is not known.
+            // The intended mode is not known.
             return;
         }
         let (mode, refused, other) = match mode.unwrap_or("direct") {
@@ -78,15 +79,15 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
             "slurm" => ("slurm", &DIRECT_MODE_FIELDS[..], "direct"),
             _ => return,
         };
-        // Slurm always holds jobs to their limits, so to say so is right.
+        // Slurm always enforces limits, so `true` is correct.
         let is_so_anyway = |field: &str| field == "limit_resources" && config.is_true(field);
         for field in refused.iter().filter(|field| !is_so_anyway(field)) {
             if let Some(span) = config.key_span(field) {
-                let message = format!("`{field}` is for mode `{other}`, and the mode is `{mode}`");
+                let message = format!("`{field}` is for mode `{other}`, but the mode is `{mode}`");
                 self.sink.push(
                     SpecDiagnostic::new("wrong-mode", message)
                         .with_span(span)
-                        .with_help(format!("remove it, or say `mode: {other}` or `mode: auto`")),
+                        .with_help(format!("remove it, or set `mode: {other}` or `mode: auto`")),
                 );
             }
         }
@@ -98,9 +99,9 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         let names_jobs = !spec.jobs.is_empty() || !spec.job_name_regexes.is_empty();
         if action.trigger_type.is_about_jobs() && !names_jobs {
             self.report_incomplete(
-                "this trigger waits for jobs, and none are named",
+                "this trigger waits for jobs, but none are listed",
                 place("trigger_type"),
-                "name them in `jobs`, or by `job_name_regexes`",
+                "list them in `jobs` or `job_name_regexes`",
             );
         }
         match action.action_type {
@@ -113,14 +114,14 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
                 .report_incomplete(
                     "`schedule_nodes` has no scheduler",
                     place("action_type"),
-                    "name one of `slurm_schedulers` in `scheduler`",
+                    "set `scheduler` to one of `slurm_schedulers`",
                 ),
             ActionType::RunCommands | ActionType::ScheduleNodes => {}
         }
         self.warn_unused_action_fields(spec, map);
     }
 
-    /// Fields of an action that nobody will look at.
+    /// Fields of an action that have no effect.
     fn warn_unused_action_fields(&mut self, spec: &ActionSpec, map: &OpenMap) {
         let of_jobs: &[&str] =
             if spec.action.trigger_type.is_about_jobs() { &[] } else { &JOB_TRIGGER_FIELDS };
@@ -140,16 +141,17 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         }
         let is_for_slurm = spec.action.action_type == ActionType::ScheduleNodes && !is_local_scheduler(spec);
         if is_for_slurm && spec.action.trigger_type.is_about_workers() {
-            let message = "`schedule_nodes` has no effect with this trigger: who asks Slurm is no worker";
+            let message =
+                "`schedule_nodes` has no effect with this trigger: workers do not request allocations";
             self.warnings.push(
                 SpecDiagnostic::new("useless-field", message)
                     .with_span(map.key_span(&ACTION, "trigger_type").unwrap_or(spec.span))
-                    .with_help("ask for allocations `on_workflow_start`, or when jobs are ready or complete"),
+                    .with_help("use `on_workflow_start`, `on_jobs_ready` or `on_jobs_complete`"),
             );
         }
     }
 
-    /// What stands within another map, and is decoded by its table.
+    /// Nested maps, which are decoded by their tables.
     pub(super) fn check_object(&mut self, object: &DecodedObject) {
         if object.has_table(&FAILURE_RULE)
             && let Some(rule) = object.deserialize_values()

@@ -1,20 +1,20 @@
-//! What a table of fields is made of. The tables themselves are in [`super::tables`]; decoding, the JSON schema, the
-//! reference and the spellings of KDL all read them, so that none can say something else than the others.
+//! Definitions of field tables. The tables themselves are in [`super::tables`]; decoding, the JSON schema, the
+//! reference and the KDL names all read them, so that they cannot disagree.
 
 use std::time::Duration;
 use windlass_types::{Bytes, GrowableQuantity};
 
-/// A kind of map: which fields it may have.
+/// A map type with its allowed fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldTable {
-    /// What such a map is: "job".
+    /// What such a map is called: "job".
     pub(crate) noun: &'static str,
-    /// What it is for, in a sentence or two.
+    /// A description in one or two sentences.
     pub(crate) description: &'static str,
     pub(crate) fields: &'static [SpecField],
-    /// Fields that people may still write: the name, and what to do instead.
+    /// Obsolete fields: the name, and what to do instead.
     pub(crate) removed_fields: &'static [(&'static str, &'static str)],
-    /// In KDL such a map is a node whose first argument is its `name`.
+    /// In KDL the map is a node with its `name` as the first argument.
     pub(crate) is_named: bool,
 }
 
@@ -35,9 +35,9 @@ impl FieldTable {
         Self { is_named: true, ..self }
     }
 
-    /// The place of a field in the table by its name, or by another word that is understood, and that word.
+    /// Returns the index of a field by its name or an alias, and the matched word.
     pub(crate) fn find_field(&self, name: &str) -> Option<(usize, &'static str)> {
-        // By name first: this is asked for every field of a million jobs.
+        // Names are compared first, because this runs for every field of a million jobs.
         if let Some(index) = self.fields.iter().position(|field| field.name == name) {
             return Some((index, self.fields[index].name));
         }
@@ -47,21 +47,21 @@ impl FieldTable {
     }
 }
 
-/// A field of a [`Map`].
+/// A field of a [`FieldTable`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpecField {
     pub(crate) name: &'static str,
     pub(crate) field_type: FieldType,
     pub(crate) required: bool,
-    /// What holds where nothing is written, in words or as a value; empty where there is nothing to say.
+    /// The default, in words or as a value; empty if there is none.
     pub(crate) default: &'static str,
-    /// One line.
+    /// A one-line description.
     pub(crate) description: &'static str,
-    /// Other words that are understood.
+    /// Accepted aliases.
     pub(crate) aliases: &'static [&'static str],
-    /// Words that other tools have for it. They are not understood, but known when they are met.
+    /// Names that other tools use. They are not accepted, but improve the error message.
     pub(crate) foreign_names: &'static [&'static str],
-    /// The name of the KDL node that holds one item of a list; empty where it is the name itself.
+    /// The name of the KDL node for one item of a list; empty if it is the field name.
     pub(crate) kdl_node_name: &'static str,
 }
 
@@ -104,7 +104,7 @@ impl SpecField {
         Self { kdl_node_name: node, ..self }
     }
 
-    /// The name and everything else that is understood in its place.
+    /// The name and all aliases.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
     }
@@ -115,14 +115,14 @@ impl SpecField {
     }
 }
 
-/// What may stand in a field.
+/// The type of a field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FieldType {
-    /// Any text. Unquoted numbers and truth values are texts too, as they are written.
+    /// Any text. Unquoted numbers and booleans are texts as written.
     Text,
-    /// A text that is not blank.
+    /// A non-blank text.
     NonBlank,
-    /// A text that is not blank and holds no control characters.
+    /// A non-blank text without control characters.
     Name,
     /// A regular expression.
     Regex,
@@ -133,38 +133,38 @@ pub(crate) enum FieldType {
     Choice(&'static [&'static str]),
     Size,
     Duration,
-    /// A duration as Slurm reads it: a number alone counts minutes.
+    /// A duration as Slurm reads it: a bare number is minutes.
     Walltime,
-    /// A size as Slurm reads it: a number alone counts MiB.
+    /// A size as Slurm reads it: a bare number is MiB.
     SlurmSize,
     Signal,
-    /// As `Signal`, with what `srun --signal` puts around it.
+    /// Like `Signal`, with the syntax of `srun --signal`.
     SrunSignal,
-    /// How much more is asked for.
+    /// An increase.
     Growth(GrowthUnit),
-    /// Words, or `re:` and a regular expression.
+    /// A text to find, or `re:` and a regular expression.
     StderrPattern,
-    /// A number, or a share of the jobs.
+    /// A number, or a percentage of the jobs.
     RetryBudget,
     List(&'static FieldType),
     Map(&'static FieldTable),
     /// Environment variables.
     Env,
-    /// Names, and how many of each, within this range.
+    /// Names with a count in this range.
     Limits(i64, i64),
     /// Names and texts.
     Constants,
-    /// Names and what they run through.
+    /// Names and their lists of values.
     Parameters,
-    /// Options of sbatch.
+    /// sbatch options.
     SlurmOptions,
-    /// Anything.
+    /// Any value.
     Json,
-    /// A map of anything.
+    /// A map with any content.
     JsonMap,
 }
 
-/// What can grow.
+/// Resources that can be increased.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum GrowthUnit {
     Size,
@@ -173,7 +173,7 @@ pub(crate) enum GrowthUnit {
 }
 
 impl GrowthUnit {
-    /// An amount on top.
+    /// An amount to add.
     pub(crate) const fn example(self) -> &'static str {
         match self {
             Self::Size => Bytes::EXAMPLE,
@@ -184,7 +184,7 @@ impl GrowthUnit {
 }
 
 impl FieldType {
-    /// What one item is, if this is a list.
+    /// The type of one item, if this is a list.
     pub(crate) const fn item_type(&self) -> Option<&'static FieldType> {
         match self {
             Self::List(item) => Some(item),
@@ -192,7 +192,7 @@ impl FieldType {
         }
     }
 
-    /// What is within the map, or within each item of the list of maps.
+    /// The table of the map, or of each item of the list of maps.
     pub(crate) const fn inner_table(&self) -> Option<&'static FieldTable> {
         match self {
             Self::Map(map) | Self::List(Self::Map(map)) => Some(map),
@@ -222,13 +222,13 @@ impl FieldType {
     }
 }
 
-/// The fields of a map as an enum, in the order of the table.
+/// The fields of a map as an enum, in table order.
 pub(super) trait FieldId: Copy + 'static {
     const MAP: &'static FieldTable;
     const ALL: &'static [Self];
 }
 
-/// Makes the table of a map and ties its fields to the variants of an enum.
+/// Defines the table of a map and maps its fields to the variants of an enum.
 macro_rules! fields {
     (
         $map:ident = $what:literal, $about:literal $(, .$with:ident($($value:expr)?))*;

@@ -1,4 +1,4 @@
-//! Maps with known fields: unknown, repeated and missing ones are reported in one place.
+//! Decodes maps with known fields; reports unknown, repeated and missing fields.
 
 use super::field_tables::{FieldId, FieldTable, SpecField};
 use super::{SpecDecoder, ValueSubject, indefinite_article};
@@ -11,10 +11,10 @@ const MAX_FIELDS: usize = 40;
 /// A map being decoded.
 pub(super) struct OpenMap {
     pub(super) id: Option<NodeId>,
-    /// Where to point when something is missing.
+    /// The location to report for a missing field.
     pub(super) span: SourceSpan,
     has_keys: bool,
-    /// Where each known field was first seen.
+    /// The first location of each known field.
     seen: [Option<SourceSpan>; MAX_FIELDS],
 }
 
@@ -23,23 +23,23 @@ impl OpenMap {
         Self { id, span, has_keys: false, seen: [None; MAX_FIELDS] }
     }
 
-    /// Where the name of a field stands.
+    /// The location of a field's name.
     pub(super) fn key_span(&self, map: &FieldTable, name: &str) -> Option<SourceSpan> {
         map.find_field(name).and_then(|(index, _)| self.seen[index])
     }
 }
 
-/// A field that was met, and the event that begins its value.
+/// A field and the event that begins its value.
 pub(super) struct FieldEntry<'s, F> {
     pub(super) id: F,
     pub(super) field: &'static SpecField,
-    /// The field as it is called here.
+    /// The field's name as used in messages.
     pub(super) subject: ValueSubject<'static>,
     pub(super) value: DocumentEvent<'s>,
 }
 
 impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
-    /// The next known field of the map; at the end, after missing fields were reported, `None`.
+    /// Returns the next known field of the map; at the end, reports missing fields and returns `None`.
     pub(super) fn next_field<F: FieldId>(
         &mut self,
         map: &mut OpenMap,
@@ -53,7 +53,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         }))
     }
 
-    /// As [`Self::next_field`], with the place of the field in the table.
+    /// Like [`Self::next_field`], with the index of the field in the table.
     pub(super) fn next_table_field(
         &mut self,
         map: &mut OpenMap,
@@ -122,13 +122,13 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
             return;
         };
         if let Some((index, _)) = table.find_field(suggestion) {
-            // One mistake, one message: what was meant is not missing as well.
+            // One error, one message: the intended field is not reported as missing too.
             map.seen[index].get_or_insert(span);
         }
         self.sink.push(diagnostic.with_suggestion(Some(suggestion)));
     }
 
-    /// The field that somebody who writes `name` has in mind.
+    /// Returns the field that `name` most likely stands for.
     fn suggest_field(&mut self, name: &str, table: &'static FieldTable) -> Option<&'static str> {
         let is_known_elsewhere = |field: &&SpecField| field.foreign_names.contains(&name);
         if let Some(field) = table.fields.iter().find(is_known_elsewhere) {
@@ -150,7 +150,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
     }
 }
 
-/// Nothing stands behind the key. A field that may be left out may also be left empty.
+/// Handles a key without a value. Optional fields may also be left empty.
 fn is_null(value: &DocumentEvent<'_>) -> bool {
     matches!(&value.kind, DocumentEventKind::Scalar(scalar) if scalar.is_null())
 }
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use crate::decode::tables::WORKFLOW;
 
-    /// Every map that can stand in a spec.
+    /// Lists all maps of a spec.
     fn all_maps() -> Vec<&'static FieldTable> {
         let mut maps: Vec<&'static FieldTable> = vec![&WORKFLOW];
         let mut next = 0;

@@ -1,4 +1,4 @@
-//! Jobs, files and user data: what there may be a million of.
+//! Decodes jobs, files and user data, of which there may be a million.
 
 use super::ValueSubject;
 use super::field_tables::SpecField;
@@ -23,7 +23,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         let mut is_empty = true;
         while let Some(item) = self.decoder.next_item()? {
             is_empty = false;
-            // A job that lacks something else stays, so that others that name it are not reported too.
+            // A job with other errors is kept, so that references to it are not reported too.
             match self.decode_job(&item)? {
                 Some(job) => self.spec.jobs.push(job),
                 None => self.names.all_jobs = false,
@@ -65,7 +65,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         Ok(())
     }
 
-    /// `None`: it has no name.
+    /// Returns `None` if it has no name.
     fn decode_job(&mut self, event: &DocumentEvent<'s>) -> Result<Option<JobSpec>, StopReading> {
         let Some(mut map) = self.decoder.open_map(event, ValueSubject::Object(JOB.noun))? else {
             return Ok(None);
@@ -123,7 +123,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         Ok(name.map(|name| JobSpec { name, ..job }))
     }
 
-    /// The fields that few jobs have.
+    /// Rarely used fields.
     fn decode_rare_field(
         &mut self,
         more: &mut RareJobFields,
@@ -136,7 +136,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
                 let span = value.span;
                 more.supports_termination = self.decoder.read_boolean(value, subject)?;
                 if more.supports_termination == Some(false) {
-                    let why = "every job is asked to end before it is killed";
+                    let why = "every job receives a termination signal before it is killed";
                     self.decoder.warn_no_effect("supports_termination: false", why, span);
                 }
             }
@@ -182,7 +182,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         RequirementsRef { name: known.unwrap_or(new), span }
     }
 
-    /// `None`: it has no name.
+    /// Returns `None` if it has no name.
     fn decode_file(&mut self, event: &DocumentEvent<'s>) -> Result<Option<FileSpec>, StopReading> {
         let Some(mut map) = self.decoder.open_map(event, ValueSubject::Object(FILE.noun))? else {
             return Ok(None);
@@ -207,7 +207,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         Ok(name.map(|name| FileSpec { name, ..file }))
     }
 
-    /// `None`: it has no name.
+    /// Returns `None` if it has no name.
     fn decode_user_data(&mut self, event: &DocumentEvent<'s>) -> Result<Option<UserDataSpec>, StopReading> {
         let Some(mut map) = self.decoder.open_map(event, ValueSubject::Object(USER_DATA.noun))? else {
             return Ok(None);
@@ -270,7 +270,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         Ok(())
     }
 
-    /// `None`: not all of it could be read.
+    /// Returns `None` if part of it could not be read.
     pub(super) fn decode_parameters(
         &mut self,
         event: &DocumentEvent<'s>,
@@ -314,13 +314,13 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
                 SpecDiagnostic::new("empty", format!("{subject} has no values")).with_span(event.span);
             self.decoder
                 .sink
-                .push(diagnostic.with_help("it would make nothing at all; leave it out, or name a value"));
+                .push(diagnostic.with_help("an empty list produces no entries; remove it or add a value"));
             is_whole = false;
         }
         Ok(is_whole.then_some(WrittenParameterValues::List(values)))
     }
 
-    /// A scalar, and whether it is written without quotes.
+    /// A scalar and whether it is unquoted.
     fn decode_parameter_value(
         &mut self,
         event: DocumentEvent<'s>,

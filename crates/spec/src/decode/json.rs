@@ -1,4 +1,4 @@
-//! Values that mean nothing to us and are kept as JSON.
+//! Decodes free values, which are kept as JSON.
 
 use super::values::join_words;
 use super::{SpecDecoder, ValueSubject, quote_excerpt};
@@ -7,7 +7,7 @@ use crate::event::{DocumentEvent, DocumentEventKind, EventStream, ScalarText, St
 use crate::source::SourceSpan;
 use serde_json::{Map, Number, Value};
 
-/// Options of sbatch that come from elsewhere, and from where.
+/// sbatch options that are set elsewhere, and where.
 pub(crate) const MANAGED_OPTIONS: [(&str, &str); 8] = [
     ("partition", "`partition` of a scheduler in `slurm_schedulers`"),
     ("nodes", "`nodes` of a scheduler in `slurm_schedulers`"),
@@ -15,12 +15,12 @@ pub(crate) const MANAGED_OPTIONS: [(&str, &str); 8] = [
     ("time", "`walltime` of a scheduler in `slurm_schedulers`"),
     ("mem", "`mem` of a scheduler in `slurm_schedulers`"),
     ("gres", "`gres` of a scheduler in `slurm_schedulers`"),
-    ("name", "windlass, which names its allocations itself"),
-    ("job-name", "windlass, which names its allocations itself"),
+    ("name", "windlass, which names its allocations"),
+    ("job-name", "windlass, which names its allocations"),
 ];
 
 impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
-    /// Any value. What is unquoted is a number, a truth value or nothing if it looks like one.
+    /// Decodes any value. Unquoted scalars become numbers, booleans or null if they look like one.
     pub(super) fn decode_json(&mut self, event: DocumentEvent<'s>) -> Result<Option<Value>, StopReading> {
         match event.kind {
             DocumentEventKind::Scalar(scalar) => {
@@ -46,7 +46,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
                 }
                 Ok(Some(Value::Object(map)))
             }
-            // A bad value was reported; the rest begins no value.
+            // A bad value was reported; the remaining events do not begin a value.
             DocumentEventKind::Bad
             | DocumentEventKind::MapEnd
             | DocumentEventKind::SeqEnd
@@ -69,7 +69,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         })
     }
 
-    /// Options for sbatch: a name and one plain value each.
+    /// Decodes sbatch options: a name and one scalar each.
     pub(super) fn decode_slurm_options(
         &mut self,
         event: &DocumentEvent<'s>,
@@ -95,7 +95,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         Ok(options)
     }
 
-    /// The next entry of a map with free keys that is not `known`, with the place of its key.
+    /// Returns the next entry of a map with free keys that is not in `known`, with the location of its key.
     pub(super) fn next_entry(
         &mut self,
         known: impl Fn(&str) -> bool,
@@ -121,10 +121,10 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
             self.sink.push(
                 SpecDiagnostic::new(
                     "managed-option",
-                    format!("{} cannot stand in `slurm_defaults`", quote_excerpt(name)),
+                    format!("{} is not allowed in `slurm_defaults`", quote_excerpt(name)),
                 )
                 .with_span(span)
-                .with_help(format!("it comes from {source}")),
+                .with_help(format!("it is set by {source}")),
             );
             return;
         }
@@ -135,10 +135,10 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
             self.sink.push(
                 SpecDiagnostic::new(
                     "bad-option",
-                    format!("{} is no long option of sbatch", quote_excerpt(name)),
+                    format!("{} is not a long option of sbatch", quote_excerpt(name)),
                 )
                 .with_span(span)
-                .with_help(format!("write it in full and without dashes in front: {long_names}")),
+                .with_help(format!("write it in full, without leading dashes: {long_names}")),
             );
         }
     }
@@ -161,7 +161,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         }
         let number = parse_json_number(text);
         if number.is_none() {
-            let message = format!("{} is no number that JSON can hold", quote_excerpt(text));
+            let message = format!("{} is not a number that JSON can represent", quote_excerpt(text));
             self.sink.push(
                 SpecDiagnostic::new("bad-number", message).with_span(span).with_help("put it in quotes"),
             );
@@ -170,7 +170,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
     }
 }
 
-/// How JSON writes what an unquoted scalar stands for, if that is a number or a truth value.
+/// Returns the JSON form of an unquoted scalar, if it is a number or a boolean.
 pub(crate) fn to_json_literal(text: &str) -> Option<String> {
     match text {
         "true" | "True" | "TRUE" => Some("true".to_owned()),
@@ -193,7 +193,8 @@ fn parse_json_number(text: &str) -> Option<Number> {
     whole.ok().or_else(|| text.parse::<f64>().ok().and_then(Number::from_f64))
 }
 
-/// A number of YAML 1.2. One that begins with a zero is a code of some sort, and infinity a word, to most readers.
+/// A number of YAML 1.2. A leading zero usually means a code, and infinity a word, so neither counts as a
+/// number.
 fn looks_like_number(text: &str) -> bool {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let all = |digits: &str, is: fn(&char) -> bool| !digits.is_empty() && digits.chars().all(|c| is(&c));

@@ -1,4 +1,4 @@
-//! The `limits` of a workflow: how many of the jobs that name one run at once.
+//! Decodes the `limits` of a workflow: how many jobs that use a limit may run at once.
 
 use super::field_tables::SpecField;
 use super::workflow::SpecBuilder;
@@ -18,7 +18,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
             self.names.all_limits = false;
             return Ok(());
         }
-        // A limit whose number is bad stays known by its name, so that the jobs that name it are not reported too.
+        // A limit with a bad number stays known by name, so that references to it are not reported too.
         let mut limits: Vec<LimitSpec> = Vec::new();
         let is_known = |limits: &[LimitSpec], name: &str| limits.iter().any(|limit| limit.name == name);
         while let Some((name, value, span)) = self.decoder.next_entry(|name| is_known(&limits, name))? {
@@ -48,9 +48,8 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         field: &SpecField,
     ) -> Result<Option<u32>, StopReading> {
         if matches!(&value.kind, DocumentEventKind::Scalar(scalar) if scalar.is_plain && scalar.text == "0") {
-            let message =
-                format!("limit {} is 0: no job that names it could ever start", quote_excerpt(name));
-            let help = "write how many may run at once, at least 1";
+            let message = format!("limit {} is 0: jobs that use it could never start", quote_excerpt(name));
+            let help = "write how many jobs may run at once, at least 1";
             self.decoder
                 .sink
                 .push(SpecDiagnostic::new("out-of-range", message).with_span(value.span).with_help(help));

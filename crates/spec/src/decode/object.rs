@@ -1,5 +1,5 @@
-//! Maps that are decoded by their table alone: each value is checked as its field says and kept as JSON, and the
-//! whole becomes the type that has the same fields.
+//! Decodes maps by their table alone: each value is checked against its field type and kept as JSON, and the
+//! whole is deserialized into the type with the same fields.
 
 use super::field_tables::{FieldTable, FieldType, GrowthUnit};
 use super::fields::OpenMap;
@@ -12,24 +12,24 @@ use serde_json::Value;
 use std::time::Duration;
 use windlass_types::{Bytes, format_exact_size, format_iso_duration};
 
-/// A map that was read.
+/// A decoded map.
 pub(super) struct DecodedObject {
     table: &'static FieldTable,
     map: OpenMap,
     values: serde_json::Map<String, Value>,
-    /// Where the value of `name` stands.
+    /// The location of the value of `name`.
     pub(super) name_span: Option<SourceSpan>,
-    /// Every value was as it should be, and nothing is missing.
+    /// All values are valid, and no required field is missing.
     is_complete: bool,
 }
 
 impl DecodedObject {
-    /// Where the name of a field stands, if the field is there.
+    /// The location of a field's name, if the field is present.
     pub(super) fn key_span(&self, field: &str) -> Option<SourceSpan> {
         self.map.key_span(self.table, field)
     }
 
-    /// Where the map begins, for problems of the whole.
+    /// The location of the map, for problems that concern all of it.
     pub(super) fn span(&self) -> SourceSpan {
         self.map.span
     }
@@ -42,12 +42,12 @@ impl DecodedObject {
         self.values.get(field) == Some(&Value::Bool(true))
     }
 
-    /// It is decoded by this table.
+    /// The table used to decode it.
     pub(super) fn has_table(&self, table: &'static FieldTable) -> bool {
         std::ptr::eq(self.table, table)
     }
 
-    /// What it says, as the type that it stands for; `None` if something about it was reported.
+    /// Returns the deserialized map; `None` if problems were reported.
     pub(super) fn deserialize_values<T: DeserializeOwned>(&self) -> Option<T> {
         let values = self.is_complete.then(|| self.values.clone())?;
         serde_json::from_value(Value::Object(values)).ok()
@@ -78,7 +78,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         Ok(Some(DecodedObject { table, map, values, name_span, is_complete: is_whole }))
     }
 
-    /// The object as the type that it stands for; `None` if something about it was reported.
+    /// Deserializes the object; `None` if problems were reported.
     pub(super) fn decode_typed<T: DeserializeOwned>(&mut self, object: DecodedObject) -> Option<T> {
         if !object.is_complete {
             return None;
@@ -86,7 +86,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         let (what, span) = (object.table.noun, object.span());
         match serde_json::from_value(Value::Object(object.values)) {
             Ok(value) => Some(value),
-            // Only if table and type disagree; never pass over it in silence.
+            // Happens only if table and type disagree; must not be ignored.
             Err(error) => {
                 let message = format!("this {what} cannot be used: {error}");
                 self.sink.push(SpecDiagnostic::new("bad-value", message).with_span(span));
@@ -143,7 +143,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
             FieldType::Json => self.decode_json(event)?,
             FieldType::JsonMap => self.decode_json_map(event, subject)?.map(Value::Object),
             FieldType::Env | FieldType::Constants | FieldType::Parameters | FieldType::Limits(..) => {
-                unreachable!("stands only in maps that are decoded field by field")
+                unreachable!("allowed only in maps that are decoded field by field")
             }
         })
     }

@@ -1,10 +1,10 @@
-//! Parts of a document that are decoded later, when the rest is known.
+//! Records parts of a document that are decoded later, when the rest is known.
 
 use super::SpecDecoder;
 use crate::diagnostic::DiagnosticSink;
 use crate::event::{DocumentEvent, DocumentEventKind, EventStream, StopReading};
 
-/// The events of one value, kept and then told again. It stops where the file itself broke off.
+/// The recorded events of one value, for replay. The recording ends where the file ends early.
 #[derive(Debug, Default)]
 pub(super) struct EventRecording<'s> {
     events: std::vec::IntoIter<DocumentEvent<'s>>,
@@ -28,7 +28,7 @@ impl<'s> EventStream<'s> for EventRecording<'s> {
 }
 
 impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
-    /// Keeps the whole value that `event` begins, or as much of it as there is.
+    /// Records the whole value that `event` begins, or as much of it as there is.
     pub(super) fn record_value(
         &mut self,
         event: DocumentEvent<'s>,

@@ -1,4 +1,4 @@
-//! Every field ends up where it belongs.
+//! Tests that every field is decoded into the right place.
 
 mod hostile;
 mod rules;
@@ -19,7 +19,7 @@ use windlass_types::settings::{
 };
 use windlass_types::worker_messages::{StdioMode, StdioSettings};
 
-/// A spec around `text`, which stands at the top.
+/// A minimal spec with `text` at the top level.
 fn with(text: &str) -> String {
     format!("name: w\njobs: [{{name: a, command: b}}]\n{text}\n")
 }
@@ -258,7 +258,7 @@ actions:
     assert_eq!(serde_json::to_value(&schedule.action).unwrap(), wanted);
 }
 
-/// A value for each field, so that none is what the type has by itself.
+/// A value for each field that differs from the default of its type.
 fn sample(map: &FieldTable) -> Value {
     let value = |is: &FieldType, default: &str| match is {
         FieldType::Boolean => json!(default != "true"),
@@ -280,7 +280,7 @@ fn sample(map: &FieldTable) -> Value {
         FieldType::Map(map) => sample(map),
         _ => json!("some text"),
     };
-    // No type holds a field without effect.
+    // Types do not contain fields without effect.
     let fields = map.fields.iter().filter(|field| !field.description.starts_with("Accepted without effect"));
     fields.map(|field| (field.name.to_owned(), value(&field.field_type, field.default))).collect()
 }
@@ -300,7 +300,7 @@ fn tables_and_types_know_the_same_words() {
     assert_eq!(words("on"), FailureCause::ALL.map(FailureCause::as_str));
 }
 
-/// Tables that fill a type by themselves have the fields of the type, no more and no fewer.
+/// Tables that are deserialized into a type have exactly the fields of that type.
 #[test]
 fn tables_and_types_have_the_same_fields() {
     let same = |map: &FieldTable, back: serde_json::Result<Value>| {
@@ -318,7 +318,7 @@ fn tables_and_types_have_the_same_fields() {
     same(&TRIAGE, serde_json::to_value(policy));
 }
 
-/// What is written for every field of the maps above comes out again.
+/// Every field of the maps above keeps its value when serialized again.
 #[test]
 fn sections_come_out_as_they_are_written() {
     let of = |field: &str, value: &Value| with(&format!("{field}: {value}"));
@@ -372,7 +372,7 @@ variables: {size: '{gb}g', gb: 3, hours: 2, minutes: 30, who: me}",
     assert_eq!(rule.runtime.map(|growth| growth.to_string()).as_deref(), Some("+PT2H"));
     assert_eq!(rule.max_runtime, Some(std::time::Duration::from_hours(20)));
     assert_eq!(spec.settings.retry_budget.map(|budget| budget.to_string()).as_deref(), Some("30%"));
-    // Texts stay templates; an amount was understood here, and stays so.
+    // Texts keep their templates; an amount was resolved here.
     assert_eq!(spec.schedulers[0].0.account, "{who}");
     assert_eq!(spec.schedulers[0].0.walltime, "02:00:00");
 }
@@ -389,7 +389,7 @@ fn a_key_with_nothing_behind_it_counts_as_absent() {
     }
     let source = "name: w\njobs: [{name: a, command: b, env: , depends_on: ~, priority: , scheduler: , parameters: }]\n";
     assert!(good(source).jobs[0].rare.is_none());
-    // It still wins over what is merged in, and it still counts when the field comes twice.
+    // It still overrides merged values, and a repeated field is still reported.
     let source = "name: w\njobs:\n- &a {name: a, command: b, priority: 3}\n- {<<: *a, name: c, priority: }\n";
     assert_eq!(good(source).jobs[1].priority, 0);
     assert_eq!(problems(&with("user:\nuser: ada")), ["duplicate-field field `user` is given twice"]);

@@ -1,4 +1,4 @@
-//! Texts that mean something: sizes, durations, signals, words out of a few, numbers.
+//! Decodes texts with a syntax: sizes, durations, signals, choices, numbers.
 
 use super::field_tables::SpecField;
 use super::{
@@ -33,7 +33,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         }))
     }
 
-    /// Nothing runs in less than a MiB: the unit was forgotten, or is a wrong one.
+    /// No job runs in less than a MiB: the unit is missing or wrong.
     fn warn_tiny_size(&mut self, bytes: Bytes, text: &str, subject: ValueSubject<'_>, span: SourceSpan) {
         if !(1..1 << 20).contains(&bytes.0) {
             return;
@@ -56,7 +56,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         Ok(amount.and_then(|(duration, _, span)| self.require_non_zero(duration, subject, span)))
     }
 
-    /// A duration for Slurm, as it is written.
+    /// A Slurm duration as written.
     pub(super) fn read_walltime(
         &mut self,
         event: DocumentEvent<'s>,
@@ -68,7 +68,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         Ok(self.require_non_zero(duration, subject, span).map(|_| text))
     }
 
-    /// A size for Slurm, as it is written. `0` is all that there is.
+    /// A Slurm size as written. `0` means all memory.
     pub(super) fn read_slurm_size(
         &mut self,
         event: DocumentEvent<'s>,
@@ -92,12 +92,12 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
             Ok(signal) => self.suggest_signal(signal),
             Err(help) => help.to_owned(),
         };
-        let message = format!("{subject}: {} is no signal", quote_excerpt(&text));
+        let message = format!("{subject}: {} is not a signal", quote_excerpt(&text));
         self.sink.push(SpecDiagnostic::new("bad-signal", message).with_span(span).with_help(help));
         Ok(None)
     }
 
-    /// `x1.5`, `+30%` or `+2g`, as it is understood.
+    /// `x1.5`, `+30%` or `+2g`, parsed.
     pub(super) fn read_growth<Q: GrowableQuantity>(
         &mut self,
         event: DocumentEvent<'s>,
@@ -116,7 +116,8 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         Ok(budget.map(|(budget, _, _)| budget))
     }
 
-    /// Words or a regular expression, as written. Braces are braces here: what programs print is full of them.
+    /// Texts or a regular expression, as written. Braces are not placeholders here, because program output
+    /// contains many.
     pub(super) fn read_stderr_pattern(
         &mut self,
         event: DocumentEvent<'s>,
@@ -126,11 +127,11 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         let (why, help) = match StderrPattern::parse(&text) {
             StderrPattern::Words(_) => return Ok(Some(text.into_owned())),
             StderrPattern::Regex(regex) if regex.trim().is_empty() => {
-                ("it is empty".to_owned(), "write the expression behind `re:`")
+                ("it is empty".to_owned(), "write the expression after `re:`")
             }
             StderrPattern::Regex(regex) => match check_regex(regex) {
                 Ok(()) => return Ok(Some(text.into_owned())),
-                Err(why) => (why, "leave out the `re:` if these are words to look for"),
+                Err(why) => (why, "remove the `re:` if this is plain text to look for"),
             },
         };
         let message = format!("{subject}: {} is not a regular expression: {why}", quote_excerpt(&text));
@@ -138,7 +139,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         Ok(None)
     }
 
-    /// One of the words of the field, as the type that they stand for.
+    /// Reads one of the choices of the field as its type.
     pub(super) fn read_choice<T>(
         &mut self,
         event: DocumentEvent<'s>,
@@ -152,7 +153,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         Ok(word.and_then(|word| {
             let text: StrDeserializer<'_, WordError> = word.into_deserializer();
             let value = T::deserialize(text).ok();
-            debug_assert!(value.is_some(), "the table knows a word that the type does not: {word}");
+            debug_assert!(value.is_some(), "the table has a choice that the type does not have: {word}");
             value
         }))
     }
@@ -173,7 +174,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         let suggestion = self.suggester.nearest_name(&text, words.iter().copied());
         self.sink.push(match suggestion {
             Some(_) => diagnostic.with_suggestion(suggestion),
-            None => diagnostic.with_help(format!("it is one of {}", join_words(words))),
+            None => diagnostic.with_help(format!("it must be one of {}", join_words(words))),
         });
         Ok(None)
     }
@@ -203,7 +204,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         Ok(None)
     }
 
-    /// An integer within the range of its field, as the type that holds it.
+    /// Reads an integer in the range of its field as its type.
     pub(super) fn read_integer_as<T: TryFrom<i64>>(
         &mut self,
         event: DocumentEvent<'s>,
@@ -242,14 +243,14 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         span: SourceSpan,
     ) -> Option<T> {
         if amount == T::default() {
-            let message = format!("{subject} must be more than nothing");
+            let message = format!("{subject} must be greater than 0");
             self.sink.push(SpecDiagnostic::new("bad-amount", message).with_span(span));
             return None;
         }
         Some(amount)
     }
 
-    /// A text with the workflow's constants put in.
+    /// Returns a text with the workflow's constants filled in.
     fn read_with_constants(
         &mut self,
         event: DocumentEvent<'s>,
@@ -279,7 +280,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
 
     fn report_undefined_name(&mut self, name: &str, span: SourceSpan) {
         let suggestion = self.suggester.nearest_name(name, self.constants.names());
-        let message = format!("`{{{name}}}` is no variable of the workflow");
+        let message = format!("`{{{name}}}` is not a variable of the workflow");
         let diagnostic = SpecDiagnostic::new("undefined-name", message).with_span(span);
         self.sink.push(match suggestion {
             Some(_) => diagnostic.with_suggestion(suggestion),
@@ -297,13 +298,13 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
     }
 }
 
-/// The signal itself in what `srun --signal` takes: `[R:|B:]SIGNAL[@SECONDS]`.
+/// Returns the signal in a value of `srun --signal`: `[R:|B:]SIGNAL[@SECONDS]`.
 fn strip_srun_syntax(text: &str) -> Result<&str, &'static str> {
     let text = text.strip_prefix("R:").or_else(|| text.strip_prefix("B:")).unwrap_or(text);
     match text.split_once('@') {
-        // Slurm keeps the seconds in 16 bits.
+        // Slurm stores the seconds in 16 bits.
         Some((_, seconds)) if seconds.parse::<u16>().is_err() => {
-            Err("behind the `@` belong seconds, from 0 to 65535: `TERM@120`")
+            Err("write seconds from 0 to 65535 after the `@`: `TERM@120`")
         }
         Some((signal, _)) => Ok(signal),
         None => Ok(text),

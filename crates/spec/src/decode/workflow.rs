@@ -1,7 +1,8 @@
-//! The top of a spec, and what its parts have in common: lists of names, environments, constants.
+//! Decodes the top level of a spec and what its parts share: lists of names, environments, constants.
 //!
-//! Jobs, files and user data are decoded as they stream by, for there may be a million. The few other parts hold sizes
-//! and durations, in which constants may stand that are defined further down: they wait until the whole file is read.
+//! Jobs, files and user data are decoded while streaming, because there may be a million. The few other parts
+//! contain sizes and durations that may use constants defined further down, so they are decoded after the whole
+//! file is read.
 
 use super::fields::{FieldEntry, OpenMap};
 use super::recording::EventRecording;
@@ -21,14 +22,14 @@ use windlass_types::worker_messages::{
     RESERVED_PREFIX, StdioSettings, is_reserved_variable, is_set_by_worker,
 };
 
-/// The spec as far as it is decoded.
+/// The spec as decoded so far.
 pub(super) struct SpecBuilder<'s, E> {
     pub(super) decoder: SpecDecoder<'s, E>,
     pub(super) spec: WorkflowSpec<'s>,
     pub(super) names: NameCompleteness,
-    /// Where `stdio` of the workflow stands, which has a second place elsewhere.
+    /// The location of `stdio` of the workflow, which may also be set in `execution_config`.
     pub(super) stdio_span: Option<SourceSpan>,
-    /// Lists and maps that came once and may come again through an alias.
+    /// Lists and maps that may be repeated through an alias.
     lists_by_node: FxHashMap<NodeId, ListRange>,
     envs_by_node: FxHashMap<NodeId, ListRange>,
     pub(super) requirement_names: NameIndex,
@@ -74,7 +75,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
             return Err(StopReading);
         }
         self.decode_workflow(&root)?;
-        // Whatever follows (a second document) reports itself.
+        // Anything that follows (a second document) is reported by the parser.
         self.decoder.next_event().map(|_| ())
     }
 
@@ -82,7 +83,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         if !matches!(event.kind, DocumentEventKind::MapStart(_)) {
             let diagnostic =
                 SpecDiagnostic::new("wrong-type", "a workflow must be a map").with_span(event.span);
-            self.decoder.sink.push(diagnostic.with_help("begin with `name:` and `jobs:`"));
+            self.decoder.sink.push(diagnostic.with_help("start with `name:` and `jobs:`"));
             return Err(StopReading);
         }
         let mut map = OpenMap::new(event.span, None);
@@ -96,7 +97,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         let FieldEntry { id: is, field, subject, value } = found;
         let (decoder, settings) = (&mut self.decoder, &mut self.spec.settings);
         match is {
-            // There is one version so far, and any other was refused.
+            // There is only one version so far; others are rejected.
             WorkflowField::Version => {
                 decoder.read_integer(value, subject, field.field_type.integer_range())?;
             }
@@ -180,7 +181,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         Ok(())
     }
 
-    /// A name that is given here.
+    /// Reads a name that is defined here.
     pub(super) fn read_name(
         &mut self,
         event: DocumentEvent<'s>,
@@ -194,7 +195,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         NamedText { text: self.spec.texts.intern(&text, span), span }
     }
 
-    /// The strings with braces of the free values that were read since this was last asked.
+    /// Takes the strings with braces of the free values read since the last call.
     pub(super) fn take_braced_strings(&mut self) -> ListRange {
         let start = self.spec.names.len() as u32;
         for string in std::mem::take(&mut self.decoder.braced) {
@@ -211,7 +212,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         }
     }
 
-    /// A text with something in it, or a name that is used here: it need not be told again what is wrong with it.
+    /// Reads a non-empty text, or a name that is used here; errors in names are reported at their definition.
     pub(super) fn read_text(
         &mut self,
         event: DocumentEvent<'s>,
@@ -221,7 +222,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         Ok(text.map(|text| self.intern_text(text)))
     }
 
-    /// A list of names or of other texts.
+    /// Reads a list of names or other texts.
     pub(super) fn read_name_list(
         &mut self,
         event: &DocumentEvent<'s>,
@@ -246,7 +247,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         Ok(list)
     }
 
-    /// The texts of a list.
+    /// Reads the texts of a list.
     pub(super) fn list_strings(&self, list: ListRange) -> Vec<String> {
         self.spec.names[list.range()].iter().map(|name| self.spec.texts.get(name.text).to_owned()).collect()
     }
@@ -302,22 +303,22 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         }
         if is_reserved_variable(name) {
             self.decoder.sink.push(
-                SpecDiagnostic::new("reserved-name", format!("variable `{name}` is set by Windlass itself"))
+                SpecDiagnostic::new("reserved-name", format!("variable `{name}` is set by Windlass"))
                     .with_span(span)
                     .with_help(format!("choose a name that does not begin with `{RESERVED_PREFIX}`")),
             );
         } else if is_set_by_worker(name) {
-            let message = format!("variable `{name}` is set by Windlass itself; this value is not used");
+            let message = format!("variable `{name}` is set by Windlass; this value is ignored");
             self.decoder.warnings.push(SpecDiagnostic::new("useless-field", message).with_span(span));
         }
         let value = self.decoder.read_string(value, ValueSubject::Variable(name))?;
-        // Kept also when its value is bad: the index above already counts on it.
+        // Kept even if its value is bad, because the index above already counts it.
         let value = value.map_or_else(NamedText::default, |value| self.intern_text(value));
         self.spec.variables.push(EnvVariable { name: self.spec.texts.intern(name, span), value });
         Ok(())
     }
 
-    /// The `variables` of the workflow.
+    /// Decodes the `variables` of the workflow.
     fn decode_constants(&mut self, event: &DocumentEvent<'s>) -> Result<(), StopReading> {
         if self.decoder.open_map(event, ValueSubject::Field("variables"))?.is_none() {
             self.names.all_variables = false;
@@ -337,14 +338,14 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         Ok(())
     }
 
-    /// What is wrong with the constants themselves is told when everything else is expanded.
+    /// Sets the constants; errors in them are reported during expansion.
     fn set_constants(&mut self, is_read: bool) {
         let are_known = is_read && self.names.all_variables;
         self.decoder.constants =
             WorkflowConstants::new(&self.spec, are_known, &mut DiagnosticSinks::default());
     }
 
-    /// Goes on with other events.
+    /// Continues with other events.
     fn with_events<F>(self, events: F) -> SpecBuilder<'s, F> {
         SpecBuilder {
             decoder: self.decoder.with_events(events),
@@ -384,8 +385,8 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         Ok(Some(stdio))
     }
 
-    /// What `{name}` can hold.
-    /// The next new name in a map of parameters or variables, where it stands, and the event that begins its value.
+    /// Returns the next new name in a map of parameters or variables, its location, and the event that begins
+    /// its value.
     pub(super) fn next_name(
         &mut self,
         known: &mut FxHashSet<Cow<'s, str>>,
@@ -422,4 +423,4 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
     }
 }
 
-const IDENTIFIER_HELP: &str = "use letters, digits and `_`, and begin with no digit";
+const IDENTIFIER_HELP: &str = "use letters, digits and `_`, and do not begin with a digit";

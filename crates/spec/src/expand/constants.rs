@@ -1,4 +1,4 @@
-//! The variables of a workflow: constants that `{name}` stands for everywhere. They may use each other.
+//! The variables of a workflow: constants that `{name}` refers to everywhere. They may use each other.
 
 use super::{DiagnosticSinks, TextPosition};
 use crate::diagnostic::SpecDiagnostic;
@@ -7,21 +7,21 @@ use crate::template::{self, HoleFormat};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 
-/// So many bytes may the values of all variables have, once they are put into each other. Without a limit, thirty that
-/// each hold the one before twice fill the memory.
+/// Maximum total size of the values of all variables after expansion, in bytes. Without a limit, thirty variables
+/// that each contain the previous one twice would exhaust the memory.
 const MAX_VALUE_BYTES: usize = 1 << 26;
-/// So many bytes may variables add to the texts of a spec.
+/// Maximum number of bytes that variables may add to the texts of a spec.
 const MAX_TEXT_BYTES: usize = 1 << 29;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkflowConstants {
-    /// With all inner names filled in, and where each is defined.
+    /// With all inner names resolved, and the location of each definition.
     values: FxHashMap<Box<str>, (String, NamedText)>,
-    /// If not, a name that is not found may be one that could not be read.
+    /// If `false`, an unknown name may be one that could not be read.
     is_complete: bool,
-    /// The names of all parameters that the spec writes down, wherever they are.
+    /// The names of all parameters of the spec.
     parameters: FxHashSet<Box<str>>,
-    /// Bytes that were put into texts.
+    /// Bytes added to texts.
     bytes_used: Cell<usize>,
 }
 
@@ -33,7 +33,7 @@ impl WorkflowConstants {
             if !template::is_valid_name(text) {
                 sinks.errors.push(invalid_name_error("variable", text, *name));
             }
-            // The decoder reports a name that comes twice.
+            // The decoder reports duplicate names.
             written.entry(text).or_insert((*name, *value));
         }
         let mut filling = ConstantResolver {
@@ -54,24 +54,24 @@ impl WorkflowConstants {
         self.values.get(name).map(|(value, _)| value.as_str())
     }
 
-    /// Whether `{name}` is a slip where it stands for nothing: there are variables, or it is a parameter of another entry.
-    /// Everywhere else braces are the shell's.
+    /// Whether an undefined `{name}` is a mistake: there are variables, or it is a parameter of another entry.
+    /// Otherwise braces belong to the shell.
     pub(crate) fn is_likely_mistake(&self, name: &str) -> bool {
         !self.values.is_empty() || !self.is_complete || self.parameters.contains(name)
     }
 
-    /// Counts what is put into a text; `false`: that is too much.
+    /// Counts bytes added to a text; returns `false` if the limit is exceeded.
     pub(crate) fn charge_bytes(&self, bytes: usize) -> bool {
         self.bytes_used.set(self.bytes_used.get().saturating_add(bytes));
         self.bytes_used.get() <= MAX_TEXT_BYTES
     }
 
-    /// The workflow has variables.
+    /// Whether the workflow has variables.
     pub(crate) fn has_any(&self) -> bool {
         !self.values.is_empty()
     }
 
-    /// A parameter of any entry has this name.
+    /// Whether any entry has a parameter with this name.
     pub(crate) fn is_parameter(&self, name: &str) -> bool {
         self.parameters.contains(name)
     }
@@ -80,7 +80,7 @@ impl WorkflowConstants {
         self.is_complete
     }
 
-    /// Where it is defined.
+    /// The location of the definition.
     pub(crate) fn definition(&self, name: &str) -> Option<NamedText> {
         self.values.get(name).map(|(_, named)| *named)
     }
@@ -108,22 +108,22 @@ fn parameter_names(spec: &WorkflowSpec<'_>) -> FxHashSet<Box<str>> {
 pub(super) fn invalid_name_error(what: &str, text: &str, name: NamedText) -> SpecDiagnostic {
     SpecDiagnostic::new("parameter-name", format!("`{text}` cannot be the name of a {what}"))
         .with_span(name.span)
-        .with_help("use letters, digits and `_`, and begin with no digit")
+        .with_help("use letters, digits and `_`, and do not begin with a digit")
 }
 
 struct ConstantResolver<'a, 's> {
     spec: &'a WorkflowSpec<'s>,
     written: &'a FxHashMap<&'a str, (NamedText, NamedText)>,
     constants: WorkflowConstants,
-    /// The variables that are being filled in, each used by the one before.
+    /// The variables being resolved, each used by the previous one.
     path: Vec<&'a str>,
-    /// Of all values so far, in bytes.
+    /// The total size of all values so far, in bytes.
     length: usize,
     sinks: &'a mut DiagnosticSinks,
 }
 
 impl<'a> ConstantResolver<'a, '_> {
-    /// Deeper nesting is a circle or a joke.
+    /// Deeper nesting is a cycle or an attack.
     const MAX_DEPTH: usize = 50;
 
     fn resolve_constant(&mut self, name: &'a str) {
@@ -148,18 +148,18 @@ impl<'a> ConstantResolver<'a, '_> {
                     continue;
                 }
                 if hole.is_unmistakable() && self.constants.is_complete {
-                    let message = format!("`{{{}}}` is no variable of the workflow", hole.name);
+                    let message = format!("`{{{}}}` is not a variable of the workflow", hole.name);
                     let diagnostic = SpecDiagnostic::new("undefined-name", message).with_span(span);
                     self.sinks
                         .errors
-                        .push(diagnostic.with_help("a variable may use other variables, but no parameters"));
+                        .push(diagnostic.with_help("a variable may use other variables, but not parameters"));
                 }
                 continue;
             };
             if self.path.contains(&inner) || self.path.len() > Self::MAX_DEPTH {
-                let circle = self.path.iter().skip_while(|known| **known != inner).chain([&inner]);
-                let circle: Vec<&str> = circle.copied().collect();
-                let message = format!("variables use each other in a circle: {}", circle.join(" → "));
+                let cycle = self.path.iter().skip_while(|known| **known != inner).chain([&inner]);
+                let cycle: Vec<&str> = cycle.copied().collect();
+                let message = format!("variables use each other in a cycle: {}", cycle.join(" → "));
                 self.sinks.errors.push(SpecDiagnostic::new("variable-cycle", message).with_span(span));
                 continue;
             }
@@ -181,7 +181,7 @@ impl<'a> ConstantResolver<'a, '_> {
     }
 
     fn report_too_long(&mut self, span: crate::source::SourceSpan) {
-        let message = "the variables of this workflow become far too long when they are put into each other";
+        let message = "the values of the variables are too long after expansion";
         self.sinks.errors.push(SpecDiagnostic::new("too-many", message).with_span(span));
     }
 }

@@ -1,4 +1,4 @@
-//! What parameters an entry has and how their values combine.
+//! The parameters of an entry and the combinations of their values.
 
 use super::constants::invalid_name_error;
 use super::{DiagnosticSinks, TemplateCompiler, TextPosition, WorkflowConstants, template_compiler};
@@ -16,18 +16,18 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Texts look a parameter up among all of its entry, which is quick as long as these are not many.
+/// Texts search all parameters of their entry, which is fast only for a small number.
 const MAX_PARAMETERS: usize = 1000;
 
-/// It went to the sink.
+/// The problem is already in the sink.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AlreadyReported;
 
-/// The parameters of one entry. What one job has follows from its number within the entry.
+/// The parameters of one entry. The values of a job follow from its number within the entry.
 #[derive(Clone, Debug)]
 pub(crate) struct ParameterBindings {
     parameters: Vec<BoundParameter>,
-    /// So many of them, the first ones, are columns of a table.
+    /// The number of leading parameters that are columns of a table.
     columns: usize,
     count: u64,
 }
@@ -36,12 +36,12 @@ pub(crate) struct ParameterBindings {
 struct BoundParameter {
     name: Box<str>,
     values: Arc<ParameterSequence>,
-    /// So many jobs in a row have the same value.
+    /// The number of consecutive jobs with the same value.
     stride: u64,
 }
 
 impl BoundParameter {
-    /// Which of the values one of the entry has.
+    /// Returns the index of the value of an instance.
     fn value_index(&self, index: u32) -> u64 {
         u64::from(index) / self.stride % self.values.len()
     }
@@ -56,7 +56,8 @@ impl ParameterBindings {
         self.parameters.iter().position(|bound| *bound.name == *name).map(|position| position as u32)
     }
 
-    /// Those that the spec itself names, with their numbers. A table may well have columns for others.
+    /// Returns the parameters that the spec defines itself, with their numbers. A table may have columns for
+    /// other purposes.
     pub(crate) fn declared_parameters(&self) -> impl Iterator<Item = (usize, &str)> {
         self.names().enumerate().skip(self.columns)
     }
@@ -74,7 +75,7 @@ impl ParameterBindings {
         (0..).zip(self.names()).map(move |(number, name)| (name, self.value(number, index)))
     }
 
-    /// Of two with the same values: which of them stand in different places of their lists.
+    /// For two instances with the same values: describes the parameters that have a value twice.
     pub(crate) fn describe_repeated_values(&self, one: u32, other: u32) -> String {
         let repeated =
             self.parameters.iter().filter(|bound| bound.value_index(one) != bound.value_index(other));
@@ -95,14 +96,14 @@ impl ParameterBindings {
     }
 }
 
-/// A parameter on its way into [`Bindings`].
+/// A parameter before it becomes part of [`ParameterBindings`].
 struct ParameterAxis {
     name: Box<str>,
     values: Arc<ParameterSequence>,
     span: SourceSpan,
 }
 
-/// Reads the parameters of all entries; shared ones and tables once.
+/// Reads the parameters of all entries; shared ones and tables are read once.
 pub(super) struct SweepReader<'a, 's> {
     pub(super) spec: &'a WorkflowSpec<'s>,
     pub(super) constants: &'a WorkflowConstants,
@@ -137,7 +138,7 @@ impl<'a, 's> SweepReader<'a, 's> {
         }
     }
 
-    /// The parameters of an entry; `None` if it has none.
+    /// Returns the parameters of an entry; `None` if it has none.
     pub(super) fn read_bindings(
         &mut self,
         what: &str,
@@ -159,13 +160,13 @@ impl<'a, 's> SweepReader<'a, 's> {
             }
             return Ok(None);
         }
-        // One after the other, so that all of them report.
+        // No short circuit, so that all of them report.
         let table = self.read_table_columns(sweep, sinks);
         let parameters = self.collect_parameters(sweep, sinks);
         let (table, parameters) = (table?, parameters?);
         let count = table.len() + parameters.len();
         if count > MAX_PARAMETERS {
-            let message = format!("this {what} has {count} parameters, and {MAX_PARAMETERS} are the most");
+            let message = format!("this {what} has {count} parameters; the maximum is {MAX_PARAMETERS}");
             sinks.errors.push(SpecDiagnostic::new("too-many", message).with_span(name.span));
             return Err(AlreadyReported);
         }
@@ -173,8 +174,8 @@ impl<'a, 's> SweepReader<'a, 's> {
         let bindings = match sweep.mode {
             Some((ParameterMode::Zip, span)) => combine_zip(table, parameters, span, sinks)?,
             _ => combine_product(table, parameters).ok_or_else(|| {
-                let message = format!("the parameters of this {what} make far too many combinations");
-                let help = "`parameter_mode: zip` takes the values side by side instead";
+                let message = format!("the parameters of this {what} have too many combinations");
+                let help = "`parameter_mode: zip` combines the values pairwise instead";
                 sinks
                     .errors
                     .push(SpecDiagnostic::new("too-many", message).with_span(name.span).with_help(help));
@@ -184,7 +185,7 @@ impl<'a, 's> SweepReader<'a, 's> {
         Ok(Some(Arc::new(bindings)))
     }
 
-    /// The columns of the table that an entry uses.
+    /// Returns the columns of the table that an entry uses.
     fn read_table_columns(
         &mut self,
         sweep: &'a ParameterSweep,
@@ -259,7 +260,7 @@ impl<'a, 's> SweepReader<'a, 's> {
     ) -> Result<Vec<u8>, AlreadyReported> {
         self.attachments.read_file(path).map_err(|error| {
             let message = format!("cannot read `{path}`: {error}");
-            let help = "paths are taken from the directory of the spec file";
+            let help = "paths are relative to the directory of the spec file";
             sinks
                 .errors
                 .push(SpecDiagnostic::new("unreadable-file", message).with_span(span).with_help(help));
@@ -267,7 +268,7 @@ impl<'a, 's> SweepReader<'a, 's> {
         })
     }
 
-    /// Shared parameters in the order of `use_parameters`, then the entry's own.
+    /// Returns the shared parameters in the order of `use_parameters`, then the entry's own.
     fn collect_parameters(
         &mut self,
         sweep: &'a ParameterSweep,
@@ -393,7 +394,11 @@ impl<'a, 's> SweepReader<'a, 's> {
         let text = std::str::from_utf8(&bytes).map_err(|_| refuse("is not UTF-8"))?;
         let values: Vec<StoredParameterValue> =
             parameters::parse_value_lines(text).map(StoredParameterValue::infer).collect();
-        if values.is_empty() { Err(refuse("holds no values")) } else { Ok(ParameterSequence::List(values)) }
+        if values.is_empty() {
+            Err(refuse("contains no values"))
+        } else {
+            Ok(ParameterSequence::List(values))
+        }
     }
 
     fn check_names(
@@ -410,7 +415,7 @@ impl<'a, 's> SweepReader<'a, 's> {
             if let Some(column) = columns.get(&*axis.name) {
                 let message = format!("`{}` is both a column of the table and a parameter", axis.name);
                 let diagnostic = SpecDiagnostic::new("parameter-conflict", message).with_span(axis.span);
-                sinks.errors.push(diagnostic.with_label(column.span, "this table has such a column"));
+                sinks.errors.push(diagnostic.with_label(column.span, "this table has a column of that name"));
             }
             if !used.insert(&axis.name) {
                 let message = format!("parameter `{}` is used twice", axis.name);
@@ -434,7 +439,7 @@ impl<'a, 's> SweepReader<'a, 's> {
             if let Some(other) = other.filter(|other| other.name != axis.name) {
                 let upper = axis.name.to_ascii_uppercase();
                 let message = format!("parameters `{}` and `{}` differ only by case", other.name, axis.name);
-                let help = format!("jobs get both as `WINDLASS_PARAM_{upper}`; rename one of them");
+                let help = format!("both would set `WINDLASS_PARAM_{upper}`; rename one of them");
                 sinks.errors.push(
                     SpecDiagnostic::new("parameter-conflict", message).with_span(axis.span).with_help(help),
                 );
@@ -448,8 +453,8 @@ impl<'a, 's> SweepReader<'a, 's> {
         for parameter in &shared.parameters {
             let name = self.spec.texts.get(parameter.name.text);
             if !self.shared_used.contains(name) {
-                let message = format!("nothing uses the parameter `{name}` of the workflow");
-                let help = format!("an entry opts in with `use_parameters: [{name}]`");
+                let message = format!("parameter `{name}` of the workflow is not used");
+                let help = format!("entries use it with `use_parameters: [{name}]`");
                 sinks.warnings.push(
                     SpecDiagnostic::new("unused-parameter", message)
                         .with_span(parameter.name.span)
@@ -458,8 +463,8 @@ impl<'a, 's> SweepReader<'a, 's> {
             }
         }
         if let Some(file) = shared.parameters_file.filter(|_| !self.table_used.get()) {
-            let message = "nothing uses the `parameters_file` of the workflow";
-            let help = "an entry opts in with `use_parameters_file: true`";
+            let message = "`parameters_file` of the workflow is not used";
+            let help = "entries use it with `use_parameters_file: true`";
             sinks
                 .warnings
                 .push(SpecDiagnostic::new("unused-parameter", message).with_span(file.span).with_help(help));
@@ -470,15 +475,16 @@ impl<'a, 's> SweepReader<'a, 's> {
 fn not_a_range_error(parameter: &str, text: &str, span: SourceSpan) -> SpecDiagnostic {
     SpecDiagnostic::new(
         "no-range",
-        format!("parameter `{parameter}` has the one value `{text}`, which is a text"),
+        format!("parameter `{parameter}` has the single value `{text}`, which is not a range"),
     )
     .with_span(span)
     .with_help(format!(
-        "a range is `FIRST:LAST` or `FIRST:LAST:STEP`; for the text write a list: `['{text}']`"
+        "write a range as `FIRST:LAST` or `FIRST:LAST:STEP`, or a text as a list: `['{text}']`"
     ))
 }
 
-/// All rows of the table with all combinations of the rest; the last parameter changes fastest. `None`: far too many.
+/// Combines all rows of the table with all combinations of the other parameters; the last parameter changes
+/// fastest. Returns `None` if there are too many.
 fn combine_product(table: Vec<ParameterAxis>, parameters: Vec<ParameterAxis>) -> Option<ParameterBindings> {
     let rows = table.first().map_or(1, |column| column.values.len());
     let lengths = parameters.iter().map(|axis| axis.values.len());
@@ -490,7 +496,7 @@ fn combine_product(table: Vec<ParameterAxis>, parameters: Vec<ParameterAxis>) ->
     Some(ParameterBindings { parameters: bound, columns, count: rows.checked_mul(combinations)? })
 }
 
-/// The values side by side.
+/// Combines the values pairwise.
 fn combine_zip(
     table: Vec<ParameterAxis>,
     parameters: Vec<ParameterAxis>,
@@ -503,7 +509,7 @@ fn combine_zip(
     if let Some(other) = axes.iter().find(|axis| axis.values.len() != count) {
         let first = &axes[0];
         let message = format!(
-            "zip needs as many values of each, but `{}` has {count} and `{}` has {}",
+            "`zip` needs the same number of values, but `{}` has {count} and `{}` has {}",
             first.name,
             other.name,
             other.values.len()
@@ -512,7 +518,7 @@ fn combine_zip(
         sinks.errors.push(
             diagnostic
                 .with_label(first.span, format!("{count} values"))
-                .with_label(span, "zip is wanted here"),
+                .with_label(span, "zip is requested here"),
         );
         return Err(AlreadyReported);
     }

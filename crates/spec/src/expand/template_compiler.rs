@@ -1,4 +1,4 @@
-//! Finds out what each `{name}` of a text stands for, once; what stands for nothing is reported with its place.
+//! Resolves each `{name}` of a text once; undefined names are reported with their location.
 
 use super::{DiagnosticSinks, ParameterBindings, WorkflowConstants};
 use crate::diagnostic::SpecDiagnostic;
@@ -10,11 +10,11 @@ use crate::template::{self, HoleFormat, TemplateBuilder, TemplateHole, TextTempl
 use crate::text_store::{TextRef, TextStore};
 use std::ops::Range;
 
-/// Where a text is written.
+/// The location of a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextPosition<'t, 's> {
     span: SourceSpan,
-    /// Set if parts of the text can be found in the source.
+    /// Set if parts of the text can be located in the source.
     text: Option<(&'t TextStore<'s>, TextRef)>,
 }
 
@@ -23,32 +23,32 @@ impl<'t, 's> TextPosition<'t, 's> {
         Self { span: named.span, text: Some((texts, named.text)) }
     }
 
-    /// For a text whose own place is not known: that of what it belongs to.
+    /// For a text without a location: uses that of its parent.
     pub(crate) const fn from_span(span: SourceSpan) -> Self {
         Self { span, text: None }
     }
 
-    /// The place of a part of the text.
+    /// Returns the location of a part of the text.
     pub(crate) fn part_span(&self, part: Range<usize>) -> SourceSpan {
         self.text.and_then(|(texts, text)| texts.find_span(text, part)).unwrap_or(self.span)
     }
 
-    /// The place of a text that is itself part of this one.
+    /// Returns the location of a text that is part of this one.
     fn sub_position(self, part: Range<usize>) -> Self {
         Self::from_span(self.part_span(part))
     }
 }
 
-/// What a `${…}` in a command means.
+/// The type of a `${…}` reference in a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReferenceKind {
-    /// `${files.…}`: becomes the path.
+    /// `${files.…}`: replaced by the path.
     File,
-    /// `${user_data.…}`: becomes the id.
+    /// `${user_data.…}`: replaced by the id.
     UserData,
 }
 
-/// A `${files.input.NAME}` or the like.
+/// A reference such as `${files.input.NAME}`.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandReference {
     pub(crate) kind: ReferenceKind,
@@ -76,7 +76,7 @@ impl<'a> TemplateCompiler<'a> {
         Self { constants, bindings, sinks }
     }
 
-    /// `None`: there is nothing to fill in, the text is as it stands.
+    /// Returns `None` if the text has no placeholders.
     pub(crate) fn compile(&mut self, text: &str, place: TextPosition<'_, '_>) -> Option<TextTemplate> {
         if !text.contains('{') {
             return None;
@@ -87,7 +87,8 @@ impl<'a> TemplateCompiler<'a> {
         (template.as_constant() != Some(text)).then_some(template)
     }
 
-    /// As [`Compiler::compile`] for a command, whose `${files.input.NAME}` and the like are found too.
+    /// Like [`Self::compile`] for a command, which may also contain references such as
+    /// `${files.input.NAME}`.
     pub(crate) fn compile_command(
         &mut self,
         text: &str,
@@ -130,7 +131,7 @@ impl<'a> TemplateCompiler<'a> {
             _ => None,
         };
         let (Some(is_output), Some(name)) = (is_output, name.filter(|name| !name.is_empty())) else {
-            let message = format!("`${{{}}}` names nothing that can be put here", &text[inside]);
+            let message = format!("`${{{}}}` is not a valid reference", &text[inside]);
             let help = format!("write `${{{what}.input.NAME}}` or `${{{what}.output.NAME}}`");
             self.sinks
                 .errors
@@ -206,12 +207,9 @@ impl<'a> TemplateCompiler<'a> {
     fn parse_hole_format(&mut self, hole: &TemplateHole<'_>, span: impl Fn() -> SourceSpan) -> HoleFormat {
         let Some(text) = hole.format else { return HoleFormat::Plain };
         HoleFormat::parse(text).unwrap_or_else(|| {
-            let message = format!(
-                "`:{text}` is no format that is known; the value of `{}` is put in plainly",
-                hole.name
-            );
-            let help =
-                "known are `:03d` (zeros in front), `:.4f` (digits after the point) and `:q` (for a shell)";
+            let message =
+                format!("unknown format `:{text}`; the value of `{}` is inserted without it", hole.name);
+            let help = "formats are `:03d` (leading zeros), `:.4f` (decimal places) and `:q` (shell quoting)";
             self.sinks
                 .warnings
                 .push(SpecDiagnostic::new("unknown-format", message).with_span(span()).with_help(help));
@@ -220,12 +218,12 @@ impl<'a> TemplateCompiler<'a> {
     }
 
     fn report_too_long(&mut self, span: SourceSpan) {
-        let message = "the texts of this spec become far too long when its variables are put in";
+        let message = "the texts of this spec are too long after its variables are inserted";
         self.sinks.errors.push(SpecDiagnostic::new("too-many", message).with_span(span));
     }
 
-    /// An error if the workflow has variables, as in Torc. Otherwise the text stays as it is, with a warning if the name
-    /// looks like a slip.
+    /// Reports an error if the workflow has variables, as Torc does. Otherwise the text stays as it is, with a
+    /// warning if the name looks like a typing error.
     fn report_undefined_name(&mut self, hole: &TemplateHole<'_>, span: SourceSpan) {
         let name = hole.name;
         let is_error = self.constants.has_any();
@@ -237,20 +235,22 @@ impl<'a> TemplateCompiler<'a> {
             return;
         }
         let outcome = if is_error { "" } else { "; it is kept as text" };
-        let message =
-            format!("`{{{name}}}` is not defined: no parameter here and no variable has that name{outcome}");
+        let message = format!(
+            "`{{{name}}}` is not defined: there is no parameter or variable of that name here{outcome}"
+        );
         let diagnostic = SpecDiagnostic::new("undefined-name", message).with_span(span);
         sink.push(match nearest {
             Some(near) => diagnostic.with_help(format!("did you mean `{{{near}}}`?")),
-            None => diagnostic.with_help(format!("for the text `{{{name}}}` itself write `{{{{{name}}}}}`")),
+            None => diagnostic.with_help(format!("to keep the text `{{{name}}}`, write `{{{{{name}}}}}`")),
         });
     }
 }
 
-/// A reference is not longer than this; one that is never closed is not looked for through all the rest of the text.
+/// Maximum length of a reference, so that an unclosed one is not searched for through the rest of the text.
 const MAX_REFERENCE_LENGTH: usize = 1000;
 
-/// The next `${files.…}` or `${user_data.…}` at or after `from`: the whole of it, and what is inside the braces.
+/// Returns the next `${files.…}` or `${user_data.…}` at or after `from`: all of it, and the part inside the
+/// braces.
 fn find_reference(text: &str, from: usize) -> Option<(Range<usize>, Range<usize>)> {
     let mut from = from;
     loop {
@@ -271,7 +271,7 @@ fn find_reference(text: &str, from: usize) -> Option<(Range<usize>, Range<usize>
     }
 }
 
-/// Appends what one of those that an entry made has in place of `template`. References are left out.
+/// Appends `template` with the values of one instance of an entry. References are left out.
 pub(crate) fn render_template(
     template: &TextTemplate,
     bindings: Option<&ParameterBindings>,

@@ -1,5 +1,5 @@
-//! Numbers of JSON and JSON5. A number keeps the digits it is written with; only what no other format would understand
-//! (hexadecimal, a bare dot, `+`) is put in the words of all.
+//! Numbers of JSON and JSON5. A number keeps its digits; only forms that other formats do not have (hexadecimal,
+//! a bare dot, `+`) are rewritten.
 
 use super::JsonReader;
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
@@ -8,7 +8,7 @@ use crate::source::SourceSpan;
 use std::borrow::Cow;
 
 impl<'s> JsonReader<'s> {
-    /// The number that begins here.
+    /// Parses the number that begins here.
     pub(super) fn read_number(&mut self, sink: &mut DiagnosticSink) -> DocumentEventKind<'s> {
         let rest = self.rest();
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '+' | '-' | '.' | '_');
@@ -20,7 +20,7 @@ impl<'s> JsonReader<'s> {
         }
         let Some(text) = convert_json5_number(written) else {
             let diagnostic =
-                SpecDiagnostic::new("syntax", format!("`{written}` is no number")).with_span(span);
+                SpecDiagnostic::new("syntax", format!("`{written}` is not a number")).with_span(span);
             sink.push(diagnostic.with_help("put it in quotes if it is a text"));
             return DocumentEventKind::Bad;
         };
@@ -29,7 +29,7 @@ impl<'s> JsonReader<'s> {
     }
 }
 
-/// A number that JSON5 has and JSON has not, as JSON would write it if it can.
+/// Returns a number in JSON5 syntax as JSON would write it, if possible.
 fn convert_json5_number(written: &str) -> Option<String> {
     let unsigned = written.strip_prefix(['+', '-']).unwrap_or(written);
     let sign = if written.starts_with('-') { "-" } else { "" };

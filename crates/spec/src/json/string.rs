@@ -7,7 +7,7 @@ use crate::source::SourceSpan;
 use std::borrow::Cow;
 
 impl<'s> JsonReader<'s> {
-    /// The string that begins here.
+    /// Parses the string that begins here.
     pub(super) fn read_string(&mut self, sink: &mut DiagnosticSink) -> Result<Cow<'s, str>, StopReading> {
         let start = self.position;
         let quote = if self.rest().starts_with('\'') { '\'' } else { '"' };
@@ -58,7 +58,7 @@ impl<'s> JsonReader<'s> {
         Self::fail(SpecDiagnostic::new("syntax", "this quote is never closed").with_span(span), sink)
     }
 
-    /// What the escape that begins here stands for. `None`: nothing (a line that goes on).
+    /// Returns the character of the escape that begins here; `None` for a line continuation.
     fn read_escape(&mut self, string: usize, sink: &mut DiagnosticSink) -> Result<Option<char>, StopReading> {
         let start = self.position;
         let Some(letter) = self.text[start + 1..].chars().next() else {
@@ -101,7 +101,7 @@ impl<'s> JsonReader<'s> {
     fn read_unicode_escape(&mut self, start: usize, sink: &mut DiagnosticSink) -> Result<char, StopReading> {
         let mut code = self.read_hex_digits(4, start, sink)?;
         if (0xd800..0xdc00).contains(&code) && self.rest().starts_with("\\u") {
-            // The other half of a character that needs two.
+            // The second half of a surrogate pair.
             self.position += 2;
             let low = self.read_hex_digits(4, start, sink)?;
             if (0xdc00..0xe000).contains(&low) {
@@ -111,7 +111,7 @@ impl<'s> JsonReader<'s> {
         match char::from_u32(code) {
             Some(c) => Ok(c),
             None => Self::fail(
-                SpecDiagnostic::new("syntax", "half of a surrogate pair stands for no character")
+                SpecDiagnostic::new("syntax", "half of a surrogate pair is not a character")
                     .with_span(SourceSpan::new(start, self.position)),
                 sink,
             ),

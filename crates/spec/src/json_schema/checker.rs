@@ -1,9 +1,10 @@
-//! Just enough of JSON Schema to try our own: the keywords that it uses, and a panic on any other.
+//! A minimal JSON Schema checker for tests: it supports the keywords that our schema uses, and panics on
+//! others.
 
 use regex::Regex;
 use serde_json::{Map, Value};
 
-/// What `value` breaks of the schema, if anything.
+/// Returns the first rule of the schema that `value` violates, if any.
 pub(super) fn find_violation(schema: &Value, value: &Value) -> Option<String> {
     SchemaChecker { root: schema }.check(schema, value).err()
 }
@@ -16,13 +17,13 @@ impl SchemaChecker<'_> {
     fn check(&self, schema: &Value, value: &Value) -> Result<(), String> {
         let keywords = match schema {
             Value::Bool(true) => return Ok(()),
-            Value::Bool(false) => return Err(format!("nothing is allowed here: {value}")),
+            Value::Bool(false) => return Err(format!("no value is allowed here: {value}")),
             Value::Object(keywords) => keywords,
-            other => panic!("no schema: {other}"),
+            other => panic!("not a schema: {other}"),
         };
         for (keyword, wanted) in keywords {
             if !self.holds(keyword, wanted, keywords, value) {
-                return Err(format!("{keyword} {wanted} does not hold for {value}"));
+                return Err(format!("{keyword} {wanted} does not match {value}"));
             }
         }
         Ok(())
@@ -81,7 +82,7 @@ impl SchemaChecker<'_> {
             "if" => !self.is_good(wanted, value) || self.is_good(&all["then"], value),
             "then" | "$schema" | "$id" | "$defs" | "title" | "description" | "default" | "examples"
             | "format" => true,
-            other => panic!("a keyword that nobody checks: {other}"),
+            other => panic!("unsupported keyword: {other}"),
         }
     }
 }
@@ -99,6 +100,6 @@ fn has_type(value: &Value, name: &Value) -> bool {
         "array" => value.is_array(),
         "object" => value.is_object(),
         "null" => value.is_null(),
-        other => panic!("no type: {other}"),
+        other => panic!("not a type: {other}"),
     }
 }

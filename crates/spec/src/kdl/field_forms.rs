@@ -1,30 +1,30 @@
-//! How the fields of a spec look in KDL: which node is which field, and what stands in it. Read off the tables that the
-//! decoder goes by, so no field is forgotten here.
+//! The KDL form of spec fields: the node names and the content of each field, derived from the tables of the
+//! decoder.
 
 use crate::decode::field_tables::{FieldTable, FieldType, SpecField};
 
-/// Nodes that Torc's own examples use, and the field that is meant.
+/// Nodes used in Torc's own examples, and the fields they stand for.
 const LEGACY_NODES: [(&str, &str); 1] = [("depends_on_job", "depends_on")];
 
-/// What stands in a field, as far as a format that knows no fields has to know.
+/// The content of a field, as far as the KDL parser needs to know it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FieldForm {
-    /// A scalar that is taken as written, or `true` and `false`.
+    /// A scalar as written, or `true` and `false`.
     Text,
     Number,
     /// A list of texts: several values, several nodes, or both.
     Texts,
     Numbers,
     Map(&'static FieldTable),
-    /// A list of maps, a node for each.
+    /// A list of maps, one node each.
     Entries(&'static FieldTable),
-    /// Names and what they run through.
+    /// Names and their values.
     Parameters,
     /// A map of texts.
     TextMap,
-    /// Anything.
+    /// Any value.
     Any,
-    /// A map of anything.
+    /// A map with any content.
     AnyMap,
 }
 
@@ -58,21 +58,21 @@ impl FieldForm {
         }
     }
 
-    /// Of a field of a map, by the name of the field.
+    /// Returns the form of a field of a map, by the name of the field.
     pub(crate) fn for_key(map: &FieldTable, key: &str) -> Self {
         map.find_field(key).map_or(Self::Any, |(index, _)| Self::from_type(&map.fields[index].field_type))
     }
 }
 
-/// What a node may be called: first as we write it.
+/// Returns the node names of a field, the one that is written first.
 pub(crate) fn node_names(field: &'static SpecField) -> impl Iterator<Item = &'static str> {
-    // A list of maps has a node for each of them and none for all.
+    // A list of maps has one node per map and none for the list.
     let is_entries = matches!(FieldForm::from_type(&field.field_type), FieldForm::Entries(_));
     let others = field.names().filter(move |name| *name != field.kdl_node() && !is_entries);
     std::iter::once(field.kdl_node()).chain(others)
 }
 
-/// The field that a node is, and its key in the spec.
+/// Returns the field of a node, and its key in the spec.
 pub(crate) fn find_field_by_node(
     map: &'static FieldTable,
     node: &str,

@@ -1,4 +1,4 @@
-//! The words of KDL: space and comments, strings in all their forms, numbers, keywords.
+//! The tokens of KDL: space and comments, strings in all forms, numbers, keywords.
 
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
 use crate::event::StopReading;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 pub(super) struct KdlLexer<'s> {
     text: &'s str,
     pub(super) position: usize,
-    /// Where the comments stand that were passed.
+    /// Locations of the comments so far.
     pub(super) comments: Vec<SourceSpan>,
 }
 
@@ -25,7 +25,7 @@ impl<'s> KdlLexer<'s> {
         self.rest().chars().next()
     }
 
-    /// The next character, for pointing at it.
+    /// The location of the next character.
     pub(super) fn next_span(&self) -> SourceSpan {
         SourceSpan::new(self.position, self.position + self.peek().map_or(0, char::len_utf8))
     }
@@ -36,7 +36,7 @@ impl<'s> KdlLexer<'s> {
         is_there
     }
 
-    /// Goes past space within a node: blanks, `/* … */`, and a line end behind `\`. True if there was any.
+    /// Skips space within a node: blanks, `/* … */`, and a line end after `\`. Returns `true` if there was any.
     pub(super) fn skip_space(&mut self, sink: &mut DiagnosticSink) -> Result<bool, StopReading> {
         let start = self.position;
         loop {
@@ -52,7 +52,7 @@ impl<'s> KdlLexer<'s> {
         }
     }
 
-    /// Goes past space, line ends and comments between nodes.
+    /// Skips space, line ends and comments between nodes.
     pub(super) fn skip_lines(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
         loop {
             let before = self.position;
@@ -73,7 +73,7 @@ impl<'s> KdlLexer<'s> {
         }
     }
 
-    /// `/* … */`, which nests.
+    /// Skips `/* … */`, which may be nested.
     fn skip_block_comment(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
         let start = self.position;
         let mut depth = 0_usize;
@@ -107,13 +107,16 @@ impl<'s> KdlLexer<'s> {
                 Ok(())
             }
             None => Ok(()),
-            Some(_) => {
-                fail_unclosed("a `\\` outside of a string stands at the end of a line", start, 1, sink)
-            }
+            Some(_) => fail_unclosed(
+                "outside of a string, `\\` is only allowed at the end of a line",
+                start,
+                1,
+                sink,
+            ),
         }
     }
 
-    /// A number or keyword, in the words of all formats. `None`: something else stands here.
+    /// Parses a number or keyword into the notation of the other formats. `None` if there is something else.
     pub(super) fn read_literal(
         &mut self,
         sink: &mut DiagnosticSink,
@@ -144,7 +147,7 @@ impl<'s> KdlLexer<'s> {
             let Some(number) = parse_number(word) else {
                 let help = "put it in quotes if it is a text";
                 sink.push(
-                    SpecDiagnostic::new("syntax", format!("`{word}` is no number"))
+                    SpecDiagnostic::new("syntax", format!("`{word}` is not a number"))
                         .with_span(span)
                         .with_help(help),
                 );
@@ -160,7 +163,7 @@ impl<'s> KdlLexer<'s> {
         Ok(Some(literal))
     }
 
-    /// A string in any of its forms, also a bare word. `None`: something else stands here.
+    /// Parses a string in any form, including a bare word. `None` if there is something else.
     pub(super) fn read_string(
         &mut self,
         sink: &mut DiagnosticSink,
@@ -179,7 +182,7 @@ impl<'s> KdlLexer<'s> {
         Ok((!word.is_empty()).then_some(Cow::Borrowed(word)))
     }
 
-    /// The string whose quotes begin here; with `raw` hashes around them and no escapes inside.
+    /// Parses the string whose quotes begin here; `raw` strings have hashes around them and no escapes inside.
     fn read_quoted(
         &mut self,
         start: usize,
@@ -188,7 +191,7 @@ impl<'s> KdlLexer<'s> {
     ) -> Result<Cow<'s, str>, StopReading> {
         let is_lines = self.rest().starts_with("\"\"\"");
         let quotes = if is_lines { "\"\"\"" } else { "\"" };
-        // The empty string is no beginning of a longer one.
+        // The empty string does not begin a longer one.
         let is_lines = is_lines && !(raw.is_some_and(|hashes| self.is_closed_by(2, hashes)));
         let quotes = if is_lines { quotes } else { "\"" };
         self.position += quotes.len();
@@ -226,7 +229,7 @@ fn fail_unclosed<T>(
     Err(StopReading)
 }
 
-/// What stands before the quotes of a raw string, if one begins here: how long it is, and how many hashes there are.
+/// Returns the length of the prefix of a raw string that begins here, and its number of hashes.
 /// Version 1 has an `r` before them, and may have none.
 fn parse_raw_string_start(text: &str) -> Option<(usize, usize)> {
     let behind = text.strip_prefix('r');
@@ -235,7 +238,7 @@ fn parse_raw_string_start(text: &str) -> Option<(usize, usize)> {
     (length > 0 && text[length..].starts_with('"')).then_some((length, hashes))
 }
 
-/// Where the closing quotes stand.
+/// Returns the location of the closing quotes.
 fn find_unescaped(text: &str, quotes: &str) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -250,7 +253,7 @@ fn find_unescaped(text: &str, quotes: &str) -> Option<usize> {
     }
 }
 
-/// The lines of a string in triple quotes, without the indentation of its last line.
+/// Returns the lines of a string in triple quotes, without the indentation of its last line.
 fn dedent(inside: &str, span: SourceSpan, sink: &mut DiagnosticSink) -> Result<String, StopReading> {
     let refuse = |sink: &mut DiagnosticSink, message: &str, help: &str| {
         sink.push(SpecDiagnostic::new("syntax", message).with_span(span).with_help(help));
@@ -258,11 +261,11 @@ fn dedent(inside: &str, span: SourceSpan, sink: &mut DiagnosticSink) -> Result<S
     };
     let text = inside.replace("\r\n", "\n").replace(is_newline, "\n");
     let Some(body) = text.strip_prefix('\n') else {
-        return refuse(sink, "text behind opening triple quotes", "begin it on the next line");
+        return refuse(sink, "text after opening triple quotes", "start it on the next line");
     };
     let (lines, indent) = body.rsplit_once('\n').unwrap_or(("", body));
     if !indent.chars().all(is_space) {
-        return refuse(sink, "text before closing triple quotes", "put the quotes on a line of their own");
+        return refuse(sink, "text before closing triple quotes", "put the quotes on a separate line");
     }
     if body.len() == indent.len() {
         return Ok(String::new());
@@ -312,7 +315,7 @@ fn unescape(text: &str, at: usize, sink: &mut DiagnosticSink) -> Result<String, 
                     Some((char::from_u32(code)?, after))
                 });
                 let Some((c, after)) = parsed else {
-                    return fail_unclosed("a character is written `\\u{1f600}`", place, 2, sink);
+                    return fail_unclosed("write a character as `\\u{1f600}`", place, 2, sink);
                 };
                 out.push(c);
                 rest = after;
@@ -346,7 +349,7 @@ fn parse_keyword(word: &str) -> Option<&'static str> {
     })
 }
 
-/// As JSON would write it, if it can. `None`: no number.
+/// Returns a number in JSON syntax, if possible. `None` if it is not a number.
 fn parse_number(word: &str) -> Option<Cow<'_, str>> {
     let unsigned = word.strip_prefix(['+', '-']).unwrap_or(word);
     let sign = if word.starts_with('-') { "-" } else { "" };
@@ -389,7 +392,7 @@ fn is_word_part(c: char) -> bool {
     !is_space(c) && !is_newline(c) && !c.is_control() && !"(){}[]/\\\"#;=".contains(c)
 }
 
-/// A string that needs no quotes, in the eyes of every reader of KDL 2.
+/// Whether a string needs no quotes in any implementation of KDL 2.
 pub(crate) fn is_bare_word(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

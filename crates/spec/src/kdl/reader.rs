@@ -1,5 +1,5 @@
-//! The grammar of KDL: nodes with values, properties and children. Reads version 2 and what version 1 wrote otherwise
-//! (`true` for `#true`, `r"…"` for `#"…"#`).
+//! The grammar of KDL: nodes with values, properties and children. Accepts version 2 and the different forms of
+//! version 1 (`true` for `#true`, `r"…"` for `#"…"#`).
 
 use super::lexer::{KdlLexer, is_newline};
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
@@ -12,14 +12,14 @@ use std::borrow::Cow;
 pub(crate) struct KdlNode<'s> {
     pub(crate) name: Cow<'s, str>,
     pub(crate) name_span: SourceSpan,
-    /// `(this)name`.
+    /// The annotation in `(annotation)name`.
     pub(crate) annotation: Option<Cow<'s, str>>,
     pub(crate) arguments: Vec<KdlArgument<'s>>,
     /// `None`: no braces.
     pub(crate) children: Option<Vec<Self>>,
-    /// The brace that opens its children.
+    /// The opening brace of its children.
     pub(crate) open: Option<SourceSpan>,
-    /// What ends it: the closing brace, or its last word.
+    /// The end: the closing brace, or its last word.
     pub(crate) end: SourceSpan,
     /// From its annotation to its end.
     pub(crate) whole: SourceSpan,
@@ -41,7 +41,7 @@ impl<'s> KdlArgument<'s> {
 }
 
 impl<'s> KdlNode<'s> {
-    /// A node `name value`, which is what a property says too.
+    /// Creates a node `name value`, which is equivalent to a property.
     pub(super) fn from_value(name: Cow<'s, str>, name_span: SourceSpan, value: DocumentTree<'s>) -> Self {
         let end = value.span;
         let arguments = vec![KdlArgument::Value(value)];
@@ -57,13 +57,13 @@ impl<'s> KdlNode<'s> {
         }
     }
 
-    /// Has no properties.
+    /// Whether it has no properties.
     pub(super) fn has_only_values(&self) -> bool {
         self.arguments.iter().all(|argument| matches!(argument, KdlArgument::Value(_)))
     }
 }
 
-/// The nodes of a document.
+/// Parses the nodes of a document.
 pub(super) fn read_document<'s>(
     text: &'s str,
     sink: &mut DiagnosticSink,
@@ -71,7 +71,8 @@ pub(super) fn read_document<'s>(
     KdlReader { lexer: KdlLexer::new(text), sink }.read_nodes(None, 0)
 }
 
-/// The nodes of a document and where its comments stand, if it can be read. What `/-` takes away is a comment too.
+/// Parses the nodes of a document and the locations of its comments, if possible. Nodes disabled by `/-` count
+/// as comments.
 pub(crate) fn read_nodes(text: &str) -> Option<(Vec<KdlNode<'_>>, Vec<SourceSpan>)> {
     let mut sink = DiagnosticSink::default();
     let mut reader = KdlReader { lexer: KdlLexer::new(text), sink: &mut sink };
@@ -90,7 +91,7 @@ impl<'s> KdlReader<'s, '_> {
         Err(StopReading)
     }
 
-    /// Nodes up to the end, or up to the brace that closes the one at `open`.
+    /// Parses nodes up to the end, or up to the brace that closes the one at `open`.
     fn read_nodes(
         &mut self,
         open: Option<SourceSpan>,
@@ -120,7 +121,7 @@ impl<'s> KdlReader<'s, '_> {
         }
     }
 
-    /// Reads past something that begins with `/-`, and notes all of it as one comment.
+    /// Skips an element disabled by `/-`, and records it as one comment.
     fn skip_dropped(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<(), StopReading>,
@@ -139,7 +140,7 @@ impl<'s> KdlReader<'s, '_> {
         let start = self.lexer.position;
         let Some(name) = self.lexer.read_string(self.sink)? else {
             let span = self.lexer.next_span();
-            return self.fail("expected the name of a node", span);
+            return self.fail("expected a node name", span);
         };
         let name_span = SourceSpan::new(start, self.lexer.position);
         let mut node = KdlNode {
@@ -157,7 +158,7 @@ impl<'s> KdlReader<'s, '_> {
         Ok(node)
     }
 
-    /// The next value, property or block of children. False: the node is at its end.
+    /// Parses the next value, property or block of children. Returns `false` at the end of the node.
     fn read_part(&mut self, node: &mut KdlNode<'s>, depth: usize) -> Result<bool, StopReading> {
         let has_space = self.lexer.skip_space(self.sink)?;
         if self.lexer.rest().starts_with("/-") {
@@ -171,7 +172,7 @@ impl<'s> KdlReader<'s, '_> {
             Some('{') => {
                 let open = self.lexer.next_span();
                 if node.children.is_some() {
-                    return self.fail("a node has only one block of children", open);
+                    return self.fail("a node may have only one block of children", open);
                 }
                 node.children = Some(self.read_children(depth)?);
                 node.open = Some(open);
@@ -179,7 +180,7 @@ impl<'s> KdlReader<'s, '_> {
             }
             Some(_) if node.children.is_some() => {
                 let span = self.lexer.next_span();
-                return self.fail("expected the end of the node behind its children", span);
+                return self.fail("expected the end of the node after its children", span);
             }
             Some(c) if !has_space => {
                 let span = self.lexer.next_span();
@@ -194,7 +195,7 @@ impl<'s> KdlReader<'s, '_> {
         Ok(true)
     }
 
-    /// Children in braces, which begin here.
+    /// Parses the children in braces that begin here.
     fn read_children(&mut self, depth: usize) -> Result<Vec<KdlNode<'s>>, StopReading> {
         let open = self.lexer.next_span();
         self.lexer.position += 1;
@@ -243,7 +244,7 @@ impl<'s> KdlReader<'s, '_> {
         };
         let Some(text) = text else {
             let span = self.lexer.next_span();
-            return self.fail("expected a value behind `=`", span);
+            return self.fail("expected a value after `=`", span);
         };
         Ok(DocumentTree::scalar(text, plain, SourceSpan::new(start, self.lexer.position)))
     }
@@ -257,7 +258,7 @@ impl<'s> KdlReader<'s, '_> {
         let name = self.lexer.read_string(self.sink)?;
         self.lexer.skip_space(self.sink)?;
         if name.is_none() || !self.lexer.take_if(")") {
-            return self.fail("a type is written `(name)`", open);
+            return self.fail("write a type as `(name)`", open);
         }
         self.lexer.skip_space(self.sink)?;
         Ok(name)

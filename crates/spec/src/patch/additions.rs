@@ -1,4 +1,4 @@
-//! Several new fields and entries at once: a schedule for a spec. What is there already stays as it is.
+//! Adds several fields and entries at once, such as a schedule. Everything else stays unchanged.
 
 use super::text_edits::{EditedText, TextSplice, apply_splices};
 use super::{NewFieldValue, SpecEdit, SpecPatchError, is_edited_field, set_field};
@@ -15,11 +15,11 @@ use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// An entry that is added at the end of a list at the top of the spec.
+/// An entry to add at the end of a list at the top level of the spec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewSpecEntry<'a> {
     pub list: &'a str,
-    /// In the order in which they are written; `name` first, if it has one.
+    /// In the order in which they are written; `name` first, if there is one.
     pub fields: Vec<(&'a str, NewFieldContent<'a>)>,
 }
 
@@ -29,15 +29,16 @@ pub enum NewFieldContent<'a> {
     Many(Vec<Cow<'a, str>>),
 }
 
-/// What is added.
+/// Additions to a spec.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpecAddition<'a> {
-    /// Fields of entries that are there, at most one for each entry.
+    /// Fields of existing entries, at most one per entry.
     pub fields: Vec<SpecEdit<'a>>,
     pub entries: Vec<NewSpecEntry<'a>>,
 }
 
-/// The text of the spec with all of it. The result is read again: if it says anything else, it is refused.
+/// Returns the text of the spec with the additions. The result is parsed again and rejected if it differs from
+/// the expected spec.
 pub fn apply_addition(source: SpecSource<'_>, addition: &SpecAddition<'_>) -> Result<String, SpecPatchError> {
     let (original, format) = source.open().map_err(SpecPatchError::Unreadable)?;
     let mut expected =
@@ -50,7 +51,7 @@ pub fn apply_addition(source: SpecSource<'_>, addition: &SpecAddition<'_>) -> Re
         let entries: Vec<&NewSpecEntry<'_>> =
             addition.entries.iter().filter(|one| one.list == list).collect();
         let tree =
-            read_tree(&text, format).ok_or_else(|| manual_edit_error(list, "the result cannot be read"))?;
+            read_tree(&text, format).ok_or_else(|| manual_edit_error(list, "the result cannot be parsed"))?;
         let splice = EntryWriter { text: EditedText { source: &text, format }, list }
             .insert_entries(&tree, &entries)
             .map_err(|why| manual_edit_error(list, why))?;
@@ -59,11 +60,7 @@ pub fn apply_addition(source: SpecSource<'_>, addition: &SpecAddition<'_>) -> Re
     }
     let is_right = read_tree(&text, format)
         .is_some_and(|tree| normalize_tree(tree).is_equivalent(&normalize_tree(expected)));
-    if is_right {
-        Ok(text)
-    } else {
-        Err(manual_edit_error("spec", "that would change something else as well"))
-    }
+    if is_right { Ok(text) } else { Err(manual_edit_error("spec", "this would also change other values")) }
 }
 
 fn manual_edit_error(list: &str, why: &'static str) -> SpecPatchError {
@@ -75,7 +72,7 @@ fn manual_edit_error(list: &str, why: &'static str) -> SpecPatchError {
     }
 }
 
-/// All fields in one reading.
+/// Sets all fields after parsing once.
 fn set_fields(
     source: &str,
     format: SpecFormat,
@@ -197,7 +194,7 @@ impl EntryWriter<'_> {
         self.text.insert_at(source.len(), &format!("{before}{new}{line_break}"))
     }
 
-    /// Entries of a list of YAML, behind those that are there.
+    /// Adds entries after the existing ones of a YAML list.
     fn insert_in_block(
         &self,
         list: &DocumentTree<'_>,
@@ -220,7 +217,7 @@ impl EntryWriter<'_> {
         entries.iter().map(one).collect::<Vec<_>>().join(line_break)
     }
 
-    /// Between the brackets of a list that is there.
+    /// Adds entries between the brackets of an existing list.
     fn insert_in_brackets(
         &self,
         list: &DocumentTree<'_>,
@@ -231,7 +228,8 @@ impl EntryWriter<'_> {
             return Ok(self.text.insert_at(list.close.start as usize, &objects.join(", ")));
         };
         let open = last.span.start as usize;
-        let before = self.text.source.get(self.text.line_start(open)..open).ok_or("the list has no place")?;
+        let before =
+            self.text.source.get(self.text.line_start(open)..open).ok_or("the list cannot be located")?;
         let separator = if before.trim().is_empty() {
             format!(",{}{}", self.text.line_break(), self.text.indent(open))
         } else {
@@ -241,7 +239,7 @@ impl EntryWriter<'_> {
         Ok(self.text.insert_at(self.text.value_end(last), &new))
     }
 
-    /// A new list in a document that stands between braces.
+    /// Adds a list to a document in braces.
     fn insert_in_object(
         &self,
         root: &DocumentTree<'_>,
@@ -292,7 +290,7 @@ impl EntryWriter<'_> {
         texts.iter().map(one).collect()
     }
 
-    /// `[[list]]` for each.
+    /// Writes `[[list]]` for each entry.
     fn render_tables(&self, entries: &[&NewSpecEntry<'_>]) -> String {
         let line_break = self.text.line_break();
         let header =
@@ -305,7 +303,7 @@ impl EntryWriter<'_> {
         entries.iter().map(one).collect::<Vec<_>>().join(line_break)
     }
 
-    /// A node for each, with a child for each field.
+    /// Writes a node for each entry, with a child for each field.
     fn render_nodes(&self, entries: &[&NewSpecEntry<'_>]) -> String {
         let line_break = self.text.line_break();
         let field = WORKFLOW.find_field(self.list).map(|(index, _)| &WORKFLOW.fields[index]);
@@ -338,7 +336,7 @@ impl EntryWriter<'_> {
     }
 }
 
-/// What the node of a list is called.
+/// Returns the node name of a list.
 fn child_node_name<'m>(map: Option<&'static FieldTable>, name: &'m str) -> &'m str
 where
     'static: 'm,
@@ -346,8 +344,8 @@ where
     map.and_then(|map| map.find_field(name).map(|(index, _)| map.fields[index].kdl_node())).unwrap_or(name)
 }
 
-/// The spec without what it asks of Slurm: schedulers, the actions that ask for their allocations, and who names them. It is
-/// written anew, so its comments are lost.
+/// Removes all Slurm settings: schedulers, the actions that request their allocations, and the references to
+/// them. The spec is written from scratch, so its comments are lost.
 pub fn remove_schedule(source: SpecSource<'_>) -> Result<String, SpecPatchError> {
     let (text, format) = source.open().map_err(SpecPatchError::Unreadable)?;
     let tree =

@@ -1,4 +1,4 @@
-//! Where new fields and entries go, and in what style: that of their neighbours.
+//! Places new fields and entries in the text, in the style of their neighbors.
 
 use crate::event::ScalarText;
 use crate::format::SpecFormat;
@@ -6,14 +6,14 @@ use crate::source::SourceSpan;
 use crate::tree::{DocumentTree, TreeEntry, TreeValue};
 use crate::writer;
 
-/// A spec's text that is being edited.
+/// The text of a spec that is being edited.
 #[derive(Clone, Copy)]
 pub(super) struct EditedText<'t> {
     pub(super) source: &'t str,
     pub(super) format: SpecFormat,
 }
 
-/// What comes in place of a piece of the text.
+/// The replacement of a part of the text.
 #[derive(Clone, Debug)]
 pub(super) struct TextSplice {
     pub(super) start: usize,
@@ -21,7 +21,7 @@ pub(super) struct TextSplice {
     pub(super) new: String,
 }
 
-/// The text with all of them, none of which may overlap.
+/// Returns the text with all splices, which must not overlap.
 pub(super) fn apply_splices(source: &str, mut splices: Vec<TextSplice>) -> String {
     splices.sort_by_key(|splice| splice.start);
     let added: usize = splices.iter().map(|splice| splice.new.len()).sum();
@@ -46,7 +46,7 @@ impl EditedText<'_> {
         self.splice(at, at, new)
     }
 
-    /// A field added to an entry.
+    /// Adds a field to an entry.
     pub(super) fn insert_field(
         &self,
         item: &DocumentTree<'_>,
@@ -54,7 +54,7 @@ impl EditedText<'_> {
         value: &ScalarText<'_>,
     ) -> TextSplice {
         let pair = self.render_pair(field, value);
-        // Behind the last field that stands alone on its line, in a line of its own.
+        // After the last field that is alone on its line, on a separate line.
         let own_line = item.entries().iter().rev().find(|entry| self.has_own_line(entry));
         let is_in_braces = self.is_bracketed(item);
         if let Some(entry) = own_line
@@ -75,7 +75,7 @@ impl EditedText<'_> {
         self.insert_at(last, &format!(", {pair}"))
     }
 
-    /// An entry added to a list.
+    /// Adds an entry to a list.
     pub(super) fn insert_entry(
         &self,
         list: &DocumentTree<'_>,
@@ -117,7 +117,7 @@ impl EditedText<'_> {
         Ok(self.insert_at(end, &format!("{separator}{item}")))
     }
 
-    /// A list with one entry added to the document.
+    /// Adds a list with one entry to the document.
     pub(super) fn insert_list(
         &self,
         root: &DocumentTree<'_>,
@@ -149,7 +149,7 @@ impl EditedText<'_> {
         self.insert_at(self.source.len(), &format!("{before}{entry}{line_break}"))
     }
 
-    /// An entry that stands for itself: a table with its header, or a node.
+    /// Writes a separate entry: a table with its header, or a node.
     fn render_whole_entry(&self, key: &str, name: &str, field: &str, value: &ScalarText<'_>) -> String {
         let line_break = self.line_break();
         if self.format == SpecFormat::Toml {
@@ -168,7 +168,7 @@ impl EditedText<'_> {
         )
     }
 
-    /// `field: value` as the format writes it.
+    /// Writes `field: value` in the syntax of the format.
     fn render_pair(&self, field: &str, value: &ScalarText<'_>) -> String {
         let separator = match self.format {
             SpecFormat::Yaml | SpecFormat::Json | SpecFormat::Json5 => ": ",
@@ -182,7 +182,7 @@ impl EditedText<'_> {
         )
     }
 
-    /// `pair` in a line of its own behind that of `entry`, with the commas that the format wants.
+    /// Inserts `pair` on a separate line after that of `entry`, with the commas that the format requires.
     fn insert_line_after_entry(
         &self,
         entry: &TreeEntry<'_>,
@@ -199,7 +199,7 @@ impl EditedText<'_> {
         let behind = &self.source[end..];
         let comma = behind.find(|c: char| !c.is_whitespace()).filter(|at| behind[*at..].starts_with(','));
         match comma {
-            // Behind the comma, and behind a comment that may follow it.
+            // After the comma, and after a comment that may follow it.
             Some(comma) => {
                 let is_last = item.entries().last().is_some_and(|last| last.key_span == entry.key_span);
                 let at = self.line_end(end + comma);
@@ -213,13 +213,13 @@ impl EditedText<'_> {
         }
     }
 
-    /// A line behind the one that holds the end of something.
+    /// Inserts a line after the one that contains the end of an element.
     pub(super) fn insert_line_after(&self, end: usize, line: &str) -> TextSplice {
         let at = self.line_end(end);
         self.insert_at(at, &format!("{}{line}", self.line_break()))
     }
 
-    /// Nothing else stands in the line of a field: it begins there, or behind a `-`, and its value ends there.
+    /// Whether a field is alone on its line: it begins there, or after a `-`, and its value ends there.
     fn has_own_line(&self, entry: &TreeEntry<'_>) -> bool {
         let TreeValue::Scalar(scalar) = &entry.value.value else { return false };
         let start = entry.key_span.start as usize;
@@ -238,7 +238,7 @@ impl EditedText<'_> {
         before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect()
     }
 
-    /// The blanks at the beginning of a line.
+    /// Returns the blanks at the beginning of a line.
     pub(super) fn indent(&self, at: usize) -> String {
         let line = &self.source[self.line_start(at)..at];
         line[..line.len() - line.trim_start().len()].to_owned()
@@ -248,7 +248,7 @@ impl EditedText<'_> {
         self.source[..at].rfind('\n').map_or(0, |place| place + 1)
     }
 
-    /// Before the line break.
+    /// The end of a line, before the line break.
     pub(super) fn line_end(&self, at: usize) -> usize {
         let end = self.source[at..].find('\n').map_or(self.source.len(), |length| at + length);
         if self.source[at..end].ends_with('\r') { end - 1 } else { end }
@@ -258,12 +258,12 @@ impl EditedText<'_> {
         if self.source.contains("\r\n") { "\r\n" } else { "\n" }
     }
 
-    /// Stands between brackets of its own.
+    /// Whether a value has its own brackets.
     pub(super) fn is_bracketed(&self, tree: &DocumentTree<'_>) -> bool {
         is_bracket(self.source, tree.close)
     }
 
-    /// Where a value ends.
+    /// Returns the end of a value.
     pub(super) fn value_end(&self, tree: &DocumentTree<'_>) -> usize {
         if self.is_bracketed(tree) {
             return tree.close.end as usize;
@@ -274,7 +274,7 @@ impl EditedText<'_> {
             TreeValue::Scalar(_) | TreeValue::Bad => None,
         };
         let own = match tree.value {
-            // What closes a node of KDL without braces is its last word.
+            // A KDL node without braces ends with its last word.
             TreeValue::Map(_) if self.format == SpecFormat::Kdl => tree.close.end,
             _ => tree.span.end,
         };

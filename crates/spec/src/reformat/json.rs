@@ -1,4 +1,4 @@
-//! The layout of JSON and JSON5: a member per line, except in lists and maps that fit on one and were on one.
+//! Formats JSON and JSON5: one member per line, except in lists and maps that were on one line and fit on it.
 
 use super::layout_blocks::{CommentCursor, LayoutBlock, LayoutItem, MAX_WIDTH};
 use crate::diagnostic::DiagnosticSink;
@@ -39,7 +39,7 @@ impl JsonLayout<'_> {
         &self.text[span.start as usize..span.end as usize]
     }
 
-    /// The item that begins with `head` and goes on with a value and a comma.
+    /// Writes the item that begins with `head` and continues with a value and a comma.
     fn layout_value(
         &mut self,
         head: String,
@@ -66,7 +66,7 @@ impl JsonLayout<'_> {
             });
         }
         let below = self.comments.take_below(tree.close.start);
-        // What stands behind the closing bracket goes on with the next line.
+        // Text after the closing bracket continues on the next line.
         item.block =
             Some(LayoutBlock { items, comments_below: below, closing_line: format!("{close}{comma}") });
         item
@@ -100,7 +100,7 @@ impl JsonLayout<'_> {
         }
     }
 
-    /// The value on one line, if it was on one, has no comments in it, and fits.
+    /// Returns the value on one line, if it was on one, has no comments in it, and fits.
     fn render_inline(&mut self, tree: &DocumentTree<'_>, used: usize) -> Option<String> {
         if matches!(tree.value, TreeValue::Scalar(_) | TreeValue::Bad) {
             return Some(self.source(tree.span).to_owned());

@@ -1,4 +1,4 @@
-//! The layout of KDL: a node per line, children four blanks in.
+//! Formats KDL: one node per line, children indented by four blanks.
 
 use super::UnsupportedLayout;
 use super::layout_blocks::{CommentCursor, LayoutBlock, LayoutItem};
@@ -7,7 +7,7 @@ use crate::source::SourceSpan;
 
 pub(super) fn render_layout(text: &str) -> Result<String, UnsupportedLayout> {
     let Some((nodes, comments)) = read_nodes(text) else {
-        return Err(UnsupportedLayout { reason: "the file cannot be read", span: None });
+        return Err(UnsupportedLayout { reason: "the file cannot be parsed", span: None });
     };
     let mut layout = KdlLayout { text, comments: CommentCursor::new(text, comments) };
     let items = layout.layout_nodes(&nodes)?;
@@ -50,14 +50,14 @@ impl KdlLayout<'_> {
                 }
             };
             if self.text[..value.span.start as usize].trim_end().ends_with(')') {
-                let why = "a value has a type, which the layout has no place for";
+                let why = "a value has a type annotation, which the formatter does not support";
                 return Err(UnsupportedLayout { reason: why, span: Some(value.span) });
             }
             text.push_str(self.source(value.span));
         }
         let head_end = node.open.map_or(node.end.end, |open| open.start);
         if self.comments.has_within(start, head_end) {
-            let why = "a comment stands within a node, where the layout has no place for it";
+            let why = "a comment is inside a node, which the formatter does not support";
             return Err(UnsupportedLayout { reason: why, span: Some(node.name_span) });
         }
         let mut item = LayoutItem {

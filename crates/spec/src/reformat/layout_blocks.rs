@@ -1,32 +1,32 @@
-//! What the layouts of JSON, TOML and KDL have in common: lines with comments, and blocks of lines within them.
+//! Shared code of the JSON, TOML and KDL formatters: lines with comments, and nested blocks of lines.
 
 use crate::source::SourceSpan;
 
-/// What counts as nothing between two things. Other blanks that Unicode knows are part of what somebody wrote.
+/// White space between tokens. Other Unicode blanks are content.
 pub(super) const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// Lines become no longer than this where they can be broken.
+/// Maximum line length where lines can be broken.
 pub(super) const MAX_WIDTH: usize = 100;
 
-/// One line, perhaps with a block behind it.
+/// One line, optionally followed by a block.
 #[derive(Debug, Default)]
 pub(super) struct LayoutItem {
-    /// A blank line stands above it.
+    /// Whether a blank line precedes it.
     pub(super) has_blank_line_above: bool,
-    /// Comments in lines of their own above it.
+    /// Comments on separate lines above it.
     pub(super) comments_above: Vec<String>,
     pub(super) text: String,
     pub(super) block: Option<LayoutBlock>,
-    /// A comment at the end of its line.
+    /// A comment at the end of the line.
     pub(super) trailing_comment: Option<String>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct LayoutBlock {
     pub(super) items: Vec<LayoutItem>,
-    /// Comments behind the last item.
+    /// Comments after the last item.
     pub(super) comments_below: Vec<String>,
-    /// The line that ends it.
+    /// Its closing line.
     pub(super) closing_line: String,
 }
 
@@ -61,7 +61,7 @@ fn print_comments(comments: &[String], margin: &str, out: &mut String) {
     }
 }
 
-/// The comments of a text, handed out in its order.
+/// Hands out the comments of a text in order.
 pub(super) struct CommentCursor<'s> {
     text: &'s str,
     rest: std::iter::Peekable<std::vec::IntoIter<SourceSpan>>,
@@ -72,7 +72,7 @@ impl<'s> CommentCursor<'s> {
         Self { text, rest: spans.into_iter().peekable() }
     }
 
-    /// Those that begin before a place and were not handed out. A blank line behind one is an empty text.
+    /// Returns the remaining comments before a position. A blank line after one is an empty text.
     pub(super) fn take_above(&mut self, place: u32) -> Vec<String> {
         let mut comments = Vec::new();
         while let Some(span) = self.rest.next_if(|span| span.start < place) {
@@ -86,7 +86,7 @@ impl<'s> CommentCursor<'s> {
         comments
     }
 
-    /// As [`Self::above`], before what closes a block.
+    /// Like [`Self::above`], before the end of a block.
     pub(super) fn take_below(&mut self, place: u32) -> Vec<String> {
         let mut comments = self.take_above(place);
         comments.pop_if(|last| last.is_empty());
@@ -97,12 +97,12 @@ impl<'s> CommentCursor<'s> {
         self.take_below(u32::MAX)
     }
 
-    /// The next one, if it stands in the line in which something ends.
+    /// Returns the next comment, if it is on the line where an element ends.
     pub(super) fn take_trailing(&mut self, end: u32) -> Option<String> {
         let text = self.text;
         let is_beside = |span: &SourceSpan| {
             let between = text.get(end as usize..span.start as usize);
-            // A node of KDL that was taken out keeps a line of its own.
+            // A disabled KDL node stays on a separate line.
             let is_node = text[span.start as usize..].starts_with("/-");
             !is_node
                 && between
@@ -112,12 +112,12 @@ impl<'s> CommentCursor<'s> {
         Some(self.comment_text(span))
     }
 
-    /// Whether any stands between two places.
+    /// Whether there is a comment between two positions.
     pub(super) fn has_within(&mut self, start: u32, end: u32) -> bool {
         self.rest.peek().is_some_and(|span| start <= span.start && span.start < end)
     }
 
-    /// Whether the line above what begins here is blank.
+    /// Whether the line above this position is blank.
     pub(super) fn has_blank_line_above(&mut self, start: u32) -> bool {
         let first = self.rest.peek().map_or(start, |span| span.start.min(start));
         let before = &self.text[..first as usize];

@@ -1,4 +1,4 @@
-//! What the canonical layout looks like.
+//! Tests of the canonical layout.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn laid_out(format: SpecFormat, text: &str) -> String {
     let once = reformat_spec(SpecSource { name: "spec", text: text.as_bytes(), format: Some(format) });
     let once = once.unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
     let twice = reformat_spec(SpecSource { name: "spec", text: once.as_bytes(), format: Some(format) });
-    assert_eq!(twice.as_ref(), Ok(&once), "laid out twice");
+    assert_eq!(twice.as_ref(), Ok(&once), "formatted twice");
     once
 }
 
@@ -139,7 +139,7 @@ fn what_has_no_place_is_refused_rather_than_lost() {
     }
 }
 
-/// Found by chance: laid out once, this could not be laid out again.
+/// Found by random tests: after formatting once, this could not be formatted again.
 #[test]
 fn a_file_that_is_one_text_is_left_alone() {
     let text = "#\"my][[: o日c.5\\n=#t-1a+5j: #\"# t日]]\u{2028}cf*a\"#'y';(\n  |\n";

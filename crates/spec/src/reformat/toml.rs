@@ -1,4 +1,4 @@
-//! The layout of TOML: `key = value`, a blank line above each table, long lists with an item per line.
+//! Formats TOML: `key = value`, a blank line above each table, long lists with one item per line.
 
 use super::UnsupportedLayout;
 use super::layout_blocks::{CommentCursor, LayoutBlock, LayoutItem, MAX_WIDTH};
@@ -30,20 +30,20 @@ fn read_document(text: &str) -> TomlLayoutReader {
     reader
 }
 
-/// The lines of a document in its order.
+/// The lines of a document in order.
 #[derive(Default)]
 struct TomlLayoutReader {
     statements: Vec<TomlStatement>,
     comments: Vec<SourceSpan>,
-    /// Keys that were read and have no value yet.
+    /// Keys whose values have not been read.
     keys: Vec<SourceSpan>,
-    /// Lists and maps that are open, from the outside in.
+    /// The open lists and maps, outermost first.
     open: Vec<TomlPair>,
     header: Option<SourceSpan>,
 }
 
 enum TomlStatement {
-    /// `[a.b]` or `[[a.b]]`.
+    /// Writes `[a.b]` or `[[a.b]]`.
     Header {
         keys: Vec<SourceSpan>,
         whole: SourceSpan,
@@ -52,7 +52,7 @@ enum TomlStatement {
     Pair(TomlPair),
 }
 
-/// A value and its key, if it has one.
+/// Writes a value and its key, if it has one.
 struct TomlPair {
     keys: Vec<SourceSpan>,
     value: TomlValue,
@@ -187,7 +187,7 @@ impl TomlLayout<'_> {
         }
     }
 
-    /// A line of its own, perhaps with a comma.
+    /// Writes a separate line, optionally with a comma.
     fn layout_pair(&mut self, pair: &TomlPair, comma: &str) -> Result<LayoutItem, UnsupportedLayout> {
         let whole = pair.value.span();
         let start = pair.keys.first().map_or(whole.start, |key| key.start);
@@ -218,7 +218,7 @@ impl TomlLayout<'_> {
             }
         }
         if has_comments {
-            let why = "a comment stands within braces, where the layout has no place for it";
+            let why = "a comment is inside braces, which the formatter does not support";
             return Err(UnsupportedLayout { reason: why, span: Some(whole) });
         }
         text.extend([&self.render_line(&pair.value), comma]);

@@ -1,6 +1,7 @@
-//! The layout of YAML: blocks two blanks in, lists and maps in brackets where they were in brackets and fit on a line.
+//! Formats YAML: blocks indented by two blanks; lists and maps in brackets stay in brackets if they fit on a
+//! line.
 //!
-//! Works on the parser's own events, so anchors, aliases, tags and merge keys stay what they are.
+//! Works on the events of the parser, so anchors, aliases, tags and merge keys are kept.
 
 mod node_reader;
 
@@ -20,11 +21,11 @@ pub(super) fn render_layout(text: &str) -> Result<String, UnsupportedLayout> {
         ends_with_blanks: false,
     };
     match &root.kind {
-        // Nothing that anybody wants laid out, and the parser does not always say rightly where such a text begins.
+        // Nothing to format, and the parser does not always report the beginning of such a text correctly.
         YamlSourceKind::Scalar { text, style }
             if !text.is_empty() || matches!(style, YamlScalarStyle::Block) =>
         {
-            return Err(UnsupportedLayout { reason: "the file is one text, and no map", span: None });
+            return Err(UnsupportedLayout { reason: "the file is a single text, not a map", span: None });
         }
         YamlSourceKind::Map { .. } | YamlSourceKind::List { .. }
             if root.properties.is_empty() && !layout.fits_on_line(&root, 0) =>
@@ -46,7 +47,7 @@ struct YamlLayout<'s> {
     text: &'s str,
     comments: CommentCursor<'s>,
     out: String,
-    /// What was written last is a text whose blank lines at the end are part of it.
+    /// The last written value is a text whose trailing blank lines belong to it.
     ends_with_blanks: bool,
 }
 
@@ -65,7 +66,7 @@ impl YamlLayout<'_> {
         }
     }
 
-    /// A map or list with a line for each of its parts. `is_begun`: the first line has its margin already.
+    /// Writes a map or list with one line per item. `is_begun`: the first line is already indented.
     fn write_block(
         &mut self,
         node: &YamlSourceNode<'_>,
@@ -104,7 +105,7 @@ impl YamlLayout<'_> {
         Ok(())
     }
 
-    /// Comments above a part, and its margin.
+    /// Writes the comments above an item, and its indentation.
     fn write_comments_above(
         &mut self,
         start: u32,
@@ -119,7 +120,7 @@ impl YamlLayout<'_> {
         }
         let above = self.comments.take_above(content);
         if is_begun && !above.is_empty() {
-            // The `-` of this line has been written: the comments go on the line above it.
+            // The `-` of this line is already written: the comments go on the line above it.
             let line = self.out.rfind('\n').map_or(0, |at| at + 1);
             let begun = self.out.split_off(line);
             self.write_comment_lines(&above, begun.len() / 2 - 1);
@@ -132,7 +133,7 @@ impl YamlLayout<'_> {
         }
     }
 
-    /// What follows a `key:` or `-` that ends at `end`, to the end of its last line.
+    /// Writes the value after a `key:` or `-` that ends at `end`, up to the end of its last line.
     fn write_after_key(
         &mut self,
         node: &YamlSourceNode<'_>,
@@ -173,7 +174,7 @@ impl YamlLayout<'_> {
         }
     }
 
-    /// A text of several lines behind `|` or `>`, moved as a whole.
+    /// Writes a block text (`|` or `>`), indented as a whole.
     fn write_block_scalar(
         &mut self,
         node: &YamlSourceNode<'_>,
@@ -193,7 +194,7 @@ impl YamlLayout<'_> {
             })
         };
         if indicator.contains(|c: char| c.is_ascii_digit()) {
-            return unusual("a text says how far it is indented, which the layout would change");
+            return unusual("a text has an explicit indentation, which the formatter would change");
         }
         self.out.push(' ');
         self.out.push_str(indicator);
@@ -206,7 +207,7 @@ impl YamlLayout<'_> {
             .find(|line| !line.trim_matches(BLANKS).is_empty())
             .map_or(0, |line| line.len() - line.trim_start_matches(' ').len());
         self.ends_with_blanks = indicator.ends_with('+');
-        // The margin of what comes next is no line of the text.
+        // The indentation of the next element is not a line of the text.
         let body = Some(body.trim_end_matches(' ')).filter(|body| body.ends_with('\n')).unwrap_or(body);
         let mut lines: Vec<&str> = body.lines().collect();
         let is_empty = |line: &mut &str| line.trim_matches(BLANKS).is_empty() && line.len() <= indent;
@@ -233,7 +234,7 @@ impl YamlLayout<'_> {
             && (is_empty || self.render_line(node).is_ok_and(|line| used + 1 + line.len() <= MAX_WIDTH))
     }
 
-    /// A node on one line with its properties.
+    /// Writes a node on one line with its properties.
     fn render_line(&self, node: &YamlSourceNode<'_>) -> Result<String, UnsupportedLayout> {
         let content = self.render_content(node)?;
         Ok(match (node.properties.is_empty(), content.is_empty()) {
@@ -249,7 +250,7 @@ impl YamlLayout<'_> {
             YamlSourceKind::Scalar { style: YamlScalarStyle::Block, .. } => {
                 let at = Some(SourceSpan { start: node.start, end: node.start });
                 return Err(UnsupportedLayout {
-                    reason: "a text of several lines where one line is wanted",
+                    reason: "a text of several lines where a single line is required",
                     span: at,
                 });
             }

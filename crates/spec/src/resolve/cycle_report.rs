@@ -1,4 +1,4 @@
-//! Circles in words: who waits for whom, and through what.
+//! Describes dependency cycles: which job waits for which, and why.
 
 use super::{NameResolver, RelationKind};
 use crate::cycle::{self, DependencyGraph};
@@ -7,12 +7,12 @@ use crate::source::SourceSpan;
 
 use super::relations::{ListRef, UNKNOWN_NUMBER};
 
-/// Longer circles are shown by their beginning and end.
+/// Longer cycles are shortened to their beginning and end.
 const MAX_SHOWN_JOBS: usize = 8;
 
-/// Why one job waits for another.
+/// Why a job waits for another.
 enum WaitReason<'a> {
-    /// It says so, there.
+    /// Listed in `depends_on` at this location.
     Named(SourceSpan),
     Regex(SourceSpan),
     File(&'a str),
@@ -31,7 +31,7 @@ impl DependencyGraph for NameResolver<'_, '_> {
     fn dependency_list(&self, job: u32, n: u32) -> Option<ListRef<'_>> {
         let member = self.expanded.jobs.locate(job);
         let Some(detail) = &self.resolved.details[member.entry as usize] else {
-            // A plain job has at most one list of each of the two ways; an empty slot is an empty list.
+            // A plain job has at most one list per relation; an empty slot is an empty list.
             let way = [RelationKind::DependsOn, RelationKind::ThroughFiles].get(n as usize)?;
             let list = self.resolved.relation_list(self.spec, member, *way, 0);
             return Some(list.unwrap_or(ListRef { shared: None, items: &[] }));
@@ -50,17 +50,17 @@ impl DependencyGraph for NameResolver<'_, '_> {
 
 impl NameResolver<'_, '_> {
     pub(super) fn report_cycles(&mut self) {
-        for circle in cycle::find_cycles(self) {
-            let diagnostic = self.describe_cycle(&circle);
+        for cycle in cycle::find_cycles(self) {
+            let diagnostic = self.describe_cycle(&cycle);
             self.sinks.errors.push(diagnostic);
         }
     }
 
-    fn describe_cycle(&self, circle: &[u32]) -> SpecDiagnostic {
-        let last = circle[circle.len() - 1];
-        let closing = self.find_wait_reason(last, circle[0]);
+    fn describe_cycle(&self, cycle: &[u32]) -> SpecDiagnostic {
+        let last = cycle[cycle.len() - 1];
+        let closing = self.find_wait_reason(last, cycle[0]);
         let span = self.reason_span(last, &closing);
-        if let &[job] = circle {
+        if let &[job] = cycle {
             let name = self.job_name(job);
             return match closing {
                 WaitReason::File(file) => {
@@ -82,13 +82,13 @@ impl NameResolver<'_, '_> {
             };
         }
         if self.sinks.errors.is_full() {
-            return SpecDiagnostic::new("cycle", "jobs wait for each other in a circle").with_span(span);
+            return SpecDiagnostic::new("cycle", "jobs depend on each other in a cycle").with_span(span);
         }
-        let message = format!("jobs wait for each other in a circle: {}", self.format_cycle(circle));
+        let message = format!("jobs depend on each other in a cycle: {}", self.format_cycle(cycle));
         let mut diagnostic = SpecDiagnostic::new("cycle", message)
             .with_span(span)
-            .with_label(span, self.describe_wait(last, circle[0], &closing));
-        for pair in circle.windows(2).take(MAX_SHOWN_JOBS) {
+            .with_label(span, self.describe_wait(last, cycle[0], &closing));
+        for pair in cycle.windows(2).take(MAX_SHOWN_JOBS) {
             let reason = self.find_wait_reason(pair[0], pair[1]);
             diagnostic = diagnostic.with_label(
                 self.reason_span(pair[0], &reason),
@@ -130,7 +130,7 @@ impl NameResolver<'_, '_> {
         file.or_else(data).unwrap_or(WaitReason::Named(entry.name.span))
     }
 
-    /// Where `depends_on` names the job `on`.
+    /// Returns the location in `depends_on` that refers to the job `on`.
     fn find_named_dependency(&self, member: crate::expand::SeriesMember, on: u32) -> Option<WaitReason<'_>> {
         let bindings = self.expanded.jobs.bindings(member.entry);
         let names = &self.spec.names[self.spec.jobs[member.entry as usize].depends_on.range()];
@@ -161,17 +161,17 @@ impl NameResolver<'_, '_> {
         format!("`{}` waits for `{}`{}", self.job_name(job), self.job_name(on), describe_reason(reason))
     }
 
-    /// `a -> b (through file `x`) -> a`
-    fn format_cycle(&self, circle: &[u32]) -> String {
-        let count = circle.len();
+    /// Formats a cycle as `a -> b (through file `x`) -> a`.
+    fn format_cycle(&self, cycle: &[u32]) -> String {
+        let count = cycle.len();
         let step = |position: usize| {
-            let job = circle[position % count];
+            let job = cycle[position % count];
             match position.checked_sub(1) {
                 None => self.job_name(job).to_owned(),
                 Some(before) => format!(
                     "{}{}",
                     self.job_name(job),
-                    describe_reason(&self.find_wait_reason(circle[before], job))
+                    describe_reason(&self.find_wait_reason(cycle[before], job))
                 ),
             }
         };

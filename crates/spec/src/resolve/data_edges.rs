@@ -1,4 +1,4 @@
-//! Edges that files and user data make: whoever reads waits for whoever writes.
+//! Dependencies through files and user data: consumers wait for producers.
 
 use super::relations::{EntryRelation, UNKNOWN_NUMBER};
 use super::{EntryKind, LIST_WITH_BRACES, NO_LIST, NameResolver, RelationKind};
@@ -48,7 +48,7 @@ impl NameResolver<'_, '_> {
         }
     }
 
-    /// The job that writes each file (or user data), [`UNKNOWN`] where there is none.
+    /// Returns the job that writes each file (or user data), [`UNKNOWN_NUMBER`] if there is none.
     fn find_producers(&mut self, sort: EntryKind, output: RelationKind) -> Vec<u32> {
         let mut producers = vec![UNKNOWN_NUMBER; self.entry_series(sort).len()];
         let jobs = &self.expanded.jobs;
@@ -72,7 +72,7 @@ impl NameResolver<'_, '_> {
                 }
             }
             if let Some((item, first)) = clash {
-                // One entry that clashes does so many times over.
+                // Report each entry once, even if many of its instances clash.
                 clashed = Some(member.entry);
                 self.report_two_producers(sort, item, first, job);
             }
@@ -92,7 +92,7 @@ impl NameResolver<'_, '_> {
         );
         let diagnostic = SpecDiagnostic::new("two-producers", message).with_span(place(second));
         self.sinks.errors.push(if place(first) == place(second) {
-            diagnostic.with_help("whoever reads it could not know which one to wait for")
+            diagnostic.with_help("jobs that read it could not tell which one to wait for")
         } else {
             diagnostic.with_label(place(second), "written here").with_label(place(first), "and here")
         });
@@ -139,16 +139,16 @@ impl NameResolver<'_, '_> {
     }
 }
 
-/// The producers of shared lists, found once for each list.
+/// The producers of shared lists, computed once per list.
 struct ProducerLists<'p> {
     producers: &'p [u32],
-    /// By list: not looked at yet, or the list of its producers (`NONE` if it has none).
+    /// By list: not computed, or the list of its producers (`NO_LIST` if it has none).
     lists: Vec<Option<u32>>,
     nothing: Option<u32>,
 }
 
 impl ProducerLists<'_> {
-    /// The list of the jobs that produce what is in `list`, if there are any.
+    /// Returns the list of the jobs that produce the items of `list`, if there are any.
     fn producer_list(&mut self, list: u32, relations: &mut super::RelationLists) -> Option<u32> {
         if self.lists.len() <= list as usize {
             self.lists.resize(list as usize + 1, None);
@@ -167,7 +167,7 @@ impl ProducerLists<'_> {
         (known != NO_LIST).then_some(known)
     }
 
-    /// A list of nothing.
+    /// Returns the empty list.
     fn empty_list(&mut self, relations: &mut super::RelationLists) -> u32 {
         *self.nothing.get_or_insert_with(|| relations.add_shared([]))
     }

@@ -1,4 +1,4 @@
-//! The jobs of an entry that is not plain: their templates, and the lists that belong to each of them.
+//! Resolves entries with templates: the templates of their jobs, and the lists of each job.
 
 use super::regexes::NoMatch;
 use super::relations::{EntryRelation, UNKNOWN_NUMBER};
@@ -12,12 +12,12 @@ use crate::source::SourceSpan;
 use crate::template::TextTemplate;
 use rustc_hash::FxHashSet;
 
-/// What the jobs of an entry that is not plain have.
+/// The details of the jobs of an entry that is not plain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EntryDetail {
     /// `None`: as written.
     pub(crate) command: Option<TextTemplate>,
-    /// What the references in the command stand for.
+    /// The targets of the references in the command.
     pub(crate) references: Vec<(ReferenceKind, ReferenceTarget)>,
     /// Only the variables that differ from job to job.
     pub(crate) env: Vec<(String, TextTemplate)>,
@@ -28,28 +28,28 @@ pub(crate) struct EntryDetail {
     pub(crate) relations: [EntryRelation; RelationKind::COUNT],
 }
 
-/// A number that all jobs of an entry have, or each its own.
+/// A number shared by all jobs of an entry, or one for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PerJobNumber {
     #[default]
     None,
     All(u32),
-    /// A column of the relations.
+    /// A column in the relation lists.
     Each(u32),
 }
 
-/// The file or user data that a reference means.
+/// The file or user data of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReferenceTarget {
     Same(u32),
-    /// That position among the job's own of this way.
+    /// This position in the own items of the job for this relation.
     Own {
         relation_kind: RelationKind,
         position: u32,
     },
 }
 
-/// What an entry says about one way of relating.
+/// One relation as written in an entry.
 struct WrittenRelation<'p> {
     relation_kind: RelationKind,
     entry_kind: EntryKind,
@@ -80,7 +80,7 @@ impl NameResolver<'_, '_> {
         }
     }
 
-    /// Looks up what an entry names that could not be expanded. What its texts with braces mean is not known.
+    /// Resolves the plain names of an entry that could not be expanded. Texts with braces cannot be resolved.
     fn resolve_plain_names(&mut self, job: &JobSpec) {
         let nothing = RareJobFields::default();
         let more = job.rare.as_deref().unwrap_or(&nothing);
@@ -104,7 +104,7 @@ impl NameResolver<'_, '_> {
 
     fn is_plain(&mut self, entry: u32, job: &JobSpec) -> bool {
         let requirements = job.requirements.map(|used| &self.spec.requirement_names[used.name as usize]);
-        // All three, so that all names are looked up.
+        // No short circuit, so that all names are resolved.
         let lists = [
             self.find_shared_list(EntryKind::Jobs, job.depends_on),
             self.find_shared_list(EntryKind::Files, job.input_files),
@@ -118,7 +118,7 @@ impl NameResolver<'_, '_> {
             && requirements.is_none_or(|name| !name.contains('{'))
     }
 
-    /// Whether an environment has something to fill in. One that many jobs share is looked at once.
+    /// Whether an environment contains placeholders. A shared one is checked once.
     fn has_braces(&mut self, env: ListRange) -> bool {
         if env.is_empty() {
             return false;
@@ -241,7 +241,7 @@ impl NameResolver<'_, '_> {
         relation
     }
 
-    /// Names that differ from job to job.
+    /// Resolves names that differ from job to job.
     fn resolve_own_names(
         &mut self,
         entry: u32,
@@ -267,10 +267,11 @@ impl NameResolver<'_, '_> {
         self.resolved.relations.add_own(relation, own.len(), &items);
     }
 
-    /// What the regular expressions match.
+    /// Adds the matches of the regular expressions.
     fn add_regex_matches(&mut self, entry: u32, said: &WrittenRelation<'_>, relation: &mut EntryRelation) {
         let jobs = self.expanded.jobs.range(entry);
-        // For each expression that differs from job to job, or that matches a job of the entry itself.
+        // One column for each expression that differs from job to job, or that matches a job of the entry
+        // itself.
         let mut columns: Vec<Vec<u32>> = Vec::new();
         for pattern in &self.spec.names[said.regexes.range()] {
             let template = self.compile_named(*pattern, Some((EntryKind::Jobs, entry)));
@@ -318,7 +319,7 @@ impl NameResolver<'_, '_> {
         lists
     }
 
-    /// The shared list of what a regular expression matches.
+    /// Returns the shared list of the matches of a regular expression.
     pub(super) fn find_matching_list(
         &mut self,
         sort: EntryKind,
@@ -335,10 +336,10 @@ impl NameResolver<'_, '_> {
         let values = user.map_or_else(String::new, |job| self.expanded.jobs.describe_values(job));
         let what = sort.singular();
         let diagnostic = match problem {
-            // What it would match may be what could not be read.
+            // The match may be an entry that could not be read.
             NoMatch::Nothing if self.may_match_unread(sort, pattern) => return None,
             NoMatch::Nothing => {
-                let message = format!("the regular expression `{pattern}` matches the name of no {what}");
+                let message = format!("the regular expression `{pattern}` matches no {what}");
                 SpecDiagnostic::new("no-match", join_with_space(&message, &values))
             }
             NoMatch::Invalid(why) => {
@@ -346,17 +347,16 @@ impl NameResolver<'_, '_> {
                 SpecDiagnostic::new("bad-regex", join_with_space(&message, &values))
             }
             NoMatch::TooMuchWork => {
-                let message = "the regular expressions of the spec would have to be tried on too many names";
-                SpecDiagnostic::new("too-many", message)
-                    .with_help("begin them with `^` and what the names begin with")
+                let message = "the regular expressions of the spec would be tested against too many names";
+                SpecDiagnostic::new("too-many", message).with_help("start them with `^` and a literal prefix")
             }
         };
         self.sinks.errors.push(diagnostic.with_span(span));
         None
     }
 
-    /// A job does not wait for itself because a regular expression matches its own name, too. Whether that changed
-    /// any of the lists.
+    /// Removes each job from its own list, because a job does not wait for itself if a regular expression
+    /// matches its name. Returns whether any list changed.
     fn exclude_self(&mut self, entry: u32, lists: &mut [u32], span: SourceSpan) -> bool {
         let jobs = self.expanded.jobs.range(entry);
         let mut changed: FxHashSet<u32> = FxHashSet::default();
@@ -366,10 +366,10 @@ impl NameResolver<'_, '_> {
                 continue;
             }
             if !changed.insert(lists[index]) {
-                // Two jobs with the same list, both in it.
+                // Two jobs in the same list that both use it.
                 let other = jobs.clone().find(|other| items.contains(other)).unwrap_or(job);
                 let [a, b] = [other, job].map(|job| self.expanded.jobs.name(job));
-                let message = format!("jobs wait for each other in a circle: {a} -> {b} -> {a}");
+                let message = format!("jobs depend on each other in a cycle: {a} -> {b} -> {a}");
                 let diagnostic = SpecDiagnostic::new("cycle", message).with_span(span);
                 self.sinks
                     .errors

@@ -1,4 +1,4 @@
-//! Files and user data: what is filled into them, and paths that two files share.
+//! Resolves the templates of files and user data, and detects paths that two files share.
 
 use super::{EntryKind, NameResolver};
 use crate::diagnostic::SpecDiagnostic;
@@ -11,14 +11,14 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde_json::Value;
 use std::hash::BuildHasher as _;
 
-/// What the files of an entry have filled in; `None`: as written.
+/// The templates of the files of an entry; `None`: as written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileTemplates {
     pub(crate) path: Option<TextTemplate>,
     pub(crate) identifier: Option<TextTemplate>,
 }
 
-/// The strings in the data of an entry that have something to fill in, with their position among all strings of it.
+/// The strings with placeholders in the data of an entry, with their indexes among all strings of it.
 pub(crate) type DataTemplates = Vec<(usize, TextTemplate)>;
 
 impl NameResolver<'_, '_> {
@@ -40,7 +40,7 @@ impl NameResolver<'_, '_> {
         self.report_shared_paths();
     }
 
-    /// The path of a file, in `out`.
+    /// Writes the path of a file to `out`.
     fn write_path(&self, file: u32, out: &mut String) {
         out.clear();
         let member = self.expanded.files.locate(file);
@@ -66,7 +66,7 @@ impl NameResolver<'_, '_> {
             if path != other || clashed == Some(entry) {
                 continue;
             }
-            // One entry that clashes does so many times over.
+            // Report each entry once, even if many of its instances clash.
             clashed = Some(entry);
             let message = format!(
                 "files `{}` and `{}` have the same path `{path}`",
@@ -74,7 +74,7 @@ impl NameResolver<'_, '_> {
                 files.name(file)
             );
             let span = |file: u32| self.spec.files[files.locate(file).entry as usize].path.span;
-            let help = "who reads the one does not wait for who writes the other";
+            let help = "jobs that read one do not wait for jobs that write the other";
             let diagnostic = SpecDiagnostic::new("same-path", message).with_span(span(file)).with_help(help);
             self.sinks.warnings.push(diagnostic.with_label(span(first), "the same here"));
         }
@@ -117,12 +117,12 @@ impl NameResolver<'_, '_> {
     }
 }
 
-/// Where the strings of a free value are written. Those that read the same stand for each other: what is wrong with one
-/// is wrong with all.
+/// The locations of the strings of a free value. Equal strings share a location: an error in one is an error in
+/// all.
 pub(super) struct StringPositions<'t, 's> {
     texts: &'t TextStore<'s>,
     known: FxHashMap<&'t str, NamedText>,
-    /// Of the whole value.
+    /// The location of the whole value.
     span: SourceSpan,
 }
 
@@ -138,7 +138,7 @@ impl<'t, 's> StringPositions<'t, 's> {
     }
 }
 
-/// All strings inside, in a fixed order; keys are not among them.
+/// Collects all strings in a value, in a fixed order; keys are not included.
 pub(super) fn collect_strings<'v>(value: &'v Value, strings: &mut Vec<&'v str>) {
     match value {
         Value::String(text) => strings.push(text),
@@ -148,7 +148,7 @@ pub(super) fn collect_strings<'v>(value: &'v Value, strings: &mut Vec<&'v str>) 
     }
 }
 
-/// The data with the values of one of those that its entry made.
+/// Returns the data with the values of one instance of its entry.
 pub(crate) fn fill_data(
     value: &Value,
     detail: &DataTemplates,

@@ -1,4 +1,4 @@
-//! Whether rules of failure handlers leave the jobs that name them room to grow.
+//! Checks whether rules of failure handlers can increase the resources of the jobs that use them.
 
 use super::NameResolver;
 use crate::diagnostic::SpecDiagnostic;
@@ -8,7 +8,7 @@ use windlass_types::settings::FailureRule;
 use windlass_types::{Resources, format_duration};
 
 impl NameResolver<'_, '_> {
-    /// Warns of rules that never let a job ask for more, because it asks for as much from the start.
+    /// Warns about rules without effect because the job requests the maximum from the start.
     pub(super) fn warn_growth_limits(&mut self) {
         let limits = |rule: &FailureRule| {
             rule.max_memory.is_some() || rule.max_runtime.is_some() || rule.max_cpus.is_some()
@@ -36,21 +36,21 @@ impl NameResolver<'_, '_> {
                 continue;
             };
             let message = format!(
-                "rule {number} of `{}` cannot give more: its `{field}` is {most}, and `{}` asks for {asked} already",
+                "rule {number} of `{}` cannot increase the request: its `{field}` is {most}, and `{}` already requests {asked}",
                 handler.name, requirements.name
             );
             self.sinks.warnings.push(
                 SpecDiagnostic::new("no-room", message)
                     .with_span(*place)
-                    .with_label(requirements.span, "asks for it")
+                    .with_label(requirements.span, "requests it")
                     .with_label(job, "used together here")
-                    .with_help(format!("raise `{field}`, or give these jobs another handler")),
+                    .with_help(format!("raise `{field}`, or use another handler for these jobs")),
             );
         }
     }
 }
 
-/// The limit of a rule that leaves no room to grow, the limit itself, and what is asked for.
+/// Returns the field of a limit without room to grow, the limit, and the requested amount.
 fn find_useless_limit(rule: &FailureRule, asked: &Resources) -> Option<(&'static str, String, String)> {
     if let Some(most) = rule.max_memory.filter(|most| rule.memory.is_some() && *most <= asked.memory) {
         return Some(("max_memory", most.to_string(), asked.memory.to_string()));

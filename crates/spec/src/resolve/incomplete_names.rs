@@ -1,19 +1,19 @@
-//! Names that are missing only because something else could not be read: no second message for the first mistake.
+//! Suppresses errors about names that are unknown only because their definition could not be read.
 
 use super::regexes::literal_prefix;
 use super::{EntryKind, NameResolver};
 use crate::template;
 
-/// With more entries than this that could not be expanded, nobody asks which of them a name could be of.
+/// Maximum number of unexpanded entries to compare names with.
 const MAX_CHECKED_ENTRIES: usize = 20;
 
 impl NameResolver<'_, '_> {
-    /// Whether this may be the name of something that could not be read or expanded.
+    /// Whether the name may belong to an entry that could not be read or expanded.
     pub(super) fn may_be_unread(&self, sort: EntryKind, name: &str) -> bool {
         self.is_any_unread(sort, |written| can_expand_to(written, name))
     }
 
-    /// Whether a regular expression may match the name of something that could not be read or expanded.
+    /// Whether a regular expression may match the name of an entry that could not be read or expanded.
     pub(super) fn may_match_unread(&self, sort: EntryKind, pattern: &str) -> bool {
         let prefix = literal_prefix(pattern);
         self.is_any_unread(sort, |written| {
@@ -23,7 +23,7 @@ impl NameResolver<'_, '_> {
         })
     }
 
-    /// `is_it` is asked about names as they are written.
+    /// `is_it` is called with names as written.
     fn is_any_unread(&self, sort: EntryKind, is_it: impl Fn(&str) -> bool) -> bool {
         let spec = self.spec;
         let name_of = |entry: u32| match sort {
@@ -43,7 +43,7 @@ impl NameResolver<'_, '_> {
     }
 }
 
-/// Whether `name` is what is written with some values or other put in.
+/// Whether `name` can result from `written` with some values.
 fn can_expand_to(written: &str, name: &str) -> bool {
     let (mut rest, mut from) = (name, 0);
     for hole in template::find_holes(written) {

@@ -1,5 +1,5 @@
-//! What the jobs of one entry have in common besides their command, and what they ask for. Where they may run and how
-//! many at once is in [`super::places`].
+//! Job groups: the common settings of the jobs of one entry except their commands, and their requirements.
+//! Locations and limits are in [`super::sites_and_limits`].
 
 use super::entry_details::{EntryDetail, PerJobNumber};
 use super::relations::UNKNOWN_NUMBER;
@@ -33,7 +33,7 @@ impl JobText {
     }
 }
 
-/// What can make jobs of one entry jobs of several kinds.
+/// The settings that can split the jobs of one entry into several job groups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct GroupDifferences {
     handler: Option<u32>,
@@ -43,7 +43,7 @@ struct GroupDifferences {
     sites: Vec<String>,
 }
 
-/// Where [`Differences`] come from.
+/// The sources of [`GroupDifferences`].
 struct VaryingSettings {
     handler: PerJobNumber,
     scheduler: PerJobNumber,
@@ -62,17 +62,17 @@ impl VaryingSettings {
 }
 
 impl ResolvedJobGroup {
-    /// Holds nothing but its name.
+    /// Whether the entry has only a name.
     fn is_empty(&self) -> bool {
         *self == Self { name: self.name.clone(), ..Self::default() }
     }
 }
 
-/// What to say of a name that does not exist.
+/// Details for the error about an unknown name.
 pub(super) struct UnknownName<'v> {
     pub(super) what: &'static str,
     pub(super) code: &'static str,
-    /// Of the parameters that made the name.
+    /// The values of the parameters in the name.
     pub(super) values: &'v str,
 }
 
@@ -114,7 +114,7 @@ impl NameResolver<'_, '_> {
         self.report_unknown_name(&unknown, name, span, defined);
     }
 
-    /// The requirements of the jobs of an entry.
+    /// Resolves the requirements of the jobs of an entry.
     pub(super) fn find_requirements(&mut self, entry: u32, job: &JobSpec) -> PerJobNumber {
         let Some(used) = job.requirements else { return PerJobNumber::None };
         let spec = self.spec;
@@ -133,7 +133,7 @@ impl NameResolver<'_, '_> {
         })
     }
 
-    /// Looks a name up that may differ from job to job; each spelling once.
+    /// Resolves a name that may differ from job to job; each spelling once.
     pub(super) fn find_per_job(
         &mut self,
         entry: u32,
@@ -173,7 +173,8 @@ impl NameResolver<'_, '_> {
         self.compile_job_text(texts.get(named.text), TextPosition::from_named(texts, named), entry)
     }
 
-    /// Makes the kind (or kinds) of an entry, and keeps in `detail` what differs from job to job.
+    /// Creates the job group (or groups) of an entry, and stores in `detail` the settings that differ from job
+    /// to job.
     pub(super) fn resolve_job_group(
         &mut self,
         entry: u32,
@@ -220,8 +221,9 @@ impl NameResolver<'_, '_> {
         }
     }
 
-    /// The kind of the one job of an entry without parameters. The job keeps its environment for itself, and jobs whose
-    /// names differ only in numbers share the rest: a million of them that are written out need no million kinds.
+    /// Returns the job group of the single job of an entry without parameters. The job keeps its own environment,
+    /// and jobs whose names differ only in numbers share the rest, so that a million explicit jobs do not need a
+    /// million job groups.
     fn add_single_job_group(
         &mut self,
         kind: ResolvedJobGroup,
@@ -243,7 +245,7 @@ impl NameResolver<'_, '_> {
                 *new.insert(kinds.len() as u32 - 1)
             }
             Entry::Occupied(known) => {
-                // The first that is shared gets the name that fits all; kinds are known by their names.
+                // The first shared one gets the masked name, because job groups are identified by name.
                 let shared = &mut kinds[*known.get() as usize];
                 if shared.name != known.key().name && self.shared_group_names.insert(known.key().name.clone())
                 {
@@ -278,7 +280,7 @@ impl NameResolver<'_, '_> {
         self.find_per_job(entry, &text, |this, name, values| this.find_scheduler(name, named.span, values))
     }
 
-    /// The number of a scheduler; one that does not exist is reported.
+    /// Returns the number of a scheduler; reports an unknown one.
     pub(super) fn find_scheduler(&mut self, name: &str, span: SourceSpan, values: &str) -> u32 {
         let schedulers = &self.spec.schedulers;
         let name_of = |number: u32| schedulers[number as usize].0.name.as_str();
@@ -330,7 +332,7 @@ impl NameResolver<'_, '_> {
         ResolvedJobGroup { failure_handler, scheduler, labels, sites, limit, ..kind }
     }
 
-    /// One kind, unless what is in [`Differences`] differs from job to job.
+    /// Creates one job group, or several if [`GroupDifferences`] differ from job to job.
     fn add_job_groups(
         &mut self,
         entry: u32,
@@ -355,7 +357,7 @@ impl NameResolver<'_, '_> {
     }
 }
 
-/// `work_#` for `work_017`.
+/// Returns `work_#` for `work_017`.
 fn mask_numbers(name: &str) -> String {
     let mut pattern = String::with_capacity(name.len());
     for c in name.chars() {

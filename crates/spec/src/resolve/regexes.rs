@@ -1,22 +1,22 @@
-//! Regular expressions over names: each pattern is tried once, on no more names than it can match.
+//! Regular expressions for names: each pattern is tested once, against no more names than it can match.
 
 use super::relations::RelationLists;
 use crate::expand::ExpandedSeries;
 use regex::{Regex, RegexBuilder};
 use rustc_hash::FxHashMap;
 
-/// Names that all patterns of a workflow may be tried on, together. A pattern for each of a million jobs that could
-/// match any of a million files would never end.
+/// Maximum total number of names to test all patterns of a workflow against. A million patterns that could each
+/// match a million files would never finish.
 const MAX_TRIALS: usize = 200_000_000;
 
-/// A pattern may take this much memory, compiled.
+/// Maximum memory of a compiled pattern.
 const MAX_PATTERN_BYTES: usize = 1 << 22;
 
-/// The patterns of one sort of names.
+/// The patterns for one kind of names.
 #[derive(Debug, Default)]
 pub(crate) struct NamePatterns {
     matches_by_pattern: FxHashMap<String, Result<u32, NoMatch>>,
-    /// Numbers of all names in the order of the names; made when it is first of use.
+    /// Numbers of all names, sorted by name; computed on first use.
     sorted: Option<Vec<u32>>,
     trials: usize,
 }
@@ -29,7 +29,7 @@ pub(crate) enum NoMatch {
 }
 
 impl NamePatterns {
-    /// The shared list of the names that the pattern matches somewhere, in the order of their numbers.
+    /// Returns the shared list of the names that the pattern matches, sorted by number.
     pub(crate) fn match_names(
         &mut self,
         pattern: &str,
@@ -73,7 +73,7 @@ impl NamePatterns {
     }
 }
 
-/// What is wrong with a pattern, if anything.
+/// Returns the error of a pattern, if it is invalid.
 pub(crate) fn check_regex(pattern: &str) -> Result<(), String> {
     match compile_pattern(pattern) {
         Err(NoMatch::Invalid(why)) => Err(why),
@@ -85,14 +85,14 @@ fn compile_pattern(pattern: &str) -> Result<Regex, NoMatch> {
     let built =
         RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES).build();
     built.map_err(|error| {
-        // The last line says what is wrong; the others draw the pattern, which is shown anyway.
+        // The last line is the error; the others repeat the pattern, which is shown anyway.
         let text = error.to_string();
         let line = text.lines().last().unwrap_or_default();
         NoMatch::Invalid(line.trim_start_matches("error:").trim().to_owned())
     })
 }
 
-/// What every match of `^abc…` begins with. Empty where that is not plain to see.
+/// Returns the literal prefix of every match of `^abc…`. Empty if it cannot be determined easily.
 pub(super) fn literal_prefix(pattern: &str) -> &str {
     let Some(rest) = pattern.strip_prefix('^') else { return "" };
     if rest.contains('|') {
@@ -102,7 +102,7 @@ pub(super) fn literal_prefix(pattern: &str) -> &str {
     let end = rest.find(|c| !is_literal(c)).unwrap_or(rest.len());
     let mut prefix = &rest[..end];
     if rest[end..].starts_with(['*', '?', '{', '+']) {
-        // The last character need not be there, or not once.
+        // The last character may be optional or repeated.
         prefix = prefix.char_indices().next_back().map_or("", |(at, _)| &prefix[..at]);
     }
     prefix

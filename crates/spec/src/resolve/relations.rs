@@ -1,31 +1,31 @@
-//! What jobs relate to (other jobs, files, user data), kept as lists of numbers.
+//! Relations of jobs to other jobs, files and user data, stored as lists of numbers.
 //!
-//! A list that several jobs have in common is kept once and known by its number, so that a stage behind a stage costs
-//! the sum of both and not the product. What is each job's own lies in one long row.
+//! A list that several jobs share is stored once and referred to by its number, so that two consecutive stages
+//! cost the sum of their sizes and not the product. Items of single jobs are stored in one long vector.
 
-/// Stands for a name that was reported.
+/// A name that could not be resolved and has been reported.
 pub(crate) const UNKNOWN_NUMBER: u32 = u32::MAX;
 
 /// The lists of a whole workflow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RelationLists {
     pool: Vec<u32>,
-    /// Where in `pool` each shared list begins and ends.
+    /// Start and end of each shared list in `pool`.
     bounds: Vec<(u32, u32)>,
     own: Vec<u32>,
-    /// Where in `own` lists of differing length end.
+    /// Ends of the lists of varying length in `own`.
     ends: Vec<u32>,
     /// Numbers of shared lists, for jobs of one entry that use different ones.
     each: Vec<u32>,
 }
 
-/// What the jobs of one entry relate to in one way.
+/// One relation of the jobs of an entry.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EntryRelation {
-    /// Lists that all of them have in common.
+    /// Lists that all jobs of the entry share.
     pub(crate) shared: Vec<u32>,
     own: OwnItems,
-    /// For each of them so many shared lists, from there on in [`Relations::each`].
+    /// Start in [`RelationLists::each`] and number of shared lists per job.
     each: Option<(u32, u32)>,
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct EntryRelation {
 enum OwnItems {
     #[default]
     None,
-    /// As many for each, from there on in [`Relations::own`].
+    /// `width` items per job, from `start` in [`RelationLists::own`].
     Fixed { start: u32, width: u32 },
-    /// Begins at `start`; the ends are from `ends` on in [`Relations::ends`].
+    /// Begins at `start`; the ends are in [`RelationLists::ends`] from `ends`.
     Ragged { start: u32, ends: u32 },
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct ListRef<'a> {
 }
 
 impl RelationLists {
-    /// Keeps a list for several jobs to share; its number.
+    /// Stores a list for several jobs; returns its number.
     pub(crate) fn add_shared(&mut self, items: impl IntoIterator<Item = u32>) -> u32 {
         let start = self.pool.len() as u32;
         self.pool.extend(items);
@@ -64,7 +64,7 @@ impl RelationLists {
         self.bounds.len()
     }
 
-    /// Gives each job of an entry `width` items of its own: `items` holds them job after job.
+    /// Adds `width` own items per job of an entry: `items` contains them job after job.
     pub(crate) fn add_own(&mut self, relation: &mut EntryRelation, width: usize, items: &[u32]) {
         if width > 0 {
             relation.own = OwnItems::Fixed { start: self.own.len() as u32, width: width as u32 };
@@ -72,7 +72,7 @@ impl RelationLists {
         }
     }
 
-    /// Gives each job of an entry items of its own, as many as there are: `lengths` says how many for each.
+    /// Adds own items of the jobs of an entry, with their numbers per job in `lengths`.
     pub(crate) fn add_own_ragged(&mut self, relation: &mut EntryRelation, lengths: &[u32], items: &[u32]) {
         if items.is_empty() {
             return;
@@ -86,7 +86,7 @@ impl RelationLists {
         self.own.extend_from_slice(items);
     }
 
-    /// Gives each job of an entry `width` shared lists: `lists` holds their numbers job after job.
+    /// Adds `width` shared lists per job of an entry: `lists` contains their numbers job after job.
     pub(crate) fn add_each(&mut self, relation: &mut EntryRelation, width: usize, lists: &[u32]) {
         if width > 0 {
             relation.each = Some((self.each.len() as u32, width as u32));
@@ -94,7 +94,7 @@ impl RelationLists {
         }
     }
 
-    /// Keeps one number for each job of an entry; where they begin.
+    /// Stores one number per job of an entry; returns the start.
     pub(crate) fn add_column(&mut self, numbers: &[u32]) -> u32 {
         let start = self.own.len() as u32;
         self.own.extend_from_slice(numbers);
@@ -111,7 +111,7 @@ impl EntryRelation {
         self.shared.is_empty() && matches!(self.own, OwnItems::None) && self.each.is_none()
     }
 
-    /// What is the own of the job with this index, in the order given.
+    /// Returns the own items of the job with this index, in order.
     pub(crate) fn own<'a>(&self, all: &'a RelationLists, index: u32) -> &'a [u32] {
         let (start, end) = match self.own {
             OwnItems::None => return &[],
@@ -124,7 +124,7 @@ impl EntryRelation {
         &all.own[start as usize..end as usize]
     }
 
-    /// The shared lists that only some jobs of the entry have, of the job with this index.
+    /// Returns the shared lists that only some jobs of the entry have, for the job with this index.
     pub(crate) fn each<'a>(&self, all: &'a RelationLists, index: u32) -> &'a [u32] {
         self.each.map_or(&[], |(start, width)| {
             let start = (start + index * width) as usize;
@@ -132,7 +132,7 @@ impl EntryRelation {
         })
     }
 
-    /// The `n`th list of the job with this index. They may be empty.
+    /// Returns the `n`th list of the job with this index. Lists may be empty.
     pub(crate) fn list<'a>(&self, all: &'a RelationLists, index: u32, n: usize) -> Option<ListRef<'a>> {
         let shared = |list: u32| ListRef { shared: Some(list), items: all.shared(list) };
         if let Some(list) = self.shared.get(n) {
@@ -144,7 +144,7 @@ impl EntryRelation {
         }
     }
 
-    /// How many lists [`Relation::list`] knows.
+    /// Returns the number of lists of [`Self::list`].
     pub(crate) fn count(&self) -> usize {
         self.shared.len() + 1 + self.each.map_or(0, |(_, width)| width as usize)
     }

@@ -1,4 +1,4 @@
-//! Whether allocations of a scheduler can hold what jobs ask for.
+//! Checks whether allocations of a scheduler have the resources that jobs request.
 
 use super::{NameResolver, PerJobNumber};
 use crate::diagnostic::SpecDiagnostic;
@@ -9,11 +9,11 @@ use rustc_hash::FxHashSet;
 use windlass_types::settings::{SlurmScheduler, parse_walltime};
 use windlass_types::{Bytes, Resources, format_duration};
 
-/// What comes of holding requirements against a scheduler.
+/// The result of comparing requirements with a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum SchedulerFit {
     Fits,
-    /// Nobody can tell from here.
+    /// Cannot be determined.
     Unclear(String),
     Never(String),
 }
@@ -37,7 +37,7 @@ impl NameResolver<'_, '_> {
         }
     }
 
-    /// So many jobs of the entry have to be looked at: one, unless they ask for different things.
+    /// Number of jobs of the entry to check: one, unless they request different resources.
     pub(super) fn distinct_job_count(&self, entry: u32) -> u32 {
         let differs = self.resolved.details[entry as usize].as_ref().is_some_and(|detail| {
             [detail.requirements, detail.job_group].iter().any(|value| matches!(value, PerJobNumber::Each(_)))
@@ -46,7 +46,7 @@ impl NameResolver<'_, '_> {
         if differs { count } else { count.min(1) }
     }
 
-    /// The number of the requirements of a job, and its kind, if it is not a plain one.
+    /// Returns the numbers of the requirements and the job group of a job, the latter if the job is not plain.
     pub(super) fn requirements_and_group(
         &self,
         entry: u32,
@@ -68,11 +68,11 @@ impl NameResolver<'_, '_> {
         let schedulers = &self.resolved.texts.schedulers;
         let resources = &requirements.resources;
         let Some(number) = scheduler else {
-            // Any scheduler will do, and so will a machine without one.
+            // Any scheduler may run the job, and so may a machine without one.
             if schedulers.iter().all(|scheduler| {
                 matches!(compare_with_scheduler(resources, scheduler), SchedulerFit::Never(_))
             }) {
-                let message = format!("no scheduler can hold what `{}` asks for", requirements.name);
+                let message = format!("no scheduler has the resources that `{}` requests", requirements.name);
                 self.sinks
                     .warnings
                     .push(SpecDiagnostic::new("does-not-fit", message).with_span(requirements.span));
@@ -83,7 +83,7 @@ impl NameResolver<'_, '_> {
         let place = self.spec.schedulers[number as usize].1;
         let said = |why: String| {
             let message = format!(
-                "scheduler `{}` cannot hold what `{}` asks for: {why}",
+                "scheduler `{}` does not have the resources that `{}` requests: {why}",
                 scheduler.name, requirements.name
             );
             SpecDiagnostic::new("does-not-fit", message)
@@ -96,7 +96,7 @@ impl NameResolver<'_, '_> {
             SchedulerFit::Never(why) => self.sinks.errors.push(said(why)),
             SchedulerFit::Unclear(why) => {
                 let message = format!(
-                    "scheduler `{}` may not hold what `{}` asks for: {why}",
+                    "scheduler `{}` may not have the resources that `{}` requests: {why}",
                     scheduler.name, requirements.name
                 );
                 self.sinks.warnings.push(SpecDiagnostic { message, ..said(String::new()) });
@@ -128,11 +128,11 @@ fn compare_with_scheduler(asked: &Resources, scheduler: &SlurmScheduler) -> Sche
 fn compare_memory(asked: &Resources, scheduler: &SlurmScheduler, nodes: u32) -> SchedulerFit {
     let Some(text) = &scheduler.mem else { return SchedulerFit::Fits };
     let Some(node) = parse_slurm_memory(text) else {
-        return SchedulerFit::Unclear(format!("`mem: {text}` is no amount we know"));
+        return SchedulerFit::Unclear(format!("unknown memory size `mem: {text}`"));
     };
-    let why = format!("{} of memory, where a node has {node}", asked.memory);
+    let why = format!("{} of memory, but a node has {node}", asked.memory);
     match asked.memory {
-        // Slurm takes nothing for all that a node has.
+        // In Slurm, 0 means all memory of a node.
         _ if node == Bytes(0) || asked.memory <= node => SchedulerFit::Fits,
         memory if asked.nodes == 1 || memory.0 > node.0.saturating_mul(u64::from(nodes)) => {
             SchedulerFit::Never(why)
@@ -141,7 +141,7 @@ fn compare_memory(asked: &Resources, scheduler: &SlurmScheduler, nodes: u32) -> 
     }
 }
 
-/// Slurm counts in MiB where no unit is given.
+/// Parses a memory size; without a unit, Slurm assumes MiB.
 fn parse_slurm_memory(text: &str) -> Option<Bytes> {
     let text = text.trim();
     match text.parse::<u64>() {
@@ -154,11 +154,11 @@ fn compare_gpus(asked: &Resources, scheduler: &SlurmScheduler, nodes: u32) -> Sc
     let Some(gres) = scheduler.gres.as_ref().filter(|_| asked.gpus > 0) else {
         return match asked.gpus {
             0 => SchedulerFit::Fits,
-            gpus => SchedulerFit::Unclear(format!("{gpus} GPUs, and the scheduler asks for none (`gres`)")),
+            gpus => SchedulerFit::Unclear(format!("{gpus} GPUs, but the scheduler requests none (`gres`)")),
         };
     };
     let node: u32 = gres.split(',').filter_map(parse_gres_gpus).sum();
-    let why = format!("{} GPUs, where a node has {node}", asked.gpus);
+    let why = format!("{} GPUs, but a node has {node}", asked.gpus);
     match asked.gpus {
         gpus if gpus <= node => SchedulerFit::Fits,
         gpus if asked.nodes == 1 || gpus > node.saturating_mul(nodes) => SchedulerFit::Never(why),
@@ -166,7 +166,7 @@ fn compare_gpus(asked: &Resources, scheduler: &SlurmScheduler, nodes: u32) -> Sc
     }
 }
 
-/// `gpu`, `gpu:2`, `gpu:a100:4`, each maybe with `(…)` behind it.
+/// Parses `gpu`, `gpu:2`, `gpu:a100:4`, each optionally followed by `(…)`.
 fn parse_gres_gpus(gres: &str) -> Option<u32> {
     let gres = gres.trim().split('(').next()?;
     let rest = gres.strip_prefix("gpu")?;
@@ -182,9 +182,9 @@ fn compare_time(asked: &Resources, scheduler: &SlurmScheduler) -> SchedulerFit {
         Ok(walltime) if runtime <= walltime => SchedulerFit::Fits,
         Ok(walltime) => {
             let (runtime, walltime) = (format_duration(runtime), format_duration(walltime));
-            SchedulerFit::Never(format!("{runtime}, where an allocation lasts {walltime}"))
+            SchedulerFit::Never(format!("{runtime}, but an allocation lasts {walltime}"))
         }
-        Err(_) => SchedulerFit::Unclear(format!("`walltime: {}` is no time we know", scheduler.walltime)),
+        Err(_) => SchedulerFit::Unclear(format!("unknown duration `walltime: {}`", scheduler.walltime)),
     }
 }
 

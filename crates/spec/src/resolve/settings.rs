@@ -1,4 +1,4 @@
-//! The workflow's own texts with its variables filled in, and what its actions wait for.
+//! Fills the variables into the texts of the workflow, and resolves the jobs of its actions.
 
 use super::files_and_data::{StringPositions, for_each_string};
 use super::{EntryKind, NO_LIST, NameResolver, duplicate_name_error};
@@ -9,7 +9,7 @@ use crate::source::SourceSpan;
 use crate::template::TextTemplate;
 use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, WorkflowSettings};
 
-/// What the workflow says outside its jobs, files and user data, filled in.
+/// The settings of the workflow outside its jobs, files and user data, with variables filled in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkflowTexts {
     pub(crate) name: String,
@@ -21,11 +21,11 @@ pub(crate) struct WorkflowTexts {
     pub(crate) schedulers: Vec<SlurmScheduler>,
 }
 
-/// An action and the numbers of the jobs that it is about.
+/// An action and the numbers of its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedAction {
     pub action: WorkflowAction,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     pub jobs: Vec<u32>,
 }
 
@@ -46,7 +46,7 @@ impl NameResolver<'_, '_> {
         };
     }
 
-    /// A text with the variables of the workflow filled in.
+    /// Returns a text with the variables of the workflow filled in.
     fn fill_text(&mut self, text: &str, place: TextPosition<'_, '_>) -> String {
         let Some(template) = self.compile_text(text, place, None) else { return text.to_owned() };
         let mut filled = String::new();
@@ -159,8 +159,8 @@ impl NameResolver<'_, '_> {
         jobs.dedup();
         let names_some = !action.jobs.is_empty() || !action.job_name_regexes.is_empty();
         if action.action.trigger_type.is_about_jobs() && !names_some {
-            let message = "this action waits for jobs but names none";
-            let help = "give it `jobs` or `job_name_regexes`";
+            let message = "this action waits for jobs, but none are listed";
+            let help = "add `jobs` or `job_name_regexes`";
             self.sinks
                 .errors
                 .push(SpecDiagnostic::new("no-jobs", message).with_span(action.span).with_help(help));

@@ -1,4 +1,4 @@
-//! Where jobs may run, and how many of a sort at once.
+//! The sites and limits of jobs.
 
 use super::NameResolver;
 use super::entry_details::PerJobNumber;
@@ -10,13 +10,13 @@ use std::collections::BTreeSet;
 use windlass_types::check_site_name;
 
 impl NameResolver<'_, '_> {
-    /// The number of the limit that the jobs of an entry name.
+    /// Returns the number of the limit of the jobs of an entry.
     pub(super) fn resolve_limit(&mut self, entry: u32, named: Option<NamedText>) -> PerJobNumber {
         let Some(named) = named else { return PerJobNumber::None };
         let limits = &self.spec.limits;
         let text = self.compile_job_named(named, entry);
         self.find_per_job(entry, &text, |this, name, values| {
-            // There are few, and each spelling is looked up once.
+            // There are few limits, and each spelling is resolved once.
             let found = (0..).zip(limits).find(|(_, limit)| limit.name == name).map(|(number, _)| number);
             this.used_limits.extend(found);
             if found.is_none() && this.name_completeness.all_limits {
@@ -28,7 +28,7 @@ impl NameResolver<'_, '_> {
         })
     }
 
-    /// The sites of the jobs of an entry. Names that no worker could have are reported, each once.
+    /// Returns the sites of the jobs of an entry. Names that no worker can have are reported, each once.
     pub(super) fn resolve_sites(&mut self, entry: u32, list: ListRange) -> Vec<JobText> {
         let spec = self.spec;
         let mut sites = Vec::new();
@@ -46,7 +46,7 @@ impl NameResolver<'_, '_> {
         sites
     }
 
-    /// What a text is for the jobs of an entry, each spelling once.
+    /// Returns the distinct values of a text for the jobs of an entry.
     fn distinct_texts(&self, entry: u32, text: &JobText) -> BTreeSet<String> {
         let count = match text {
             JobText::Same(_) => 1,
@@ -56,15 +56,15 @@ impl NameResolver<'_, '_> {
         (0..count).map(|index| text.text_for_job(bindings, index)).collect()
     }
 
-    /// Warns of limits that nobody names: they limit nothing.
+    /// Warns about limits that no job uses.
     pub(super) fn warn_unused_limits(&mut self) {
         if !self.name_completeness.all_jobs {
             return;
         }
         for (number, limit) in (0..).zip(&self.spec.limits) {
             if !self.used_limits.contains(&number) {
-                let message = format!("no job names the limit `{}`, so it limits nothing", limit.name);
-                let help = format!("write `limit: {}` in the jobs that it is for", limit.name);
+                let message = format!("limit `{}` has no effect: no job uses it", limit.name);
+                let help = format!("set `limit: {}` in the jobs that it applies to", limit.name);
                 self.sinks
                     .warnings
                     .push(SpecDiagnostic::new("unused-limit", message).with_span(limit.span).with_help(help));

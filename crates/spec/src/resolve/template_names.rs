@@ -1,4 +1,4 @@
-//! Names that are written as another entry writes its own, with parameters that only that entry has.
+//! Detects references to the name of another entry with parameters that only that entry has.
 
 use super::{EntryKind, NameResolver, RelationKind};
 use crate::diagnostic::SpecDiagnostic;
@@ -9,8 +9,8 @@ use crate::template;
 use rustc_hash::FxHashMap;
 
 impl NameResolver<'_, '_> {
-    /// `depends_on: ["solve_{i}"]` in an entry without `i`, where another is named just so: that one is meant, as a
-    /// whole. Says so and what to write instead; `false` if it is nothing of the sort.
+    /// Reports `depends_on: ["solve_{i}"]` in an entry without the parameter `i`, if another entry has this name:
+    /// all of its instances are meant. Returns `false` if this is not the case.
     pub(super) fn report_name_of_other_entry(
         &mut self,
         way: RelationKind,
@@ -36,19 +36,19 @@ impl NameResolver<'_, '_> {
             return false;
         }
         let (parameter, what) = (hole.name, sort.singular());
-        let message = format!(
-            "`{{{parameter}}}` stands for nothing here: it is a parameter of the {what} `{text}` alone"
-        );
-        let all = format!("for all of them write `{}: ['{}']`", way.regex_field(), template_pattern(text));
+        let message =
+            format!("`{{{parameter}}}` is not defined here: it is a parameter of the {what} `{text}` only");
+        let all =
+            format!("to use all of them, write `{}: ['{}']`", way.regex_field(), template_pattern(text));
         let is_shared = spec
             .shared_parameters
             .parameters
             .iter()
             .any(|shared| spec.texts.get(shared.name.text) == parameter);
         let each = if is_shared {
-            format!("`use_parameters: [{parameter}]` makes a job for each of them")
+            format!("`use_parameters: [{parameter}]` creates one job for each of them")
         } else {
-            "the same `parameters` here make a job for each of them".to_owned()
+            "the same `parameters` here create one job for each of them".to_owned()
         };
         let place = TextPosition::from_named(&spec.texts, name).part_span(hole.range);
         self.sinks.errors.push(
@@ -60,7 +60,7 @@ impl NameResolver<'_, '_> {
         true
     }
 
-    /// The entry whose name is written like this.
+    /// Returns the entry whose name is written like this.
     fn find_entry_by_template(&mut self, sort: EntryKind, text: &str) -> Option<u32> {
         let spec = self.spec;
         let written = self.entries_by_template[sort as usize].get_or_insert_with(|| {
@@ -85,7 +85,7 @@ impl NameResolver<'_, '_> {
     }
 }
 
-/// A regular expression for all names that are written like this: `^solve_` for `solve_{i}`.
+/// Returns a regular expression for all names of a template: `^solve_` for `solve_{i}`.
 fn template_pattern(text: &str) -> String {
     let mut pattern = "^".to_owned();
     let mut from = 0;

@@ -1,4 +1,4 @@
-//! Whether rules of failure handlers look for words that nobody keeps.
+//! Checks whether rules of failure handlers match texts on a standard error that is not kept.
 
 use super::NameResolver;
 use crate::diagnostic::SpecDiagnostic;
@@ -8,7 +8,7 @@ use windlass_types::settings::FailureRule;
 use windlass_types::worker_messages::{StdioMode, StdioSettings};
 
 impl NameResolver<'_, '_> {
-    /// Warns of rules that match what a job says on standard error where that is not kept: they never match.
+    /// Warns about rules that match texts on standard error where it is not kept: they never match.
     pub(super) fn warn_uncaptured_stderr(&mut self) {
         let listens = |rule: &FailureRule| !rule.stderr.is_empty();
         if !self.resolved.texts.failure_handlers.iter().any(|handler| handler.rules.iter().any(listens)) {
@@ -32,7 +32,7 @@ impl NameResolver<'_, '_> {
         let deaf = (1..).zip(&handler.rules).find(|(_, rule)| !rule.stderr.is_empty());
         let Some((number, _)) = deaf else { return };
         let message = format!(
-            "rule {number} of `{}` never matches: it looks for words on standard error, which is not kept",
+            "rule {number} of `{}` never matches: it looks for text on standard error, which is not kept",
             handler.name
         );
         self.sinks.warnings.push(

@@ -1,4 +1,4 @@
-//! The tables of a TOML document while it is read: headers and dotted keys may come back to one that was begun.
+//! The tables of a TOML document during parsing: headers and dotted keys may return to an earlier table.
 
 use crate::event::StopReading;
 use crate::source::SourceSpan;
@@ -12,7 +12,7 @@ pub(super) struct TomlNodeId(u32);
 #[derive(Debug)]
 pub(super) struct TomlTables<'s> {
     nodes: Vec<TomlNode<'s>>,
-    /// Tables and arrays of tables that later lines can still add to. Values and inline tables are not among them.
+    /// Tables and arrays of tables that later lines can extend, which excludes values and inline tables.
     growing: FxHashMap<(TomlNodeId, Cow<'s, str>), TomlNodeId>,
 }
 
@@ -32,7 +32,7 @@ enum TomlNodeKind<'s> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TableOrigin {
-    /// The header of a table inside of it: its own may still come.
+    /// The header of an inner table: its own header may still follow.
     Inner,
     /// Its own header, or braces.
     Itself,
@@ -56,7 +56,7 @@ impl<'s> TomlTables<'s> {
         TomlNodeId(0)
     }
 
-    /// Nothing was said.
+    /// Not defined.
     pub(super) fn is_empty(&self) -> bool {
         self.nodes.len() == 1
     }
@@ -93,7 +93,7 @@ impl<'s> TomlTables<'s> {
         }
     }
 
-    /// Puts a value under a key, which may be dotted.
+    /// Inserts a value under a key, which may be dotted.
     pub(super) fn insert(
         &mut self,
         table: TomlNodeId,
@@ -106,7 +106,7 @@ impl<'s> TomlTables<'s> {
         Ok(())
     }
 
-    /// The table that a header opens.
+    /// Returns the table that a header opens.
     pub(super) fn open_header(
         &mut self,
         path: &TomlKeyPath<'s>,
@@ -139,7 +139,7 @@ impl<'s> TomlTables<'s> {
         Ok(table)
     }
 
-    /// Goes down a path, making the tables that are not there.
+    /// Follows a path and creates missing tables.
     fn descend_path(
         &mut self,
         from: TomlNodeId,
@@ -163,7 +163,7 @@ impl<'s> TomlTables<'s> {
         Ok(table)
     }
 
-    /// The table itself, or the last one of an array of tables.
+    /// Returns the table itself, or the last one of an array of tables.
     fn last_table(&self, id: TomlNodeId) -> TomlNodeId {
         match &self.nodes[id.0 as usize].kind {
             TomlNodeKind::Array(items) => items.last().copied().unwrap_or(id),
@@ -182,7 +182,7 @@ impl<'s> TomlTables<'s> {
         }
     }
 
-    /// An `Err` is the place of what nests too deeply.
+    /// Returns `Err` with the location that is nested too deeply.
     pub(super) fn into_tree(self) -> Result<DocumentTree<'s>, SourceSpan> {
         let root = self.root();
         let mut nodes: Vec<Option<TomlNode<'s>>> = self.nodes.into_iter().map(Some).collect();
@@ -190,7 +190,7 @@ impl<'s> TomlTables<'s> {
     }
 }
 
-/// Takes a node with all that is in it.
+/// Removes a node with its content.
 fn take_node<'s>(
     id: TomlNodeId,
     nodes: &mut [Option<TomlNode<'s>>],

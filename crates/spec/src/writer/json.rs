@@ -1,4 +1,4 @@
-//! JSON and JSON5.
+//! Writes JSON and JSON5.
 
 use super::{MAX_WIDTH, as_literal, quote_with, short_scalars, write_utf16_escape};
 use crate::event::ScalarText;

@@ -1,4 +1,4 @@
-//! KDL, version 2: a node for each field, and for each entry of a list of maps one with its name.
+//! Writes KDL version 2: a node for each field, and for each entry of a list of maps one with its name.
 
 use super::{MAX_WIDTH, as_literal, is_block_text, quote_with, short_scalars};
 use crate::decode::field_tables::{FieldTable, FieldType, SpecField};
@@ -65,7 +65,7 @@ impl KdlWriter {
         }
     }
 
-    /// A node for each name, but numbers and regular expressions side by side: so do people, and Torc.
+    /// Writes one node per name, but numbers and regular expressions in one node, as Torc does.
     fn write_texts(&mut self, field: &SpecField, key: &str, items: &[DocumentTree<'_>]) {
         let is_joined = items.is_empty()
             || matches!(field.field_type, FieldType::List(FieldType::Integer(..) | FieldType::Regex));
@@ -80,7 +80,7 @@ impl KdlWriter {
         }
     }
 
-    /// A map with known fields and perhaps a name.
+    /// Writes a map with known fields and an optional name.
     fn write_entry(&mut self, map: &FieldTable, node: &str, entries: &[TreeEntry<'_>]) {
         let name = entries.iter().find(|entry| map.is_named && entry.key == "name");
         let mut head = node.to_owned();
@@ -98,7 +98,7 @@ impl KdlWriter {
         self.write_block(&head, |writer| writer.write_fields(map, rest()));
     }
 
-    /// A node where anything may stand.
+    /// Writes a node where any value is allowed.
     fn write_any(&mut self, key: &str, value: &DocumentTree<'_>) {
         let node = render_word(key);
         match &value.value {
@@ -110,7 +110,7 @@ impl KdlWriter {
             TreeValue::Bad => self.write_line(&node),
             TreeValue::Map(entries) if entries.is_empty() => self.write_line(&format!("{node} {{}}")),
             TreeValue::Map(entries) => {
-                // Nodes that are all called `-` would be taken for a list.
+                // Nodes that are all named `-` would be read as a list.
                 let is_like_list = entries.iter().all(|entry| entry.key == ITEM_NODE);
                 let head = if is_like_list { format!("({MAP_ANNOTATION}){node}") } else { node };
                 self.write_block(&head, |writer| {
@@ -125,7 +125,7 @@ impl KdlWriter {
 
     fn write_list(&mut self, node: &str, items: &[DocumentTree<'_>]) {
         let line = short_scalars(items).map(|scalars| {
-            // One value alone would be no list.
+            // A single value would not be read as a list.
             let head = if scalars.len() < 2 { format!("({LIST_ANNOTATION}){node}") } else { node.to_owned() };
             scalars.into_iter().fold(head, |line, item| line + " " + &render_scalar(item))
         });
@@ -139,7 +139,7 @@ impl KdlWriter {
         }
     }
 
-    /// Several lines between triple quotes, indented like what stands around them.
+    /// Writes several lines in triple quotes, indented like their surroundings.
     fn render_lines(&self, text: &str) -> String {
         let hashes = if text.contains(['\\', '"']) { raw_hashes(text) } else { String::new() };
         let indent = "    ".repeat(self.depth + 1);
@@ -156,7 +156,7 @@ impl KdlWriter {
     }
 }
 
-/// The entry on one line, if all its fields are short scalars and there are only a few.
+/// Returns the entry on one line, if it has only a few fields, all of them short scalars.
 fn render_properties<'t, 's: 't>(
     map: &FieldTable,
     head: &str,
@@ -165,7 +165,7 @@ fn render_properties<'t, 's: 't>(
     let mut line = head.to_owned();
     for entry in entries {
         let TreeValue::Scalar(value) = &entry.value.value else { return None };
-        // A job or an action is read better with a line for each of its fields.
+        // A job or an action is easier to read with one line per field.
         let is_simple = !value.text.contains('\n') && map.find_field(&entry.key).is_some();
         if !is_simple || matches!(map.noun, "job" | "action") {
             return None;
@@ -175,12 +175,12 @@ fn render_properties<'t, 's: 't>(
     Some(line)
 }
 
-/// Several lines that come back as they are: of blanks alone there may be none.
+/// Whether a text of several lines is preserved: no line may consist of blanks only.
 fn is_multiline(text: &str) -> bool {
     is_block_text(text) && text.split('\n').all(|line| line.is_empty() || !line.trim().is_empty())
 }
 
-/// So many hashes that nothing in the text ends a raw string.
+/// Returns the number of hashes of a raw string, more than any sequence in the text.
 fn raw_hashes(text: &str) -> String {
     let longest = text.split('"').skip(1).map(|rest| rest.bytes().take_while(|b| *b == b'#').count());
     "#".repeat(longest.max().unwrap_or(0) + 1)
@@ -196,14 +196,14 @@ pub(super) fn render_scalar(scalar: &ScalarText<'_>) -> String {
     }
 }
 
-/// The name of a node or property.
+/// Renders the name of a node or property.
 pub(super) fn render_word(text: &str) -> String {
     if is_bare_word(text) || text == ITEM_NODE { text.to_owned() } else { quote_text(text) }
 }
 
 fn quote_text(text: &str) -> String {
     let is_printable = !text.contains(super::is_invisible);
-    // Two quotes at the start would make three with the one that opens, which is another sort of string.
+    // Two quotes at the start would form three with the opening one, which begins another type of string.
     if is_printable && text.contains('\\') && !text.starts_with("\"\"") {
         let hashes = raw_hashes(text);
         return format!("{hashes}\"{text}\"{hashes}");

@@ -1,4 +1,4 @@
-//! TOML: a table for each entry of a list of maps, short maps in braces.
+//! Writes TOML: a table for each entry of a list of maps, short maps in braces.
 
 use super::{MAX_WIDTH, as_literal, is_block_text, quote_with, short_scalars};
 use crate::diagnostic::SpecDiagnostic;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 pub(super) fn render_document(tree: &DocumentTree<'_>) -> Result<String, SpecDiagnostic> {
     refuse_null(tree)?;
     let TreeValue::Map(entries) = &tree.value else {
-        let message = "a document in TOML is a map, and this is none";
+        let message = "a TOML document must be a map";
         return Err(SpecDiagnostic::new("cannot-convert", message).with_span(tree.span));
     };
     let mut out = String::new();
@@ -24,13 +24,13 @@ fn refuse_null(tree: &DocumentTree<'_>) -> Result<(), SpecDiagnostic> {
         TreeValue::Scalar(scalar) if scalar.is_null() => {
             Err(SpecDiagnostic::new("cannot-convert", "TOML has no `null`")
                 .with_span(tree.span)
-                .with_help("leave it out, or choose another format"))
+                .with_help("remove it, or choose another format"))
         }
         TreeValue::Scalar(_) | TreeValue::Bad => Ok(()),
     }
 }
 
-/// The values of a table, then the tables in it: in TOML what follows a header belongs to it.
+/// Writes the values of a table, then its inner tables: in TOML everything after a header belongs to it.
 fn write_table(entries: &[TreeEntry<'_>], path: &mut Vec<String>, out: &mut String) {
     let (tables, values): (Vec<&TreeEntry<'_>>, Vec<&TreeEntry<'_>>) =
         entries.iter().partition(|entry| is_table(entry, path.is_empty()));
@@ -73,7 +73,8 @@ fn write_array_header(path: &[String], out: &mut String) {
     out.extend([format!("[[{}]]\n", path.join("."))]);
 }
 
-/// Gets a header of its own: every map at the top, and what does not fit in braces on one line.
+/// Whether a map gets its own header: every map at the top level, and maps that do not fit in braces on one
+/// line.
 fn is_table(entry: &TreeEntry<'_>, is_top: bool) -> bool {
     match &entry.value.value {
         TreeValue::Map(entries) if entries.is_empty() => false,
@@ -111,7 +112,7 @@ fn write_value(tree: &DocumentTree<'_>, out: &mut String) {
     }
 }
 
-/// Within braces, where everything stands on one line.
+/// Renders a value within braces, where everything must be on one line.
 fn write_inline_value(tree: &DocumentTree<'_>, out: &mut String) {
     match &tree.value {
         TreeValue::Scalar(it) => out.push_str(&render_scalar(it)),
@@ -147,7 +148,7 @@ fn write_list(items: &[DocumentTree<'_>], out: &mut String) {
 pub(super) fn render_scalar(scalar: &ScalarText<'_>) -> String {
     match as_literal(scalar) {
         Some(literal) => literal.to_owned(),
-        // As it is, where that saves escapes.
+        // A literal string saves escapes.
         None if scalar.text.contains(['\\', '"'])
             && !scalar.text.contains(|c: char| c == '\'' || super::is_invisible(c)) =>
         {
@@ -157,7 +158,7 @@ pub(super) fn render_scalar(scalar: &ScalarText<'_>) -> String {
     }
 }
 
-/// Several lines between triple quotes.
+/// Writes several lines in triple quotes.
 fn render_lines(text: &str) -> String {
     if text.contains(['\\', '"']) && !text.contains("''") && !text.ends_with('\'') {
         return format!("'''\n{text}'''");

@@ -1,4 +1,5 @@
-//! YAML: blocks, with literal text for scripts, and quotes only where another reader might be misled.
+//! Writes YAML: blocks, literal texts for scripts, and quotes only where another parser might misread the
+//! value.
 
 use super::{MAX_WIDTH, as_literal, is_block_text, is_invisible, quote_with, short_scalars};
 use crate::event::ScalarText;
@@ -29,7 +30,7 @@ fn write_map(entries: &[TreeEntry<'_>], depth: usize, out: &mut String) {
     }
 }
 
-/// What stands behind `key:`, with the line break behind it.
+/// Writes the value after `key:`, including the line break.
 fn write_member(tree: &DocumentTree<'_>, depth: usize, used: usize, out: &mut String) {
     if let Some(line) = render_inline(tree, 2 * depth + used) {
         out.push(' ');
@@ -77,7 +78,7 @@ fn write_list(items: &[DocumentTree<'_>], depth: usize, out: &mut String) {
     }
 }
 
-/// What fits behind a key on its line: a scalar, an empty map or list, a short list of scalars.
+/// Returns a value that fits on the line of its key: a scalar, an empty map or list, a short list of scalars.
 fn render_inline(tree: &DocumentTree<'_>, used: usize) -> Option<String> {
     match &tree.value {
         TreeValue::Scalar(scalar) if is_literal_block(&scalar.text) => None,
@@ -93,11 +94,11 @@ fn render_inline(tree: &DocumentTree<'_>, used: usize) -> Option<String> {
 }
 
 fn is_literal_block(text: &str) -> bool {
-    // Space at the beginning would be taken for indentation.
+    // Space at the beginning would be read as indentation.
     is_block_text(text) && !text.starts_with([' ', '\t', '\n'])
 }
 
-/// `|` and the lines, one step further in.
+/// Writes `|` and the lines, indented one level further.
 fn write_block_text(text: &str, depth: usize, out: &mut String) {
     let body = text.trim_end_matches('\n');
     out.push_str(match text.len() - body.len() {
@@ -119,7 +120,7 @@ pub(super) fn render_key(text: &str) -> String {
     if text != "<<" && is_plain_in_flow(text) { text.to_owned() } else { quote_text(text) }
 }
 
-/// A scalar outside of `[]` and `{}`.
+/// Renders a scalar outside of `[]` and `{}`.
 fn render_block_scalar(scalar: &ScalarText<'_>) -> String {
     match as_literal(scalar) {
         Some(literal) => literal.to_owned(),
@@ -128,7 +129,7 @@ fn render_block_scalar(scalar: &ScalarText<'_>) -> String {
     }
 }
 
-/// A scalar that may stand anywhere.
+/// Renders a scalar for any context.
 pub(crate) fn render_flow_scalar(scalar: &ScalarText<'_>) -> String {
     match as_literal(scalar) {
         Some(literal) => literal.to_owned(),
@@ -137,7 +138,7 @@ pub(crate) fn render_flow_scalar(scalar: &ScalarText<'_>) -> String {
     }
 }
 
-/// Single quotes where they save escapes.
+/// Single quotes if they save escapes.
 fn quote_text(text: &str) -> String {
     let is_printable = !text.contains(is_invisible);
     if is_printable && text.contains(['\\', '"']) && !text.contains('\'') {
@@ -161,7 +162,7 @@ fn is_plain_in_flow(text: &str) -> bool {
     is_plain(text) && !text.contains([',', '[', ']', '{', '}'])
 }
 
-/// Means itself without quotes, to readers of YAML 1.1 as well.
+/// Whether a text keeps its meaning without quotes, also in YAML 1.1.
 fn is_plain(text: &str) -> bool {
     let can_begin = |c: char| c.is_alphanumeric() || matches!(c, '_' | '/' | '.' | '$' | '(' | '^' | '+');
     text.starts_with(can_begin)
@@ -173,7 +174,7 @@ fn is_plain(text: &str) -> bool {
         && !looks_typed(text)
 }
 
-/// Some reader takes it for a number, a time, a truth value or nothing.
+/// Whether some parser reads it as a number, a time, a boolean or null.
 fn looks_typed(text: &str) -> bool {
     const WORDS: [&str; 13] =
         ["null", "true", "false", "yes", "no", "on", "off", "y", "n", ".inf", ".nan", "inf", "nan"];

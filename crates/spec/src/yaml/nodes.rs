@@ -1,7 +1,7 @@
 //! YAML nodes with their anchors and aliases resolved.
 //!
-//! What stands under an anchor is recorded once, aliases in it unexpanded, so a recording is never larger than the
-//! source. An alias replays its recording; a budget on replayed events stops alias bombs.
+//! The content of an anchor is recorded once, without expanding its aliases, so a recording is never larger than
+//! the source. An alias replays its recording; a budget on replayed events stops alias bombs.
 
 use super::syntax;
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
@@ -11,25 +11,25 @@ use granit_parser::{Event, Parser, ScalarStyle, StrInput, Tag};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 
-/// Replayed events that every file may cause, and how many more per byte of it.
+/// Replayed events allowed for every file, and additional ones per byte of it.
 const MIN_REPLAY_BUDGET: usize = 1_000_000;
 const BUDGET_PER_BYTE: usize = 16;
-/// A replayed scalar costs one more for so many bytes.
+/// A replayed scalar costs one more for each block of this many bytes.
 const BYTES_PER_COST: usize = 16;
-/// Events that may stand under anchors.
+/// Maximum number of recorded events.
 const MAX_RECORDED: usize = 2_000_000;
 
 /// The nodes of one document.
 pub(super) struct YamlNodes<'s> {
     text: &'s str,
     parser: Parser<'s, StrInput<'s>>,
-    /// Where the last event of the parser ended.
+    /// The end of the parser's last event.
     read_to: usize,
-    /// Every recorded event, in order.
+    /// All recorded events, in order.
     recorded: Vec<RecordedNode<'s>>,
-    /// The recorded maps and lists that are not closed yet, from the outside in.
+    /// The recorded maps and lists that are still open, outermost first.
     open: Vec<u32>,
-    /// Where the recording of an anchor begins.
+    /// The start of the recording of each anchor.
     anchors: FxHashMap<usize, u32>,
     replays: Vec<NodeReplay>,
     budget: usize,
@@ -37,7 +37,7 @@ pub(super) struct YamlNodes<'s> {
 
 struct RecordedNode<'s> {
     node: YamlNode<'s>,
-    /// Of a map or list: the place of its end, [`UNFINISHED`] while it is open. Of anything else: its own place.
+    /// For a map or list: the index of its end, [`UNFINISHED`] while it is open. Otherwise its own index.
     end: u32,
 }
 
@@ -60,23 +60,23 @@ pub(super) struct YamlNode<'s> {
 pub(super) enum YamlNodeKind<'s> {
     MapStart(Option<NodeId>),
     SeqStart(Option<NodeId>),
-    /// Of a map or a list: which one is always known from its start.
+    /// The end of a map or a list; its start tells which.
     End,
     Scalar(ScalarText<'s>),
     /// Only in recordings.
     Alias(usize),
-    /// Was reported.
+    /// Already reported.
     Bad,
     DocumentStart,
     DocumentEnd,
     StreamEnd,
 }
 
-/// What [`Nodes::capture`] read past.
+/// The result of [`YamlNodes::capture_node`].
 pub(super) enum CapturedNode {
     Collection(NodeId),
     Other,
-    /// Was reported.
+    /// Already reported.
     Bad,
 }
 
@@ -95,12 +95,12 @@ impl<'s> YamlNodes<'s> {
         }
     }
 
-    /// The next node, aliases replaced by what they stand for.
+    /// Returns the next node, with aliases resolved.
     pub(super) fn next_node(&mut self, sink: &mut DiagnosticSink) -> Result<YamlNode<'s>, StopReading> {
         self.pull_node(false, sink)
     }
 
-    /// Reads past one whole node and returns the recording of it, if it is a map or list.
+    /// Skips one whole node and returns its recording, if it is a map or list.
     pub(super) fn capture_node(&mut self, sink: &mut DiagnosticSink) -> Result<CapturedNode, StopReading> {
         let id = match self.pull_node(true, sink)?.kind {
             YamlNodeKind::MapStart(Some(id)) | YamlNodeKind::SeqStart(Some(id)) => id,
@@ -114,7 +114,7 @@ impl<'s> YamlNodes<'s> {
         Ok(CapturedNode::Collection(id))
     }
 
-    /// Reads past the end of the map or list that was begun last.
+    /// Skips to the end of the innermost open map or list.
     pub(super) fn skip_rest(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
         let mut depth = 1;
         while depth > 0 {
@@ -126,7 +126,7 @@ impl<'s> YamlNodes<'s> {
                     }
                 }
                 YamlNodeKind::End => depth -= 1,
-                // The parser never leaves anything open; should it, this must not wait for more.
+                // The parser never leaves anything open; if it did, this must not loop forever.
                 YamlNodeKind::StreamEnd => return Err(StopReading),
                 _ => {}
             }
@@ -141,12 +141,12 @@ impl<'s> YamlNodes<'s> {
         }
     }
 
-    /// How many replays are under way, one inside the other.
+    /// Returns the number of nested active replays.
     pub(super) fn replay_depth(&self) -> usize {
         self.replays.len()
     }
 
-    /// Whether replays above `depth` have anything left.
+    /// Whether replays above `depth` have events left.
     pub(super) fn has_replay_above(&mut self, depth: usize) -> bool {
         while self.replays.len() > depth {
             match self.replays.last() {
@@ -157,7 +157,7 @@ impl<'s> YamlNodes<'s> {
         false
     }
 
-    /// Lets the replay at `depth`, which is inside of the map or list, go on at its end.
+    /// Moves the replay at `depth`, which is inside the map or list, to its end.
     pub(super) fn jump_to_end(&mut self, id: NodeId, depth: usize) {
         self.replays.truncate(depth);
         if let Some(replay) = self.replays.last_mut() {
@@ -165,7 +165,8 @@ impl<'s> YamlNodes<'s> {
         }
     }
 
-    /// The maps that a merge value names: itself, or the members of a list. An `Err` is the place of something else.
+    /// Returns the maps of a merge value: itself, or the members of a list. An `Err` is the location of
+    /// anything else.
     pub(super) fn maps_to_merge(
         &mut self,
         id: NodeId,
@@ -187,7 +188,7 @@ impl<'s> YamlNodes<'s> {
         Ok(members)
     }
 
-    /// Replays what stands between the start and the end of a map.
+    /// Replays the content of a map.
     pub(super) fn replay_inside(&mut self, id: NodeId) {
         self.replays.push(NodeReplay { next: id.0 + 1, end: self.recorded[id.0 as usize].end });
     }
@@ -221,11 +222,8 @@ impl<'s> YamlNodes<'s> {
                 }
                 _ => {
                     sink.push(
-                        SpecDiagnostic::new(
-                            "recursive-alias",
-                            "this alias stands inside of what it stands for",
-                        )
-                        .with_span(node.span),
+                        SpecDiagnostic::new("recursive-alias", "this alias is inside its own anchor")
+                            .with_span(node.span),
                     );
                     return Ok(YamlNode { kind: YamlNodeKind::Bad, span: node.span });
                 }
@@ -259,14 +257,15 @@ impl<'s> YamlNodes<'s> {
             return Ok(());
         }
         sink.push(
-            SpecDiagnostic::new("too-many-aliases", "the aliases of this file stand for too much")
+            SpecDiagnostic::new("too-many-aliases", "the aliases of this file expand to too much data")
                 .with_span(span)
                 .with_label(span, "repeated too often"),
         );
         Err(StopReading)
     }
 
-    /// The next node of the file itself. It is recorded if it stands under an anchor, or if `record` says so.
+    /// Returns the next node of the file itself. It is recorded if it is inside an anchor, or if `record` is
+    /// set.
     fn next_live(&mut self, record: bool, sink: &mut DiagnosticSink) -> Result<YamlNode<'s>, StopReading> {
         let (event, span) = loop {
             match self.parser.next_event() {
@@ -315,7 +314,7 @@ impl<'s> YamlNodes<'s> {
         let place = self.recorded.len() as u32;
         if self.recorded.len() >= MAX_RECORDED {
             sink.push(
-                SpecDiagnostic::new("too-many-aliases", "too much of this file stands under anchors")
+                SpecDiagnostic::new("too-many-aliases", "too much of this file is inside anchors")
                     .with_span(node.span),
             );
             return Err(StopReading);
@@ -349,7 +348,7 @@ fn to_scalar<'s>(
     span: SourceSpan,
 ) -> ScalarText<'s> {
     let plain = style == ScalarStyle::Plain;
-    // Where nothing is written the parser says `~`; a tag `!!str` makes it an empty text.
+    // The parser returns `~` for an empty value; the tag `!!str` makes it an empty text.
     let text = if plain && span.is_empty() { Cow::Borrowed("") } else { text };
     ScalarText { text, is_plain: plain && !tag.is_some_and(|tag| tag.is_yaml_core_schema_tag("str")) }
 }

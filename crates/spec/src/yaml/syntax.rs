@@ -1,10 +1,10 @@
-//! The parser's complaints in the words of people who write spec files.
+//! Converts the parser's errors to messages for authors of specs.
 
 use crate::diagnostic::SpecDiagnostic;
 use crate::source::SourceSpan;
 use granit_parser::{ErrorKind, ScanError};
 
-/// `read_to`: where the last thing ends that could be read.
+/// `read_to`: the end of the last element that could be parsed.
 pub(super) fn syntax_diagnostic(error: &ScanError, text: &str, read_to: usize) -> SpecDiagnostic {
     let (message, help) = describe_error(error.kind());
     let mut at = error.marker().byte_offset().unwrap_or(0);
@@ -30,12 +30,12 @@ fn unclosed_quote_error(text: &str, quote: usize, next: usize) -> SpecDiagnostic
     }
     SpecDiagnostic::new("syntax", "this quote is not closed before the next entry")
         .with_span(SourceSpan::new(quote, quote + 1))
-        .with_label(SourceSpan::from_offset(next), "the text in quotes cannot go on here")
+        .with_label(SourceSpan::from_offset(next), "the quoted text cannot continue here")
         .with_help("close it, or indent the lines that belong to the text")
 }
 
-/// The first tab of the lines in a row that are indented with tabs, of which the parser noticed the last: it points at
-/// what it was reading when it met the tab.
+/// Returns the first tab of consecutive lines that are indented with tabs. The parser notices the last one and
+/// points at the element that it was reading.
 fn first_tab(text: &str, at: usize) -> Option<usize> {
     let tab = at + text.get(at..)?.find('\t')?;
     let mut start = text[..tab].rfind('\n').map_or(0, |end| end + 1);
@@ -51,7 +51,7 @@ fn first_tab(text: &str, at: usize) -> Option<usize> {
     Some(first)
 }
 
-/// Where braces in a text without quotes were taken for a map.
+/// Returns help if braces in an unquoted text were parsed as a map.
 fn braces_help(kind: &ErrorKind, text: &str, at: usize) -> Option<&'static str> {
     use ErrorKind as E;
     let is_about_structure = matches!(
@@ -74,13 +74,13 @@ fn is_about_tab(kind: &ErrorKind) -> bool {
     )
 }
 
-/// What is wrong, and what usually helps.
+/// Returns the message and the usual remedy.
 fn describe_error(kind: &ErrorKind) -> (String, Option<&'static str>) {
     use ErrorKind as E;
     let quote = Some("put the whole value in quotes");
     let (message, help) = match kind {
         E::MappingValueNotAllowed | E::InvalidColonPlacement => {
-            ("`: ` begins a value here, where none can be", Some("put a text that contains `: ` in quotes"))
+            ("`: ` begins a value here, where no value is allowed", Some("quote texts that contain `: `"))
         }
         E::UnclosedQuotedScalar => ("this quote is never closed", None),
         E::InvalidTrailingDoubleQuotedScalar | E::InvalidTrailingSingleQuotedScalar => {
@@ -101,16 +101,16 @@ fn describe_error(kind: &ErrorKind) -> (String, Option<&'static str>) {
         E::ExpectedFlowMappingSeparator | E::UnexpectedEofFlowMapping => ("expected `,` or `}`", None),
         E::ExpectedFlowSequenceSeparator | E::UnexpectedEofFlowSequence => ("expected `,` or `]`", None),
         E::ExpectedBlockMappingKey => {
-            ("expected a key of the map around it", Some("check the indentation, or quote the value"))
+            ("expected a key of the enclosing map", Some("check the indentation, or quote the value"))
         }
         E::SimpleKeyExpected => ("expected `key: value`", Some("is a `:` missing, or a space after it?")),
         E::ExpectedBlockSequenceEntry => {
             ("expected `- ` and the next item of the list", Some("check the indentation"))
         }
         E::InvalidIndentation | E::InvalidFlowScalarIndent | E::InvalidQuotedScalarIndent => {
-            ("the indentation does not fit the lines around it", None)
+            ("the indentation does not match the surrounding lines", None)
         }
-        kind if is_about_tab(kind) => ("a tab where only spaces may stand", Some("indent with spaces")),
+        kind if is_about_tab(kind) => ("a tab where only spaces are allowed", Some("indent with spaces")),
         E::UnknownQuotedScalarEscape => (
             "unknown escape in a double-quoted text",
             Some("write `\\\\` for a backslash, or use single quotes"),

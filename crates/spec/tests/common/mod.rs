@@ -1,8 +1,8 @@
-//! What several tests of specs share.
+//! Helpers shared by tests of specs.
 
 use windlass_spec::{NoAttachments, SpecFormat, SpecSource, load_spec};
 
-/// Everything that a workflow will do, in words.
+/// Describes a workflow in words, for comparison.
 #[track_caller]
 pub(crate) fn plan(format: SpecFormat, text: &str) -> Vec<String> {
     let source = SpecSource { name: "spec", text: text.as_bytes(), format: Some(format) };

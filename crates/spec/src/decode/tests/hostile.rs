@@ -1,4 +1,5 @@
-//! A spec with every field, damaged by chance: always an answer, never a panic, never without bounds.
+//! A spec with every field, randomly damaged: it always gives a result, never a panic, and never unbounded
+//! work.
 
 use crate::decode::decode_spec;
 use crate::yaml::YamlReader;
@@ -35,7 +36,7 @@ jobs:
   - {name: "c{i}", command: d, scheduler: s, parameters: {i: [1, 2]}, input_files: [f], failure_handler: h}
 "#;
 
-/// Whatever comes in, an answer comes out.
+/// Every input gives a result.
 fn answer(text: &str) {
     let decoded = decode_spec(text, YamlReader::new(text));
     if decoded.names.is_none() {
@@ -65,7 +66,7 @@ fn values_that_stand_for_too_much() {
         let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
         bomb.extend([format!("  a{level}: &a{level} [{aliases}]\n")]);
     }
-    // Kept as JSON, and recorded to be decoded later: both have to stop.
+    // One is kept as JSON, the other is recorded for later decoding: both have to stop.
     assert!(codes(&bomb).contains(&"too-many-aliases"));
     let ignored = bomb.replace("metadata", "colour");
     assert!(codes(&format!("{ignored}resource_monitor: *a29\n")).contains(&"too-many-aliases"));

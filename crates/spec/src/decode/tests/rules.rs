@@ -1,8 +1,8 @@
-//! What may not stand in a spec, and what is said about it.
+//! Tests for invalid specs and the messages about them.
 
 use super::{good, problems, with};
 
-/// The help that goes with the only problem of `text`.
+/// The help of the only problem of `text`.
 #[track_caller]
 fn help(text: &str) -> String {
     let diagnostics = crate::parse_spec("sim.yaml", text.as_bytes()).expect_err(text);
@@ -22,11 +22,11 @@ fn values_of_the_wrong_kind_or_size() {
         ("version: '1'", "wrong-type `version` must be an integer, not the string `1`"),
         ("metadata: text", "wrong-type `metadata` must be a map, not `text`"),
         ("metadata: {a: 1, a: 2}", "duplicate-field `a` is given twice"),
-        ("metadata: {a: 1e999}", "bad-number `1e999` is no number that JSON can hold"),
+        ("metadata: {a: 1e999}", "bad-number `1e999` is not a number that JSON can represent"),
         ("use_pending_failed: yes", "wrong-type `use_pending_failed` must be `true` or `false`, not `yes`"),
         ("change_detection: hash", "unknown-value `change_detection` cannot be `hash`"),
         ("limits: [a]", "wrong-type `limits` must be a map, not a list"),
-        ("limits: {a: 0}", "out-of-range limit `a` is 0: no job that names it could ever start"),
+        ("limits: {a: 0}", "out-of-range limit `a` is 0: jobs that use it could never start"),
         ("limits: {a: -1}", "out-of-range limit `a` is `-1`"),
         ("limits: {a: many}", "wrong-type limit `a` must be an integer, not `many`"),
         ("limits: {a: }", "no-value limit `a` has no value"),
@@ -72,7 +72,7 @@ fn values_of_the_wrong_kind_or_size() {
         ),
         (
             "slurm_schedulers: [{name: s, account: a, walltime: 0}]",
-            "bad-amount `walltime` must be more than nothing",
+            "bad-amount `walltime` must be greater than 0",
         ),
         (
             "slurm_schedulers: [{name: s, account: a, mem: lots}]",
@@ -82,7 +82,7 @@ fn values_of_the_wrong_kind_or_size() {
         ("execution_config: {mode: slrum}", "unknown-value `mode` cannot be `slrum`"),
         (
             "execution_config: {termination_signal: SIGTRM}",
-            "bad-signal `termination_signal`: `SIGTRM` is no signal",
+            "bad-signal `termination_signal`: `SIGTRM` is not a signal",
         ),
         ("execution_config: {timeout_exit_code: 0}", "out-of-range `timeout_exit_code` is `0`"),
         ("execution_config: {stdio: {mode: both}}", "unknown-value `mode` cannot be `both`"),
@@ -103,7 +103,7 @@ fn values_of_the_wrong_kind_or_size() {
         ("resource_requirements: [{name: r, cpus: 0, memory: 1g}]", "out-of-range `cpus` is `0`"),
         (
             "resource_requirements: [{name: r, cpus: 1, memory: '{gb}g'}]",
-            "undefined-name `{gb}` is no variable of the workflow",
+            "undefined-name `{gb}` is not a variable of the workflow",
         ),
     ] {
         check(&with(text), &[wanted]);
@@ -113,24 +113,24 @@ fn values_of_the_wrong_kind_or_size() {
 #[test]
 fn the_remedy_is_named() {
     for (text, wanted) in [
-        ("version: 2", "it can only be 1"),
+        ("version: 2", "it must be 1"),
         (
             "jobs_sort_method: none",
-            "it is gone since Torc 1.0; remove it, and give jobs that should go first a `priority`",
+            "it was removed in Torc 1.0; delete it, and use `priority` for jobs that should start first",
         ),
-        ("execution_config: {job_stdio_overrides: {}}", "give the job its own `stdio` instead"),
+        ("execution_config: {job_stdio_overrides: {}}", "set `stdio` in the job instead"),
         ("execution_config: {termination_signal: SIGTRM}", "did you mean `SIGTERM`?"),
         (
             "execution_config: {mode: auto, srun_termination_signal: TERM@soon}",
-            "behind the `@` belong seconds, from 0 to 65535: `TERM@120`",
+            "write seconds from 0 to 65535 after the `@`: `TERM@120`",
         ),
         ("change_detection: mtimes", "did you mean `mtime`?"),
-        ("change_detection: hash", "it is one of `mtime`, `content`"),
-        ("slurm_defaults: {Time: 5}", "it comes from `walltime` of a scheduler in `slurm_schedulers`"),
-        ("slurm_defaults: {job_name: x}", "it comes from windlass, which names its allocations itself"),
+        ("change_detection: hash", "it must be one of `mtime`, `content`"),
+        ("slurm_defaults: {Time: 5}", "it is set by `walltime` of a scheduler in `slurm_schedulers`"),
+        ("slurm_defaults: {job_name: x}", "it is set by windlass, which names its allocations"),
         (
             "slurm_defaults: {--qos: x}",
-            "write it in full and without dashes in front: `qos`, `constraint`, `mail-type`",
+            "write it in full, without leading dashes: `qos`, `constraint`, `mail-type`",
         ),
         ("slurm_schedules: []", "did you mean `slurm_schedulers`?"),
         ("tasks: []", "did you mean `jobs`?"),
@@ -144,10 +144,10 @@ fn the_remedy_is_named() {
         assert_eq!(help(&with(text)), wanted, "{text}");
     }
     assert_eq!(help("name: w\njobs: [{name: a, command: b, needs: [c]}]\n"), "did you mean `depends_on`?");
-    assert_eq!(help("name: w\njobs:\n"), "it cannot be left out");
+    assert_eq!(help("name: w\njobs:\n"), "it is required");
     assert_eq!(
         help("name: w\njobs: [{name: a, command: b, resource_requirements: {num_cpus: 1}}]\n"),
-        "put the map into `resource_requirements` of the workflow, and its `name` here"
+        "move the map to `resource_requirements` of the workflow, and write its `name` here"
     );
 }
 
@@ -156,7 +156,7 @@ fn options_of_sbatch_that_come_from_elsewhere() {
     for option in
         ["partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name", "TIME", "Job_Name"]
     {
-        let wanted = format!("managed-option `{option}` cannot stand in `slurm_defaults`");
+        let wanted = format!("managed-option `{option}` is not allowed in `slurm_defaults`");
         check(&with(&format!("slurm_defaults: {{{option}: 1}}")), &[&wanted]);
     }
     check(
@@ -173,7 +173,7 @@ fn fields_of_another_mode() {
     let slurm = ["srun_termination_signal: TERM@9", "enable_cpu_bind: true"];
     for field in direct {
         let name = field.split(':').next().unwrap_or_default();
-        let wanted = format!("wrong-mode `{name}` is for mode `direct`, and the mode is `slurm`");
+        let wanted = format!("wrong-mode `{name}` is for mode `direct`, but the mode is `slurm`");
         check(&with(&format!("execution_config: {{{field}, mode: slurm}}")), &[&wanted]);
         good(&with(&format!("execution_config: {{{field}}}")));
         good(&with(&format!("execution_config: {{{field}, mode: auto}}")));
@@ -181,12 +181,12 @@ fn fields_of_another_mode() {
     good(&with("execution_config: {mode: slurm, limit_resources: true}"));
     for field in slurm {
         let name = field.split(':').next().unwrap_or_default();
-        let wanted = format!("wrong-mode `{name}` is for mode `slurm`, and the mode is `direct`");
+        let wanted = format!("wrong-mode `{name}` is for mode `slurm`, but the mode is `direct`");
         check(&with(&format!("execution_config: {{{field}}}")), &[&wanted]);
         check(&with(&format!("execution_config: {{mode: direct, {field}}}")), &[&wanted]);
         good(&with(&format!("execution_config: {{mode: slurm, {field}}}")));
     }
-    // A mode that could not be read accuses nobody.
+    // An unreadable mode causes no further errors.
     check(
         &with("execution_config: {mode: slrum, enable_cpu_bind: true}"),
         &["unknown-value `mode` cannot be `slrum`"],
@@ -198,11 +198,11 @@ fn actions_that_cannot_act() {
     for (action, wanted) in [
         (
             "trigger_type: on_jobs_ready, action_type: run_commands, commands: [x]",
-            "incomplete-action this trigger waits for jobs, and none are named",
+            "incomplete-action this trigger waits for jobs, but none are listed",
         ),
         (
             "trigger_type: on_jobs_complete, action_type: run_commands, commands: [x], jobs: []",
-            "incomplete-action this trigger waits for jobs, and none are named",
+            "incomplete-action this trigger waits for jobs, but none are listed",
         ),
         (
             "trigger_type: on_worker_start, action_type: run_commands",
@@ -212,7 +212,7 @@ fn actions_that_cannot_act() {
             "trigger_type: on_worker_start, action_type: schedule_nodes",
             "incomplete-action `schedule_nodes` has no scheduler",
         ),
-        // What could not be read is not missed as well.
+        // Unreadable values are not reported as missing too.
         (
             "trigger_type: on_worker_start, action_type: run_commands, commands: x",
             "wrong-type `commands` must be a list, not `x`",
@@ -233,7 +233,7 @@ fn actions_that_cannot_act() {
     ));
 }
 
-/// A spec with a handler that has this one rule.
+/// A spec with a handler that has this single rule.
 fn with_rule(rule: &str) -> String {
     with(&format!("failure_handlers: [{{name: h, rules: [{{{rule}}}]}}]"))
 }
@@ -243,18 +243,18 @@ fn rules_that_say_nothing_or_two_things() {
     for (rule, wanted, wanted_help) in [
         (
             "max_retries: 2",
-            "empty-rule this rule is for no failure, because it names none",
-            "give it `exit_codes`",
+            "empty-rule this rule matches no failure: it has no condition",
+            "add `exit_codes`",
         ),
         (
             "on: [], match_all_exit_codes: false",
-            "empty-rule this rule is for no failure, because it names none",
+            "empty-rule this rule matches no failure: it has no condition",
             "",
         ),
         (
             "on: [oom]",
             "unknown-value an item of `on` cannot be `oom`",
-            "it is one of `out_of_memory`, `timeout`",
+            "it must be one of `out_of_memory`, `timeout`",
         ),
         ("on: [time_out]", "unknown-value an item of `on` cannot be `time_out`", "did you mean `timeout`?"),
         ("on: timeout", "wrong-type `on` must be a list, not `timeout`", ""),
@@ -265,19 +265,19 @@ fn rules_that_say_nothing_or_two_things() {
         ),
         (
             "signals: [SIGKIL]",
-            "bad-signal an item of `signals`: `SIGKIL` is no signal",
+            "bad-signal an item of `signals`: `SIGKIL` is not a signal",
             "did you mean `SIGKILL`?",
         ),
-        ("signals: [64]", "bad-signal an item of `signals`: `64` is no signal", ""),
+        ("signals: [64]", "bad-signal an item of `signals`: `64` is not a signal", ""),
         (
             "stderr: ['re:(']",
             "bad-regex an item of `stderr`: `re:(` is not a regular expression: unclosed group",
-            "leave out the `re:`",
+            "remove the `re:`",
         ),
         (
             "stderr: ['re:']",
             "bad-regex an item of `stderr`: `re:` is not a regular expression: it is empty",
-            "behind `re:`",
+            "after `re:`",
         ),
         ("stderr: ['']", "empty an item of `stderr` is empty", ""),
         ("on: [timeout], backoff: 2", "incomplete-rule `backoff` needs a `delay`", "`delay: 10s`"),
@@ -291,10 +291,10 @@ fn rules_that_say_nothing_or_two_things() {
         ("on: [timeout], delay: 10s, jitter: 2", "out-of-range `jitter` is `2`", "it must be from 0 to 1"),
         (
             "on: [timeout], delay: 10m, max_delay: 1m",
-            "contradiction `max_delay` is PT1M, and the first delay is PT10M already",
+            "contradiction `max_delay` is PT1M, but the first delay is already PT10M",
             "raise `max_delay`",
         ),
-        ("on: [timeout], delay: 0", "bad-amount `delay` must be more than nothing", ""),
+        ("on: [timeout], delay: 0", "bad-amount `delay` must be greater than 0", ""),
         (
             "on: [out_of_memory], memory: x0.5",
             "bad-amount `memory`: `x0.5` does not increase the amount; a factor must be larger than 1, as in x1.5",
@@ -327,7 +327,7 @@ fn rules_that_say_nothing_or_two_things() {
     );
 }
 
-/// What is said points at the field, not at the handler as a whole.
+/// Problems point at the field, not at the whole handler.
 #[test]
 fn a_rule_is_pointed_at_where_it_is_wrong() {
     let text = "\
@@ -342,7 +342,7 @@ failure_handlers:
           - fine
           - \"re:[\"
 ";
-    let diagnostics = crate::parse_spec("sim.yaml", text.as_bytes()).expect_err("has mistakes");
+    let diagnostics = crate::parse_spec("sim.yaml", text.as_bytes()).expect_err("has errors");
     let places: Vec<_> =
         diagnostics.reports().into_iter().map(|report| (report.code, report.line, report.column)).collect();
     assert_eq!(places, [("empty-rule", Some(7), Some(9)), ("bad-regex", Some(10), Some(13))]);
@@ -351,10 +351,7 @@ failure_handlers:
 #[test]
 fn rules_that_are_hardly_meant() {
     for (rule, wanted) in [
-        (
-            "on: [timeout], max_retries: 0",
-            "no-retry `max_retries` counts attempts, and the first one is always made",
-        ),
+        ("on: [timeout], max_retries: 0", "no-retry `max_retries` counts attempts, including the first one"),
         (
             "on: [timeout], max_retries: 1, delay: 10s",
             "useless-field `delay` has no effect: `max_retries: 1` allows no second attempt",
@@ -369,7 +366,7 @@ fn rules_that_are_hardly_meant() {
         ),
         (
             "match_all_exit_codes: true}, {on: [timeout]}, {match_all_exit_codes: true",
-            "useless-rule rule 3 of `h` is never used: rule 1 is for every failure, too",
+            "useless-rule rule 3 of `h` is never used: rule 1 also matches every failure",
         ),
     ] {
         assert_eq!(warnings(&with_rule(rule)), [wanted], "{rule}");
@@ -387,7 +384,7 @@ fn rules_that_are_hardly_meant() {
 #[test]
 fn mpi_without_a_worker_on_each_node() {
     let config = "execution_config: {mode: slurm, srun_mpi: none}";
-    check(&with(config), &["useless-field no action starts workers that `srun_mpi` could be for"]);
+    check(&with(config), &["useless-field `srun_mpi` has no effect: no action starts one worker per node"]);
     good(&with(&format!(
         "{config}\nactions: [{{trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: s, \
          start_one_worker_per_node: true}}]"
@@ -402,7 +399,7 @@ fn fields_that_exclude_each_other() {
     );
     check(
         &with("stdio: {mode: none}\nexecution_config: {stdio: {mode: none}}"),
-        &["exclusive-fields `stdio` is given for the workflow and in `execution_config`"],
+        &["exclusive-fields `stdio` is set both for the workflow and in `execution_config`"],
     );
     check(
         &with("resource_requirements: [{name: r, num_cpus: 1, cpus: 1, memory: 1g}]"),
@@ -436,7 +433,7 @@ fn a_part_that_breaks_off_is_judged_up_to_the_break() {
     );
 }
 
-/// `code message` of what is said about a spec that may be used.
+/// `code message` of the warnings about a valid spec.
 fn warnings(text: &str) -> Vec<String> {
     let decoded = crate::decode::decode_spec(text, crate::yaml::YamlReader::new(text));
     assert!(decoded.sink.is_empty(), "{text}");
@@ -454,7 +451,7 @@ fn fields_without_effect_are_warned_about_where_they_promise_something() {
     let staggered = "name: s\nexecution_config: {staggered_start: true}\njobs: [{name: a, command: b}]";
     assert_eq!(
         warnings(staggered),
-        ["useless-field `staggered_start` has no effect: workers start as soon as they can"]
+        ["useless-field `staggered_start` has no effect: workers start as soon as possible"]
     );
     let abrupt = "name: s\njobs: [{name: a, command: b, supports_termination: false}]";
     assert!(
@@ -488,7 +485,7 @@ fn what_is_no_mistake_but_hardly_meant() {
         ),
         (
             "actions: [{trigger_type: on_worker_start, action_type: schedule_nodes, scheduler: s}]",
-            "useless-field `schedule_nodes` has no effect with this trigger: who asks Slurm is no worker",
+            "useless-field `schedule_nodes` has no effect with this trigger: workers do not request allocations",
         ),
     ] {
         assert_eq!(warnings(&with(text)), [wanted], "{text}");

@@ -49,7 +49,7 @@ jobs:
   - {name: 'sim_{i}', command: 'true', depends_on: [first], parameters: {i: '1:3'}}
 ";
 
-/// The new text, after it was seen that it means what it should.
+/// Returns the new text after checking its content.
 fn added(name: &str, text: &str) -> String {
     let new = apply_addition(SpecSource::new(name, text.as_bytes()), &addition()).unwrap();
     let workflow = crate::load_spec(SpecSource::new(name, new.as_bytes()), &NoAttachments)
@@ -112,7 +112,7 @@ fn the_same_in_every_format() {
         let text = crate::convert_spec(SpecSource::new("w.yaml", YAML.as_bytes()), format).unwrap();
         added(&name, &text);
     }
-    // On one line, and without a break at the end.
+    // On one line, without a line break at the end.
     added(
         "w.json",
         r#"{"name": "w", "jobs": [{"name": "first", "command": "x"}, {"name": "sim_{i}", "command": "x", "parameters": {"i": "1:3"}}]}"#,
@@ -151,6 +151,6 @@ fn what_is_not_there_cannot_get_a_field() {
     let error = apply_addition(SpecSource::new("w.yaml", YAML.as_bytes()), &addition).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot set `scheduler` of `nobody` in `jobs`: there is no such entry; change it by hand"
+        "cannot set `scheduler` of `nobody` in `jobs`: there is no such entry; edit it manually"
     );
 }

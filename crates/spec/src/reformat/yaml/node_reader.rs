@@ -1,4 +1,4 @@
-//! A YAML document as it is written: styles, anchors, tags and comments included.
+//! A YAML document in its source form, including styles, anchors, tags and comments.
 
 use super::UnsupportedLayout;
 use crate::reformat::layout_blocks::BLANKS;
@@ -8,11 +8,11 @@ use std::borrow::Cow;
 
 pub(super) struct YamlSourceNode<'s> {
     pub(super) kind: YamlSourceKind<'s>,
-    /// `&anchor !tag`, as far as it has them.
+    /// `&anchor !tag`, if present.
     pub(super) properties: String,
-    /// 0: it has none.
+    /// 0 if there is none.
     pub(super) properties_end: u32,
-    /// With its properties.
+    /// Including its properties.
     pub(super) start: u32,
     content: u32,
     pub(super) end: u32,
@@ -38,7 +38,7 @@ impl YamlSourceNode<'_> {
         self.content as usize
     }
 
-    /// A map or list that can have a line for each of its parts.
+    /// Whether this is a map or list that can have one line per item.
     pub(super) fn is_collection(&self) -> bool {
         match &self.kind {
             YamlSourceKind::Map { entries, .. } => !entries.is_empty(),
@@ -48,18 +48,18 @@ impl YamlSourceNode<'_> {
     }
 }
 
-/// Where the comments stand.
+/// The locations of the comments.
 pub(in crate::reformat) fn find_comments(text: &str) -> Vec<SourceSpan> {
     let is_comment = |event: &Event<'_>| matches!(event, Event::Comment(..));
     let events = parse_events(text).filter(|(event, _)| is_comment(event));
     events.map(|(_, span)| span).collect()
 }
 
-/// The root of the document.
+/// Reads the root of the document.
 pub(super) fn parse_document(text: &str) -> Result<YamlSourceNode<'_>, UnsupportedLayout> {
     if text.starts_with('%') || text.contains("\n%YAML") || text.contains("\n%TAG") {
         return Err(UnsupportedLayout {
-            reason: "the file has directives, which the layout has no place for",
+            reason: "the file has directives, which the formatter does not support",
             span: None,
         });
     }
@@ -84,7 +84,7 @@ fn parse_events(text: &str) -> impl Iterator<Item = (Event<'_>, SourceSpan)> {
     parser.map_while(Result::ok).map(|(event, span)| {
         let range = span.byte_range().unwrap_or_default();
         let tag = span.tag_span().and_then(|tag| tag.byte_range());
-        // The tag stands before the node, and is told with it: remembered as the start of its span.
+        // The parser reports the tag with the node but it precedes it: remembered as the start of the span.
         let start = tag.map_or(range.start, |tag| tag.start.min(range.start));
         let start = if matches!(event, Event::Comment(..)) { range.start } else { start };
         (event, SourceSpan::new(start, range.end))
@@ -94,12 +94,12 @@ fn parse_events(text: &str) -> impl Iterator<Item = (Event<'_>, SourceSpan)> {
 struct YamlNodeReader<'s, I: Iterator<Item = (Event<'s>, SourceSpan)>> {
     text: &'s str,
     events: std::iter::Peekable<I>,
-    /// Where the scalar before ended.
+    /// The end of the previous scalar.
     last_end: u32,
 }
 
 impl<'s, I: Iterator<Item = (Event<'s>, SourceSpan)>> YamlNodeReader<'s, I> {
-    /// The next node; `None` at the end of what is around it.
+    /// Returns the next node; `None` at the end of the enclosing one.
     fn read_node(&mut self) -> Result<Option<YamlSourceNode<'s>>, UnsupportedLayout> {
         let Some((event, span)) = self.events.next() else { return Ok(None) };
         let mut start = span.start;
@@ -117,7 +117,7 @@ impl<'s, I: Iterator<Item = (Event<'s>, SourceSpan)>> YamlNodeReader<'s, I> {
             _ => false,
         };
         if tag {
-            let why = "a value has a tag, which the layout has no place for";
+            let why = "a value has a tag, which the formatter does not support";
             return Err(UnsupportedLayout { reason: why, span: Some(span) });
         }
         let properties_end = if properties.is_empty() { 0 } else { content };
@@ -180,7 +180,8 @@ impl<'s, I: Iterator<Item = (Event<'s>, SourceSpan)>> YamlNodeReader<'s, I> {
         Ok(Some(YamlSourceNode { kind, properties, properties_end, start, content, end }))
     }
 
-    /// Where the `|` or `>` stands whose text begins at `start`: in the last line before it that is not blank.
+    /// Returns the position of the `|` or `>` whose text begins at `start`: in the last non-blank line before
+    /// it.
     fn find_indicator(&self, before: u32, start: u32) -> u32 {
         let between = &self.text[before as usize..start.max(before) as usize];
         let line = between.trim_end_matches(BLANKS).rfind('\n').map_or(0, |at| at + 1);
@@ -191,7 +192,7 @@ impl<'s, I: Iterator<Item = (Event<'s>, SourceSpan)>> YamlNodeReader<'s, I> {
         &self.text[span.start as usize..span.end as usize]
     }
 
-    /// Behind the bracket that closes what ends here.
+    /// The position after the closing bracket.
     fn closing_bracket_end(&self, end: u32, bracket: char) -> u32 {
         let rest = &self.text[end as usize..];
         let mut is_comment = false;
