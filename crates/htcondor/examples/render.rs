@@ -1,6 +1,8 @@
-//! How long it takes to render a large run to disk: `cargo xtask bench dag render` runs it once for each sample.
+//! Measures how long it takes to render a large run to disk: `cargo xtask bench dag render` runs it once per
+//! sample.
 //!
-//! `render DIRECTORY UNITS NODES` prints one line of JSON. Each unit may go to forty sites and has nodes of three sizes.
+//! `render DIRECTORY UNITS NODES` prints one line of JSON. Each unit may go to forty sites and has nodes of
+//! three sizes.
 
 use std::collections::BTreeMap;
 use std::fs;

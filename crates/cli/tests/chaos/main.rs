@@ -186,7 +186,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// Retries until the server has accepted the workflow, in whatever state it is.
+    /// Retries until the server has accepted the workflow; it may be down meanwhile.
     fn create(&self) {
         eventually("the server accepts the workflow", || {
             self.sandbox.windlass(&["submit", "spec.yaml", "--db", &self.job_store()]).code == 0

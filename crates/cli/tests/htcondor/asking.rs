@@ -21,13 +21,13 @@ pub(crate) fn directory(run: &Value) -> PathBuf {
     PathBuf::from(run["submit_dir"].as_str().unwrap())
 }
 
-/// The notifications to operators about a request.
+/// The kinds of all alerts about a request.
 pub(crate) fn alerts(house: &House, name: &str) -> Vec<String> {
     let alerts = house.json(&["request", "alerts", name]);
     alerts.as_array().unwrap().iter().map(|alert| alert["kind"].as_str().unwrap().to_owned()).collect()
 }
 
-/// All versions of a request.
+/// The statuses that a request has had, in order.
 pub(crate) fn way(house: &House, name: &str) -> Vec<String> {
     let shown = house.request(name);
     let transitions = shown["status_transitions"].as_array().unwrap();

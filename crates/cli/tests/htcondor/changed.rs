@@ -68,7 +68,7 @@ fn fewer_retries_then_more_memory(house: &House) {
         "--retries",
         "0",
         "--reason",
-        "it is mended",
+        "it is fixed",
     ]);
     await_held(house, "hungry", 2);
     house.windlass(&[

@@ -34,7 +34,7 @@ fn secret(work: &Work, name: &str, text: &str) {
 
 #[test]
 fn jobs_find_the_proxy_and_the_token() {
-    // A new pool has the settings for transferring proxies; the shared one may be older than those settings.
+    // A new pool is configured to transfer proxies; the shared one may be older than that configuration.
     let pool = Pool::private();
     let keys = pool.work("keys");
     make_proxy(&keys);

@@ -150,7 +150,7 @@ fn a_dag_that_dagman_refuses_is_submitted_again_once_it_is_mended() {
     for words in [&submit[..], &["dag", "rescue", "d"]] {
         let mut said = String::new();
         // DAGMan may be gone from the queue a moment after it ended.
-        eventually("it is refused", || {
+        eventually("it is rejected", || {
             said = place.refused(words).1;
             !said.contains("still")
         });

@@ -65,7 +65,7 @@ fn a_third_then_two_then_stops_then_all_of_it() {
     );
 
     house.work.write("mended", "");
-    house.windlass(&["request", "dag", "rescue", "chain", "--reason", "it is mended"]);
+    house.windlass(&["request", "dag", "rescue", "chain", "--reason", "it is fixed"]);
     eventually("it reaches its step and continues", || runs(&house, "chain").len() == 3);
     let second = runs(&house, "chain")[1].clone();
     assert_eq!((&second["status"], completed(&second)), (&json!("stopped"), 2), "{second:#}");

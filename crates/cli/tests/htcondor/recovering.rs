@@ -156,7 +156,7 @@ fn what_fails_alike_is_paused_and_goes_on_once_it_is_mended() {
     assert_eq!(house.status("alike"), "active");
 
     house.work.write("mended", "");
-    house.windlass(&["request", "dag", "release", "alike", "--reason", "it is mended"]);
+    house.windlass(&["request", "dag", "release", "alike", "--reason", "it is fixed"]);
     await_completion(&house, "alike");
     house.check_files("alike", 0..4);
     let chain = runs(&house, "alike");

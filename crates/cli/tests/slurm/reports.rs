@@ -107,7 +107,7 @@ fn what_steps_used_and_what_ended_them() {
     house.await_status("long", "running");
     let row = house.await_allocation("it runs", |row| row["state"] == "running");
     house.windlass(&["slurm", "cancel", &row["id"].to_string(), "--reason", "enough"]);
-    let row = house.await_allocation("it is over", |row| row["state"] == "ended");
+    let row = house.await_allocation("it has ended", |row| row["state"] == "ended");
     assert_eq!(row["end"], "CANCELLED", "{row}");
 
     let mut stats = Value::Null;

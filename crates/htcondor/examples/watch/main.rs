@@ -1,8 +1,8 @@
-//! What it costs to follow many running DAGs: `cargo xtask bench dag` runs it.
+//! Measures the cost of following many running DAGs: `cargo xtask bench dag` runs it.
 //!
-//! `watch DIRECTORY DAGS UNITS NODES RUNS` writes so many runs, each of so many units of so many nodes, as DAGMan would
-//! have left them half way; looks at all of them; has each get on a bit, and looks again, RUNS times. Prints what it
-//! measured as one line of JSON.
+//! `watch DIRECTORY DAGS UNITS NODES RUNS` writes this many runs of UNITS units of NODES nodes, as DAGMan would
+//! have left them half-way; polls all of them; then advances each and polls again, RUNS times. Prints the
+//! measurements as one line of JSON.
 
 mod world;
 
@@ -26,7 +26,7 @@ fn main() -> std::io::Result<()> {
     let before = memory("VmRSS:")?;
     let mut watches: Vec<DagPoller> = (0..dags).map(|dag| DagPoller::new(&world.run(dag))).collect();
     let first = pass(&mut watches)?;
-    // One that begins in the middle counts the groups that are over by and by.
+    // A poller that starts in the middle counts the completed units in several polls.
     let mut counting = Vec::new();
     let mut last = first;
     loop {
@@ -43,7 +43,7 @@ fn main() -> std::io::Result<()> {
         world.get_on()?;
         let with_news = pass(&mut watches)?;
         if with_news.news != dags as usize {
-            return Err(Error::other(format!("{} news of {dags} DAGs", with_news.news)));
+            return Err(Error::other(format!("{} updates of {dags} DAGs", with_news.news)));
         }
         busy.push(with_news.seconds);
         quiet.push(pass(&mut watches)?.seconds);
@@ -69,7 +69,7 @@ struct Pass {
     attempts: u64,
 }
 
-/// One look at each.
+/// Polls each once.
 fn pass(watches: &mut [DagPoller]) -> std::io::Result<Pass> {
     let begin = Instant::now();
     let mut pass = Pass { seconds: 0.0, news: 0, done: 0, attempts: 0 };
@@ -86,7 +86,7 @@ fn pass(watches: &mut [DagPoller]) -> std::io::Result<Pass> {
     Ok(pass)
 }
 
-/// In kB, of this process.
+/// The memory of this process in kB.
 fn memory(field: &str) -> std::io::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix(field));

@@ -1,4 +1,4 @@
-//! Runs as DAGMan leaves them while they are under way: half of the units are over, ten run, the others wait.
+//! Active runs as DAGMan leaves them: half of the units have ended, ten run, the others wait.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Units that run at the same time.
 const RUNNING: u32 = 10;
-/// What a job leaves in the event log of its group.
+/// The events of a job in the event log of its unit.
 const EVENTS: &str = include_str!("../../tests/data/group.dag.nodes.log");
 
 pub(crate) struct World {
@@ -16,7 +16,7 @@ pub(crate) struct World {
     dags: u32,
     units: u32,
     nodes: u32,
-    /// The same number in each run, as it goes on.
+    /// The same number in each run, as it advances.
     completed: u32,
 }
 
@@ -33,7 +33,7 @@ impl World {
         self.directory.join(format!("run-{dag}"))
     }
 
-    /// In each run one unit is over and the next begins, and all that run have got on.
+    /// In each run, one unit ends, the next one starts, and all running ones advance.
     pub(crate) fn get_on(&mut self) -> io::Result<()> {
         let (over, next) = (self.completed, self.completed + RUNNING);
         self.completed += 1;
@@ -90,7 +90,8 @@ impl World {
         replace(&run.join(unit(number)).join("group.status"), &text)
     }
 
-    /// As the scripts of these nodes append them. All went well: failures are dealt with, and not kept by who watches.
+    /// As the scripts of these nodes append them. All succeeded: failures are returned once and not kept by the
+    /// poller.
     fn write_attempts(&self, run: &Path, number: u32, nodes: Range<u32>) -> io::Result<()> {
         let mut text = String::new();
         for node in nodes {

@@ -343,7 +343,7 @@ fn completed_is_only_believed_with_all_units() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// In whatever pieces the log is written, and wherever it ends: the updates are the first of those of the
+    /// However the log is split, and wherever it ends: the updates are the first of those of the
     /// whole log.
     #[test]
     fn half_a_log_never_says_more(cuts in prop::collection::vec(0..RESCUED.len(), 0..8)) {

@@ -26,7 +26,7 @@ fn a_dag_is_found_held_released_and_removed() {
     let DagmanJobState::Held(hold) = in_queue(&condor, cluster).unwrap().state else { panic!("not held") };
     assert!(hold.reason.contains("operator said 'wait'"), "{hold:?}");
     assert!(!condor.hold(cluster, "again").unwrap(), "it is held already");
-    assert!(condor.release(cluster, "go on").unwrap());
+    assert!(condor.release(cluster, "continue").unwrap());
     eventually("DAGMan works again", || in_queue(&condor, cluster).unwrap().state == DagmanJobState::Running);
     assert!(!condor.release(cluster, "again").unwrap(), "it is not held");
 

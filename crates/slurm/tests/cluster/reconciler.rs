@@ -118,7 +118,7 @@ fn one_that_waits_goes_when_nothing_that_is_left_fits_into_it() {
         world.want(workflow, AllocationRequest { options, mem: Some(mem.to_owned()), ..request() })
     };
     let (small, large) = (held("100M"), held("300M"));
-    let row = world.await_row(small, "is over", |row| row.state.is_over());
+    let row = world.await_row(small, "has ended", |row| row.state.is_over());
     let why = row.unwanted.or(row.reason).unwrap();
     assert!(why.contains("remaining jobs fits into it"), "{why}");
     let row = world.await_state(large, A::Pending);
@@ -201,7 +201,7 @@ fn whoever_is_in_an_allocation_hears_that_it_ends_later() {
     worker.ends_in();
     world.cluster.slurm("scontrol", &["update", &format!("JobId={job}"), "TimeLimit=02:00:00"]);
     let mut told = None;
-    eventually("it is told", || {
+    eventually("the worker gets the end date", || {
         told = worker.ends_in().or(told);
         told.is_some()
     });
