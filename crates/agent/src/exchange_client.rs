@@ -101,7 +101,7 @@ impl ExchangeClient {
         self.retry_at
     }
 
-    pub(crate) fn next_call(&mut self, now: Instant, wish: &ExchangeParameters) -> Option<NextCall> {
+    pub(crate) fn next_call(&mut self, now: Instant, parameters: &ExchangeParameters) -> Option<NextCall> {
         if self.is_over || self.retry_at.is_some_and(|at| now < at) {
             return None;
         }
@@ -120,21 +120,21 @@ impl ExchangeClient {
         let has_news = !self.reports.is_empty() || !self.actions.is_empty();
         let lane = if reports {
             return None;
-        } else if has_news || wish.is_leaving || (wish.is_draining && !self.is_drain_reported) {
+        } else if has_news || parameters.is_leaving || (parameters.is_draining && !self.is_drain_reported) {
             ExchangeLane::Report
-        } else if waits || wish.skips_polling {
+        } else if waits || parameters.skips_polling {
             return None;
         } else {
             ExchangeLane::Wait
         };
-        Some(NextCall::Exchange(lane, Box::new(self.compose_exchange(lane, me, wish))))
+        Some(NextCall::Exchange(lane, Box::new(self.compose_exchange(lane, me, parameters))))
     }
 
     fn compose_exchange(
         &mut self,
         lane: ExchangeLane,
         me: WorkerCredentials,
-        wish: &ExchangeParameters,
+        parameters: &ExchangeParameters,
     ) -> WorkerExchange {
         self.last_number += 1;
         let mut exchange = WorkerExchange {
@@ -143,9 +143,9 @@ impl ExchangeClient {
             number: self.last_number,
             reports: Vec::new(),
             actions: Vec::new(),
-            wait: wish.wait,
-            time_left: wish.time_left,
-            draining: wish.is_draining,
+            wait: parameters.wait,
+            time_left: parameters.time_left,
+            draining: parameters.is_draining,
             leaving: false,
         };
         if lane == ExchangeLane::Report {
@@ -153,9 +153,9 @@ impl ExchangeClient {
             exchange.reports = self.reports.drain(..batch).collect();
             exchange.actions = std::mem::take(&mut self.actions);
             exchange.wait = Duration::ZERO;
-            exchange.leaving = wish.is_leaving && self.reports.is_empty();
+            exchange.leaving = parameters.is_leaving && self.reports.is_empty();
         }
-        self.is_drain_reported = wish.is_draining;
+        self.is_drain_reported = parameters.is_draining;
         self.lanes[lane as usize] = Some(SentExchange { exchange: exchange.clone(), is_under_way: true });
         exchange
     }
@@ -260,8 +260,11 @@ mod tests {
     }
 
     /// The lane, number and count of reports of a call.
-    fn speak(talk: &mut ExchangeClient, wish: &ExchangeParameters) -> Option<(ExchangeLane, u64, usize)> {
-        match talk.next_call(Instant::now(), wish)? {
+    fn speak(
+        talk: &mut ExchangeClient,
+        parameters: &ExchangeParameters,
+    ) -> Option<(ExchangeLane, u64, usize)> {
+        match talk.next_call(Instant::now(), parameters)? {
             NextCall::Register => panic!("already registered"),
             NextCall::Exchange(lane, exchange) => Some((lane, exchange.number, exchange.reports.len())),
         }

@@ -66,7 +66,7 @@ pub struct RemoteWorkerOptions {
 
 impl std::fmt::Debug for RemoteWorkerOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AgentOptions").field("client", &self.client).finish_non_exhaustive()
+        f.debug_struct("RemoteWorkerOptions").field("client", &self.client).finish_non_exhaustive()
     }
 }
 

@@ -53,10 +53,10 @@ pub fn end_all_workers(state_dir: &Path) -> Result<Vec<EndedWorker>, RemoteWorke
     for notes in StateDirectory::load_all_states(state_dir) {
         // The main process first: it would restart its worker process.
         let processes = notes.agent.iter().chain(&notes.running_worker);
-        let mut buried = processes.map(|process| {
+        let mut ended_processes = processes.map(|process| {
             worker_process::ensure_recorded_process_dead(process, &notes.host, &notes.boot_id)
         });
-        match buried.try_for_each(|one| one.map(drop)) {
+        match ended_processes.try_for_each(|one| one.map(drop)) {
             Ok(()) => ended.push(EndedWorker { url: notes.url, worker: notes.me.map(|me| me.worker) }),
             // The directory is shared with another machine, whose processes cannot be ended from here.
             Err(ensure_dead::EnsureDeadError::OtherHost { .. }) => {}

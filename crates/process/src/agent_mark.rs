@@ -4,7 +4,7 @@
 //! dropped by `env -u`, and a process group is left with `setsid`. Hard resource limits are inherited by every
 //! child, across `exec`, `setsid` and double forks, and can only be lowered without privileges. `RLIMIT_LOCKS`
 //! has had no effect since Linux 2.4.25, is unlimited everywhere, and so is free to carry the mark: a hard
-//! limit of [`MARKED_LIMIT`] or less.
+//! limit of `MARKED_LIMIT` or less.
 
 #![expect(unsafe_code, reason = "the compiler cannot check the code between fork and exec")]
 

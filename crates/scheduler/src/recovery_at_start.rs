@@ -39,11 +39,11 @@ pub fn recover_workflow(
     let (orphans, given_up) = requeue_orphans(store, workflow, &dead, &mut state, now, &mut changes)?;
     state.reconcile_units(&mut changes);
     commit_and_wait(store, workflow.id, workflow.run_id, changes)?;
-    for (row, buried) in &dead {
+    for (row, dead_worker) in &dead {
         store.retire_worker(row.id, now)?;
         host.forget_worker(&row.worker);
-        if buried.killed_processes > 0 {
-            let left = buried.killed_processes;
+        if dead_worker.killed_processes > 0 {
+            let left = dead_worker.killed_processes;
             observer.on_notice(&format!("ended {left} processes that an earlier worker had left running"));
         }
     }
@@ -85,10 +85,12 @@ fn requeue_orphans(
     for held in held {
         let Some(job) = state.job_index(held.id) else { continue };
         let key = state.attempt_key(job);
-        let buried = dead.iter().find(|(row, _)| row.id == held.worker).map(|(_, buried)| buried);
-        let may_have_started = buried.is_none_or(|buried| may_have_started(buried, &key, held.pid));
-        let is_charged =
-            buried.is_some_and(|buried| buried.is_same_boot && has_started(buried, &key, held.pid));
+        let dead_worker =
+            dead.iter().find(|(row, _)| row.id == held.worker).map(|(_, dead_worker)| dead_worker);
+        let may_have_started =
+            dead_worker.is_none_or(|dead_worker| may_have_started(dead_worker, &key, held.pid));
+        let is_charged = dead_worker
+            .is_some_and(|dead_worker| dead_worker.is_same_boot && has_started(dead_worker, &key, held.pid));
         let fate = match (may_have_started, is_charged) {
             (false, _) => OrphanDecision::NeverStarted,
             (true, false) => OrphanDecision::RunAgain(None),
@@ -97,7 +99,7 @@ fn requeue_orphans(
                 suspects.on_worker_death(key.job, held.worker, at, CrashEvidence::LostContact)
             }
         };
-        let usage = buried.and_then(|buried| buried.leftover_usage.get(&key).copied());
+        let usage = dead_worker.and_then(|dead_worker| dead_worker.leftover_usage.get(&key).copied());
         let lost = OrphanedAttempt { started_at: held.started_at, usage: usage.unwrap_or_default() };
         orphans += usize::from(may_have_started);
         given_up += usize::from(fate == OrphanDecision::GiveUp);
@@ -115,7 +117,7 @@ fn commit_recorded_ends(
     classifier: Option<Arc<FailureClassifier>>,
     now: Timestamp,
 ) -> Result<usize, SchedulerError> {
-    if dead.iter().all(|(_, buried)| buried.recorded_ends.is_empty()) {
+    if dead.iter().all(|(_, dead_worker)| dead_worker.recorded_ends.is_empty()) {
         return Ok(0);
     }
     let mut state = load_workflow_state(store, workflow, host.capacity())?;
@@ -129,14 +131,16 @@ fn commit_recorded_ends(
     for held in store.held_jobs(workflow.id)? {
         let Some(key) = state.job_index(held.id).map(|job| state.attempt_key(job)) else { continue };
         let of_worker = dead.iter().find(|(row, _)| row.id == held.worker);
-        let Some(ended) = of_worker.and_then(|(_, buried)| buried.recorded_ends.get(&key)) else { continue };
+        let Some(ended) = of_worker.and_then(|(_, dead_worker)| dead_worker.recorded_ends.get(&key)) else {
+            continue;
+        };
         let follow = |failed: FailedAttemptContext<'_>| {
             retries.decide_retry(failed, &RetryInputs { worker_capacities: &room, node_record: None, now })
         };
         // It cannot be stale: the key is that of the attempt that the worker holds.
-        if let Ok(verdict) = state.on_attempt_ended_with(held.worker, ended, follow, &mut changes) {
+        if let Ok(outcome) = state.on_attempt_ended_with(held.worker, ended, follow, &mut changes) {
             count += 1;
-            over.extend(verdict.job_status.is_settled().then_some(key));
+            over.extend(outcome.job_status.is_settled().then_some(key));
         }
     }
     added_jobs::drop_stale_added_jobs(store, &over, &mut state, &mut changes)?;
@@ -173,11 +177,11 @@ fn ensure_workers_dead(
     workflow: WorkflowId,
 ) -> Result<Vec<(WorkerRow, DeadWorkerReport)>, SchedulerError> {
     let workers = load_job_holders(store, workflow)?;
-    let mut bury = |row: WorkerRow| {
-        let buried = host.ensure_dead(&row.worker).map_err(SchedulerError::EnsureWorkerDead)?;
-        Ok((row, buried))
+    let mut end_worker = |row: WorkerRow| {
+        let dead_worker = host.ensure_dead(&row.worker).map_err(SchedulerError::EnsureWorkerDead)?;
+        Ok((row, dead_worker))
     };
-    workers.into_iter().map(&mut bury).collect()
+    workers.into_iter().map(&mut end_worker).collect()
 }
 
 /// Workers of the workflow that did not sign off, and others that hold jobs of it. Without clients that claim
@@ -193,13 +197,13 @@ pub fn load_job_holders(store: &dyn Store, workflow: WorkflowId) -> Result<Vec<W
     Ok(workers)
 }
 
-fn may_have_started(buried: &DeadWorkerReport, key: &AttemptKey, pid: Option<u32>) -> bool {
-    pid.is_some() || buried.may_have_started(key)
+fn may_have_started(dead_worker: &DeadWorkerReport, key: &AttemptKey, pid: Option<u32>) -> bool {
+    pid.is_some() || dead_worker.may_have_started(key)
 }
 
 /// Whether this attempt had certainly started.
-fn has_started(buried: &DeadWorkerReport, key: &AttemptKey, pid: Option<u32>) -> bool {
-    pid.is_some() || buried.started_attempts.as_ref().is_some_and(|started| started.contains(key))
+fn has_started(dead_worker: &DeadWorkerReport, key: &AttemptKey, pid: Option<u32>) -> bool {
+    pid.is_some() || dead_worker.started_attempts.as_ref().is_some_and(|started| started.contains(key))
 }
 
 pub(crate) fn load_workflow_state(

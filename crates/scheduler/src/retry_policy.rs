@@ -78,7 +78,7 @@ impl WorkflowRetryPolicy {
         state: &WorkflowState,
         classifier: Option<Arc<FailureClassifier>>,
     ) -> Result<Self, StoreError> {
-        let mut sequels = Self {
+        let mut policy = Self {
             handlers: state.handlers().iter().map(LoadedFailureHandler::compile).collect(),
             classifier,
             asks_operator: workflow.settings.use_pending_failed,
@@ -89,10 +89,10 @@ impl WorkflowRetryPolicy {
             random: RetryJitter::new(),
         };
         // No event can have been recorded before that.
-        if sequels.granted >= RetryBudget::max_retries(sequels.budget, state.counts().total()) {
-            sequels.load_budget(store, workflow)?;
+        if policy.granted >= RetryBudget::max_retries(policy.budget, state.counts().total()) {
+            policy.load_budget(store, workflow)?;
         }
-        Ok(sequels)
+        Ok(policy)
     }
 
     /// Loads the use of the budget from the database.
@@ -110,10 +110,10 @@ impl WorkflowRetryPolicy {
     pub(crate) fn decide_retry(
         &mut self,
         failed: FailedAttemptContext<'_>,
-        around: &RetryInputs<'_>,
+        inputs: &RetryInputs<'_>,
     ) -> DiagnosedRetryDecision {
         let words = output_tail(failed.ended);
-        let evidence = failure_evidence(&failed, &words, around.node_record);
+        let evidence = failure_evidence(&failed, &words, inputs.node_record);
         let classifier = self.classifier.as_deref().unwrap_or_else(|| FailureClassifier::standard());
         let diagnosis = FailureDiagnosis::from_evidence(classifier, &evidence);
         let failure = failure_handlers::FailedAttemptFacts {
@@ -124,7 +124,7 @@ impl WorkflowRetryPolicy {
         let compiled = failed.handler.and_then(|number| self.handlers.get(number));
         let grows = compiled.is_some_and(|it| it.grows_resources);
         let room =
-            if grows { (around.worker_capacities)(failed.location) } else { WorkerCapacities::default() };
+            if grows { (inputs.worker_capacities)(failed.location) } else { WorkerCapacities::default() };
         let situation = RetryContext {
             attempt: failed.ended.key.attempt,
             used_attempts: failed.used_attempts,
@@ -147,7 +147,7 @@ impl WorkflowRetryPolicy {
             HandlerDecision::Final(last) => self.is_budget_spent |= last.reason == NoRetryReason::OverBudget,
         }
         DiagnosedRetryDecision {
-            decision: RetryDecision::from_handler_decision(decision, self.asks_operator, around.now),
+            decision: RetryDecision::from_handler_decision(decision, self.asks_operator, inputs.now),
             diagnosis: Some(diagnosis),
         }
     }

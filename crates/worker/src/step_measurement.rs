@@ -157,7 +157,8 @@ pub fn run_step_if_requested(words: &[OsString]) -> Option<ExitCode> {
         return Some(exit_with_usage_error("INTERVAL is not a number of milliseconds"));
     };
     let own = CgroupPaths::of_this_process();
-    let Ok(escort) = StepSupervisor::start(program, arguments, is_step_cgroup(&own.own_cgroup, "freezer"))
+    let Ok(supervisor) =
+        StepSupervisor::start(program, arguments, is_step_cgroup(&own.own_cgroup, "freezer"))
     else {
         // Run the job without measurement if possible.
         return Some(exit_with_usage_error(&format!(
@@ -168,18 +169,18 @@ pub fn run_step_if_requested(words: &[OsString]) -> Option<ExitCode> {
     };
     let task = std::env::var("SLURM_PROCID").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let page = UsageFileWriter::new(Path::new(prefix), task, mark.to_string_lossy().into_owned());
-    Some(measure_until_over(escort, &own, page, Duration::from_millis(interval)))
+    Some(measure_until_over(supervisor, &own, page, Duration::from_millis(interval)))
 }
 
 fn measure_until_over(
-    escort: StepSupervisor,
+    supervisor: StepSupervisor,
     own: &CgroupPaths,
     mut page: UsageFileWriter,
     interval: Duration,
 ) -> ExitCode {
     let evidence = OomEvidence::new(own);
-    let started = escort.started;
-    let series = sample_until_over(&escort, interval, |series, cpu_time| {
+    let started = supervisor.started;
+    let series = sample_until_over(&supervisor, interval, |series, cpu_time| {
         let end = EndUsage { wall: started.elapsed(), cpu_time, peak_rss: None };
         let usage = series.summarize_usage(&end);
         if page.is_due(end.wall, usage.peak_memory) {
@@ -187,7 +188,7 @@ fn measure_until_over(
         }
     });
     let wall = started.elapsed();
-    let reaped = match escort.reap() {
+    let reaped = match supervisor.reap() {
         Ok(reaped) => reaped,
         Err(error) => return exit_with_usage_error(&format!("cannot wait for the job: {error}")),
     };
@@ -200,14 +201,14 @@ fn measure_until_over(
 
 /// Takes samples as a worker does, until the job ends. Calls `each` with the CPU time so far.
 fn sample_until_over(
-    escort: &StepSupervisor,
+    supervisor: &StepSupervisor,
     interval: Duration,
     mut each: impl FnMut(&UsageSeries, Duration),
 ) -> UsageSeries {
-    let mut series = UsageSeries::new(escort.started);
-    let mut next = (!interval.is_zero()).then(|| escort.started + FIRST_SAMPLE_AFTER);
-    while !escort.wait_until(next) {
-        let sample = UsageSample::measure(&escort.members());
+    let mut series = UsageSeries::new(supervisor.started);
+    let mut next = (!interval.is_zero()).then(|| supervisor.started + FIRST_SAMPLE_AFTER);
+    while !supervisor.wait_until(next) {
+        let sample = UsageSample::measure(&supervisor.members());
         let now = Instant::now();
         series.add_sample(now, sample.cpu, sample.rss);
         next = now.checked_add(interval);

@@ -104,13 +104,13 @@ impl WorkflowContexts {
         if let Some(site) = self.find_context(workflow) {
             return Ok(site);
         }
-        let told =
+        let setup =
             self.workflow_setups.get(&workflow).ok_or("the workflow was not introduced to this worker")?;
-        if !std::path::Path::new(&told.submission_dir).is_dir() {
-            return Err(format!("{} is not a directory on this machine", told.submission_dir));
+        if !std::path::Path::new(&setup.submission_dir).is_dir() {
+            return Err(format!("{} is not a directory on this machine", setup.submission_dir));
         }
         let site =
-            Arc::new(WorkflowContext::open(&options.for_workflow(told)).map_err(|error| error.to_string())?);
+            Arc::new(WorkflowContext::open(&options.for_workflow(setup)).map_err(|error| error.to_string())?);
         self.close_idle();
         self.open.insert(workflow, Arc::clone(&site));
         Ok(site)

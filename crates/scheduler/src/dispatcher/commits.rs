@@ -190,15 +190,15 @@ impl Dispatcher<'_> {
         for order in done.action_commands {
             self.dispatch_action(order);
         }
-        for (key, name, verdict, wall) in &done.attempt_ends {
+        for (key, name, outcome, wall) in &done.attempt_ends {
             self.observer.on_attempt_ended(&AttemptEndNotice {
                 key: *key,
                 name,
-                attempt_status: verdict.attempt_status,
-                job_status: verdict.job_status,
-                return_code: verdict.return_code,
+                attempt_status: outcome.attempt_status,
+                job_status: outcome.job_status,
+                return_code: outcome.return_code,
                 wall_time: *wall,
-                reason: verdict.reason.as_deref(),
+                reason: outcome.reason.as_deref(),
             });
         }
         for row in &done.dead_workers {

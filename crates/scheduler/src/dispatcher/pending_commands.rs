@@ -56,8 +56,8 @@ impl Dispatcher<'_> {
             return Ok(());
         }
         let (id, now) = (self.workflow.id, self.clock.now());
-        for wish in self.retry_until_done(|store| store.open_pending_commands(id))? {
-            self.retry_until_done(|store| store.apply_pending_command(id, wish, now))?;
+        for command in self.retry_until_done(|store| store.open_pending_commands(id))? {
+            self.retry_until_done(|store| store.apply_pending_command(id, command, now))?;
         }
         self.reload_workflow_state()
     }

@@ -81,17 +81,17 @@ impl Dispatcher<'_> {
             let around = RetryInputs { worker_capacities: &room, node_record: None, now: clock.now() };
             sequels.decide_retry(failed, &around)
         };
-        let verdict = state.on_attempt_ended_with(worker, ended, follow, &mut open.changes)?;
+        let attempt_outcome = state.on_attempt_ended_with(worker, ended, follow, &mut open.changes)?;
         self.stop_if_retry_budget_spent();
         self.deaths_in_a_row = 0;
         self.crash_suspects.on_attempt_ended(ended.key.job);
         self.has_attempt_ended = true;
-        if verdict.job_status.is_settled() {
+        if attempt_outcome.job_status.is_settled() {
             self.ended_attempts.push(ended.key);
         }
         self.claim_pacer.on_ended(ended.wall);
         let name = self.release_held_job(&ended.key);
-        self.open_batch.attempt_ends.push((ended.key, name, verdict, ended.wall));
+        self.open_batch.attempt_ends.push((ended.key, name, attempt_outcome, ended.wall));
         Ok(())
     }
 

@@ -63,9 +63,10 @@ impl Dispatcher<'_> {
     /// Handles the loss of the worker: its jobs are orphans, and a new worker is started.
     pub(super) fn on_worker_gone(&mut self) -> Result<(), SchedulerError> {
         let Some(gone) = self.worker.take() else { return Ok(()) };
-        let buried = self.host.ensure_dead(&gone.row.worker).map_err(SchedulerError::EnsureWorkerDead)?;
-        self.apply_recorded_ends(gone.id, &buried);
-        let (lost, given_up) = self.orphan_held_jobs(gone.id, &buried);
+        let dead_worker =
+            self.host.ensure_dead(&gone.row.worker).map_err(SchedulerError::EnsureWorkerDead)?;
+        self.apply_recorded_ends(gone.id, &dead_worker);
+        let (lost, given_up) = self.orphan_held_jobs(gone.id, &dead_worker);
         self.open_batch.dead_workers.push(gone.row);
         // Assignments that were never sent are among the orphans; they must not go to the next worker.
         self.open_batch.assignments.clear();
@@ -85,11 +86,11 @@ impl Dispatcher<'_> {
     }
 
     /// Jobs that ended before the worker died, but whose reports did not arrive.
-    fn apply_recorded_ends(&mut self, worker: WorkerId, buried: &DeadWorkerReport) {
+    fn apply_recorded_ends(&mut self, worker: WorkerId, dead_worker: &DeadWorkerReport) {
         let mut keys: Vec<AttemptKey> =
             self.held_jobs.keys().map(|job| self.state.attempt_key(*job)).collect();
         keys.sort_unstable();
-        for ended in keys.iter().filter_map(|key| buried.recorded_ends.get(key)) {
+        for ended in keys.iter().filter_map(|key| dead_worker.recorded_ends.get(key)) {
             if let Err(stale) = self.on_ended(worker, ended) {
                 self.observer.on_notice(&stale.to_string());
             }
@@ -97,7 +98,7 @@ impl Dispatcher<'_> {
     }
 
     /// Returns how many jobs had started, and whether one was failed as the cause.
-    fn orphan_held_jobs(&mut self, worker: WorkerId, buried: &DeadWorkerReport) -> (usize, bool) {
+    fn orphan_held_jobs(&mut self, worker: WorkerId, dead_worker: &DeadWorkerReport) -> (usize, bool) {
         let now = self.clock.now();
         let held = mem::take(&mut self.held_jobs);
         let alone = held.len() == 1 && self.state.has_isolated_running();
@@ -106,7 +107,7 @@ impl Dispatcher<'_> {
         jobs.sort_unstable();
         for job in jobs {
             let key = self.state.attempt_key(job);
-            let at = match buried.may_have_started(&key) {
+            let at = match dead_worker.may_have_started(&key) {
                 false => CrashPosition::NotStarted,
                 true if alone => CrashPosition::Isolated,
                 true => CrashPosition::Running,
@@ -115,7 +116,7 @@ impl Dispatcher<'_> {
             let fate = self.crash_suspects.on_worker_death(key.job, worker, at, CrashEvidence::Observed);
             given_up |= fate == OrphanDecision::GiveUp;
             let started_at = held.get(&job).and_then(|h| h.started).map(|(_, at)| at);
-            let usage = buried.leftover_usage.get(&key).copied().unwrap_or_default();
+            let usage = dead_worker.leftover_usage.get(&key).copied().unwrap_or_default();
             let attempt = OrphanedAttempt { started_at, usage };
             self.state.on_orphaned(job, worker, fate, attempt, now, &mut self.open_batch.changes);
             if fate == OrphanDecision::GiveUp {

@@ -94,12 +94,12 @@ impl Scheduler {
         let Some(session) = self.sessions.get(&worker).filter(|session| session.may_take_actions()) else {
             return;
         };
-        let is_aside = session.standing == NodeStanding::SetAside;
+        let is_quarantined = session.standing == NodeStanding::SetAside;
         let Some(active) = self.find_workflow(workflow) else { return };
         let is_over = active.has_no_jobs_left() && active.actions.states.has_only_worker_end_actions();
         let stage = if is_over { WorkerStage::Leaving } else { WorkerStage::Working };
         if !active.joined_workers.contains(&worker) {
-            if is_aside || !active.actions.states.needs_worker(worker, stage) {
+            if is_quarantined || !active.actions.states.needs_worker(worker, stage) {
                 return;
             }
             active.add_worker(worker);
@@ -147,8 +147,8 @@ impl Scheduler {
         else {
             return false;
         };
-        let ActiveWorkflow { actions: agenda, row, open_batch: open, .. } = &mut **active;
-        let Some(order) = agenda.start_next(row, Some(worker), stage, now, &mut open.changes) else {
+        let ActiveWorkflow { actions: schedule, row, open_batch: open, .. } = &mut **active;
+        let Some(order) = schedule.start_next(row, Some(worker), stage, now, &mut open.changes) else {
             return false;
         };
         session.actions.insert((order.action, order.attempt), ActionAssignment { workflow, is_sent: false });
@@ -164,7 +164,7 @@ impl Scheduler {
     /// it.
     pub(super) fn dispatch_action(&mut self, workflow: WorkflowId, worker: WorkerId, order: ActionCommand) {
         let key = (order.action, order.attempt);
-        let Self { workflows: slots, sessions: worker_sessions, dirty_workers: roused, .. } = self;
+        let Self { workflows: slots, sessions: worker_sessions, dirty_workers, .. } = self;
         let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return };
         if !active.record_action_site(key, worker) {
             return;
@@ -177,7 +177,7 @@ impl Scheduler {
             return;
         }
         session.queue_action(order, || workflow_setup(active));
-        roused.insert(worker);
+        dirty_workers.insert(worker);
     }
 
     /// Handles results of actions. Those that do not belong to the worker (any more) are recorded as stale.
@@ -201,9 +201,9 @@ impl Scheduler {
         else {
             return false;
         };
-        let ActiveWorkflow { actions: agenda, open_batch: open, .. } = active;
+        let ActiveWorkflow { actions: schedule, open_batch: open, .. } = active;
         let (at, code, message) = (report.ended_at, Some(report.return_code), report.message.clone());
-        agenda.states.end_run(key, at, code, message, &mut open.changes);
+        schedule.states.end_run(key, at, code, message, &mut open.changes);
         open.action_reports.push((worker, report));
         if let Some(session) = self.sessions.get_mut(&worker) {
             session.actions.remove(&key);
@@ -216,33 +216,35 @@ impl Scheduler {
     pub(super) fn lose_action_assignments(
         &mut self,
         worker: WorkerId,
-        errands: impl IntoIterator<Item = (ActionRunKey, ActionAssignment)>,
+        action_assignments: impl IntoIterator<Item = (ActionRunKey, ActionAssignment)>,
     ) {
         let now = self.now.timestamp;
-        for (key, errand) in errands {
-            let Some(active) =
-                self.find_workflow(errand.workflow).filter(|active| active.record_action_site(key, worker))
+        for (key, action_assignment) in action_assignments {
+            let Some(active) = self
+                .find_workflow(action_assignment.workflow)
+                .filter(|active| active.record_action_site(key, worker))
             else {
                 continue;
             };
-            let ActiveWorkflow { actions: agenda, open_batch: open, .. } = active;
-            if errand.is_sent {
-                agenda.states.interrupt_run(key, now, &mut open.changes);
+            let ActiveWorkflow { actions: schedule, open_batch: open, .. } = active;
+            if action_assignment.is_sent {
+                schedule.states.interrupt_run(key, now, &mut open.changes);
             } else {
-                agenda.states.withdraw_run(key, &mut open.changes);
+                schedule.states.withdraw_run(key, &mut open.changes);
                 open.action_commands.retain(|(_, order)| (order.action, order.attempt) != key);
             }
-            self.await_commit_before_retiring(worker, errand.workflow);
+            self.await_commit_before_retiring(worker, action_assignment.workflow);
         }
     }
 
     /// The same for a worker without a lease.
     pub(super) fn lose_unleased_actions(&mut self, worker: WorkerId, workflow: WorkflowId) {
         let Some(active) = self.find_workflow(workflow) else { return };
-        let errand = ActionAssignment { workflow, is_sent: true };
+        let action_assignment = ActionAssignment { workflow, is_sent: true };
         let own = active.actions.states.running_actions().filter(|(_, at)| *at == Some(worker));
-        let errands: Vec<(ActionRunKey, ActionAssignment)> = own.map(|(key, _)| (key, errand)).collect();
-        self.lose_action_assignments(worker, errands);
+        let action_assignments: Vec<(ActionRunKey, ActionAssignment)> =
+            own.map(|(key, _)| (key, action_assignment)).collect();
+        self.lose_action_assignments(worker, action_assignments);
     }
 
     /// Compares the actions that a returning worker has. Returns those that do not belong to it any more; sends
@@ -259,7 +261,7 @@ impl Scheduler {
             .iter()
             // The successor of a dead worker runs no actions.
             .filter(|(key, _)| !has.contains(key) && !session.has_successor)
-            .map(|(key, errand)| (*key, errand.workflow))
+            .map(|(key, action_assignment)| (*key, action_assignment.workflow))
             .collect();
         for (key, workflow) in unheard {
             self.resend_action(worker, workflow, key);
@@ -275,8 +277,8 @@ impl Scheduler {
         else {
             return;
         };
-        if let Some(errand) = session.actions.get_mut(&key) {
-            errand.is_sent = false;
+        if let Some(action_assignment) = session.actions.get_mut(&key) {
+            action_assignment.is_sent = false;
         }
         let is_on_its_way = |orders: &[(WorkerId, ActionCommand)]| {
             orders.iter().any(|(_, order)| (order.action, order.attempt) == key)
@@ -303,7 +305,9 @@ impl Scheduler {
         self.workflows_with_actions.insert(workflow);
         let keys: BTreeSet<ActionRunKey> = under_way.iter().map(|(key, _)| *key).collect();
         for session in self.sessions.values_mut() {
-            session.actions.retain(|key, errand| errand.workflow != workflow || keys.contains(key));
+            session.actions.retain(|key, action_assignment| {
+                action_assignment.workflow != workflow || keys.contains(key)
+            });
         }
         for (key, worker) in under_way {
             self.load_action_assignment(workflow, key, worker);
@@ -385,7 +389,7 @@ impl Scheduler {
     fn pending_actions(&mut self, workflow: WorkflowId) -> Result<Vec<ActionRow>, CallError> {
         let store = Arc::clone(&self.store);
         let noted;
-        let (has_begun, agenda) = if let Some(active) = self.find_workflow(workflow) {
+        let (has_begun, schedule) = if let Some(active) = self.find_workflow(workflow) {
             (active.row.started_at.is_some(), &active.actions)
         } else {
             // From the database: none is running now.
@@ -394,7 +398,7 @@ impl Scheduler {
             noted = ActionSchedule::load(&*store, workflow).map_err(|error| store_call_error(&error))?;
             (row.started_at.is_some(), &noted)
         };
-        let claimable: BTreeSet<i64> = agenda.states.claimable_actions().filter(|_| has_begun).collect();
+        let claimable: BTreeSet<i64> = schedule.states.claimable_actions().filter(|_| has_begun).collect();
         let mut rows = store.actions(workflow).map_err(|error| store_call_error(&error))?;
         rows.retain(|row| claimable.contains(&row.id));
         Ok(rows)
@@ -410,8 +414,8 @@ impl Scheduler {
     ) {
         let now = self.now.timestamp;
         let claimed = self.open_workflow(workflow).map(|active| {
-            let ActiveWorkflow { actions: agenda, row, open_batch: open, .. } = active;
-            row.started_at.is_some() && agenda.states.claim_action(action, node, now, &mut open.changes)
+            let ActiveWorkflow { actions: schedule, row, open_batch: open, .. } = active;
+            row.started_at.is_some() && schedule.states.claim_action(action, node, now, &mut open.changes)
         });
         match claimed {
             Ok(claimed) => self.reply_when_committed(workflow, reply, claimed),

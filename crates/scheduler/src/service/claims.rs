@@ -28,25 +28,25 @@ impl Scheduler {
 
     /// Claims jobs for waiting workers: for those with changes, and for any others that wait for jobs that
     /// became ready.
-    pub(super) fn serve_waiting_workers(&mut self, stirred: &BTreeSet<WorkflowId>) {
-        let lonely = if self.dirty_workers.is_empty() {
+    pub(super) fn serve_waiting_workers(&mut self, changed_workflows: &BTreeSet<WorkflowId>) {
+        let with_waiting_suspect = if self.dirty_workers.is_empty() {
             BTreeSet::new()
         } else {
             std::mem::take(&mut self.workflows_with_waiting_suspect)
         };
-        for &workflow in stirred.union(&lonely) {
+        for &workflow in changed_workflows.union(&with_waiting_suspect) {
             self.reserve_worker_for_suspect(workflow);
         }
-        for &workflow in stirred {
+        for &workflow in changed_workflows {
             self.find_workers_for_actions(workflow);
         }
-        let roused: Vec<WorkerId> = self.dirty_workers.iter().copied().collect();
-        for worker in roused {
+        let changed_workers: Vec<WorkerId> = self.dirty_workers.iter().copied().collect();
+        for worker in changed_workers {
             self.update_waiting(worker);
             self.find_actions_for_worker(worker);
             self.serve_worker(worker);
         }
-        for &workflow in stirred {
+        for &workflow in changed_workflows {
             if !self.may_claim(workflow) {
                 continue;
             }

@@ -122,8 +122,8 @@ impl Scheduler {
         }
         // A caller that waits for the end reads the database next, so the end has to be recorded first.
         self.finish_if_over(workflow);
-        for told in done.callbacks {
-            told(Ok(()));
+        for callback in done.callbacks {
+            callback(Ok(()));
         }
         self.reload_if_outdated(workflow);
         self.resume_waiting_calls(workflow);
@@ -151,7 +151,7 @@ impl Scheduler {
         worker: WorkerId,
         assignment: Assignment,
     ) {
-        let Self { workflows: slots, sessions: worker_sessions, dirty_workers: roused, .. } = self;
+        let Self { workflows: slots, sessions: worker_sessions, dirty_workers, .. } = self;
         let Some(WorkflowSlot::Active(active)) = slots.get_mut(&workflow) else { return };
         let Ok(job) = active.check_fencing(worker, &assignment.key) else { return };
         let Some(session) = worker_sessions.get_mut(&worker) else { return };
@@ -168,7 +168,7 @@ impl Scheduler {
             return;
         }
         session.queue_assignment(assignment, || workflow_setup(active));
-        roused.insert(worker);
+        dirty_workers.insert(worker);
     }
 }
 

@@ -26,7 +26,7 @@ impl Scheduler {
         let Some(WorkflowSlot::Active(active)) = slots.get_mut(&key.workflow) else {
             return Err(StaleAttemptReport { key, found: format!("workflow {} has ended", key.workflow) });
         };
-        let ActiveWorkflow { state, retry_policy: sequels, open_batch: open, row, .. } = &mut **active;
+        let ActiveWorkflow { state, retry_policy: policy, open_batch: open, row, .. } = &mut **active;
         let room = |place: &LocationConstraint| {
             let members =
                 worker_groups.workers_for(key.workflow).into_iter().filter_map(|id| worker_sessions.get(&id));
@@ -35,18 +35,18 @@ impl Scheduler {
         let mut class = None;
         let follow = |failed: FailedAttemptContext<'_>| {
             let node = worker_sessions.get(&worker).map(|session| nodes.failure_record(&session.node));
-            let around = RetryInputs { worker_capacities: &room, node_record: node, now: now.timestamp };
-            let followed = sequels.decide_retry(failed, &around);
+            let inputs = RetryInputs { worker_capacities: &room, node_record: node, now: now.timestamp };
+            let followed = policy.decide_retry(failed, &inputs);
             class = followed.diagnosis.as_ref().map(|diagnosis| diagnosis.class);
             followed
         };
-        let verdict = state.on_attempt_ended_with(worker, ended, follow, &mut open.changes)?;
-        if sequels.is_budget_spent() && !state.is_halted() {
+        let outcome = state.on_attempt_ended_with(worker, ended, follow, &mut open.changes)?;
+        if policy.is_budget_spent() && !state.is_halted() {
             state.on_halt();
-            open.changes.push(WorkflowChange::RaiseAlarm(Box::new(sequels.budget_alarm(row))));
+            open.changes.push(WorkflowChange::RaiseAlarm(Box::new(policy.budget_alarm(row))));
         }
-        self.record_node_attempt(worker, &key, (verdict.attempt_status, &ended.cause), class);
-        Ok(verdict)
+        self.record_node_attempt(worker, &key, (outcome.attempt_status, &ended.cause), class);
+        Ok(outcome)
     }
 
     /// Makes delayed retries claimable when they are due.

@@ -41,11 +41,11 @@ impl Scheduler {
         let Some(session) = self.sessions.get_mut(&worker) else { return };
         session.is_leaving = true;
         self.pending_retirements.entry(worker).or_default();
-        let errands = std::mem::take(&mut session.actions);
+        let action_assignments = std::mem::take(&mut session.actions);
         let mut held: Vec<(JobId, WorkflowId)> =
             session.held_jobs.iter().map(|(job, id)| (*job, *id)).collect();
         held.sort_unstable();
-        self.lose_action_assignments(worker, errands);
+        self.lose_action_assignments(worker, action_assignments);
         for (job, workflow) in held {
             if let Some(session) = self.sessions.get_mut(&worker) {
                 session.release_job(job);

@@ -121,14 +121,18 @@ impl SchedulerHandle {
     pub fn register_worker(
         &self,
         who: WorkerRegistration,
-        sponsor: WorkerOwner,
+        worker_owner: WorkerOwner,
         reply: CallReply<RegistrationReply>,
     ) {
         if let Err(error) = who.check() {
             let code = if error.field == "site" { "bad_site" } else { "bad_introduction" };
             return reply(Err(invalid_error(code, "the registration of a worker", &error)));
         }
-        self.send_call(SchedulerCall::RegisterWorker { registration: Box::new(who), owner: sponsor, reply });
+        self.send_call(SchedulerCall::RegisterWorker {
+            registration: Box::new(who),
+            owner: worker_owner,
+            reply,
+        });
     }
 
     /// Permissions have changed: workers bound to one workflow, for which they may have lost the permission,

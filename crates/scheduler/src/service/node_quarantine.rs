@@ -92,7 +92,7 @@ impl NodeRegistry {
     fn find_quarantine(&self, node: &NodeKey) -> Option<(&NodeKey, &ActiveQuarantine)> {
         let of_all = self.quarantined.get_key_value(&NodeKey::for_all_users(&node.host));
         let own = self.quarantined.get_key_value(node);
-        let holds = |aside: &ActiveQuarantine| aside.standing() == NodeStanding::SetAside;
+        let holds = |quarantine: &ActiveQuarantine| quarantine.standing() == NodeStanding::SetAside;
         match (of_all, own) {
             (Some((_, all)), Some((_, one))) if holds(one) && !holds(all) => own,
             (Some(_), _) => of_all,
@@ -101,12 +101,12 @@ impl NodeRegistry {
     }
 
     fn standing(&self, node: &NodeKey) -> NodeStanding {
-        self.find_quarantine(node).map(|(_, aside)| aside.standing()).unwrap_or_default()
+        self.find_quarantine(node).map(|(_, quarantine)| quarantine.standing()).unwrap_or_default()
     }
 
     /// The quarantine of the node, for display.
     pub(super) fn quarantine_of(&self, node: &NodeKey) -> Option<&NodeQuarantineRow> {
-        self.find_quarantine(node).map(|(_, aside)| &aside.row)
+        self.find_quarantine(node).map(|(_, quarantine)| &quarantine.row)
     }
 
     /// The recent failure counts of the node and of others.
@@ -201,13 +201,13 @@ impl Scheduler {
     }
 
     fn decide_probe(&mut self, node: &NodeKey, key: &AttemptKey, outcome: NodeAttemptOutcome) {
-        let Some((held_by, aside)) = self.nodes.find_quarantine(node) else { return };
-        let (held_by, is_probe) = (held_by.clone(), aside.probe_job == Some(key.job));
+        let Some((held_by, quarantine)) = self.nodes.find_quarantine(node) else { return };
+        let (held_by, is_probe) = (held_by.clone(), quarantine.probe_job == Some(key.job));
         let name = node.name();
-        let verdict = self.nodes.records.decide_probe(&name, outcome, is_probe);
+        let probe_result = self.nodes.records.decide_probe(&name, outcome, is_probe);
         self.nodes.records.record_attempt(&name, outcome);
         let AttemptKey { workflow, job, .. } = key;
-        match verdict {
+        match probe_result {
             ProbeResult::Passed => {
                 let why = format!("job {job} of workflow {workflow} succeeded there");
                 // If it cannot be written, the next job that succeeds repeats it.
@@ -304,17 +304,19 @@ impl Scheduler {
     pub(super) fn update_quarantines(&mut self) {
         let now = self.now;
         let mut due = Vec::new();
-        for (node, aside) in self.nodes.quarantined.iter().filter(|(_, aside)| !aside.is_on_probation) {
+        for (node, quarantine) in
+            self.nodes.quarantined.iter().filter(|(_, quarantine)| !quarantine.is_on_probation)
+        {
             let is_here = || self.nodes.affected_workers(node).next().is_some();
-            if aside.row.until <= now.timestamp || aside.ends_at <= now.instant {
+            if quarantine.row.until <= now.timestamp || quarantine.ends_at <= now.instant {
                 due.push((node.clone(), "its time has expired"));
-            } else if !aside.is_manual() && is_here() && !self.has_replacement(node) {
+            } else if !quarantine.is_manual() && is_here() && !self.has_replacement(node) {
                 due.push((node.clone(), "no other node can do its work"));
             }
         }
         for (node, why) in due {
-            if let Some(aside) = self.nodes.quarantined.get_mut(&node) {
-                aside.is_on_probation = true;
+            if let Some(quarantine) = self.nodes.quarantined.get_mut(&node) {
+                quarantine.is_on_probation = true;
             }
             self.apply_standing(&node);
             self.record_probation(&node, why);
@@ -341,10 +343,10 @@ impl Scheduler {
     /// Whether no probe job of the node is under way.
     pub(super) fn may_be_probed(&self, worker: WorkerId) -> bool {
         let Some(session) = self.sessions.get(&worker) else { return false };
-        let Some((node, aside)) = self.nodes.find_quarantine(&session.node) else { return true };
+        let Some((node, quarantine)) = self.nodes.find_quarantine(&session.node) else { return true };
         let mut beside = self.nodes.affected_workers(node);
         let has = |job| move |session: &WorkerSession| session.held_jobs.contains_key(&job);
-        aside
+        quarantine
             .probe_job
             .is_none_or(|job| !beside.any(|worker| self.sessions.get(&worker).is_some_and(has(job))))
     }
@@ -354,9 +356,10 @@ impl Scheduler {
         let Some(session) = self.sessions.get(&worker) else { return };
         let given = session.held_jobs.keys().find(|job| !before.contains(job)).copied();
         let node = self.nodes.find_quarantine(&session.node).map(|(node, _)| node.clone());
-        if let (Some(job), Some(aside)) = (given, node.and_then(|node| self.nodes.quarantined.get_mut(&node)))
+        if let (Some(job), Some(quarantine)) =
+            (given, node.and_then(|node| self.nodes.quarantined.get_mut(&node)))
         {
-            aside.probe_job = Some(job);
+            quarantine.probe_job = Some(job);
         }
     }
 

@@ -277,8 +277,8 @@ impl Scheduler {
                     self.gauges.record_batch_answered(true, self.now.timestamp);
                     let active = self.find_workflow(workflow).filter(|active| active.generation == birth);
                     let batch = active.and_then(|active| active.in_flight.take());
-                    for told in batch.into_iter().flat_map(|batch| batch.batch.callbacks) {
-                        told(result.as_ref().copied().map_err(store_call_error));
+                    for callback in batch.into_iter().flat_map(|batch| batch.batch.callbacks) {
+                        callback(result.as_ref().copied().map_err(store_call_error));
                     }
                 }
                 Ok(event) => self.panic_history.waiting_events.push_back(event),
@@ -324,8 +324,9 @@ impl Scheduler {
     fn reject_waiting(&self, active: ActiveWorkflow) {
         self.gauges.record_workflow_jobs(active.counted_jobs, (0, 0));
         let in_flight = active.in_flight.map(|batch| batch.batch);
-        for told in in_flight.into_iter().chain([active.open_batch]).flat_map(|decided| decided.callbacks) {
-            told(Err(panic_error()));
+        for callback in in_flight.into_iter().chain([active.open_batch]).flat_map(|decided| decided.callbacks)
+        {
+            callback(Err(panic_error()));
         }
         for waiting in active.waiting_calls {
             waiting.refuse(panic_error());

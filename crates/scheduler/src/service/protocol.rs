@@ -91,7 +91,7 @@ pub struct WorkerOwner {
 
 impl fmt::Debug for WorkerOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sponsor")
+        f.debug_struct("WorkerOwner")
             .field("user", &self.user)
             .field("sees_all", &self.sees_all)
             .finish_non_exhaustive()

@@ -235,15 +235,15 @@ impl Scheduler {
 
     /// Notifies of a commit.
     pub(super) fn notify_commit(&self) {
-        if let Some(told) = &self.options.on_commit {
-            told();
+        if let Some(notify) = &self.options.on_commit {
+            notify();
         }
     }
 
     /// Notifies of a committed change: the run began or ended, or a unit changed or had a failure.
     pub(super) fn notify_workflow_change(&self, workflow: WorkflowId) {
-        if let Some(told) = &self.options.on_change {
-            told(workflow);
+        if let Some(notify) = &self.options.on_change {
+            notify(workflow);
         }
     }
 
@@ -285,7 +285,8 @@ impl Scheduler {
                 // It returns the attempts that it does not name.
                 workflows.extend(self.workflows_of_worker(before.worker));
                 let unknown = |(id, slot): (&WorkflowId, &WorkflowSlot)| {
-                    matches!(slot, WorkflowSlot::Suspended(shut) if shut.is_never_loaded).then_some(*id)
+                    matches!(slot, WorkflowSlot::Suspended(suspended) if suspended.is_never_loaded)
+                        .then_some(*id)
                 };
                 workflows.extend(self.workflows.iter().filter_map(unknown));
             }
@@ -313,8 +314,9 @@ impl Scheduler {
 
     fn workflows_of_worker(&self, worker: WorkerId) -> impl Iterator<Item = WorkflowId> + '_ {
         self.sessions.get(&worker).into_iter().flat_map(|session| {
-            let errands = session.actions.values().map(|errand| errand.workflow);
-            session.held_jobs.values().copied().chain(errands)
+            let action_assignments =
+                session.actions.values().map(|action_assignment| action_assignment.workflow);
+            session.held_jobs.values().copied().chain(action_assignments)
         })
     }
 
@@ -332,8 +334,8 @@ impl Scheduler {
 
     fn perform_call(&mut self, call: SchedulerCall, workflow: Option<WorkflowId>) {
         match (call, workflow) {
-            (SchedulerCall::RegisterWorker { registration: who, owner: sponsor, reply }, _) => {
-                self.on_register_worker(&who, sponsor, reply);
+            (SchedulerCall::RegisterWorker { registration: who, owner: worker_owner, reply }, _) => {
+                self.on_register_worker(&who, worker_owner, reply);
             }
             (SchedulerCall::Exchange { exchange, reply, .. }, _) => self.on_exchange(exchange, reply),
             (SchedulerCall::HangUp { worker, number, secret }, _) => self.on_hang_up(worker, number, &secret),
@@ -429,18 +431,18 @@ impl Scheduler {
     fn process_dirty_state(&mut self) {
         self.retry_due_workflows();
         while !self.dirty_workflows.is_empty() || !self.dirty_workers.is_empty() {
-            let stirred = std::mem::take(&mut self.dirty_workflows);
-            for &workflow in &stirred {
+            let changed_workflows = std::mem::take(&mut self.dirty_workflows);
+            for &workflow in &changed_workflows {
                 self.activity = SchedulerActivity::for_upkeep(workflow);
                 self.drop_stale_added_jobs(workflow);
                 self.count_action_triggers(workflow);
                 self.update_turns(workflow);
             }
             self.activity = SchedulerActivity { description: "claims", ..SchedulerActivity::default() };
-            self.serve_waiting_workers(&stirred);
+            self.serve_waiting_workers(&changed_workflows);
             // Claims are committed together with the ends that made room for them.
             let claimed = std::mem::take(&mut self.dirty_workflows);
-            for &workflow in stirred.union(&claimed) {
+            for &workflow in changed_workflows.union(&claimed) {
                 self.activity = SchedulerActivity::for_upkeep(workflow);
                 self.submit_batch(workflow);
                 self.reload_if_outdated(workflow);
@@ -474,7 +476,7 @@ impl Scheduler {
             && self.panic_history.waiting_events.is_empty()
             && self.workflows.values().all(|slot| match slot {
                 WorkflowSlot::Active(active) => active.is_quiet() || active.has_store_problem(),
-                WorkflowSlot::Suspended(shut) => shut.retry_at.is_some(),
+                WorkflowSlot::Suspended(suspended) => suspended.retry_at.is_some(),
             })
     }
 

@@ -85,7 +85,7 @@ impl Scheduler {
     /// Slurm steps may outlive their worker: its jobs are not reassigned before the steps are gone. `true`:
     /// fencing was requested.
     pub(super) fn start_fencing(&mut self, worker: WorkerId) -> bool {
-        let Some(told) = self.options.on_silent_worker.clone() else { return false };
+        let Some(notify) = self.options.on_silent_worker.clone() else { return false };
         let silent = match self.find_silent_worker(worker) {
             Ok(None) => return false,
             Ok(Some(silent)) => silent,
@@ -99,7 +99,7 @@ impl Scheduler {
         let patience = self.now.instant + FENCING_TIMEOUT;
         let Some(session) = self.sessions.get_mut(&worker) else { return false };
         (session.is_given_up, session.lease_until) = (true, patience);
-        told(silent);
+        notify(silent);
         true
     }
 
@@ -172,13 +172,13 @@ impl Scheduler {
     pub(super) fn on_allocation_end_time(&mut self, allocation: AllocationId, ends_at: Timestamp) {
         let Some(end) = self.to_instant(ends_at) else { return };
         let inside = self.sessions.iter_mut().filter(|(_, session)| session.allocation == Some(allocation));
-        let told: Vec<WorkerId> = inside
+        let workers: Vec<WorkerId> = inside
             .map(|(worker, session)| {
                 session.outbox.allocation_end = Some(end);
                 *worker
             })
             .collect();
-        self.dirty_workers.extend(told);
+        self.dirty_workers.extend(workers);
     }
 
     /// Sends the changed end of its allocation to a worker that registers, which may have missed it. An end in

@@ -119,7 +119,7 @@ impl Scheduler {
     fn waiting_calls_of(&mut self, workflow: WorkflowId) -> Option<&mut VecDeque<WaitingCall>> {
         match self.workflows.get_mut(&workflow)? {
             WorkflowSlot::Active(active) => Some(&mut active.waiting_calls),
-            WorkflowSlot::Suspended(shut) => Some(&mut shut.waiting_calls),
+            WorkflowSlot::Suspended(suspended) => Some(&mut suspended.waiting_calls),
         }
     }
 
@@ -176,7 +176,7 @@ impl Scheduler {
     pub(super) fn workflow_retry_at(&self, workflow: WorkflowId) -> Option<Instant> {
         match self.workflows.get(&workflow)? {
             WorkflowSlot::Active(active) => active.retry_at(),
-            WorkflowSlot::Suspended(shut) => shut.retry_at,
+            WorkflowSlot::Suspended(suspended) => suspended.retry_at,
         }
     }
 
@@ -213,7 +213,7 @@ impl Scheduler {
 
     /// Discards the active workflow; its unsaved state is kept for the next load.
     fn suspend(&mut self, workflow: WorkflowId, left: UnsavedState) {
-        let mut shut = SuspendedWorkflow {
+        let mut suspended = SuspendedWorkflow {
             retry_at: None,
             is_never_loaded: true,
             waiting_calls: VecDeque::new(),
@@ -224,12 +224,12 @@ impl Scheduler {
             if let Some(session) = active.reserved_worker.and_then(|worker| self.sessions.get_mut(&worker)) {
                 session.reserved_for = None;
             }
-            shut.unsaved.awaits_initialization = active.awaits_initialization;
-            (shut.is_never_loaded, shut.waiting_calls, shut.unsaved.ended_attempts) =
+            suspended.unsaved.awaits_initialization = active.awaits_initialization;
+            (suspended.is_never_loaded, suspended.waiting_calls, suspended.unsaved.ended_attempts) =
                 (false, active.waiting_calls, active.ended_attempts);
         }
         self.groups.update_turns(workflow, |_| None);
-        self.workflows.insert(workflow, WorkflowSlot::Suspended(Box::new(shut)));
+        self.workflows.insert(workflow, WorkflowSlot::Suspended(Box::new(suspended)));
     }
 
     /// Reloads a workflow from its rows, if it is outdated and no commit is under way.
@@ -267,8 +267,8 @@ impl Scheduler {
             left.reports.extend(lost.reports);
             left.action_reports.extend(lost.action_reports);
             left.tickets.extend(lost.tickets);
-            for told in lost.callbacks {
-                told(Err(store_call_error(error)));
+            for callback in lost.callbacks {
+                callback(Err(store_call_error(error)));
             }
             // The jobs they held are found when the rows are read.
             for worker in lost.gone_workers {
@@ -329,8 +329,8 @@ impl Scheduler {
 
     /// Reads the rows of a suspended workflow.
     fn load_suspended(&mut self, workflow: WorkflowId) {
-        if let Some(WorkflowSlot::Suspended(shut)) = self.workflows.get_mut(&workflow) {
-            shut.retry_at = None;
+        if let Some(WorkflowSlot::Suspended(suspended)) = self.workflows.get_mut(&workflow) {
+            suspended.retry_at = None;
         }
         let (store, post, birth) = (Arc::clone(&self.store), self.sender.clone(), self.next_load_context());
         self.run_on_thread(workflow, move || {
@@ -350,8 +350,8 @@ impl Scheduler {
 
     fn schedule_load(&mut self, workflow: WorkflowId) {
         let retry_at = self.now.instant + STORE_RETRY_DELAY;
-        if let Some(WorkflowSlot::Suspended(shut)) = self.workflows.get_mut(&workflow) {
-            shut.retry_at = Some(retry_at);
+        if let Some(WorkflowSlot::Suspended(suspended)) = self.workflows.get_mut(&workflow) {
+            suspended.retry_at = Some(retry_at);
             self.workflows_to_retry.insert(workflow);
         }
     }
@@ -388,10 +388,10 @@ impl Scheduler {
     /// unless they have to keep waiting.
     fn reactivate(&mut self, active: ActiveWorkflow) -> VecDeque<WaitingCall> {
         let workflow = active.id();
-        let Some(WorkflowSlot::Suspended(shut)) = self.workflows.remove(&workflow) else {
+        let Some(WorkflowSlot::Suspended(suspended)) = self.workflows.remove(&workflow) else {
             return VecDeque::new();
         };
-        let SuspendedWorkflow { waiting_calls: queue, unsaved: mut left, .. } = *shut;
+        let SuspendedWorkflow { waiting_calls: queue, unsaved: mut left, .. } = *suspended;
         left.unsent_claims.extend(self.clear_holds(workflow));
         self.groups.remove_workflow(workflow);
         self.activate(active);
@@ -452,10 +452,10 @@ impl Scheduler {
 
     /// Removes a workflow that cannot be loaded: it has ended, was deleted, or is invalid.
     fn drop_suspended(&mut self, workflow: WorkflowId, why: &CallError) -> VecDeque<WaitingCall> {
-        let Some(WorkflowSlot::Suspended(shut)) = self.workflows.remove(&workflow) else {
+        let Some(WorkflowSlot::Suspended(suspended)) = self.workflows.remove(&workflow) else {
             return VecDeque::new();
         };
-        let SuspendedWorkflow { waiting_calls: queue, unsaved: left, .. } = *shut;
+        let SuspendedWorkflow { waiting_calls: queue, unsaved: left, .. } = *suspended;
         drop(self.clear_holds(workflow));
         self.sessions.values_mut().for_each(|session| session.forget_workflow(workflow));
         self.groups.remove_workflow(workflow);
@@ -515,15 +515,16 @@ impl Scheduler {
 
     /// Clears the held jobs of a workflow, to be restored from its rows. Returns the assignments not yet sent.
     fn clear_holds(&mut self, workflow: WorkflowId) -> Vec<(WorkerId, Assignment)> {
-        let mut untold = Vec::new();
+        let mut unsent = Vec::new();
         for (&worker, session) in &mut self.sessions {
-            let news = session.outbox.assignments.iter().filter(|told| told.key.workflow == workflow);
-            untold.extend(news.map(|told| (worker, told.clone())));
+            let news =
+                session.outbox.assignments.iter().filter(|assignment| assignment.key.workflow == workflow);
+            unsent.extend(news.map(|assignment| (worker, assignment.clone())));
             let held = session.held_jobs.iter().filter(|(_, id)| **id == workflow).map(|(job, _)| *job);
             for job in held.collect::<Vec<_>>() {
                 session.release_job(job);
             }
         }
-        untold
+        unsent
     }
 }

@@ -26,24 +26,24 @@ impl Scheduler {
     pub(super) fn on_register_worker(
         &mut self,
         who: &WorkerRegistration,
-        sponsor: WorkerOwner,
+        owner: WorkerOwner,
         reply: CallReply<RegistrationReply>,
     ) {
-        let welcome = self.register_worker(who, sponsor);
+        let welcome = self.register_worker(who, owner);
         reply(welcome);
     }
 
     fn register_worker(
         &mut self,
         who: &WorkerRegistration,
-        sponsor: WorkerOwner,
+        owner: WorkerOwner,
     ) -> Result<RegistrationReply, CallError> {
         let invalid =
             |error: ParseSiteError| CallError::Invalid { code: "bad_site", detail: error.to_string() };
         check_site_name(&who.site).map_err(invalid)?;
-        let user = &*sponsor.user;
-        let run = self.find_bound_run(who, &sponsor.may_work_for)?;
-        let quarters = self.check_allocation(who, &sponsor.may_work_for)?;
+        let user = &*owner.user;
+        let run = self.find_bound_run(who, &owner.may_work_for)?;
+        let allocation_row = self.check_allocation(who, &owner.may_work_for)?;
         let known = who.before.as_ref().filter(|before| {
             let worker_session = self.sessions.get(&before.worker);
             worker_session.is_some_and(|worker_session| {
@@ -75,8 +75,8 @@ impl Scheduler {
             let (lost, lost_actions) = before.unwrap_or_default();
             (worker, secret, lost, lost_actions)
         };
-        self.join_group(worker, who, sponsor);
-        if let Some(row) = quarters {
+        self.join_group(worker, who, owner);
+        if let Some(row) = allocation_row {
             self.send_allocation_end(worker, &row);
         }
         self.dirty_workers.insert(worker);
@@ -244,8 +244,8 @@ impl Scheduler {
         true
     }
 
-    fn join_group(&mut self, worker: WorkerId, who: &WorkerRegistration, sponsor: WorkerOwner) {
-        let WorkerOwner { user, sees_all, may_work_for: may } = sponsor;
+    fn join_group(&mut self, worker: WorkerId, who: &WorkerRegistration, owner: WorkerOwner) {
+        let WorkerOwner { user, sees_all, may_work_for: may } = owner;
         let mut labels = who.labels.clone();
         labels.sort_unstable();
         labels.dedup();
@@ -515,11 +515,11 @@ impl Scheduler {
 
     fn on_ended(&mut self, worker: WorkerId, ended: &AttemptEndReport) -> Result<(), StaleAttemptReport> {
         let key = ended.key;
-        let verdict = self.apply_attempt_end(worker, ended)?;
+        let outcome = self.apply_attempt_end(worker, ended)?;
         let Some(active) = self.find_workflow(key.workflow) else { return Ok(()) };
         active.held_jobs.remove(&key.job);
         active.crash_suspects.on_attempt_ended(key.job);
-        if verdict.job_status.is_settled() {
+        if outcome.job_status.is_settled() {
             active.ended_attempts.push(key);
         }
         if let Some(worker_session) = self.sessions.get_mut(&worker) {
@@ -528,7 +528,7 @@ impl Scheduler {
                 worker_session.clear_cooldown(key.workflow);
             }
         }
-        if verdict.job_status != JobStatus::Ready {
+        if outcome.job_status != JobStatus::Ready {
             add_to_gauge(&self.gauges.ended_attempts, 1);
         }
         self.release_held_job(worker, &key, false);

@@ -202,7 +202,7 @@ impl WorkerSession {
 
     /// Whether this execution was sent, or will be with the next reply.
     pub(super) fn knows_action(&self, key: ActionRunKey) -> bool {
-        let is_told = self.actions.get(&key).is_some_and(|errand| errand.is_sent);
+        let is_told = self.actions.get(&key).is_some_and(|action_assignment| action_assignment.is_sent);
         is_told || self.outbox.actions.iter().any(|order| (order.action, order.attempt) == key)
     }
 
@@ -299,8 +299,8 @@ impl WorkerSession {
     pub(super) fn fill_reply(&mut self, answer: ExchangeReply, now: Instant) -> ExchangeReply {
         let news = std::mem::take(&mut self.outbox);
         for order in &news.actions {
-            if let Some(errand) = self.actions.get_mut(&(order.action, order.attempt)) {
-                errand.is_sent = true;
+            if let Some(action_assignment) = self.actions.get_mut(&(order.action, order.attempt)) {
+                action_assignment.is_sent = true;
             }
         }
         ExchangeReply {

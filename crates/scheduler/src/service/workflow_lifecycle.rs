@@ -21,7 +21,8 @@ impl Scheduler {
     /// Loads all active state from the database: workers that may return, and workflows that have not ended.
     pub(super) fn load_all(&mut self) -> Result<(), SchedulerError> {
         for row in self.load_rows()? {
-            let is_dead = self.options.ensure_dead.as_ref().is_some_and(|bury| bury(&row.worker));
+            let is_dead =
+                self.options.ensure_dead.as_ref().is_some_and(|ensure_dead| ensure_dead(&row.worker));
             if is_dead {
                 self.on_unleased_worker_lost(row.id, row.worker.workflow);
             }
