@@ -112,7 +112,7 @@ fn write_transfer(
     write_credentials(text, &run.credentials, sent)
 }
 
-/// The files to transfer, including the credentials for storage.
+/// Writes the files to transfer, including the credentials for storage.
 pub(super) fn write_credentials(
     text: &mut String,
     credentials: &StorageCredentials<'_>,

@@ -55,7 +55,7 @@ pub(super) fn gather_attempt(call: &ScriptCall, role: Option<NodeRole>) -> NodeA
     }
 }
 
-/// The end of the stderr of a node.
+/// The file with the stderr of a node.
 fn stderr_path(directory: &Path, node: &str) -> PathBuf {
     directory.join(format!("{node}.err"))
 }
@@ -65,7 +65,7 @@ pub(super) fn read_previous_report(directory: &Path, node: &str) -> Option<PostR
     serde_json::from_slice(&text).ok()
 }
 
-/// The facts about the job in the log of the DAG.
+/// The events of the job in the log of the DAG.
 fn read_events(call: &ScriptCall) -> JobEvents {
     let Some(cluster) = parse_cluster(&call.job_id) else { return JobEvents::default() };
     let of = |dag: &str| call.directory.join(format!("{dag}{}", file_layout::NODES_LOG_SUFFIX));
@@ -188,7 +188,7 @@ const fn step_result(exit_code: i32) -> StepResult {
     StepResult { status: (exit_code != 0) as u8, exit_code }
 }
 
-/// Read by the first step, written by the last; the time per event is that of all steps.
+/// Events read are those of the first step, events written those of the last; the time per event is that of all steps.
 fn summarize_performance(steps: &[StepMetrics]) -> CmsswPerformance {
     let peak = steps.iter().map(|step| step.peak_rss_mb).fold(0.0, f64::max);
     let per_event: f64 = steps.iter().map(|step| step.time_per_event_sec).sum();

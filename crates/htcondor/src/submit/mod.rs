@@ -7,7 +7,7 @@
 //! lock → intent on disk → condor_submit_dag → cluster id on disk → startup → unlock
 //! ```
 //!
-//! If an intent has no cluster id, the DAG is searched by its batch name in the queue, in the history and in the
+//! If an intent has no cluster id, the DAG is looked up by its batch name in the queue, in the history and in the
 //! schedd's log beside the DAG before it is submitted again. `condor_submit_dag` inherits the lock: if this
 //! process is killed while the command runs, the next one waits for the end of the command before it searches. A
 //! rejection by DAGMan is reported and recorded once; a later call, after the cause was fixed, submits again.

@@ -39,7 +39,7 @@ impl RecordedSubmission {
         Self { number, schedd, begun_at, cluster: None, has_started: false, rejected: None }
     }
 
-    /// The submission with a number.
+    /// Whether this is the submission with this number; a rejected one is not.
     fn has_number(&self, number: u32) -> bool {
         self.number == number && self.rejected.is_none()
     }
@@ -94,8 +94,7 @@ impl SubmissionRecord {
         }
     }
 
-    /// The number of the next submission of this DAG; that of the last one if it was not finished or was
-    /// rejected.
+    /// The number of the next submission of this DAG; that of the last one if it has no cluster id or was rejected.
     pub fn next_number(&self) -> u32 {
         let came_to_something = |last: &RecordedSubmission| last.cluster.is_some() && last.rejected.is_none();
         self.submissions.last().map_or(1, |last| last.number + u32::from(came_to_something(last)))
@@ -108,7 +107,7 @@ impl SubmissionRecord {
         Some((last, cluster))
     }
 
-    /// The cluster ids of earlier submissions at the same schedd.
+    /// Whether an earlier submission at the same schedd has this cluster id.
     pub(super) fn has_cluster(&self, schedd: Option<&str>, cluster: u64) -> bool {
         let is_it =
             |known: &RecordedSubmission| known.schedd.as_deref() == schedd && known.cluster == Some(cluster);

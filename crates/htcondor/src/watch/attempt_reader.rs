@@ -21,14 +21,14 @@ const MAX_REMEMBERED: usize = 64;
 pub struct FailedNodeAttempt {
     /// Increases with each attempt, also across restarts and rescues: the position of its line.
     pub seq: i64,
-    /// With its failure.
+    /// The line; its `failure` is set.
     pub line: AttemptLogLine,
 }
 
 #[derive(Debug)]
 pub(super) struct AttemptReader {
     tail: LogTail,
-    /// State of reading that is the same for all readers.
+    /// Counts and remembered attempts; the same for every reader of the file.
     index: AttemptIndex,
     /// Failures that were not returned yet.
     new_failures: Vec<FailedNodeAttempt>,
@@ -53,13 +53,13 @@ impl AttemptReader {
     }
 
     /// Only failures after this one are returned.
-    pub(super) fn report_after(&mut self, told: i64) {
-        self.last_reported = told;
+    pub(super) fn report_after(&mut self, last_reported: i64) {
+        self.last_reported = last_reported;
         let length = std::fs::metadata(self.tail.path()).map_or(0, |metadata| metadata.len());
-        if i64::try_from(length).is_ok_and(|length| length < told) {
+        if i64::try_from(length).is_ok_and(|length| length < last_reported) {
             // The last handled line lies beyond the end of the file: the file was replaced, and all of it is
             // new.
-            self.index.sequence_offset = told;
+            self.index.sequence_offset = last_reported;
         }
     }
 

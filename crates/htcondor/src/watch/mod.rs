@@ -53,7 +53,7 @@ use windlass_core::requests::failures::RoleCounts;
 use windlass_core::requests::rows::NodeCounts;
 use windlass_types::requests::{RequestUnitStatus, WorkUnitName};
 
-/// Of DAGMan's log, which grows while it runs. The log of a rejected DAG is short.
+/// How much of the end of DAGMan's log is read: it grows while DAGMan runs, and that of a rejected DAG is short.
 const DAGMAN_OUT_TAIL_BYTES: u64 = 1024 * 1024;
 /// Room between the numbers of two lines for updates without a line.
 const SEQUENCE_SHIFT: u32 = 20;
@@ -159,11 +159,11 @@ impl DagPoller {
         }
     }
 
-    /// Returns only failed attempts after `told`.
+    /// Returns only failed attempts after `last_reported`.
     #[must_use]
-    pub fn with_failures_after(mut self, told: i64) -> Self {
+    pub fn with_failures_after(mut self, last_reported: i64) -> Self {
         if let Some(attempts) = &mut self.attempts {
-            attempts.report_after(told);
+            attempts.report_after(last_reported);
         }
         self
     }

@@ -44,7 +44,7 @@ pub struct DagNodeView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DagNodeState {
-    /// For dependencies, for a limit, or for its next attempt.
+    /// It waits for dependencies, for a limit, or for its next attempt.
     Waiting,
     /// Its PRE script runs.
     Pre,

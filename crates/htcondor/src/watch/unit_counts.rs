@@ -49,8 +49,8 @@ impl UnitCounts {
         self.uncounted.push(unit);
     }
 
-    /// All completed units if the DAG has ended, since there may be no other poll. Units that were stopped with
-    /// it may still be writing their last status.
+    /// Reads changed status files; those of all completed units if the DAG has ended, since there may be no other
+    /// poll. Units that were stopped with it may still be writing their last status.
     pub(super) fn refresh(&mut self, ledger: &UnitStates, over: bool) -> io::Result<()> {
         self.open_units.retain(|unit, _| is_open(ledger.status(*unit)));
         for (unit, status) in ledger.units().filter(|(_, status)| is_open(*status)) {

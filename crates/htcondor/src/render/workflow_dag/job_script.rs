@@ -48,7 +48,7 @@ impl JobScript<'_> {
         Ok(text)
     }
 
-    /// The job may start in an empty directory, without the directories that exist at the submitter.
+    /// Directories to create for the outputs: the job may start in an empty directory.
     fn output_directories(&self) -> BTreeSet<&str> {
         let relative = self.outputs.iter().map(Path::new).filter(|path| path.is_relative());
         relative.filter_map(|path| path.parent()?.to_str()).filter(|parent| !parent.is_empty()).collect()
