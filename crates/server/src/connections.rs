@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn authenticated_connections_stay() {
+    fn authenticated_connections_are_kept() {
         let connections = ConnectionLimiter::new(2);
         let held: Vec<_> = ["ana", "bob"]
             .into_iter()
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn one_user_does_not_take_all_places() {
+    fn connections_of_one_user_are_limited() {
         let connections = ConnectionLimiter::new(4);
         let user: Arc<str> = Arc::from("eve");
         let open = || connections.open(address("192.0.2.1")).unwrap();

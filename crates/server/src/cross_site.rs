@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn without_authentication_the_host_is_a_loopback_name_with_our_port() {
+    fn unauthenticated_host_is_loopback_with_server_port() {
         for (host, expected) in [
             ("127.0.0.1:8080", 200),
             ("127.0.0.53:8080", 200),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_target_of_a_request_does_not_contradict_its_host() {
+    fn absolute_target_must_match_host_header() {
         let uri = Uri::from_static("http://evil.example:8080/api/v1/jobs");
         let host = headers(&[("host", "localhost:8080")]);
         assert!(OPEN.check_request(&Method::GET, &uri, &host, None, false).is_err());
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_says_that_it_is_json() {
+    fn body_requires_json_content_type() {
         for (kind, expected) in [
             ("application/json", 200),
             ("Application/JSON; charset=utf-8", 200),
@@ -253,7 +253,7 @@ mod tests {
 
     /// As the document says, so it is checked: a route with a body of another media type is not forgotten.
     #[test]
-    fn media_types_are_those_of_the_document() {
+    fn media_types_match_the_openapi_document() {
         let document = serde_json::to_value(crate::build_openapi()).unwrap();
         let mut others = 0;
         for (path, item) in document["paths"].as_object().unwrap() {

@@ -207,7 +207,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn the_token_and_the_socket_are_their_owners_alone() {
+    fn token_and_socket_are_private_to_the_owner() {
         let root = tempfile::tempdir().unwrap();
         // Longer than a socket path may be.
         let dir = root.path().join("d".repeat(120)).join("db.run");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_can_write_to_is_not_used() {
+    fn directory_writable_by_others_is_rejected() {
         let root = tempfile::tempdir().unwrap();
         std::fs::set_permissions(root.path(), Permissions::from_mode(0o777)).unwrap();
         let error = store_owner_token(root.path(), "new").unwrap_err();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_announcement_lasts_as_long_as_the_server() {
+    fn discovery_file_is_removed_with_the_server() {
         let root = tempfile::tempdir().unwrap();
         std::fs::set_permissions(root.path(), Permissions::from_mode(0o700)).unwrap();
         let told = ServerDiscovery {

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_told_in_whole_seconds() {
+    fn retry_after_is_rounded_up_to_seconds() {
         for (wait, told) in [(0, "1"), (1, "1"), (1000, "1"), (1001, "2")] {
             let error = ApiError::unavailable("busy", Duration::from_millis(wait));
             assert_eq!(error.render_for_path("/api/v1/x").headers()[RETRY_AFTER], told, "{wait} ms");

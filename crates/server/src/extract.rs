@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_begin_somewhere_and_have_a_length() {
+    fn negative_limit_and_offset_are_rejected() {
         for wrong in ["limit=-1", "a=b&offset=-5"] {
             assert!(reject_negative(wrong).is_err(), "{wrong}");
         }

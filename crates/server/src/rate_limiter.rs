@@ -157,7 +157,7 @@ mod tests {
     use windlass_auth::UserRole;
 
     #[test]
-    fn a_bucket_gives_its_burst_and_then_its_rate() {
+    fn bucket_allows_its_burst_then_its_rate() {
         let limits = RequestLimits { rate: 10, burst: 3, ..RequestLimits::default() };
         let start = Instant::now();
         let mut bucket = TokenBucket::new(start, &limits, 1);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_nobody_knows_is_his_address() {
+    fn anonymous_requests_are_limited_by_address() {
         let rates = rates(1, 2);
         for _ in 0..2 {
             rates.count_anonymous(address("2001:db8::1")).unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_at_full_speed_are_not_held_up_and_those_made_up_are() {
+    fn exchanges_are_limited_for_unknown_workers_only() {
         // As in production: 16 workers of one user at one address, each with a thousand exchanges in the same
         // second.
         let rates = rates(RequestLimits::default().rate, RequestLimits::default().burst);

@@ -387,14 +387,14 @@ mod tests {
     }
 
     #[test]
-    fn every_route_says_what_it_does() {
+    fn every_route_declares_its_access() {
         let undeclared: Vec<_> =
             offered().into_iter().filter(|(method, path)| route_access(method, path).is_none()).collect();
         assert!(undeclared.is_empty(), "add these to ROUTE_ACCESS: {undeclared:#?}");
     }
 
     #[test]
-    fn nothing_is_declared_twice() {
+    fn routes_are_declared_once() {
         let mut seen = BTreeSet::new();
         for (method, path, _) in ROUTE_ACCESS {
             assert!(seen.insert((method, path)), "{method} {path}");
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_and_methods() {
+    fn route_access_matches_prefix_and_method() {
         assert_eq!(route_access("GET", "/api/v1/jobs/{id}"), Some(Requires(ReadWorkflow)));
         assert_eq!(route_access("HEAD", "/torc-service/v1/jobs/{id}"), Some(Requires(ReadWorkflow)));
         assert_eq!(route_access("GET", "/health"), Some(Public));

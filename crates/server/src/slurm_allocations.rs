@@ -222,7 +222,7 @@ mod tests {
     use windlass_store::sqlite::SqliteStore;
 
     #[test]
-    fn the_token_of_an_allocation_ends_with_it() {
+    fn allocation_token_expires_with_the_allocation() {
         let dir = tempfile::tempdir().unwrap();
         let opened = SqliteStore::open_or_create(dir.path().join("books.db")).unwrap();
         let store: Arc<dyn Store> = Arc::new(opened.store);

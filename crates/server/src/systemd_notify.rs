@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_arrives() {
+    fn systemd_receives_the_state() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         let systemd = UnixDatagram::bind(&path).unwrap();

@@ -186,7 +186,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn everything_is_shown_once_and_nothing_is_taken_for_html() {
+    fn page_shows_operations_once_and_escapes_html() {
         let operation = json!({"tags": ["jobs"], "summary": "Ask for <b>", "description": "First `a<b`.\n\nSecond.",
             "parameters": [{"name": "id", "in": "path", "required": true, "schema": {"type": "integer"}}],
             "responses": {"200": {"description": "ok", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Job"}}}}}});
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_real_document_is_shown_whole() {
+    fn page_shows_the_whole_openapi_document() {
         let document: Value = serde_json::from_str(&crate::build_openapi().to_json().unwrap()).unwrap();
         let page = render_page(&document);
         let paths = document["paths"].as_object().unwrap().keys();

@@ -73,7 +73,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn kinds_in_words() {
+    fn schema_types_are_rendered_as_text() {
         for (schema, words) in [
             (json!({"type": "integer"}), "integer"),
             (json!({"type": ["string", "null"]}), "string or null"),

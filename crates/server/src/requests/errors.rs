@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_that_were_all_at_banned_sites_call_for_a_release_alone() {
+    fn failures_at_banned_sites_only_suggest_a_plain_release() {
         let banned: BTreeSet<String> = ["T2_A".to_owned(), "T2_B".to_owned()].into();
         // Failed attempts → the sites, if all that count are banned
         let table: &[(&[(&str, bool)], Option<&[&str]>)] = &[

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_rise_and_priorities_fall() {
+    fn production_steps_must_rise_and_priorities_fall() {
         let step = |fraction, priority| ProductionStep { fraction, priority };
         // steps, urgent → fields with errors
         let table: &[(&[ProductionStep], bool, &[&str])] = &[

@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_changed_is_told_in_the_trail() {
+    fn release_overrides_are_described() {
         assert_eq!(describe_overrides(&ReleaseRequest::default()), None);
         let wanted = ReleaseRequest {
             site_bans: vec!["T2_A".into(), "T2_B".into()],

@@ -101,14 +101,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_document_is_no_wish_for_one() {
+    fn request_document_is_not_an_import() {
         for body in [json!({"request_name": "x"}), json!({"RequestName": "x"}), json!([]), json!("source")] {
             assert_eq!(Reqmgr2Import::from_body(&body).unwrap(), None, "{body}");
         }
     }
 
     #[test]
-    fn what_cannot_be_fetched_is_refused_field_by_field() {
+    fn invalid_import_is_rejected_field_by_field() {
         for (body, fields) in [
             (json!({"request_name": "x", "source": "mail"}), vec!["source"]),
             (json!({"source": "reqmgr2"}), vec!["request_name"]),
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_is_to_be_asked_that_is_told() {
+    fn import_without_reqmgr2_is_rejected() {
         let body = json!({"request_name": "x", "source": "reqmgr2", "production_steps": []});
         let error = Reqmgr2Import::from_body(&body).unwrap().unwrap().fetch_document(None).unwrap_err();
         assert_eq!((error.status.as_u16(), error.code.as_ref()), (501, "no_reqmgr2"));
     }
 
     #[test]
-    fn each_trouble_is_told_to_whom_it_concerns() {
+    fn reqmgr2_errors_map_to_http_status() {
         let refusal = |refusal| Reqmgr2Error::Refusal { url: "http://h".into(), name: "x".into(), refusal };
         let (url, why) = (String::new(), String::new());
         for (error, status, code) in [

@@ -189,7 +189,7 @@ mod tests {
 
     ///
     #[test]
-    fn workflows_have_the_words_of_the_specification() {
+    fn workflow_statuses_are_those_of_the_specification() {
         let known = [
             "new",
             "planning",

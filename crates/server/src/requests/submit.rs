@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_a_request_is_no_difference() {
+    fn reached_steps_are_no_difference() {
         let new = request(100, &[(0.1, 80), (0.5, 50)]);
         let is_same = |there: &Request| find_different_fields(&new, there);
         assert_eq!(is_same(&new), [""; 0]);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn names_end_with_the_time() {
+    fn request_name_suffix_is_the_time() {
         let at: Timestamp = "2026-11-16T01:02:03.456789Z".parse().unwrap();
         assert_eq!(name_suffix(at), "261116_010203_4567");
     }

@@ -236,7 +236,7 @@ async fn undo_revision(
         return Err(ApiError::not_found(format_args!("revision {batch}")));
     }
     if rows.iter().all(|row| row.undone_at.is_some()) {
-        let by = rows.iter().find_map(|row| row.undone_by.as_deref()).unwrap_or("somebody");
+        let by = rows.iter().find_map(|row| row.undone_by.as_deref()).unwrap_or("another user");
         return Err(ApiError::conflict("undone", format!("revision {batch} was undone by {by}")));
     }
     perform_commands(&state, &caller, id, TriageCommand::Undo { batch, agent: None }).await

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_gets_nothing_done_is_not_well() {
+    fn stalled_scheduler_is_unhealthy() {
         let now = Timestamp(1_000_000_000);
         let (recent, long_ago) = (now.0 - 1_000_000, now.0 - 11_000_000);
         let well = SchedulerMetrics { last_loop_at: recent, ..SchedulerMetrics::default() };

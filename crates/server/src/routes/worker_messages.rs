@@ -28,7 +28,7 @@ pub(crate) struct WorkerCapacityMessage {
     gpus: u32,
     #[schema(maximum = 65_536)]
     nodes: u32,
-    /// Maximum number of concurrent jobs, whatever their requirements.
+    /// Maximum number of concurrent jobs, regardless of their requirements.
     #[schema(maximum = 1_000_000)]
     max_jobs: Option<u32>,
 }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_has_the_fields_of_the_messages() {
+    fn schema_lists_the_message_fields() {
         let before = WorkerReconnect {
             worker: WorkerId(1),
             secret: "s".into(),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_has_the_bounds_that_are_checked() {
+    fn schema_lists_the_checked_bounds() {
         let schema = |json: Value, field: &str, bound: &str| json["properties"][field][bound].as_u64();
         let of = |name: &str| {
             use utoipa::PartialSchema as _;

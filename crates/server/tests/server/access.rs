@@ -102,7 +102,7 @@ impl Route {
     pub(crate) fn path(&self, workflow: WorkflowId) -> String {
         let mut path = self.template.replace("/workflows/{id}", &format!("/workflows/{workflow}"));
         path = path.replace("{workflow_id}", &workflow.to_string());
-        for (name, value) in [("{status}", "completed"), ("{user_name}", "nobody")] {
+        for (name, value) in [("{status}", "completed"), ("{user_name}", "unknown")] {
             path = path.replace(name, value);
         }
         // All other ids and names are of missing objects. For existing ones see `parts.rs`.
@@ -154,7 +154,7 @@ fn sample(document: &Value, schema: &Value, workflow: WorkflowId) -> Value {
 }
 
 #[test]
-fn nobody_gets_in_without_a_credential_or_with_a_wrong_one() {
+fn missing_and_wrong_credentials_are_rejected() {
     let bench = Bench::new();
     let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
     let workflow = workflow_of(&bench, "ana");
@@ -175,7 +175,7 @@ fn nobody_gets_in_without_a_credential_or_with_a_wrong_one() {
 }
 
 #[test]
-fn every_route_with_every_role_and_everybodys_workflows() {
+fn every_route_enforces_role_and_ownership() {
     let bench = Bench::new();
     let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
     let group = bench.store.add_group("team", None, SystemClock.now()).unwrap();
@@ -231,7 +231,7 @@ fn every_route_with_every_role_and_everybodys_workflows() {
 
 /// Written by hand: not read from any table.
 #[test]
-fn truths_about_roles() {
+fn roles_and_scopes_have_expected_access() {
     let bench = Bench::new();
     let anas = workflow_of(&bench, "ana");
     let start = format!("{API}/workflows/{anas}/start");
@@ -266,7 +266,7 @@ fn truths_about_roles() {
 }
 
 #[test]
-fn a_token_makes_no_more_of_itself() {
+fn token_cannot_create_a_stronger_token() {
     let bench = Bench::new();
     let make = |by: &str, asked: Value| status(&bench, by, "POST", "/api/v1/tokens", Some(&asked));
     let ana = token(&bench, "ana", UserRole::User, "write");
@@ -282,7 +282,7 @@ fn a_token_makes_no_more_of_itself() {
 }
 
 #[test]
-fn a_revoked_token_is_nobody_at_once() {
+fn revoked_token_is_rejected_at_once() {
     let bench = Bench::new();
     let ana = token(&bench, "ana", UserRole::User, "write");
     let me: Value = bench
@@ -305,7 +305,7 @@ fn a_revoked_token_is_nobody_at_once() {
 }
 
 #[test]
-fn all_tokens_of_a_user_are_revoked_together_and_only_by_that_user_or_an_admin() {
+fn user_or_admin_revokes_all_tokens_of_the_user() {
     let bench = Bench::new();
     let of_ana = ["read", "write", "worker"].map(|scope| token(&bench, "ana", UserRole::User, scope));
     let bob = token(&bench, "bob", UserRole::User, "admin");
@@ -324,7 +324,7 @@ fn all_tokens_of_a_user_are_revoked_together_and_only_by_that_user_or_an_admin()
 }
 
 #[test]
-fn guessing_at_passwords_is_slowed_down() {
+fn password_guessing_is_throttled() {
     let bench = Bench::new();
     let guess = || {
         let request =
@@ -340,7 +340,7 @@ fn guessing_at_passwords_is_slowed_down() {
 }
 
 #[test]
-fn paths_are_not_tricked() {
+fn odd_paths_do_not_bypass_permissions() {
     let bench = Bench::new();
     let workflow = workflow_of(&bench, "zoe");
     let ana = token(&bench, "ana", UserRole::User, "admin");
@@ -369,7 +369,7 @@ fn paths_are_not_tricked() {
 }
 
 #[test]
-fn whoever_is_refused_hears_who_may_on_both_prefixes() {
+fn forbidden_response_names_required_role_or_scope() {
     let bench = Bench::new();
     let workflow = workflow_of(&bench, "ana");
     for (prefix, field) in [(API, "hint"), ("/torc-service/v1", "errorMessage")] {

@@ -18,7 +18,7 @@ fn made(bench: &Bench, path: &str, body: &Value) -> i64 {
 }
 
 #[test]
-fn what_is_pending_is_claimed_once_or_once_by_each() {
+fn pending_action_is_claimed_once_or_once_per_worker() {
     let bench = Bench::new();
     let workflow = made(&bench, "/workflows", &json!({"name": "w", "user": "me"}));
     let job = made(&bench, "/jobs", &json!({"workflow_id": workflow, "name": "j", "command": "true"}));

@@ -40,7 +40,7 @@ fn call(bench: &Bench, token: &str, tool: &str, arguments: &Value) -> Result<Val
 }
 
 #[test]
-fn an_agent_has_the_rights_of_whoever_sent_it() {
+fn agent_has_the_permissions_of_its_user() {
     let bench = Bench::with(|options| options.mcp = Some(AgentPermission::Write));
     let id = workflow(&bench, "ada").0;
     let (ada, bob) =
@@ -63,10 +63,10 @@ fn an_agent_has_the_rights_of_whoever_sent_it() {
 }
 
 #[test]
-fn agents_are_let_in_only_by_a_token_and_only_where_they_are_wanted() {
+fn mcp_requires_a_token_and_must_be_enabled() {
     let bench = Bench::with(|options| options.mcp = Some(AgentPermission::Read));
     let list = |token: &str| say(&bench, token, "tools/list", &json!({}));
-    assert_eq!(list("wl_nobody").0, 401);
+    assert_eq!(list("wl_unknown").0, 401);
     let (status, answer) = list(&bench.server.token);
     assert_eq!(status, 200);
     let tools = answer["result"]["tools"].as_array().unwrap();
@@ -81,7 +81,7 @@ const SPEC: &str =
     "name: made\nuser: eve\njobs: [{name: a, command: 'true'}, {name: b, command: 'true', depends_on: [a]}]";
 
 #[test]
-fn an_agent_makes_workflows_for_whoever_sent_it() {
+fn agent_creates_workflows_for_its_user() {
     let bench = Bench::with(|options| options.mcp = Some(AgentPermission::Write));
     let ada = token(&bench, "ada", UserRole::User, "write");
     let watcher = token(&bench, "ada", UserRole::Viewer, "write");
@@ -96,7 +96,7 @@ fn an_agent_makes_workflows_for_whoever_sent_it() {
     assert_eq!((&made["name"], &made["jobs"]), (&json!("made"), &json!(2)));
     let id = made["workflow_id"].as_i64().unwrap();
     let row = bench.store.workflow(WorkflowId(id)).unwrap().unwrap();
-    assert_eq!((&*row.user, &*row.submission_dir), ("ada", "/data"), "whatever the spec says");
+    assert_eq!((&*row.user, &*row.submission_dir), ("ada", "/data"), "regardless of the spec");
     assert_eq!(row.output_dir, "/data/windlass_output");
     let bad =
         json!({"spec_json": "name: x\njobs: [{name: a}]", "action": "create_workflow", "working_dir": "/"});
@@ -115,7 +115,7 @@ fn an_agent_makes_workflows_for_whoever_sent_it() {
 }
 
 #[test]
-fn an_agent_is_told_how_long_workers_stay() {
+fn explain_job_reports_worker_time_left() {
     let bench = Bench::with(|options| options.mcp = Some(AgentPermission::Write));
     let me = bench.server.token.clone();
     let ask = |tool: &str, arguments: Value| call(&bench, &me, tool, &arguments).unwrap();
@@ -136,7 +136,7 @@ fn an_agent_is_told_how_long_workers_stay() {
 }
 
 #[test]
-fn an_agent_recovers_and_resets_over_http() {
+fn agent_recovers_and_resets_over_http() {
     let bench = Bench::with(|options| options.mcp = Some(AgentPermission::Write));
     let (workflow, jobs) = waiting(&bench);
     let me = bench.server.token.clone();

@@ -20,7 +20,7 @@ fn scheduler(bench: &Bench, workflow: i64) -> i64 {
 }
 
 #[test]
-fn allocations_are_asked_for_and_canceled() {
+fn allocations_are_requested_and_canceled() {
     let bench = Bench::new();
     let workflow = begun(&bench, 3).0;
     let scheduler = scheduler(&bench, workflow);
@@ -62,7 +62,7 @@ fn allocations_are_asked_for_and_canceled() {
 }
 
 #[test]
-fn runners_of_torc_say_how_theirs_stand() {
+fn torc_clients_report_their_own_allocations() {
     let bench = Bench::new();
     let workflow = begun(&bench, 1).0;
     let list = "/torc-service/v1/scheduled_compute_nodes";
@@ -94,7 +94,7 @@ fn runners_of_torc_say_how_theirs_stand() {
 }
 
 #[test]
-fn whose_workflow_it_is_decides_who_may() {
+fn allocations_follow_workflow_permissions() {
     let bench = Bench::new();
     let workflow = begun(&bench, 1).0;
     scheduler(&bench, workflow);
@@ -114,7 +114,7 @@ fn whose_workflow_it_is_decides_who_may() {
 }
 
 #[test]
-fn what_makes_no_sense_is_not_asked_for() {
+fn invalid_allocation_requests_are_rejected() {
     let bench = Bench::new();
     let workflow = begun(&bench, 1).0;
     scheduler(&bench, workflow);
@@ -133,7 +133,7 @@ fn what_makes_no_sense_is_not_asked_for() {
 }
 
 #[test]
-fn a_server_says_whether_it_asks_slurm() {
+fn server_reports_whether_it_submits_to_slurm() {
     let bench = Bench::new();
     assert_eq!(answered(bench.get("/api/v1/slurm")), json!({ "steward": null }));
 }

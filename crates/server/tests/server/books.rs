@@ -46,7 +46,7 @@ fn remote(bench: &Bench) -> RpcStore<Http> {
 fn create(store: &dyn Store, jobs: u32) -> WorkflowId {
     let names: Vec<String> = (0..jobs).map(|index| format!("job_{index}")).collect();
     let jobs = names.iter().map(|name| NewJob { name, command: "true", ..NewJob::default() });
-    let new = NewWorkflow { name: "sim", user: "somebody else", ..NewWorkflow::default() };
+    let new = NewWorkflow { name: "sim", user: "another user", ..NewWorkflow::default() };
     store.create_workflow(&new, &mut ListedJobs::new(jobs), SystemClock.now()).unwrap()
 }
 
@@ -68,7 +68,7 @@ fn a_submitted_workflow_is_shared_with_the_groups_of_its_spec() {
 }
 
 #[test]
-fn a_workflow_is_made_read_and_changed_from_elsewhere() {
+fn workflow_is_created_read_and_changed_remotely() {
     let bench = Bench::new();
     let remote = remote(&bench);
     let id = create(&remote, 3000);
@@ -80,7 +80,7 @@ fn a_workflow_is_made_read_and_changed_from_elsewhere() {
 }
 
 #[test]
-fn half_a_workflow_is_none() {
+fn incomplete_upload_creates_no_workflow() {
     let bench = Bench::new();
     let cut = "{\"workflow\": {\"name\": \"half\"}}\n";
     let answer = bench.post("/api/v1/books/create").header("content-type", "application/x-ndjson").body(cut);
@@ -90,7 +90,7 @@ fn half_a_workflow_is_none() {
 }
 
 #[test]
-fn what_is_not_in_the_table_cannot_be_asked_for() {
+fn unlisted_store_calls_are_rejected() {
     let bench = Bench::new();
     for method in ["submit", "add_worker", "begin_run", "drop_everything"] {
         let body = serde_json::json!({"method": method, "args": {}});
@@ -100,7 +100,7 @@ fn what_is_not_in_the_table_cannot_be_asked_for() {
 }
 
 #[test]
-fn changes_say_who_made_them() {
+fn changes_record_their_user() {
     let bench = Bench::new();
     let remote = remote(&bench);
     let id = create(&remote, 1);

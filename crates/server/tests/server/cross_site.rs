@@ -28,7 +28,7 @@ fn send(bench: &Bench, method: &str, path: &str, headers: &[(&str, &str)], body:
 type Foreign<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>, u16);
 
 #[test]
-fn a_web_page_neither_makes_nor_starts_a_workflow() {
+fn web_page_cannot_create_or_start_workflows() {
     let bench = Bench::with(open);
     let page = [("origin", "http://evil.example"), ("content-type", "text/plain")];
     assert_eq!(send(&bench, "POST", "/api/v1/books/create", &page, Some("{}")), 403);
@@ -49,7 +49,7 @@ fn a_web_page_neither_makes_nor_starts_a_workflow() {
 }
 
 #[test]
-fn every_route_rejects_what_pages_of_others_send() {
+fn every_route_rejects_cross_site_requests() {
     for is_open in [true, false] {
         let bench = Bench::with(|options| options.no_auth = is_open);
         let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();

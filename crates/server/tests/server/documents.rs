@@ -11,7 +11,7 @@ fn docs(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_document_that_is_checked_in_is_up_to_date() {
+fn checked_in_openapi_document_is_current() {
     let made = windlass_server::build_openapi().to_pretty_json().unwrap() + "\n";
     let path = docs("reference/openapi.json");
     if std::env::var_os("WINDLASS_UPDATE_GENERATED").is_some() {
@@ -49,7 +49,7 @@ fn permissions() -> String {
 }
 
 #[test]
-fn the_permissions_that_are_checked_in_are_up_to_date() {
+fn checked_in_permissions_are_current() {
     let path = docs("reference/permissions.md");
     if std::env::var_os("WINDLASS_UPDATE_GENERATED").is_some() {
         std::fs::write(&path, permissions()).unwrap();
@@ -59,7 +59,7 @@ fn the_permissions_that_are_checked_in_are_up_to_date() {
 }
 
 #[test]
-fn the_document_is_served_and_shown() {
+fn openapi_document_is_served_and_rendered() {
     let bench = Bench::new();
     let served: serde_json::Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
     assert_eq!(served["openapi"], "3.1.0");
@@ -70,7 +70,7 @@ fn the_document_is_served_and_shown() {
 }
 
 #[test]
-fn every_figure_is_explained() {
+fn every_metric_is_documented() {
     let bench = Bench::new();
     // So that metrics with labels are present.
     assert_eq!(bench.get("/api/v1/nothing").send().unwrap().status(), 404);

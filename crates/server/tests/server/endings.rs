@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
-fn clients_of_the_owner_find_it_while_it_runs() {
+fn owner_clients_discover_the_running_server() {
     let run_dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(run_dir.path(), PermissionsExt::from_mode(0o700)).unwrap();
     let file = run_dir.path().join("server.json");
@@ -28,7 +28,7 @@ fn clients_of_the_owner_find_it_while_it_runs() {
 }
 
 #[test]
-fn a_server_that_stopped_listens_no_more() {
+fn stopped_server_closes_its_port() {
     let bench = Bench::new();
     let url = format!("{}/health", bench.server.url);
     let Bench { server, client, dir, .. } = bench;
@@ -39,7 +39,7 @@ fn a_server_that_stopped_listens_no_more() {
 }
 
 #[test]
-fn nobody_is_let_in_unasked_from_elsewhere() {
+fn no_auth_is_loopback_only() {
     let options = windlass_server::ServeOptions {
         listen: "0.0.0.0:0".parse().unwrap(),
         no_auth: true,

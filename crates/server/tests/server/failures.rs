@@ -53,7 +53,7 @@ pub(crate) fn status(bench: &Bench, job: i64) -> Value {
 }
 
 #[test]
-fn failures_are_grouped_decided_on_and_put_back() {
+fn failures_are_grouped_decided_and_undone() {
     let bench = Bench::new();
     let (workflow, jobs) = waiting(&bench);
     let of = |rest: &str| format!("/workflows/{workflow}/{rest}");
@@ -106,7 +106,7 @@ fn failures_are_grouped_decided_on_and_put_back() {
 }
 
 #[test]
-fn agents_decide_on_what_waits_and_nonsense_is_refused() {
+fn agents_decide_pending_jobs_and_invalid_orders_fail() {
     let bench = Bench::new();
     let (workflow, jobs) = waiting(&bench);
     let of = |rest: &str| format!("/workflows/{workflow}/{rest}");

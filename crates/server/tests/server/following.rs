@@ -50,7 +50,7 @@ impl Reader {
 }
 
 #[test]
-fn what_happens_is_told_and_resumed_without_gap_or_repetition() {
+fn event_stream_resumes_without_gap_or_repetition() {
     let bench = Bench::new();
     bench.note("before");
     let mut reader = Reader::open(&bench, "", None);
@@ -70,7 +70,7 @@ fn what_happens_is_told_and_resumed_without_gap_or_repetition() {
 }
 
 #[test]
-fn only_what_was_asked_for_is_told() {
+fn event_stream_filters_events() {
     let bench = Bench::new();
     let mut severe = Reader::open(&bench, "?severity=warning", None);
     let mut one_kind = Reader::open(&bench, "?category=b", None);
@@ -87,7 +87,7 @@ fn only_what_was_asked_for_is_told() {
 }
 
 #[test]
-fn a_reader_that_hangs_up_is_forgotten() {
+fn disconnected_reader_is_removed() {
     let bench = Bench::new();
     let reader = Reader::open(&bench, "", None);
     assert_eq!(bench.figure("windlass_event_streams"), Some(1));
@@ -96,7 +96,7 @@ fn a_reader_that_hangs_up_is_forgotten() {
 }
 
 #[test]
-fn readers_hear_the_end_of_the_server() {
+fn event_streams_end_with_the_server() {
     let bench = Bench::new();
     let mut reader = Reader::open(&bench, "", None);
     bench.note("last");
@@ -108,7 +108,7 @@ fn readers_hear_the_end_of_the_server() {
 }
 
 #[test]
-fn what_is_committed_is_told_at_once_and_not_when_somebody_looks() {
+fn committed_events_are_published_without_polling() {
     let bench = Bench::with(|options| options.event_poll_interval = Duration::from_hours(1));
     let workflow = begun(&bench, 1);
     let mut reader = Reader::open(&bench, "?category=job_completed", None);
@@ -145,7 +145,7 @@ fn id_of_token(bench: &Bench, user: &str) -> i64 {
 }
 
 #[test]
-fn a_stream_ends_with_the_token() {
+fn event_stream_ends_when_its_token_is_revoked() {
     let bench = impatient();
     let workflow = workflow_of(&bench, "ana");
     let ana = token(&bench, "ana", UserRole::User, "read");
@@ -161,7 +161,7 @@ fn a_stream_ends_with_the_token() {
 }
 
 #[test]
-fn a_stream_ends_when_its_token_expires() {
+fn event_stream_ends_when_its_token_expires() {
     let bench = impatient();
     let workflow = workflow_of(&bench, "ana");
     let asked = json!({"name": "t", "user": "ana", "role": "user", "scopes": ["read"], "expires_in": 2});
@@ -172,7 +172,7 @@ fn a_stream_ends_when_its_token_expires() {
 }
 
 #[test]
-fn what_is_shared_no_more_is_told_no_more() {
+fn event_stream_ends_when_the_workflow_is_unshared() {
     let bench = impatient();
     let workflow = workflow_of(&bench, "zoe");
     let group = bench.store.add_group("team", None, SystemClock.now()).unwrap();

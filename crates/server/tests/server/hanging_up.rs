@@ -32,7 +32,7 @@ fn filled_in(path: &str) -> String {
 }
 
 #[test]
-fn on_every_route_and_everything_works_afterwards() {
+fn aborted_requests_leave_no_trace_on_any_route() {
     let bench = Bench::new();
     let routes = routes();
     assert!(routes.len() > 5, "{routes:?}");
@@ -67,7 +67,7 @@ fn claim_and_hang_up(bench: &Bench, workflow: WorkflowId) -> Vec<i64> {
 }
 
 #[test]
-fn with_jobs_in_the_answer_and_none_is_held_by_nobody() {
+fn jobs_claimed_by_aborted_requests_still_run() {
     let bench = Bench::new();
     let workflow = begun(&bench, 60);
     let mut unheard = 0;

@@ -51,7 +51,7 @@ fn call(bench: &Bench, token: &str, method: &str, path: &str, body: &Value) -> u
 }
 
 #[test]
-fn a_job_acts_on_its_workflow_while_it_runs_and_on_nothing_else() {
+fn job_token_is_limited_to_its_running_workflow() {
     let bench = Bench::new();
     let owner = bench.server.token.clone();
     let (own, other) = (begun(&bench, 1), begun(&bench, 1));
@@ -120,7 +120,7 @@ fn a_job_acts_on_its_workflow_while_it_runs_and_on_nothing_else() {
 }
 
 #[test]
-fn a_worker_takes_jobs_of_others_only_if_it_asks_for_them() {
+fn worker_gets_jobs_of_accepted_owners_only() {
     let bench = Bench::new();
     begun_of(&bench, "zoe", 1);
     let operator = token(&bench, "olga", UserRole::Operator, "worker");
@@ -144,7 +144,7 @@ fn a_worker_takes_jobs_of_others_only_if_it_asks_for_them() {
 }
 
 #[test]
-fn the_token_of_an_allocation_is_for_workers_in_it_alone() {
+fn allocation_token_is_limited_to_its_workers() {
     let bench = Bench::new();
     let (own, other) = (begun(&bench, 1), begun(&bench, 1));
     let secret = TokenSecret::random().unwrap();

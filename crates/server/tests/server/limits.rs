@@ -13,7 +13,7 @@ use windlass_types::{SystemClock, WorkerId};
 
 /// Runners of Torc register compute nodes, which are workers too.
 #[test]
-fn compute_nodes_of_one_user_are_limited_and_their_fields_bounded() {
+fn compute_nodes_per_user_and_their_fields_are_bounded() {
     let bench = Bench::new();
     let workflow = workflow_of(&bench, "zoe");
     let zoe = token(&bench, "zoe", UserRole::User, "admin");
@@ -52,7 +52,7 @@ fn compute_nodes_of_one_user_are_limited_and_their_fields_bounded() {
 }
 
 #[test]
-fn a_body_that_is_too_large_is_refused() {
+fn oversized_body_is_rejected() {
     let bench = Bench::with(|options| options.limits.max_body = 1000);
     let body = format!("{{\"host\": \"{}\"}}", "x".repeat(2000));
     let answer =
@@ -62,7 +62,7 @@ fn a_body_that_is_too_large_is_refused() {
 }
 
 #[test]
-fn who_asks_too_often_is_told_when_to_come_again() {
+fn rate_limited_response_has_retry_after() {
     let bench = Bench::with(|options| {
         options.limits.rate = 1;
         options.limits.burst = 3;
@@ -96,7 +96,7 @@ fn known_token() -> NewTokenRow {
 }
 
 #[test]
-fn whoever_makes_up_tokens_is_one_and_the_same() {
+fn unknown_tokens_share_one_rate_limit() {
     let bench = Bench::with(|options| {
         options.limits.rate = 1;
         options.limits.burst = 20;
@@ -118,7 +118,7 @@ fn whoever_makes_up_tokens_is_one_and_the_same() {
 }
 
 #[test]
-fn a_worker_is_not_held_up_and_one_that_is_made_up_is() {
+fn unknown_workers_are_rate_limited() {
     let bench = Bench::with(|options| {
         options.limits.rate = 1;
         options.limits.burst = 10;
@@ -145,7 +145,7 @@ fn a_worker_is_not_held_up_and_one_that_is_made_up_is() {
 }
 
 #[test]
-fn what_a_worker_says_has_a_measure() {
+fn oversized_exchange_is_rejected() {
     let bench = Bench::with(|options| options.limits.max_body = 1000);
     let welcome: RegistrationReply =
         bench.post("/api/v1/workers").json(&introduction()).send().unwrap().json().unwrap();
@@ -156,7 +156,7 @@ fn what_a_worker_says_has_a_measure() {
 }
 
 #[test]
-fn all_bodies_together_have_a_measure() {
+fn total_body_memory_is_limited() {
     let bench = Bench::with(|options| options.limits.max_bodies = 1 << 20);
     let body = || format!("{{\"host\": \"{}\"}}", "x".repeat(8 << 20));
     let send = |body: String| {
@@ -172,7 +172,7 @@ fn all_bodies_together_have_a_measure() {
 }
 
 #[test]
-fn beyond_its_limit_the_server_says_so_at_once_and_recovers() {
+fn overloaded_server_rejects_at_once_and_recovers() {
     let bench = Bench::with(|options| options.limits.max_in_flight = 1);
     // Half of a request: it is active until the rest comes.
     let request = wire(&bench, "POST", "/api/v1/workers", "{\"host\": 1}");
@@ -199,7 +199,7 @@ fn beyond_its_limit_the_server_says_so_at_once_and_recovers() {
 }
 
 #[test]
-fn a_request_that_takes_too_long_is_given_up() {
+fn slow_request_times_out() {
     let bench = Bench::with(|options| options.limits.timeout = Duration::from_millis(50));
     let request = wire(&bench, "POST", "/api/v1/workers", "{\"host\": 1}");
     let mut slow = bench.connect();
@@ -226,7 +226,7 @@ fn authenticated(bench: &Bench) -> std::net::TcpStream {
 }
 
 #[test]
-fn idle_connections_give_way_and_authenticated_ones_stay() {
+fn idle_connections_are_closed_before_authenticated_ones() {
     let bench = Bench::with(|options| options.limits.max_connections = 4);
     let mut idle: Vec<_> = (0..4).map(|_| bench.connect()).collect();
     let held = [authenticated(&bench), authenticated(&bench), authenticated(&bench)];
@@ -246,7 +246,7 @@ fn idle_connections_give_way_and_authenticated_ones_stay() {
 }
 
 #[test]
-fn slow_uploads_of_one_user_leave_room_for_others() {
+fn slow_uploads_of_one_user_do_not_block_others() {
     let bench = Bench::new();
     let begin = |token: &str| {
         let mut stream = bench.connect();

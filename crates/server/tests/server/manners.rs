@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 #[test]
-fn health_tells_how_it_is_without_credentials() {
+fn health_needs_no_credentials() {
     let bench = Bench::new();
     let answer = bench.client.get(format!("{}/health", bench.server.url)).send().unwrap();
     assert_eq!(answer.status(), 200);
@@ -17,7 +17,7 @@ fn health_tells_how_it_is_without_credentials() {
 }
 
 #[test]
-fn what_is_not_there_is_told_in_the_manner_of_the_path() {
+fn not_found_has_the_format_of_its_prefix() {
     let bench = Bench::new();
     let ours = bench.get("/api/v1/nothing").send().unwrap();
     assert_eq!(ours.status(), 404);
@@ -34,7 +34,7 @@ fn what_is_not_there_is_told_in_the_manner_of_the_path() {
 }
 
 #[test]
-fn a_wrong_method_and_a_wrong_body_are_told_apart() {
+fn wrong_method_and_wrong_body_have_different_errors() {
     let bench = Bench::new();
     let code = |answer: reqwest::blocking::Response| {
         let status = answer.status().as_u16();
@@ -52,7 +52,7 @@ fn a_wrong_method_and_a_wrong_body_are_told_apart() {
 }
 
 #[test]
-fn every_answer_has_an_id_and_keeps_browsers_in_check() {
+fn every_response_has_an_id_and_security_headers() {
     let bench = Bench::new();
     let ids: Vec<String> = ["/health", "/api/v1/nothing", "/api/v1/docs"]
         .into_iter()

@@ -38,14 +38,14 @@ fn quiet(options: &mut ServeOptions) {
 }
 
 #[test]
-fn calls_that_are_refused_change_nothing() {
+fn rejected_calls_change_nothing() {
     let bench = Bench::with(quiet);
     let location = bench.dir.path().join("books.db");
     check(&bench, location.to_str().unwrap());
 }
 
 #[test]
-fn calls_that_are_refused_change_nothing_on_postgres() {
+fn rejected_calls_change_nothing_on_postgres() {
     let database = postgres_server::database();
     let store = PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap();
     let bench = Bench::on(Arc::new(store), quiet);
@@ -317,7 +317,7 @@ fn mix_own_with_foreign(bench: &Bench, victim: &Victim, reader: &ContentsReader)
     assert!(!jobs.iter().any(|job| foreign_name(&job.name)), "{jobs:?}");
 }
 
-/// Rows of others are as they were, whatever rows eve has added.
+/// Rows of others are as they were, also if eve has added rows.
 fn assert_kept(before: &DatabaseContents, after: &DatabaseContents, call: &str) {
     // The next free ids, and the slots that the workers of all users have at a site, are shared.
     for (table, rows) in before.iter().filter(|(table, _)| !["counter", "site"].contains(&table.as_str())) {

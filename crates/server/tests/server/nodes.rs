@@ -15,7 +15,7 @@ fn listed(bench: &Bench) -> Vec<Value> {
 }
 
 #[test]
-fn a_node_is_set_aside_and_released() {
+fn node_is_quarantined_and_released() {
     let bench = Bench::new();
     begun(&bench, 20);
     let mut worker = Worker::join(&bench);
@@ -44,13 +44,13 @@ fn a_node_is_set_aside_and_released() {
 }
 
 #[test]
-fn only_operators_say_which_nodes_get_jobs() {
+fn only_operators_quarantine_nodes() {
     let bench = Bench::new();
     let body = json!({"host": "n1", "seconds": 60});
     for (role, expected) in
         [(UserRole::Viewer, 403), (UserRole::User, 403), (UserRole::Operator, 200), (UserRole::Admin, 200)]
     {
-        let token = token(&bench, "somebody", role, "write");
+        let token = token(&bench, "caller", role, "write");
         assert_eq!(status(&bench, &token, "POST", NODES, Some(&body)), expected, "{role}");
         assert_eq!(status(&bench, &token, "GET", NODES, None), 200, "{role}: visible to all");
         assert_eq!(status(&bench, &token, "DELETE", "/api/v1/nodes/n1", None), expected, "{role}");
@@ -58,7 +58,7 @@ fn only_operators_say_which_nodes_get_jobs() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_quarantine_is_rejected() {
     let bench = Bench::new();
     let long = "x".repeat(1001);
     for body in [

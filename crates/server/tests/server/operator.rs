@@ -144,7 +144,7 @@ fn alerts(bench: &Bench, kind: &str) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_wrong_with_a_release_is_told_at_once_and_nothing_is_stored() {
+fn invalid_release_lists_all_errors_and_stores_nothing() {
     let bench = Bench::new();
     failed(&bench, "r");
     let before = bench.store.request("r").unwrap().unwrap();
@@ -187,7 +187,7 @@ fn what_is_wrong_with_a_release_is_told_at_once_and_nothing_is_stored() {
 }
 
 #[test]
-fn files_to_be_excluded_are_files_of_the_input() {
+fn excluded_files_must_be_input_files() {
     let bench = Bench::new();
     let file = json!({"lfn": "/store/a", "size": 1, "events": 5, "lumis": [], "replicas": {"T2_A": "/data"}});
     post(&bench, "/api/v1/catalog/import", &json!({"dataset": "/Muons/Run3-v1/RAW", "files": [file]}));
@@ -205,7 +205,7 @@ fn files_to_be_excluded_are_files_of_the_input() {
 }
 
 #[test]
-fn a_release_with_changes_holds_as_a_whole_and_says_who_and_why() {
+fn release_applies_all_overrides_with_user_and_reason() {
     let bench = Bench::new();
     failed(&bench, "r");
     let wanted = json!({
@@ -240,7 +240,7 @@ fn a_release_with_changes_holds_as_a_whole_and_says_who_and_why() {
 }
 
 #[test]
-fn only_what_is_held_is_released() {
+fn only_held_requests_are_released() {
     let bench = Bench::new();
     assert_eq!(post(&bench, "/api/v1/requests/none/release", &json!({})).0, 404);
     held(&bench, "r");
@@ -256,7 +256,7 @@ fn only_what_is_held_is_released() {
 }
 
 #[test]
-fn errors_are_summed_up_with_what_might_help() {
+fn error_summary_suggests_remedies() {
     let bench = Bench::new();
     assert_eq!(get(&bench, "/api/v1/requests/none/errors").0, 404);
     failed(&bench, "r");
@@ -278,7 +278,7 @@ fn errors_are_summed_up_with_what_might_help() {
 }
 
 #[test]
-fn a_request_whose_failures_are_all_of_banned_sites_is_to_be_rescued() {
+fn rescue_is_suggested_if_all_failures_are_at_banned_sites() {
     let bench = Bench::new();
     let process = held(&bench, "r");
     for site in ["T2_Bad", "T2_Good"] {
@@ -307,7 +307,7 @@ fn a_request_whose_failures_are_all_of_banned_sites_is_to_be_rescued() {
 }
 
 #[test]
-fn a_request_is_failed_by_a_person_who_says_why() {
+fn failing_a_request_requires_a_reason() {
     let bench = Bench::new();
     held(&bench, "r");
     let (status, answer) =
@@ -328,7 +328,7 @@ fn a_request_is_failed_by_a_person_who_says_why() {
 }
 
 #[test]
-fn whoever_restarts_at_the_same_time_gets_the_same_new_request() {
+fn concurrent_restarts_get_the_same_new_request() {
     let bench = Bench::new();
     held(&bench, "r_v1");
     let body = json!({"reason": "wrong tag", "cleanup_policy": "immediate_cleanup"});
@@ -358,7 +358,7 @@ fn whoever_restarts_at_the_same_time_gets_the_same_new_request() {
 
 /// Also for a request whose output names have a later version than its own; overrides by operators are kept.
 #[test]
-fn a_restart_writes_into_datasets_of_its_own_and_keeps_bans_and_exclusions() {
+fn restart_has_new_datasets_and_keeps_bans_and_exclusions() {
     let bench = Bench::new();
     let mut wanted = document("r");
     wanted["output_datasets"] = json!(["/Muons/r-v2/GEN"]);
@@ -415,7 +415,7 @@ fn add_block(bench: &Bench, process: &RequestProcess, index: u32, status: Proces
 }
 
 #[test]
-fn outputs_are_taken_back_of_what_is_over() {
+fn outputs_of_ended_requests_are_invalidated() {
     let bench = Bench::new();
     let process = held(&bench, "r");
     let (status, answer) = post(&bench, "/api/v1/requests/r/invalidate", &json!({}));
@@ -449,7 +449,7 @@ fn outputs_are_taken_back_of_what_is_over() {
 
 /// No other mechanism retries them: an aborted request is not held.
 #[test]
-fn outputs_that_were_given_up_are_tried_again_when_the_request_is_over() {
+fn abandoned_output_steps_are_retried_after_the_end() {
     let bench = Bench::new();
     let process = held(&bench, "r");
     add_block(&bench, &process, 0, ProcessingBlockStatus::Failed);
@@ -493,7 +493,7 @@ fn outputs_that_were_given_up_are_tried_again_when_the_request_is_over() {
 }
 
 #[test]
-fn sites_are_banned_as_long_as_by_themselves_or_as_somebody_says() {
+fn manual_ban_lasts_the_default_or_given_time() {
     let bench = Bench::with(|options| options.requests.blame.bans.duration = Duration::from_hours(48));
     // body → hours
     for (name, body, hours) in [
@@ -520,7 +520,7 @@ fn sites_are_banned_as_long_as_by_themselves_or_as_somebody_says() {
 }
 
 #[test]
-fn nobody_bans_the_last_site_of_a_request() {
+fn last_site_of_a_request_cannot_be_banned() {
     let bench = Bench::new();
     failed(&bench, "r");
     let ban = json!({"seconds": 3600, "request_name": "r"});
@@ -535,7 +535,7 @@ fn nobody_bans_the_last_site_of_a_request() {
 }
 
 #[test]
-fn bans_are_listed_and_their_end_is_told() {
+fn bans_are_listed_and_their_end_is_reported() {
     let bench = Bench::new();
     for site in ["T2_A", "T2_B"] {
         send(&bench, Method::PATCH, &format!("/api/v1/sites/{site}"), &json!({}));
@@ -557,7 +557,7 @@ fn bans_are_listed_and_their_end_is_told() {
 /// A rescue reads the files its round was planned with: excluding some of them queues a new round instead, with
 /// a message.
 #[test]
-fn files_are_left_out_of_the_next_round_and_not_of_one_that_is_planned() {
+fn excluded_files_apply_from_the_next_round() {
     let bench = Bench::new();
     let file = |lfn: &str| CatalogFile { lfn: lfn.to_owned(), events: 10, ..CatalogFile::default() };
     let files = [file("/store/a"), file("/store/b")];

@@ -99,7 +99,7 @@ fn resource_requests_are_bounded_like_those_of_a_spec() {
 }
 
 #[test]
-fn a_result_that_cannot_be_is_refused_and_not_an_accident() {
+fn impossible_results_are_rejected() {
     let bench = Bench::new();
     let workflow = workflow_of(&bench, "zoe");
     let parts = parts_of(&bench, workflow);
@@ -127,7 +127,7 @@ fn a_result_that_cannot_be_is_refused_and_not_an_accident() {
 }
 
 #[test]
-fn rules_that_could_never_be_obeyed_are_refused_when_they_come() {
+fn invalid_failure_rules_are_rejected() {
     let bench = Bench::new();
     let workflow = workflow_of(&bench, "zoe");
     let make = |rules: &Value| {
@@ -177,7 +177,7 @@ fn aimed(route: &Route, parts: &Parts) -> Option<(String, String)> {
 }
 
 #[test]
-fn parts_workers_and_groups_of_others_are_not_there() {
+fn objects_of_others_are_hidden() {
     let bench = Bench::new();
     let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
     let now = SystemClock.now();
@@ -236,7 +236,7 @@ fn parts_workers_and_groups_of_others_are_not_there() {
 }
 
 #[test]
-fn whose_a_workflow_is_is_for_admins_to_say() {
+fn only_admins_change_workflow_owners() {
     let bench = Bench::new();
     let group = bench.store.add_group("team", None, SystemClock.now()).unwrap();
     bench.store.add_member(group, "bob", "member", SystemClock.now()).unwrap();

@@ -57,7 +57,7 @@ fn noted(bench: &Bench, workflow: WorkflowId) -> usize {
 }
 
 #[test]
-fn reports_that_are_made_up_change_nothing_and_say_nothing_where_they_have_no_business() {
+fn forged_reports_change_and_reveal_nothing() {
     let bench = Bench::new();
     let (of_zoe, of_bob) = (begun_of(&bench, "zoe", 2), begun_of(&bench, "bob", 0));
     let bob = token(&bench, "bob", UserRole::User, "worker");
@@ -80,7 +80,7 @@ fn reports_that_are_made_up_change_nothing_and_say_nothing_where_they_have_no_bu
 }
 
 #[test]
-fn a_token_that_is_good_for_less_gets_no_jobs_through_one_that_is_good_for_more() {
+fn weaker_token_gets_no_jobs_through_a_stronger_worker() {
     let bench = Bench::new();
     let less = token(&bench, "owner", UserRole::User, "worker");
     // Same user, same labels, no active jobs: the groups look alike.
@@ -98,7 +98,7 @@ fn a_token_that_is_good_for_less_gets_no_jobs_through_one_that_is_good_for_more(
 }
 
 #[test]
-fn a_worker_of_an_operator_is_not_one_any_more_when_a_user_speaks_for_it() {
+fn operator_worker_is_unknown_to_a_user_token() {
     let bench = Bench::new();
     let welcome = worker_for_all(&bench, &bench.server.token);
     let less = token(&bench, "owner", UserRole::User, "worker");
@@ -108,7 +108,7 @@ fn a_worker_of_an_operator_is_not_one_any_more_when_a_user_speaks_for_it() {
 }
 
 #[test]
-fn what_is_shared_no_more_is_handed_out_no_more() {
+fn unshared_workflow_assigns_no_more_jobs() {
     let bench = Bench::new();
     let workflow = begun_of(&bench, "zoe", 9);
     let group = bench.store.add_group("team", None, SystemClock.now()).unwrap();
@@ -126,7 +126,7 @@ fn what_is_shared_no_more_is_handed_out_no_more() {
 }
 
 #[test]
-fn nobody_hangs_up_for_a_worker_whose_secret_he_does_not_know() {
+fn wrong_secret_does_not_end_the_wait_of_a_worker() {
     let bench = Bench::new();
     let zoe = token(&bench, "zoe", UserRole::User, "worker");
     let bob = token(&bench, "bob", UserRole::User, "worker");
@@ -151,7 +151,7 @@ fn nobody_hangs_up_for_a_worker_whose_secret_he_does_not_know() {
 }
 
 #[test]
-fn workflows_of_others_are_not_worked_for() {
+fn worker_cannot_join_workflows_of_others() {
     let bench = Bench::new();
     let (mine, of_zoe) = (begun(&bench, 1), workflow_of(&bench, "zoe"));
     let bob = token(&bench, "bob", UserRole::User, "worker");
@@ -164,7 +164,7 @@ fn workflows_of_others_are_not_worked_for() {
 
 /// One such registration aborted the server, and its row every later start.
 #[test]
-fn introductions_and_claims_out_of_bounds_are_rejected_before_anything_is_written() {
+fn out_of_bounds_registrations_are_rejected_before_writing() {
     let bench = Bench::new();
     let workflow = begun(&bench, 1);
     let mut who = introduction();
@@ -184,7 +184,7 @@ fn introductions_and_claims_out_of_bounds_are_rejected_before_anything_is_writte
 }
 
 #[test]
-fn sites_belong_to_operators_and_worker_tokens_make_none_known() {
+fn worker_tokens_cannot_create_or_join_sites() {
     let bench = Bench::new();
     let at = |site: &str| WorkerRegistration { site: site.into(), ..introduction() };
     let known = || bench.store.sites().unwrap().into_iter().any(|site| site.name == "north");

@@ -26,7 +26,7 @@ fn wish(name: &str) -> Value {
 }
 
 #[test]
-fn a_request_is_imported_by_its_name_once() {
+fn request_is_imported_once_by_name() {
     let stub = Stub::start();
     stub.has("user_r_1", &document("user_r_1"));
     let bench = bench(&stub);
@@ -55,7 +55,7 @@ fn a_request_is_imported_by_its_name_once() {
 }
 
 #[test]
-fn what_cannot_be_imported_is_told_and_leaves_nothing_behind() {
+fn failed_import_is_reported_and_stores_nothing() {
     let stub = Stub::start();
     let mut wrong = document("wrong");
     wrong["Memory"] = json!("much");
@@ -71,7 +71,7 @@ fn what_cannot_be_imported_is_told_and_leaves_nothing_behind() {
         let (status, answer) = post(&bench, "/api/v1/requests", &wish(name));
         (status, answer["code"].as_str().unwrap().to_owned(), answer)
     };
-    let (status, code, _) = refused("nobody_knows");
+    let (status, code, _) = refused("unknown");
     assert_eq!((status, code.as_str()), (404, "not_in_reqmgr2"));
     let (status, _, answer) = refused("wrong");
     assert_eq!((status, &answer["errors"][0]["field"]), (422, &json!("Memory")), "{answer}");

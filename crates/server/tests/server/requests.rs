@@ -35,7 +35,7 @@ pub(crate) fn get(bench: &Bench, path: &str) -> (u16, Value) {
 }
 
 #[test]
-fn a_request_is_taken_once_and_another_one_of_its_name_refused() {
+fn resubmission_is_idempotent_and_name_conflicts_fail() {
     let bench = Bench::new();
     let steps = json!([{"fraction": 0.1, "priority": 80_000}, {"fraction": 0.5, "priority": 50_000}]);
     let mut wanted = document("r_v1");
@@ -57,7 +57,7 @@ fn a_request_is_taken_once_and_another_one_of_its_name_refused() {
 }
 
 #[test]
-fn what_is_wrong_is_told_field_by_field_and_nothing_is_stored() {
+fn invalid_request_lists_fields_and_stores_nothing() {
     let bench = Bench::new();
     let with = |field: &str, value: Value| {
         let mut wrong = document("bad");
@@ -105,7 +105,7 @@ fn what_is_wrong_is_told_field_by_field_and_nothing_is_stored() {
 }
 
 #[test]
-fn no_request_writes_into_the_outputs_of_another() {
+fn requests_never_share_output_datasets() {
     let bench = Bench::new();
     assert_eq!(post(&bench, "/api/v1/requests", &document("r")).0, 201);
     let mut other = document("other");
@@ -123,7 +123,7 @@ fn no_request_writes_into_the_outputs_of_another() {
 }
 
 #[test]
-fn datasets_of_others_are_not_changed() {
+fn datasets_of_others_cannot_be_changed() {
     let bench = Bench::new();
     let as_user = |user: &str, role| token(&bench, user, role, "admin");
     let (ana, bob, otto) =
@@ -154,7 +154,7 @@ fn datasets_of_others_are_not_changed() {
 }
 
 #[test]
-fn reqmgr2_is_not_asked_where_there_is_none() {
+fn import_needs_a_configured_reqmgr2() {
     let bench = Bench::new();
     let wanted = json!({"request_name": "user_Run2024A_v1", "source": "reqmgr2"});
     let (status, answer) = post(&bench, "/api/v1/requests", &wanted);
@@ -163,7 +163,7 @@ fn reqmgr2_is_not_asked_where_there_is_none() {
 }
 
 #[test]
-fn requests_are_listed_by_what_they_are() {
+fn requests_are_filtered_and_listed() {
     let bench = Bench::new();
     for (name, priority, campaign) in [("a", 10, "one"), ("b", 30, "two"), ("c", 20, "one")] {
         let mut wanted = document(name);
@@ -188,7 +188,7 @@ fn requests_are_listed_by_what_they_are() {
 }
 
 #[test]
-fn a_change_says_what_it_was_decided_from() {
+fn outdated_request_change_is_rejected() {
     let bench = Bench::new();
     post(&bench, "/api/v1/requests", &document("r"));
     let (_, shown) = get(&bench, "/api/v1/requests/r");
@@ -212,7 +212,7 @@ fn a_change_says_what_it_was_decided_from() {
 }
 
 #[test]
-fn versions_and_workflows_have_the_shapes_of_the_specification() {
+fn version_and_workflow_json_match_the_specification() {
     let bench = Bench::new();
     post(&bench, "/api/v1/requests", &document("r"));
     let (_, versions) = get(&bench, "/api/v1/requests/r/versions");
@@ -280,7 +280,7 @@ fn sites_drain_and_are_banned() {
 }
 
 #[test]
-fn admission_is_seen_and_set() {
+fn admission_is_shown_and_changed() {
     let bench = Bench::new();
     let (_, queue) = get(&bench, "/api/v1/admission/queue");
     assert_eq!(queue["max_active_dags"], 300);
@@ -299,7 +299,7 @@ fn admission_is_seen_and_set() {
 }
 
 #[test]
-fn datasets_are_imported_whole_or_not_at_all() {
+fn dataset_import_is_atomic() {
     let bench = Bench::new();
     let file = |lfn: &str| {
         json!({"lfn": lfn, "size": 10, "events": 5, "lumis": [{"run": 1, "lumi": 1, "events": 5}],
@@ -327,7 +327,7 @@ fn datasets_are_imported_whole_or_not_at_all() {
 }
 
 #[test]
-fn input_files_are_listed_by_what_became_of_them() {
+fn input_files_are_listed_by_status() {
     let bench = Bench::new();
     let file = |n: u32| json!({"lfn": format!("/store/{n}"), "size": 10, "events": 9, "lumis": [], "replicas": {"T2_A": "/data"}});
     let files: Vec<Value> = (0..5).map(file).collect();
@@ -369,7 +369,7 @@ fn input_files_are_listed_by_what_became_of_them() {
 
 /// Every operation whose body has no required field accepts a request without one, as documented.
 #[test]
-fn a_body_that_has_to_say_nothing_may_be_left_away() {
+fn optional_body_may_be_omitted() {
     let bench = Bench::new();
     let openapi = serde_json::to_value(windlass_server::build_openapi()).unwrap();
     let schemas = &openapi["components"]["schemas"];
@@ -404,7 +404,7 @@ fn a_body_that_has_to_say_nothing_may_be_left_away() {
 }
 
 #[test]
-fn what_watches_the_server_is_below_the_prefix_too() {
+fn monitoring_routes_exist_below_the_prefix() {
     let bench = Bench::new();
     assert_eq!(get(&bench, "/api/v1/health"), get(&bench, "/health"));
     let page = bench.get("/api/v1/metrics").send().unwrap();
@@ -421,7 +421,7 @@ fn what_watches_the_server_is_below_the_prefix_too() {
 
 /// Workflows of requests and of the engine are different objects, each with its own list.
 #[test]
-fn workflows_of_requests_have_a_list_and_paths_of_their_own() {
+fn request_workflows_have_their_own_paths() {
     let bench = Bench::new();
     assert_eq!(get(&bench, "/api/v1/request-workflows").1, json!({"items": [], "offset": 0, "total": 0}));
     let mut generated = document("made");
@@ -446,7 +446,7 @@ fn workflows_of_requests_have_a_list_and_paths_of_their_own() {
 }
 
 #[test]
-fn thresholds_of_sites_are_not_taken_without_effect() {
+fn unsupported_site_thresholds_are_rejected() {
     let bench = Bench::new();
     let (status, refused) =
         send(&bench, Method::PATCH, "/api/v1/sites/T2_A", &json!({"thresholds": {"Processing": 5}}));

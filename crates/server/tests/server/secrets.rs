@@ -156,7 +156,7 @@ fn everything(bench: &Bench, token: &str, workflow: WorkflowId, job: JobId) -> S
 }
 
 #[test]
-fn they_are_told_to_whoever_made_the_workflow_and_to_nobody_else() {
+fn secrets_are_shown_to_the_workflow_owner_only() {
     let bench = Bench::new();
     let workflow = with_secrets(&bench, "zoe");
     let job = bench.store.jobs(workflow, &JobFilter::default()).unwrap()[0].id;
@@ -183,7 +183,7 @@ fn they_are_told_to_whoever_made_the_workflow_and_to_nobody_else() {
 }
 
 #[test]
-fn every_question_was_asked() {
+fn every_store_method_is_covered() {
     let asked = questions(WorkflowId(1), JobId(1));
     let asked: Vec<&str> = asked.iter().map(StoreCall::method).chain(CHANGES.iter().copied()).collect();
     let forgotten: Vec<_> = StoreCall::METHODS.iter().filter(|method| !asked.contains(method)).collect();
@@ -191,7 +191,7 @@ fn every_question_was_asked() {
 }
 
 #[test]
-fn an_export_without_secrets_is_an_export_all_the_same() {
+fn export_with_redacted_secrets_can_be_imported() {
     let bench = Bench::new();
     let workflow = with_secrets(&bench, "zoe");
     let otto = token(&bench, "otto", UserRole::Operator, "admin");

@@ -146,7 +146,7 @@ fn trusting(authority: &Authority) -> reqwest::blocking::ClientBuilder {
 }
 
 #[test]
-fn certificates_are_read_again_for_those_who_come_after() {
+fn reloaded_certificates_apply_to_new_connections() {
     let dir = tempfile::tempdir().unwrap();
     let (first, second) = (Authority::new(dir.path(), "first"), Authority::new(dir.path(), "second"));
     first.certify("server");
@@ -180,7 +180,7 @@ fn certificates_are_read_again_for_those_who_come_after() {
 }
 
 #[test]
-fn where_clients_must_show_certificates_only_those_of_the_right_authority_get_in() {
+fn required_client_certificates_must_be_of_the_authority() {
     let dir = tempfile::tempdir().unwrap();
     let (ours, theirs) = (Authority::new(dir.path(), "ours"), Authority::new(dir.path(), "theirs"));
     ours.certify("server");
@@ -226,7 +226,7 @@ fn me(bench: &Bench, server: &Authority, client: &Authority, name: &str) -> Stri
 }
 
 #[test]
-fn a_subject_with_a_part_that_cannot_be_read_belongs_to_no_user() {
+fn subject_with_unreadable_part_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let ours = Authority::new(dir.path(), "ours");
     ours.certify("server");
@@ -242,7 +242,7 @@ fn a_subject_with_a_part_that_cannot_be_read_belongs_to_no_user() {
 }
 
 #[test]
-fn a_token_made_with_a_certificate_ends_with_it() {
+fn token_expires_with_its_certificate() {
     let dir = tempfile::tempdir().unwrap();
     let ours = Authority::new(dir.path(), "ours");
     ours.certify("server");
@@ -262,7 +262,7 @@ fn a_token_made_with_a_certificate_ends_with_it() {
 }
 
 #[test]
-fn a_revoked_certificate_gets_no_connection() {
+fn revoked_certificate_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let ours = Authority::new(dir.path(), "ours");
     ours.certify("server");
@@ -277,7 +277,7 @@ fn a_revoked_certificate_gets_no_connection() {
 }
 
 #[test]
-fn another_authority_does_not_issue_the_subjects_of_the_first() {
+fn subjects_are_bound_to_their_authority() {
     let dir = tempfile::tempdir().unwrap();
     let (ours, theirs) = (Authority::new(dir.path(), "ours"), Authority::new(dir.path(), "theirs"));
     ours.certify("server");

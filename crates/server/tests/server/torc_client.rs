@@ -35,13 +35,13 @@ fn run_script(bench: &Bench, name: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn torcs_python_client_finds_what_it_expects() {
+fn torc_python_client_works_under_its_prefix() {
     let bench = Bench::new();
     run_script(&bench, "session.py", &["torc-service/v1"]);
 }
 
 #[test]
-fn the_same_client_finds_the_same_under_our_own_prefix() {
+fn torc_python_client_works_under_our_prefix() {
     let bench = Bench::new();
     run_script(&bench, "session.py", &["api/v1"]);
 }
@@ -69,13 +69,13 @@ fn schemathesis(bench: &Bench, general: &[&str], arguments: &[&str]) {
 
 /// For every documented request, the response has a documented status and shape, and is not an internal error.
 #[test]
-fn what_the_description_allows_is_answered_as_it_says() {
+fn documented_requests_get_documented_responses() {
     schemathesis(&Bench::new(), &[], &[]);
 }
 
 /// The same with existing objects, since random ids find nothing. Deletions are excluded, so that they stay.
 #[test]
-fn what_is_there_is_answered_as_the_description_says() {
+fn existing_objects_get_documented_responses() {
     let bench = Bench::new();
     run_script(&bench, "furnish.py", &[]);
     let config = script("schemathesis.toml");

@@ -144,7 +144,7 @@ pub(crate) fn ended(key: AttemptKey) -> AttemptReport {
 }
 
 #[test]
-fn pending_failed_needs_a_workflow_that_uses_it_and_is_not_retried_past_its_policy() {
+fn pending_failed_respects_workflow_setting_and_retries() {
     let bench = Bench::new();
     let stated = |workflow: WorkflowId, job: i64, status: &str| {
         let body = json!({
@@ -183,7 +183,7 @@ fn pending_failed_needs_a_workflow_that_uses_it_and_is_not_retried_past_its_poli
 }
 
 #[test]
-fn output_of_single_jobs_may_go_elsewhere() {
+fn job_stdio_overrides_apply() {
     let bench = Bench::new();
     let overrides = json!({"quiet": {"mode": "none"}});
     let body = json!({

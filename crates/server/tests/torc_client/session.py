@@ -68,9 +68,9 @@ class Session:
     # ---- objects ----
 
     def make_workflow(self, name):
-        workflow = self.workflows.create_workflow(m.WorkflowModel(name=name, user="somebody", description="a test"))
+        workflow = self.workflows.create_workflow(m.WorkflowModel(name=name, user="other", description="a test"))
         assert workflow.id and workflow.run_id == 1 and workflow.is_canceled is False
-        assert workflow.user != "somebody", "the owner is who asked, not who he says he is"
+        assert workflow.user != "other", "the owner is the authenticated user"
         assert self.workflows.get_workflow(workflow.id).name == name
         assert self.workflows.is_workflow_uninitialized(workflow.id).is_uninitialized
         return workflow

@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_says_of_which_unit_it_is() {
+    fn node_name_gives_its_work_unit() {
         for (name, unit) in [
             ("landing_000000", Some(0)),
             ("proc_000012_3", Some(12)),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_are_those_that_were_asked_for() {
+    fn log_selector_finds_requested_files() {
         let outer = ["workflow.dag.dagman.out", "workflow.dag.nodes.log"];
         let inner = ["mg_000000/group.dag.dagman.out", "mg_000000/group.dag.nodes.log"];
         let landing = ["mg_000000/landing.err", "mg_000000/landing.post.json"];
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_led_out_of_the_directory() {
+    fn node_names_cannot_escape_the_run_directory() {
         let run = run();
         for node in ["../x", "/x", "", "a b", "mg_000000/landing"] {
             let which = DagLogSelector { unit: None, node: Some(node.to_owned()) };

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_read_back() {
+    fn memory_and_durations_round_trip() {
         for text in ["0", "1", "1023", "1k", "1m", "3m", "4g", "2t", "1025"] {
             assert_eq!(render_memory(parse_memory(text).unwrap()), text);
         }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_a_set_of_words() {
+    fn labels_are_sorted_unique_and_bounded() {
         assert_eq!(parse_label_list(Some(" b, a,b,, ")).unwrap(), ["a", "b"]);
         assert_eq!(parse_label_list(None).unwrap(), [""; 0]);
         assert!(parse_labels(Some(&["a,b".to_owned()])).is_err());
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_have_the_names_that_shells_take() {
+    fn variable_names_are_valid_in_shells() {
         for (name, is_good) in [("A", true), ("_a1", true), ("1A", false), ("A-B", false), ("", false)] {
             assert_eq!(is_variable_name(name), is_good, "{name}");
         }

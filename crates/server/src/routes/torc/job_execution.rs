@@ -539,7 +539,7 @@ mod tests {
 
     /// A chain in reverse order: scanning all jobs for each one would take minutes.
     #[test]
-    fn as_many_as_may_be_added_are_looked_through_once() {
+    fn largest_spawn_is_checked_in_linear_time() {
         let name = |n: usize| format!("j{n}");
         let last = MAX_SPAWNED - 1;
         let waits = |n: usize| if n < last { vec![name(n + 1)] } else { Vec::new() };
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_dependency_twice_is_one_wait_and_no_circle() {
+    fn repeated_dependency_counts_once() {
         let models = [model("a", &[]), model("b", &["a".into(), "a".into()])];
         assert_eq!(spawned(&models).unwrap().len(), 2);
         let alone = [model("a", &["a".into()])];

@@ -152,7 +152,7 @@ fn time_left(worker: &WorkerRow, now: Timestamp) -> Option<Duration> {
     Some(end.since(now))
 }
 
-/// Counts jobs from memory if the workflow is active, whatever its size; otherwise from the database.
+/// Counts jobs from memory if the workflow is active, regardless of its size; otherwise from the database.
 fn load_outline(call: &TorcCall, row: &WorkflowRow) -> ApiResult<WorkflowSnapshot> {
     if let Some(outline) = call.call_service(|service, reply| service.snapshot_workflow(row.id, reply))? {
         return Ok(outline);
