@@ -1,4 +1,4 @@
-"""Holds processes so that no signal but SIGKILL does anything, not even SIGCONT; until it is killed or they end."""
+"""Freezes processes so that only SIGKILL has an effect, not even SIGCONT; until it is killed or they end."""
 import ctypes
 import errno
 import os
@@ -19,7 +19,7 @@ def hold(pid):
                 if libc.ptrace(SEIZE, thread, None, None) or libc.ptrace(INTERRUPT, thread, None, None):
                     if ctypes.get_errno() == errno.ESRCH:
                         continue
-                    sys.exit(f"cannot hold {thread}: {os.strerror(ctypes.get_errno())}")
+                    sys.exit(f"cannot freeze {thread}: {os.strerror(ctypes.get_errno())}")
                 os.waitpid(thread, WALL)
                 held.add(thread)
                 more = True
@@ -28,7 +28,7 @@ def hold(pid):
 for pid in sys.argv[1:]:
     hold(int(pid))
 print("held", flush=True)
-# The real parent learns of an end once it was seen here.
+# The real parent is notified of an end only after this process has waited for it.
 while held:
     try:
         thread, status = os.waitpid(-1, WALL)
