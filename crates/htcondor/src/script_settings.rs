@@ -103,7 +103,7 @@ impl RequestRetrySettings {
         self.cool_off_sec.clamp(1, 10)
     }
 
-    /// The largest memory of a job with so many cores.
+    /// The largest memory of a job with this number of cores.
     pub fn memory_ceiling_mb(&self, cpus: u32) -> u64 {
         self.max_memory_per_core_mb.saturating_mul(u64::from(cpus.max(1)))
     }

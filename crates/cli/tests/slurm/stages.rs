@@ -60,7 +60,7 @@ impl Stages {
         house.work.write("spec.yaml", &spec);
     }
 
-    /// Waits until so many jobs have ended.
+    /// Waits until this number of jobs has ended.
     #[track_caller]
     pub(crate) fn await_ends(house: &House<'_>, ends: usize) {
         eventually(&format!("{ends} jobs have ended"), || Stamps::read(house).ends() >= ends);

@@ -242,7 +242,7 @@ impl<'a> QuotedFragments<'a> {
 /// Measurements of earlier rounds; jobs look for this file beside their manifest.
 const STEP_PROFILE_FILE: &str = "step_profile.json";
 
-/// The kind of a node of which each unit has one, in a run with so many sizes of units.
+/// The kind of a node of which each unit has one, in a run with this number of unit sizes.
 fn unit_node_kind(role: NodeRole, size: u32, sizes: usize) -> String {
     if sizes <= 1 { role_kind(role).to_owned() } else { format!("{}_{size}", role_kind(role)) }
 }

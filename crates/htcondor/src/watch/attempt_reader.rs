@@ -1,6 +1,6 @@
 //! Reads finished attempts from where they were last read: how many at each site, and which of them failed.
 
-use super::log_tail::{LogTail, TailItem};
+use super::log_tail::{LogTail, FollowedItem};
 use crate::attempt_log::AttemptLogLine;
 use crate::file_layout;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -66,11 +66,11 @@ impl AttemptReader {
     pub(super) fn read_new_lines(&mut self) -> io::Result<()> {
         let Self { tail, index: book, new_failures: news, last_reported: told } = self;
         tail.read_new(|piece| match piece {
-            TailItem::Replaced => {
+            FollowedItem::Replaced => {
                 let shift = news.last().map_or(*told, |last: &FailedNodeAttempt| last.seq.max(*told));
                 *book = AttemptIndex { sequence_offset: shift, ..AttemptIndex::default() };
             }
-            TailItem::Line { end, text } => {
+            FollowedItem::Line { end, text } => {
                 let Some(mut failed) = book.add_line(end, text).filter(|failed| failed.seq > *told) else {
                     return;
                 };

@@ -24,7 +24,7 @@ pub(super) struct LogTail {
     mark: Vec<u8>,
 }
 
-pub(super) enum TailItem<'a> {
+pub(super) enum FollowedItem<'a> {
     /// The log was replaced: everything read before is void.
     Replaced,
     /// Without its line end, which is at `end`.
@@ -46,7 +46,7 @@ impl LogTail {
     }
 
     /// Reads the lines that were appended. A missing log is empty, and may reappear unchanged.
-    pub(super) fn read_new(&mut self, mut take: impl FnMut(TailItem<'_>)) -> io::Result<()> {
+    pub(super) fn read_new(&mut self, mut take: impl FnMut(FollowedItem<'_>)) -> io::Result<()> {
         let Some(metadata) = none_if_missing(std::fs::metadata(&self.path))? else { return Ok(()) };
         let stamp = FileStamp::from_metadata(&metadata);
         if self.stamp == Some(stamp) {
@@ -56,7 +56,7 @@ impl LogTail {
         if self.is_replaced(&file)? {
             self.offset = 0;
             self.mark.clear();
-            take(TailItem::Replaced);
+            take(FollowedItem::Replaced);
         }
         self.read_lines(&file, &mut take)?;
         self.remember_mark(&file)?;
@@ -81,7 +81,7 @@ impl LogTail {
         Ok(())
     }
 
-    fn read_lines(&mut self, file: &File, take: &mut impl FnMut(TailItem<'_>)) -> io::Result<()> {
+    fn read_lines(&mut self, file: &File, take: &mut impl FnMut(FollowedItem<'_>)) -> io::Result<()> {
         let mut bytes = vec![0; CHUNK_BYTES];
         loop {
             let length = read_at(file, &mut bytes, self.offset)?;
@@ -96,10 +96,10 @@ impl LogTail {
     }
 
     /// `lines` ends with the end of a line.
-    fn take_lines(&mut self, mut lines: &[u8], take: &mut impl FnMut(TailItem<'_>)) {
+    fn take_lines(&mut self, mut lines: &[u8], take: &mut impl FnMut(FollowedItem<'_>)) {
         while let Some(end) = memchr(b'\n', lines) {
             self.offset += end as u64 + 1;
-            take(TailItem::Line { end: self.offset, text: &lines[..end] });
+            take(FollowedItem::Line { end: self.offset, text: &lines[..end] });
             lines = &lines[end + 1..];
         }
     }
@@ -139,12 +139,12 @@ mod tests {
 
         fn look(&mut self) {
             let Self { tail, lines, anew } = self;
-            let take = |piece: TailItem<'_>| match piece {
-                TailItem::Replaced => {
+            let take = |piece: FollowedItem<'_>| match piece {
+                FollowedItem::Replaced => {
                     lines.clear();
                     *anew += 1;
                 }
-                TailItem::Line { end, text } => lines.push((end, text.to_vec())),
+                FollowedItem::Line { end, text } => lines.push((end, text.to_vec())),
             };
             tail.read_new(take).unwrap();
         }

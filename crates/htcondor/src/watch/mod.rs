@@ -36,7 +36,7 @@ pub use nodes::{
 use self::attempt_reader::AttemptReader;
 use self::cached_files::{CachedFile, read_end, read_whole};
 use self::dag_state::{DagEvidence, DagStateDecision, DagmanState, decide_dag_state};
-use self::log_tail::{LogTail, TailItem};
+use self::log_tail::{LogTail, FollowedItem};
 use self::nodes::list_held_nodes;
 use self::unit_counts::{UnitCounts, count_failed, node_counts, read_dag_status};
 use self::unit_states::UnitStates;
@@ -311,12 +311,12 @@ impl DagPoller {
             ..
         } = self;
         let outcome = tail.read_new(|piece| match piece {
-            TailItem::Replaced => {
+            FollowedItem::Replaced => {
                 *ledger = UnitStates::default();
                 *groups = UnitCounts::new(run);
                 *shift = news.iter().map(|news: &UnitUpdate| news.seq).fold(*told, i64::max);
             }
-            TailItem::Line { end, text } => {
+            FollowedItem::Line { end, text } => {
                 let over = jobstate::parse_line(text).and_then(|line| ledger.apply_line(&line));
                 if let Some((number, status)) = over {
                     news.push(UnitUpdate { seq: shift.saturating_add(sequence_number(end)), number, status });

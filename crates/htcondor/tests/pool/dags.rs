@@ -15,7 +15,7 @@ const UNIT: &str = "#!/bin/sh\n[ -e abort ] && exit 43\ntouch over\nexit \"$1\"\
 const JOB: &str = "#!/bin/sh\ncase \"$(cat \"$1\" 2>/dev/null)\" in\n  fail) exit 42;; abort) exit 43;; slow) sleep 600;;\n  \
     wait) while [ -e \"$1\" ]; do sleep 0.1; done;; esac\n";
 
-/// A run of so many units with four nodes each.
+/// A run of `units` units with four nodes each.
 pub(crate) fn write_run(work: &Work, units: u32) {
     work.write_script("post.sh", POST);
     work.write_script("unit.sh", UNIT);

@@ -36,7 +36,7 @@ struct Planned {
 }
 
 impl Planned {
-    /// Units of so many nodes, which may go to the first two sites.
+    /// Units with these numbers of nodes, which may go to the first two sites.
     fn new(pool: &Pool, name: &str, nodes: &[u32]) -> Self {
         let work = pool.work("rendered");
         let program = work.windlass();
