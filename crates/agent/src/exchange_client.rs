@@ -76,11 +76,11 @@ impl ExchangeClient {
 
     /// All reports that the server has not confirmed, oldest first.
     pub(crate) fn undelivered(&self) -> impl Iterator<Item = &AttemptReport> {
-        self.sent_exchanges().flat_map(|said| &said.exchange.reports).chain(&self.reports)
+        self.sent_exchanges().flat_map(|sent| &sent.exchange.reports).chain(&self.reports)
     }
 
     pub(crate) fn undelivered_actions(&self) -> impl Iterator<Item = &ActionReport> {
-        self.sent_exchanges().flat_map(|said| &said.exchange.actions).chain(&self.actions)
+        self.sent_exchanges().flat_map(|sent| &sent.exchange.actions).chain(&self.actions)
     }
 
     fn sent_exchanges(&self) -> impl Iterator<Item = &SentExchange> {
@@ -111,9 +111,9 @@ impl ExchangeClient {
             return begin.then_some(NextCall::Register);
         };
         for lane in [ExchangeLane::Wait, ExchangeLane::Report] {
-            if let Some(said) = self.lanes[lane as usize].as_mut().filter(|said| !said.is_under_way) {
-                said.is_under_way = true;
-                return Some(NextCall::Exchange(lane, Box::new(said.exchange.clone())));
+            if let Some(sent) = self.lanes[lane as usize].as_mut().filter(|sent| !sent.is_under_way) {
+                sent.is_under_way = true;
+                return Some(NextCall::Exchange(lane, Box::new(sent.exchange.clone())));
             }
         }
         let (waits, reports) = (self.lanes[0].is_some(), self.lanes[1].is_some());
@@ -175,7 +175,7 @@ impl ExchangeClient {
     /// Prepares a new registration with a server that does not know this worker: unconfirmed reports will be
     /// sent again after it.
     pub(crate) fn reset(&mut self) {
-        let unanswered = std::mem::take(&mut self.lanes).into_iter().flatten().map(|said| said.exchange);
+        let unanswered = std::mem::take(&mut self.lanes).into_iter().flatten().map(|sent| sent.exchange);
         let (mut reports, mut actions) = (VecDeque::new(), Vec::new());
         for exchange in unanswered {
             reports.extend(exchange.reports);
@@ -190,28 +190,28 @@ impl ExchangeClient {
     /// can be applied now, in the order of their numbers.
     pub(crate) fn on_reply(&mut self, answer: ExchangeReply) -> (Option<WorkerExchange>, Vec<ExchangeReply>) {
         self.record_success();
-        let is_it = |said: &SentExchange| said.exchange.number == answer.number;
+        let is_it = |sent: &SentExchange| sent.exchange.number == answer.number;
         let lane = self.lanes.iter_mut().find(|lane| lane.as_ref().is_some_and(is_it));
-        let said = lane.and_then(Option::take).map(|said| said.exchange);
-        if said.is_none() {
+        let sent = lane.and_then(Option::take).map(|sent| sent.exchange);
+        if sent.is_none() {
             return (None, Vec::new());
         }
         // An action has to run before the worker leaves.
         let stays = !answer.actions.is_empty();
-        self.is_over |= !stays && said.as_ref().is_some_and(|exchange| exchange.leaving);
+        self.is_over |= !stays && sent.as_ref().is_some_and(|exchange| exchange.leaving);
         self.pending_replies.insert(answer.number, answer);
         let mut ready = Vec::new();
         while let Some(answer) = self.pending_replies.remove(&(self.last_applied + 1)) {
             self.last_applied += 1;
             ready.push(answer);
         }
-        (said, ready)
+        (sent, ready)
     }
 
     /// Schedules the exchange to be sent again.
     pub(crate) fn on_exchange_failed(&mut self, number: u64, retry_at: Instant) {
-        for said in self.lanes.iter_mut().flatten().filter(|said| said.exchange.number == number) {
-            said.is_under_way = false;
+        for sent in self.lanes.iter_mut().flatten().filter(|sent| sent.exchange.number == number) {
+            sent.is_under_way = false;
         }
         self.record_failure(retry_at);
     }
@@ -252,19 +252,19 @@ mod tests {
     }
 
     fn known() -> ExchangeClient {
-        let mut talk = ExchangeClient::default();
-        assert_eq!(talk.next_call(Instant::now(), &WISH), Some(NextCall::Register));
-        assert_eq!(talk.next_call(Instant::now(), &WISH), None, "once is enough");
-        talk.on_registered(WorkerCredentials { worker: WorkerId(7), secret: "s".into() });
-        talk
+        let mut client = ExchangeClient::default();
+        assert_eq!(client.next_call(Instant::now(), &WISH), Some(NextCall::Register));
+        assert_eq!(client.next_call(Instant::now(), &WISH), None, "once is enough");
+        client.on_registered(WorkerCredentials { worker: WorkerId(7), secret: "s".into() });
+        client
     }
 
     /// The lane, number and count of reports of a call.
     fn speak(
-        talk: &mut ExchangeClient,
+        client: &mut ExchangeClient,
         parameters: &ExchangeParameters,
     ) -> Option<(ExchangeLane, u64, usize)> {
-        match talk.next_call(Instant::now(), parameters)? {
+        match client.next_call(Instant::now(), parameters)? {
             NextCall::Register => panic!("already registered"),
             NextCall::Exchange(lane, exchange) => Some((lane, exchange.number, exchange.reports.len())),
         }
@@ -276,77 +276,83 @@ mod tests {
 
     #[test]
     fn reports_overtake_the_long_poll_one_batch_at_a_time() {
-        let mut talk = known();
-        assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Wait, 1, 0)));
-        assert_eq!(speak(&mut talk, &WISH), None);
-        talk.enqueue_reports([report(1), report(2)]);
-        assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Report, 2, 2)));
-        talk.enqueue_reports([report(3)]);
-        assert_eq!(speak(&mut talk, &WISH), None, "the second batch waits for the reply to the first");
-        assert_eq!(talk.undelivered().count(), 3);
-        let (said, ready) = talk.on_reply(answer(2));
-        assert_eq!((said.unwrap().reports.len(), ready.len()), (2, 0), "the older reply is applied first");
-        assert_eq!(talk.on_reply(answer(1)).1.iter().map(|answer| answer.number).collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Report, 3, 1)));
-        assert_eq!(speak(&mut talk, &WISH), None, "no long poll while a report is under way");
-        talk.on_reply(answer(3));
-        assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Wait, 4, 0)));
-        assert_eq!(talk.on_reply(answer(4)).1.len(), 1);
-        assert_eq!(talk.on_reply(answer(4)), (None, Vec::new()), "a duplicate reply is ignored");
+        let mut client = known();
+        assert_eq!(speak(&mut client, &WISH), Some((ExchangeLane::Wait, 1, 0)));
+        assert_eq!(speak(&mut client, &WISH), None);
+        client.enqueue_reports([report(1), report(2)]);
+        assert_eq!(speak(&mut client, &WISH), Some((ExchangeLane::Report, 2, 2)));
+        client.enqueue_reports([report(3)]);
+        assert_eq!(speak(&mut client, &WISH), None, "the second batch waits for the reply to the first");
+        assert_eq!(client.undelivered().count(), 3);
+        let (sent, ready) = client.on_reply(answer(2));
+        assert_eq!((sent.unwrap().reports.len(), ready.len()), (2, 0), "the older reply is applied first");
+        assert_eq!(
+            client.on_reply(answer(1)).1.iter().map(|answer| answer.number).collect::<Vec<_>>(),
+            [1, 2]
+        );
+        assert_eq!(speak(&mut client, &WISH), Some((ExchangeLane::Report, 3, 1)));
+        assert_eq!(speak(&mut client, &WISH), None, "no long poll while a report is under way");
+        client.on_reply(answer(3));
+        assert_eq!(speak(&mut client, &WISH), Some((ExchangeLane::Wait, 4, 0)));
+        assert_eq!(client.on_reply(answer(4)).1.len(), 1);
+        assert_eq!(client.on_reply(answer(4)), (None, Vec::new()), "a duplicate reply is ignored");
     }
 
     #[test]
     fn a_failed_exchange_is_repeated_unchanged() {
-        let mut talk = known();
-        talk.enqueue_reports([report(1)]);
-        assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Report, 1, 1)));
+        let mut client = known();
+        client.enqueue_reports([report(1)]);
+        assert_eq!(speak(&mut client, &WISH), Some((ExchangeLane::Report, 1, 1)));
         let now = Instant::now();
-        talk.on_exchange_failed(1, now + Duration::from_mins(1));
-        talk.enqueue_reports([report(2)]);
-        assert_eq!((speak(&mut talk, &WISH), talk.is_away()), (None, true));
-        talk.on_exchange_failed(1, now);
+        client.on_exchange_failed(1, now + Duration::from_mins(1));
+        client.enqueue_reports([report(2)]);
+        assert_eq!((speak(&mut client, &WISH), client.is_away()), (None, true));
+        client.on_exchange_failed(1, now);
         assert_eq!(
-            speak(&mut talk, &WISH),
+            speak(&mut client, &WISH),
             Some((ExchangeLane::Report, 1, 1)),
             "the same, without later reports"
         );
-        talk.on_reply(answer(1));
-        assert_eq!((speak(&mut talk, &WISH), talk.is_away()), (Some((ExchangeLane::Report, 2, 1)), false));
+        client.on_reply(answer(1));
+        assert_eq!(
+            (speak(&mut client, &WISH), client.is_away()),
+            (Some((ExchangeLane::Report, 2, 1)), false)
+        );
     }
 
     #[test]
     fn unconfirmed_reports_are_sent_again_after_registration() {
-        let mut talk = known();
-        speak(&mut talk, &WISH);
-        talk.enqueue_reports([report(1)]);
-        speak(&mut talk, &WISH);
-        talk.enqueue_reports([report(2)]);
-        talk.reset();
-        assert_eq!(talk.next_call(Instant::now(), &WISH), Some(NextCall::Register));
-        assert_eq!(talk.undelivered().cloned().collect::<Vec<_>>(), [report(1), report(2)]);
-        talk.on_registered(WorkerCredentials { worker: WorkerId(8), secret: "t".into() });
-        assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Report, 1, 2)), "numbers start again");
+        let mut client = known();
+        speak(&mut client, &WISH);
+        client.enqueue_reports([report(1)]);
+        speak(&mut client, &WISH);
+        client.enqueue_reports([report(2)]);
+        client.reset();
+        assert_eq!(client.next_call(Instant::now(), &WISH), Some(NextCall::Register));
+        assert_eq!(client.undelivered().cloned().collect::<Vec<_>>(), [report(1), report(2)]);
+        client.on_registered(WorkerCredentials { worker: WorkerId(8), secret: "t".into() });
+        assert_eq!(speak(&mut client, &WISH), Some((ExchangeLane::Report, 1, 2)), "numbers start again");
     }
 
     #[test]
     fn the_last_exchange_carries_the_last_reports() {
-        let mut talk = known();
+        let mut client = known();
         let draining = ExchangeParameters { is_draining: true, ..WISH };
-        speak(&mut talk, &WISH);
+        speak(&mut client, &WISH);
         assert_eq!(
-            speak(&mut talk, &draining),
+            speak(&mut client, &draining),
             Some((ExchangeLane::Report, 2, 0)),
             "draining is reported at once"
         );
-        talk.on_reply(answer(2));
-        talk.on_reply(answer(1));
-        assert_eq!(speak(&mut talk, &draining), Some((ExchangeLane::Wait, 3, 0)), "stops may still arrive");
-        talk.enqueue_reports((0..1001).map(report));
+        client.on_reply(answer(2));
+        client.on_reply(answer(1));
+        assert_eq!(speak(&mut client, &draining), Some((ExchangeLane::Wait, 3, 0)), "stops may still arrive");
+        client.enqueue_reports((0..1001).map(report));
         let leaving = ExchangeParameters { is_leaving: true, ..draining };
-        assert_eq!(speak(&mut talk, &leaving), Some((ExchangeLane::Report, 4, 1000)));
-        talk.on_reply(answer(4));
-        assert!(!talk.is_over, "there was more to report");
-        assert_eq!(speak(&mut talk, &leaving), Some((ExchangeLane::Report, 5, 1)));
+        assert_eq!(speak(&mut client, &leaving), Some((ExchangeLane::Report, 4, 1000)));
+        client.on_reply(answer(4));
+        assert!(!client.is_over, "there was more to report");
+        assert_eq!(speak(&mut client, &leaving), Some((ExchangeLane::Report, 5, 1)));
         let order = ActionCommand {
             workflow: WorkflowId(1),
             run: RunId(1),
@@ -356,11 +362,11 @@ mod tests {
             commands: Vec::new(),
             env: Vec::new(),
         };
-        talk.on_reply(ExchangeReply { actions: vec![order], ..answer(5) });
-        assert!(!talk.is_over, "an action has to run first");
-        assert_eq!(speak(&mut talk, &leaving), Some((ExchangeLane::Report, 6, 0)));
-        talk.on_reply(answer(6));
-        assert!(talk.is_over);
-        assert_eq!(speak(&mut talk, &leaving), None);
+        client.on_reply(ExchangeReply { actions: vec![order], ..answer(5) });
+        assert!(!client.is_over, "an action has to run first");
+        assert_eq!(speak(&mut client, &leaving), Some((ExchangeLane::Report, 6, 0)));
+        client.on_reply(answer(6));
+        assert!(client.is_over);
+        assert_eq!(speak(&mut client, &leaving), None);
     }
 }

@@ -127,12 +127,12 @@ impl RemoteWorkerControl {
 impl RemoteWorker {
     /// Ends the processes that earlier workers left here, and starts the worker process.
     pub fn new(options: RemoteWorkerOptions) -> Result<Self, RemoteWorkerError> {
-        let legacies = undelivered_results::ensure_all_dead(&options.state_dir)?;
+        let all_undelivered = undelivered_results::ensure_all_dead(&options.state_dir)?;
         let home = StateDirectory::create(&options.state_dir)?;
-        let (post, events) = channel();
+        let (sender, events) = channel();
         let way = Arc::new(ServerConnection::new(options.client.clone(), options.find_server.clone()));
         let caller = |name| {
-            CallerThread::start(name, Arc::clone(&way), post.clone())
+            CallerThread::start(name, Arc::clone(&way), sender.clone())
                 .map_err(RemoteWorkerError::StartWorkerProcess)
         };
         let callers = [caller("waits")?, caller("reports")?];
@@ -160,15 +160,15 @@ impl RemoteWorker {
         let mut agent = Self {
             journal: ResultJournal::new(home.journal_path()),
             actions: ActionRunner::new(token, {
-                let post = post.clone();
-                move |report| post.send(RemoteWorkerEvent::ActionDone(report)).unwrap_or_default()
+                let sender = sender.clone();
+                move |report| sender.send(RemoteWorkerEvent::ActionDone(report)).unwrap_or_default()
             })
             .with_environment(options.environment.clone()),
             options,
             state_directory: home,
             saved_state: notes,
             events,
-            event_sender: post,
+            event_sender: sender,
             callers,
             exchange: ExchangeClient::default(),
             lease: ServerLease::default(),
@@ -187,7 +187,7 @@ impl RemoteWorker {
             first_contact_by: now + first,
             was_registered: false,
             is_frozen: false,
-            undelivered: legacies,
+            undelivered: all_undelivered,
             delivery: None,
             last_progress: RemoteWorkerProgress::default(),
             succeeded: 0,
@@ -313,7 +313,7 @@ impl RemoteWorker {
             }
             RemoteWorkerEvent::Registered { epoch, sent, result } if epoch == self.exchange.epoch => {
                 match result {
-                    Ok(welcome) => self.on_registered(&welcome, sent, observer)?,
+                    Ok(registration) => self.on_registered(&registration, sent, observer)?,
                     Err(error) => self.on_registration_failed(error, observer)?,
                 }
             }
@@ -578,11 +578,11 @@ impl RemoteWorker {
 
     fn on_registered(
         &mut self,
-        welcome: &RegistrationReply,
+        registration: &RegistrationReply,
         sent: Duration,
         observer: &mut dyn RemoteWorkerObserver,
     ) -> Result<(), RemoteWorkerError> {
-        let me = WorkerCredentials { worker: welcome.worker, secret: welcome.secret.clone() };
+        let me = WorkerCredentials { worker: registration.worker, secret: registration.secret.clone() };
         self.saved_state.me = Some(me.clone());
         self.state_directory.save_state(&self.saved_state)?;
         if self.was_registered {
@@ -594,10 +594,10 @@ impl RemoteWorker {
         self.was_registered = true;
         self.exchange.on_registered(me);
         // First of all: reassigned jobs must not continue for a moment.
-        self.drop_lost_attempts(&welcome.lost, observer);
-        self.actions.give_up_lost(&welcome.lost_actions);
+        self.drop_lost_attempts(&registration.lost, observer);
+        self.actions.give_up_lost(&registration.lost_actions);
         self.forget_unused_workflows();
-        self.renew_lease(welcome.lease, sent);
+        self.renew_lease(registration.lease, sent);
         self.deliver_undelivered();
         Ok(())
     }
@@ -898,13 +898,13 @@ impl RemoteWorker {
 
     /// Delivers the results of earlier workers here, now that the server can be reached.
     fn deliver_undelivered(&mut self) {
-        let legacies = std::mem::take(&mut self.undelivered);
-        if legacies.is_empty() {
+        let all_undelivered = std::mem::take(&mut self.undelivered);
+        if all_undelivered.is_empty() {
             return;
         }
         let (client, who) = (self.options.client.clone(), self.build_registration());
         let deliver = move || {
-            let results = legacies.into_iter().map(|legacy| legacy.deliver(&client, &who));
+            let results = all_undelivered.into_iter().map(|undelivered| undelivered.deliver(&client, &who));
             let told = results.filter_map(|result| match result {
                 Ok(0) => None,
                 Ok(1) => Some("delivered a result of an earlier worker on this machine".to_owned()),

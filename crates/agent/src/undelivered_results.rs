@@ -140,10 +140,10 @@ impl UndeliveredResults {
             slurm: None,
             ..as_me.clone()
         };
-        let welcome = client.introduce_worker(&who, CALL_TIMEOUT)?;
-        let (reports, actions) = self.build_reports(&welcome.lost);
+        let registration = client.introduce_worker(&who, CALL_TIMEOUT)?;
+        let (reports, actions) = self.build_reports(&registration.lost);
         let count = self.entries.len();
-        send_reports(client, &welcome, &reports, actions)?;
+        send_reports(client, &registration, &reports, actions)?;
         self.state_directory.remove();
         Ok(count)
     }
@@ -188,7 +188,7 @@ impl UndeliveredResults {
 /// Sends the reports under the identity of the dead worker, which then leaves.
 fn send_reports(
     client: &Client,
-    welcome: &RegistrationReply,
+    registration: &RegistrationReply,
     reports: &[AttemptReport],
     actions: Vec<ActionReport>,
 ) -> Result<(), windlass_client::ClientError> {
@@ -197,8 +197,8 @@ fn send_reports(
     for number in 1..=batches {
         let batch = reports.iter().skip((number - 1) * REPORTS_PER_EXCHANGE).take(REPORTS_PER_EXCHANGE);
         let exchange = WorkerExchange {
-            worker: welcome.worker,
-            secret: welcome.secret.clone(),
+            worker: registration.worker,
+            secret: registration.secret.clone(),
             number: number as u64,
             reports: batch.cloned().collect(),
             actions: actions.take().unwrap_or_default(),
@@ -240,7 +240,7 @@ mod tests {
         };
         // 1 was delivered already, 2 ended, 3 ran, 4 is in the journal.
         let usage = AttemptUsage { cpu_time: Duration::from_secs(7), ..AttemptUsage::default() };
-        let legacy = UndeliveredResults {
+        let undelivered = UndeliveredResults {
             state_directory: home,
             saved_state: SavedWorkerState::default(),
             entries: vec![JournalEntry::Report(AttemptReport::Ended(end(4)))],
@@ -248,10 +248,10 @@ mod tests {
             recorded_ends: [1, 2, 4].map(|job| (key(job), end(job))).into(),
             leftover_usage: [2, 3].map(|job| (key(job), usage)).into(),
         };
-        let (reports, _) = legacy.build_reports(&[key(1)]);
+        let (reports, _) = undelivered.build_reports(&[key(1)]);
         let died = AttemptReport::Returned { key: key(3), why: ReturnReason::WorkerDied };
         let left = AttemptReport::LeftBehind { key: key(3), usage };
         assert_eq!(reports, [AttemptReport::Ended(end(4)), AttemptReport::Ended(end(2)), left, died]);
-        legacy.state_directory.remove();
+        undelivered.state_directory.remove();
     }
 }

@@ -109,13 +109,13 @@ impl EventQueue {
                 Err(_) if left.is_zero() => return None,
                 Err(_) => {}
             }
-            let rung = fds.first().is_some_and(|bell| !bell.revents().is_empty());
-            let spoken = fds.get(1).is_some_and(|line| !line.revents().is_empty());
-            if rung {
+            let woken = fds.first().is_some_and(|bell| !bell.revents().is_empty());
+            let has_message = fds.get(1).is_some_and(|line| !line.revents().is_empty());
+            if woken {
                 // The counter has no meaning; it only wakes the loop up.
                 rustix::io::read(&self.sender.wakeup_fd, &mut [0; 8]).unwrap_or_default();
             }
-            if spoken {
+            if has_message {
                 self.read_worker();
             }
         }

@@ -91,7 +91,7 @@ fn requeue_orphans(
             dead_worker.is_none_or(|dead_worker| may_have_started(dead_worker, &key, held.pid));
         let is_charged = dead_worker
             .is_some_and(|dead_worker| dead_worker.is_same_boot && has_started(dead_worker, &key, held.pid));
-        let fate = match (may_have_started, is_charged) {
+        let decision = match (may_have_started, is_charged) {
             (false, _) => OrphanDecision::NeverStarted,
             (true, false) => OrphanDecision::RunAgain(None),
             (true, true) => {
@@ -102,8 +102,8 @@ fn requeue_orphans(
         let usage = dead_worker.and_then(|dead_worker| dead_worker.leftover_usage.get(&key).copied());
         let lost = OrphanedAttempt { started_at: held.started_at, usage: usage.unwrap_or_default() };
         orphans += usize::from(may_have_started);
-        given_up += usize::from(fate == OrphanDecision::GiveUp);
-        state.on_orphaned(job, held.worker, fate, lost, now, changes);
+        given_up += usize::from(decision == OrphanDecision::GiveUp);
+        state.on_orphaned(job, held.worker, decision, lost, now, changes);
     }
     Ok((orphans, given_up))
 }

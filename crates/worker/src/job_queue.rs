@@ -69,23 +69,23 @@ impl JobQueue {
     /// Takes the head of the queue, if it fits.
     fn take_next(&mut self) -> Option<GrantedJob> {
         let grant = self.resources.take_resources(&self.queue.front()?.assignment.resources)?;
-        let QueuedJob { assignment, context: site } = self.queue.pop_front()?;
+        let QueuedJob { assignment, context } = self.queue.pop_front()?;
         self.busy_jobs += 1;
-        Some(GrantedJob { assignment, context: site, grant })
+        Some(GrantedJob { assignment, context, grant })
     }
 }
 
 impl Worker {
     pub(crate) fn enqueue_assignments(self: &Arc<Self>, assignments: Vec<Assignment>) {
         let mut orders = Vec::with_capacity(assignments.len());
-        let mut sites = lock_ignoring_poison(&self.contexts);
+        let mut contexts = lock_ignoring_poison(&self.contexts);
         for assignment in assignments {
-            match sites.open_context(assignment.key.workflow, &self.options) {
-                Ok(site) => orders.push(QueuedJob { assignment, context: site }),
+            match contexts.open_context(assignment.key.workflow, &self.options) {
+                Ok(context) => orders.push(QueuedJob { assignment, context }),
                 Err(trouble) => self.report_returned([assignment.key], &ReturnReason::WorkerTrouble(trouble)),
             }
         }
-        drop(sites);
+        drop(contexts);
         let mut job_queue = lock_ignoring_poison(&self.job_queue);
         job_queue.queue.extend(orders);
         self.wake_slot_if_head_fits(job_queue);
@@ -254,7 +254,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         let options = WorkerOptions::new(capacity, path.into(), path.into(), path.join("l"), "t".into());
-        let site = Arc::new(WorkflowContext::open(&options).unwrap());
+        let context = Arc::new(WorkflowContext::open(&options).unwrap());
         let (mut usage, mut job_queue) = (WorkerUsage::new(capacity), JobQueue::new(capacity));
         let mut ready = ReadyQueue::new(classes);
         let class_of: Vec<u32> = (0..JOBS).map(|_| roll(classes.len()) as u32).collect();
@@ -267,7 +267,7 @@ mod tests {
             for job in usage.take_jobs(&mut ready, 3) {
                 let resources = classes[class_of[job as usize] as usize];
                 let assignment = assignment(job, resources);
-                job_queue.queue.push_back(QueuedJob { assignment, context: Arc::clone(&site) });
+                job_queue.queue.push_back(QueuedJob { assignment, context: Arc::clone(&context) });
             }
             while let Some(work) = job_queue.take_next() {
                 running.insert(work.assignment.key.job.0, work);

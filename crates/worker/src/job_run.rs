@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use windlass_process::child_wait::{self, ReapedChild};
 use windlass_process::ledger::OpenRecord;
 use windlass_process::spawn::{self, EnvironmentAdditions, SpawnParameters};
-use windlass_process::usage_sample::{self, EndUsage, UsageSeries};
+use windlass_process::usage_sample::{self, EndUsage, UsageSummary};
 use windlass_process::{Pid, cgroup, process_identity};
 use windlass_types::worker_messages::{
     Assignment, AttemptEndCause, AttemptEndReport, AttemptFiles, AttemptLimits, AttemptReport, AttemptUsage,
@@ -116,9 +116,9 @@ impl Worker {
         hand: &mut SlotContext,
         work: &GrantedJob,
     ) -> AttemptReport {
-        let GrantedJob { assignment, context: site, grant } = work;
+        let GrantedJob { assignment, context, grant } = work;
         let key = assignment.key;
-        let job = SlotTask { assignment, context: site, devices: &grant.devices, recovery: None };
+        let job = SlotTask { assignment, context, devices: &grant.devices, recovery: None };
         let outcome = self.run_recovery(slot, hand, job).and_then(|recovered| {
             let ended = match self.start_job(slot, hand, job) {
                 Ok(started) => self.wait_for_end(slot, hand, job, started),
@@ -181,14 +181,14 @@ impl Worker {
         hand: &mut SlotContext,
         task: SlotTask<'_>,
     ) -> Result<StartedJob, StartFailure> {
-        let SlotTask { assignment, context: site, .. } = task;
+        let SlotTask { assignment, context, .. } = task;
         if matches!(&*lock_ignoring_poison(&slot.state), SlotState::Starting { stop: Some(_), .. }) {
             return Err(StartFailure::Withdrawn);
         }
         let trouble = |error: &dyn std::error::Error| StartFailure::MachineProblem(error.to_string());
         let logs = match task.recovery {
-            None => site.logs.open_logs(&assignment.key, assignment.stdio.mode, &mut hand.spare_logs),
-            Some(recovery) => site.logs.open_recovery(&assignment.key, recovery),
+            None => context.logs.open_logs(&assignment.key, assignment.stdio.mode, &mut hand.spare_logs),
+            Some(recovery) => context.logs.open_recovery(&assignment.key, recovery),
         };
         let mut logs = logs.map_err(|error| trouble(&error))?;
         if has_launcher(assignment) {
@@ -202,7 +202,7 @@ impl Worker {
             is_thread_count_unset: self.is_thread_count_unset,
         };
         environment::add_job_variables(&mut hand.variables, assignment, &given);
-        let inputs = site.files.inspect_files(&assignment.input_files, assignment.hash_files);
+        let inputs = context.files.inspect_files(&assignment.input_files, assignment.hash_files);
         let record = self.ledger.open_record(assignment.key).map_err(|error| trouble(&error))?;
         let group = slot.cgroup.as_ref().filter(|group| hand.in_cgroup || group.entry_file().is_some());
         let group = group.filter(|_| !has_launcher(assignment));
@@ -236,7 +236,7 @@ impl Worker {
 
     /// Registers the job with the supervisor, and ends or freezes it if that was requested while it started.
     fn register_running(&self, slot: &JobSlot, task: SlotTask<'_>, pid: Pid, birth: &StartRecord) {
-        let SlotTask { assignment, context: site, .. } = task;
+        let SlotTask { assignment, context, .. } = task;
         let StartRecord {
             started,
             started_at,
@@ -253,12 +253,12 @@ impl Worker {
             assignment.limits
         };
         let watched = limits.memory.is_some() && !bound;
-        let (sample_every, first) = match (watched, site.measure_jobs) {
-            _ if has_launcher(assignment) => (site.sample_interval, None),
+        let (sample_every, first) = match (watched, context.measure_jobs) {
+            _ if has_launcher(assignment) => (context.sample_interval, None),
             (true, _) => (MEMORY_LIMIT_SAMPLE_INTERVAL, Some(MEMORY_LIMIT_SAMPLE_INTERVAL)),
-            (false, true) => (site.sample_interval, Some(FIRST_SAMPLE_AFTER)),
+            (false, true) => (context.sample_interval, Some(FIRST_SAMPLE_AFTER)),
             // The kernel enforces the limit; a sample shows whether the job lost a process.
-            (false, false) => (site.sample_interval, limits.memory.map(|_| FIRST_SAMPLE_AFTER)),
+            (false, false) => (context.sample_interval, limits.memory.map(|_| FIRST_SAMPLE_AFTER)),
         };
         let mut running = RunningAttempt {
             key: assignment.key,
@@ -278,7 +278,7 @@ impl Worker {
             is_start_reported: false,
             sample_interval: sample_every,
             next_sample: first.map(|first| started + first),
-            series: UsageSeries::new(started),
+            series: UsageSummary::new(started),
             stop: None,
         };
         lock_ignoring_poison(&slot.orphan_usage).start_job(pid);
@@ -411,7 +411,7 @@ impl Worker {
     /// The words of the launcher, and the files in which its tasks leave their usage. Recovery scripts are not
     /// measured.
     fn launcher_words<'a>(&self, task: SlotTask<'a>) -> (Cow<'a, [String]>, Option<StepUsageFiles>) {
-        let SlotTask { assignment, context: site, recovery, .. } = task;
+        let SlotTask { assignment, context, recovery, .. } = task;
         let plain = (Cow::Borrowed(&*assignment.launcher), None);
         let Some(program) = self.options.program.as_ref().filter(|_| recovery.is_none()) else {
             return plain;
@@ -419,12 +419,12 @@ impl Worker {
         if !has_launcher(assignment) {
             return plain;
         }
-        let (logs, tasks) = (site.logs.directory(), assignment.resources.nodes.max(1));
+        let (logs, tasks) = (context.logs.directory(), assignment.resources.nodes.max(1));
         step_measurement::remove_stale_files(logs, &assignment.key, tasks);
         // Unique for each launch, on all machines.
         let mark = format!("{}-{}", self.clock.now().0, std::process::id());
         let notes = StepUsageFiles::new(logs, &assignment.key, mark, tasks);
-        match notes.measuring_command(program, site.measure_jobs.then_some(site.sample_interval)) {
+        match notes.measuring_command(program, context.measure_jobs.then_some(context.sample_interval)) {
             Some(words) => ([&*assignment.launcher, &words].concat().into(), Some(notes)),
             None => plain,
         }
@@ -481,7 +481,7 @@ fn inspect_outputs(
     exit: ProcessExit,
     inputs: Vec<Option<FileSnapshot>>,
 ) -> (AttemptEndCause, Option<Box<AttemptFiles>>) {
-    let SlotTask { assignment, context: site, .. } = task;
+    let SlotTask { assignment, context, .. } = task;
     let outputs = &assignment.output_files;
     if inputs.is_empty() && outputs.is_empty() {
         return (cause, None);
@@ -489,7 +489,7 @@ fn inspect_outputs(
     if cause != AttemptEndCause::Itself || exit != ProcessExit::Code(0) {
         return (cause, Some(Box::new(AttemptFiles { inputs, outputs: Vec::new() })));
     }
-    let seen = site.files.inspect_files(outputs, assignment.hash_files);
+    let seen = context.files.inspect_files(outputs, assignment.hash_files);
     let missing = outputs.iter().zip(&seen).filter(|(_, state)| state.is_none());
     let missing: Vec<String> = missing.map(|(path, _)| path.clone()).collect();
     let cause = if missing.is_empty() { cause } else { AttemptEndCause::MissingOutputs(missing) };

@@ -3,7 +3,7 @@
 use crate::orphan_usage::OrphanUsage;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use windlass_process::usage_sample::UsageSeries;
+use windlass_process::usage_sample::UsageSummary;
 use windlass_process::{Pid, Signal, cgroup};
 use windlass_types::Timestamp;
 use windlass_types::worker_messages::{
@@ -83,7 +83,7 @@ pub(crate) struct RunningAttempt {
     pub(crate) sample_interval: Duration,
     /// `None`: not measured.
     pub(crate) next_sample: Option<Instant>,
-    pub(crate) series: UsageSeries,
+    pub(crate) series: UsageSummary,
     pub(crate) stop: Option<PendingStop>,
 }
 
@@ -237,17 +237,17 @@ pub(crate) mod tests {
 
     /// A process of a job, as the worker starts it.
     pub(crate) fn spawn(worker: &Worker, command: &str) -> Pid {
-        let site = worker.contexts.lock().unwrap().find_context(WorkflowId(1)).unwrap();
+        let context = worker.contexts.lock().unwrap().find_context(WorkflowId(1)).unwrap();
         let launch = SpawnParameters {
             command,
             launcher: &[],
-            environment: &site.environment,
+            environment: &context.environment,
             additions: &EnvironmentAdditions::default(),
-            stdout: site.spawner.dev_null(),
-            stderr: site.spawner.dev_null(),
+            stdout: context.spawner.dev_null(),
+            stderr: context.spawner.dev_null(),
             enter: None,
         };
-        site.spawner.spawn(&launch).unwrap()
+        context.spawner.spawn(&launch).unwrap()
     }
 
     pub(crate) fn running(started: Instant, runtime: Option<Duration>) -> RunningAttempt {
@@ -274,7 +274,7 @@ pub(crate) mod tests {
             is_start_reported: false,
             sample_interval: Duration::from_secs(1),
             next_sample: Some(started + FIRST_SAMPLE_AFTER),
-            series: UsageSeries::new(started),
+            series: UsageSummary::new(started),
             stop: None,
         }
     }

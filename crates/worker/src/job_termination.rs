@@ -138,8 +138,9 @@ impl Worker {
     /// All processes that are known to belong to a job.
     pub(crate) fn job_processes(&self, slot: &JobSlot, key: &AttemptKey, leader: Pid) -> Vec<Pid> {
         let in_cgroup = cgroup_processes(slot);
-        let family = JobProcesses { key, token: &self.options.token, group: leader, cgroup: &in_cgroup };
-        family.members(&self.adopted.list())
+        let job_processes =
+            JobProcesses { key, token: &self.options.token, group: leader, cgroup: &in_cgroup };
+        job_processes.members(&self.adopted.list())
     }
 
     fn signal_job(&self, slot: &JobSlot, key: &AttemptKey, leader: Pid, signal: Signal) {
@@ -199,8 +200,9 @@ impl Worker {
         }
         let all = adopted.clone();
         let in_cgroup = cgroup_processes(slot);
-        let family = JobProcesses { key, token: &self.options.token, group: leader, cgroup: &in_cgroup };
-        let mut left = family.members(&adopted);
+        let job_processes =
+            JobProcesses { key, token: &self.options.token, group: leader, cgroup: &in_cgroup };
+        let mut left = job_processes.members(&adopted);
         let others = self.other_jobs(slot);
         let strays = adopted.into_iter().filter(|pid| !left.contains(pid)).collect::<Vec<_>>();
         let ownerless = strays.into_iter().filter(|pid| self.is_ownerless(*pid, &others));

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use windlass_process::cgroup::{self, CgroupPaths};
 use windlass_process::step_supervisor::{StepSupervisor, exec_program, exit_like};
-use windlass_process::usage_sample::{self, EndUsage, UsageSample, UsageSeries};
+use windlass_process::usage_sample::{self, EndUsage, UsageSample, UsageSummary};
 use windlass_types::worker_messages::{AttemptKey, AttemptUsage, return_code};
 use windlass_types::{Attempt, Bytes};
 
@@ -203,9 +203,9 @@ fn measure_until_over(
 fn sample_until_over(
     supervisor: &StepSupervisor,
     interval: Duration,
-    mut each: impl FnMut(&UsageSeries, Duration),
-) -> UsageSeries {
-    let mut series = UsageSeries::new(supervisor.started);
+    mut each: impl FnMut(&UsageSummary, Duration),
+) -> UsageSummary {
+    let mut series = UsageSummary::new(supervisor.started);
     let mut next = (!interval.is_zero()).then(|| supervisor.started + FIRST_SAMPLE_AFTER);
     while !supervisor.wait_until(next) {
         let sample = UsageSample::measure(&supervisor.members());

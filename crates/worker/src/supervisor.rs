@@ -139,7 +139,7 @@ impl Worker {
         let in_group_memory = group.and_then(cgroup::SlotCgroup::anonymous_memory).unwrap_or(inside.rss);
         let memory = Bytes(in_group_memory.0 + at_large.rss.0);
 
-        let site = lock_ignoring_poison(&self.contexts).find_context(key.workflow);
+        let context = lock_ignoring_poison(&self.contexts).find_context(key.workflow);
         let mut state = lock_ignoring_poison(&slot.state);
         let SlotState::Running(running) = &mut *state else { return };
         if running.key != *key {
@@ -147,8 +147,8 @@ impl Worker {
         }
         let now = Instant::now();
         let cpu_percent = running.series.add_sample(now, inside.cpu + at_large.cpu, memory);
-        if let (Some(site), Some(cpu_percent)) = (&site, cpu_percent) {
-            site.record_job_sample(key, cpu_percent, memory);
+        if let (Some(context), Some(cpu_percent)) = (&context, cpu_percent) {
+            context.record_job_sample(key, cpu_percent, memory);
         }
         if running.limits.memory.is_some() && !outside.is_empty() {
             running.sample_for_memory_limit(now);

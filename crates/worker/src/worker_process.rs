@@ -184,7 +184,7 @@ fn read_messages(worker: &Arc<Worker>, link: &mut BufReader<UnixStream>) -> Work
                 worker.held_ends.on_assigned();
                 worker.enqueue_assignments(assignments);
             }
-            Ok(ToWorker::Workflow(site)) => lock_ignoring_poison(&worker.contexts).add_workflow(*site),
+            Ok(ToWorker::Workflow(setup)) => lock_ignoring_poison(&worker.contexts).add_workflow(*setup),
             Ok(ToWorker::Forget(workflow)) => {
                 lock_ignoring_poison(&worker.contexts).forget_workflow(workflow);
             }

@@ -91,8 +91,8 @@ impl Dispatcher<'_> {
                 .states
                 .withdraw_run((order.action, order.attempt), &mut self.open_batch.changes);
         };
-        let post = self.events.sender();
-        let done: ActionDone = Box::new(move |report| post.send(DispatcherEvent::ActionEnded(report)));
+        let sender = self.events.sender();
+        let done: ActionDone = Box::new(move |report| sender.send(DispatcherEvent::ActionEnded(report)));
         self.host.perform_action(order, &worker.worker, &self.workflow.output_dir, done);
     }
 

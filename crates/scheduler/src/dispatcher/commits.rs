@@ -133,10 +133,10 @@ impl Dispatcher<'_> {
 
     fn submit_commit(&self) {
         let Some(in_flight) = &self.in_flight else { return };
-        let post = self.events.sender();
+        let sender = self.events.sender();
         let changes = Arc::clone(&in_flight.changes);
         let batch = ChangeBatch { workflow: self.workflow.id, run: self.workflow.run_id, changes };
-        let done = move |result| post.send(DispatcherEvent::Committed(result));
+        let done = move |result| sender.send(DispatcherEvent::Committed(result));
         self.store.submit(batch, Box::new(done));
     }
 

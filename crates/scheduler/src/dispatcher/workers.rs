@@ -113,13 +113,13 @@ impl Dispatcher<'_> {
                 true => CrashPosition::Running,
             };
             lost += usize::from(at != CrashPosition::NotStarted);
-            let fate = self.crash_suspects.on_worker_death(key.job, worker, at, CrashEvidence::Observed);
-            given_up |= fate == OrphanDecision::GiveUp;
+            let decision = self.crash_suspects.on_worker_death(key.job, worker, at, CrashEvidence::Observed);
+            given_up |= decision == OrphanDecision::GiveUp;
             let started_at = held.get(&job).and_then(|h| h.started).map(|(_, at)| at);
             let usage = dead_worker.leftover_usage.get(&key).copied().unwrap_or_default();
             let attempt = OrphanedAttempt { started_at, usage };
-            self.state.on_orphaned(job, worker, fate, attempt, now, &mut self.open_batch.changes);
-            if fate == OrphanDecision::GiveUp {
+            self.state.on_orphaned(job, worker, decision, attempt, now, &mut self.open_batch.changes);
+            if decision == OrphanDecision::GiveUp {
                 self.has_attempt_ended = true;
                 self.ended_attempts.push(key);
             }

@@ -172,10 +172,12 @@ impl ActiveWorkflow {
     pub(super) fn load_if_active(
         store: &dyn Store,
         id: WorkflowId,
-        birth: WorkflowLoadContext,
+        load_context: WorkflowLoadContext,
     ) -> WorkflowLoadResult {
         match store.workflow(id)? {
-            Some(row) if is_active(&row) => Self::load(store, id, birth).map(|active| Some(Box::new(active))),
+            Some(row) if is_active(&row) => {
+                Self::load(store, id, load_context).map(|active| Some(Box::new(active)))
+            }
             _ => Ok(None),
         }
     }
@@ -184,7 +186,7 @@ impl ActiveWorkflow {
     pub(super) fn load(
         store: &dyn Store,
         id: WorkflowId,
-        birth: WorkflowLoadContext,
+        load_context: WorkflowLoadContext,
     ) -> Result<Self, WorkflowLoadError> {
         let row = store.workflow(id)?.ok_or(WorkflowLoadError::NotFound)?;
         let table = store.load_jobs(id)?;
@@ -200,7 +202,7 @@ impl ActiveWorkflow {
         let mut open = WorkflowBatch::default();
         state.on_resume(&mut open.changes);
         let suspects = crash_suspects::load_crash_suspects(store, &row, &mut state)?;
-        let sequels = WorkflowRetryPolicy::load(store, &row, &state, birth.classifier)?;
+        let sequels = WorkflowRetryPolicy::load(store, &row, &state, load_context.classifier)?;
         if sequels.is_budget_spent() {
             state.on_halt();
         }
@@ -230,7 +232,7 @@ impl ActiveWorkflow {
         let agenda = ActionSchedule::load(store, id)?;
         let joined = load_joined_workers(store, &row, &agenda, &held)?;
         Ok(Self {
-            generation: birth.generation,
+            generation: load_context.generation,
             settings: ExecutionSettings::from_workflow(&row),
             state,
             retry_policy: sequels,

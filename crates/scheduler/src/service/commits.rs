@@ -57,13 +57,13 @@ impl Scheduler {
     }
 
     pub(super) fn submit_commit(&mut self, workflow: WorkflowId) {
-        let post = self.sender.clone();
+        let sender = self.sender.clone();
         let Some(active) = self.find_workflow(workflow) else { return };
         let Some(batch) = &active.in_flight else { return };
-        let (birth, run, changes) = (active.generation, active.row.run_id, Arc::clone(&batch.changes));
+        let (generation, run, changes) = (active.generation, active.row.run_id, Arc::clone(&batch.changes));
         let done = move |result| {
             // The receiver is gone only after everything was committed.
-            post.send(SchedulerEvent::Committed { workflow, generation: birth, result }).unwrap_or_default();
+            sender.send(SchedulerEvent::Committed { workflow, generation, result }).unwrap_or_default();
         };
         if changes.is_empty() {
             // The caller waits for changes that are already on disk.
@@ -75,11 +75,17 @@ impl Scheduler {
         self.panic_history.unanswered_batches += 1;
     }
 
-    pub(super) fn on_committed(&mut self, workflow: WorkflowId, birth: u64, result: Result<(), StoreError>) {
+    pub(super) fn on_committed(
+        &mut self,
+        workflow: WorkflowId,
+        generation: u64,
+        result: Result<(), StoreError>,
+    ) {
         let retry_at = self.now.instant + STORE_RETRY_DELAY;
         let gets_on = !result.as_ref().is_err_and(StoreError::is_transient);
         self.gauges.record_batch_answered(gets_on, self.now.timestamp);
-        let Some(active) = self.find_workflow(workflow).filter(|active| active.generation == birth) else {
+        let Some(active) = self.find_workflow(workflow).filter(|active| active.generation == generation)
+        else {
             return;
         };
         match result {

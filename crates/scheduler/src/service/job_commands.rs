@@ -400,12 +400,12 @@ impl Scheduler {
                 return Err(impossible());
             }
             self.open_workflow(workflow)?.held_jobs.remove(&job);
-            let fate = if hold.started_at.is_some() {
+            let decision = if hold.started_at.is_some() {
                 OrphanDecision::RunAgain(None)
             } else {
                 OrphanDecision::NeverStarted
             };
-            self.orphan_job(workflow, index, hold.worker, fate, hold.orphaned_attempt());
+            self.orphan_job(workflow, index, hold.worker, decision, hold.orphaned_attempt());
             return Ok(RetryEffect::Ready);
         }
         match to {

@@ -53,12 +53,12 @@ impl Scheduler {
             let Some(active) = self.find_workflow(workflow) else { continue };
             let Some(index) = active.state.job_index(job) else { continue };
             let lost = active.held_jobs.remove(&job).map(|hold| hold.orphaned_attempt()).unwrap_or_default();
-            let fate = if lost.started_at.is_some() {
+            let decision = if lost.started_at.is_some() {
                 OrphanDecision::RunAgain(None)
             } else {
                 OrphanDecision::NeverStarted
             };
-            self.orphan_job(workflow, index, worker, fate, lost);
+            self.orphan_job(workflow, index, worker, decision, lost);
             self.wait_for_commit(worker, number, workflow);
         }
     }
@@ -193,14 +193,14 @@ impl Scheduler {
             () if is_running || hold.started_at.is_some() => CrashPosition::Running,
             () => CrashPosition::Waiting,
         };
-        let fate = match by {
+        let decision = match by {
             WorkerLossCause::Died(evidence) => {
                 active.crash_suspects.on_worker_death(job, worker, at, evidence)
             }
             WorkerLossCause::Evicted(_) if at == CrashPosition::NotStarted => OrphanDecision::NeverStarted,
             WorkerLossCause::Evicted(eviction) => OrphanDecision::Evicted(eviction),
         };
-        self.orphan_job(workflow, index, worker, fate, hold.orphaned_attempt());
+        self.orphan_job(workflow, index, worker, decision, hold.orphaned_attempt());
     }
 
     /// Applies the decision about an orphaned job; it is committed with the next batch of its workflow.
@@ -209,19 +209,19 @@ impl Scheduler {
         workflow: WorkflowId,
         job: u32,
         worker: WorkerId,
-        fate: OrphanDecision,
+        decision: OrphanDecision,
         lost: OrphanedAttempt,
     ) {
         let now = self.now.timestamp;
         let Some(active) = self.find_workflow(workflow) else { return };
         let key = active.state.attempt_key(job);
-        active.state.on_orphaned(job, worker, fate, lost, now, &mut active.open_batch.changes);
+        active.state.on_orphaned(job, worker, decision, lost, now, &mut active.open_batch.changes);
         if active.state.status(job).is_settled() {
             active.ended_attempts.push(key);
         }
         active.open_batch.claimed_jobs.retain(|claimed| claimed.key.job != key.job);
         self.await_commit_before_retiring(worker, workflow);
-        if fate != OrphanDecision::NeverStarted {
+        if decision != OrphanDecision::NeverStarted {
             add_to_gauge(&self.gauges.orphaned_attempts, 1);
         }
         self.dirty_workflows.insert(workflow);

@@ -272,10 +272,11 @@ impl Scheduler {
         let deadline = Instant::now() + COMMIT_TIMEOUT;
         while self.panic_history.unanswered_batches > 0 {
             match inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(SchedulerEvent::Committed { workflow, generation: birth, result }) => {
+                Ok(SchedulerEvent::Committed { workflow, generation, result }) => {
                     self.panic_history.unanswered_batches -= 1;
                     self.gauges.record_batch_answered(true, self.now.timestamp);
-                    let active = self.find_workflow(workflow).filter(|active| active.generation == birth);
+                    let active =
+                        self.find_workflow(workflow).filter(|active| active.generation == generation);
                     let batch = active.and_then(|active| active.in_flight.take());
                     for callback in batch.into_iter().flat_map(|batch| batch.batch.callbacks) {
                         callback(result.as_ref().copied().map_err(store_call_error));

@@ -59,18 +59,18 @@ impl Scheduler {
     }
 
     pub(super) fn on_close_sites_for(&mut self, workflow: WorkflowId, closed: BTreeSet<String>) {
-        self.update_restriction(workflow, |restraint| restraint.closed_sites = closed);
+        self.update_restriction(workflow, |restriction| restriction.closed_sites = closed);
     }
 
     pub(super) fn on_set_paused(&mut self, workflow: WorkflowId, is_paused: bool) {
-        self.update_restriction(workflow, |restraint| restraint.is_paused = is_paused);
+        self.update_restriction(workflow, |restriction| restriction.is_paused = is_paused);
     }
 
     fn update_restriction(&mut self, workflow: WorkflowId, change: impl FnOnce(&mut WorkflowRestriction)) {
-        let mut restraint = self.restrictions.remove(&workflow).unwrap_or_default();
-        change(&mut restraint);
-        if restraint != WorkflowRestriction::default() {
-            self.restrictions.insert(workflow, restraint);
+        let mut restriction = self.restrictions.remove(&workflow).unwrap_or_default();
+        change(&mut restriction);
+        if restriction != WorkflowRestriction::default() {
+            self.restrictions.insert(workflow, restriction);
         }
         // There may be more or fewer jobs for waiting workers.
         self.dirty_workflows.insert(workflow);
@@ -78,12 +78,12 @@ impl Scheduler {
     }
 
     pub(super) fn is_paused(&self, workflow: WorkflowId) -> bool {
-        self.restrictions.get(&workflow).is_some_and(|restraint| restraint.is_paused)
+        self.restrictions.get(&workflow).is_some_and(|restriction| restriction.is_paused)
     }
 
     /// Whether a worker at this site may start units of this workflow, by the restrictions of the workflow.
     pub(super) fn may_start_units(&self, workflow: WorkflowId, site: Option<&str>) -> bool {
-        let closed = self.restrictions.get(&workflow).map(|restraint| &restraint.closed_sites);
+        let closed = self.restrictions.get(&workflow).map(|restriction| &restriction.closed_sites);
         closed.zip(site).is_none_or(|(closed, site)| !closed.contains(site))
     }
 }

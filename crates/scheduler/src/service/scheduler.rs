@@ -216,10 +216,10 @@ impl Scheduler {
         self.activity = SchedulerActivity::for_event(&event);
         match event {
             SchedulerEvent::Call(call) => self.on_call(call),
-            SchedulerEvent::Committed { workflow, generation: birth, result } => {
+            SchedulerEvent::Committed { workflow, generation, result } => {
                 self.panic_history.unanswered_batches =
                     self.panic_history.unanswered_batches.saturating_sub(1);
-                self.on_committed(workflow, birth, result);
+                self.on_committed(workflow, generation, result);
             }
             SchedulerEvent::ExclusiveWorkDone { workflow, reply: answer, loaded: found } => {
                 self.on_exclusive_work_done(workflow, answer, found);
@@ -506,8 +506,8 @@ impl Scheduler {
             return Err(CallError::Internal(detail));
         }
         if !self.workflows.contains_key(&workflow) {
-            let birth = self.next_load_context();
-            let active = ActiveWorkflow::load(&*self.store, workflow, birth)
+            let load_context = self.next_load_context();
+            let active = ActiveWorkflow::load(&*self.store, workflow, load_context)
                 .map_err(|no| no.to_call_error(workflow))?;
             self.activate(active);
         }

@@ -318,11 +318,13 @@ impl Scheduler {
             return work(Err(CallError::Conflict { code: "workflow_active", detail }))();
         }
         self.suspend(workflow, UnsavedState::default());
-        let (store, post, birth) = (Arc::clone(&self.store), self.sender.clone(), self.next_load_context());
+        let (store, sender, load_context) =
+            (Arc::clone(&self.store), self.sender.clone(), self.next_load_context());
         self.run_on_thread(workflow, move || {
-            let read = || ActiveWorkflow::load_if_active(&*store, workflow, birth);
+            let read = || ActiveWorkflow::load_if_active(&*store, workflow, load_context);
             let (answer, found) = run_exclusive_work(workflow, work, &*store, read);
-            post.send(SchedulerEvent::ExclusiveWorkDone { workflow, reply: answer, loaded: found })
+            sender
+                .send(SchedulerEvent::ExclusiveWorkDone { workflow, reply: answer, loaded: found })
                 .unwrap_or_default();
         });
     }
@@ -332,11 +334,14 @@ impl Scheduler {
         if let Some(WorkflowSlot::Suspended(suspended)) = self.workflows.get_mut(&workflow) {
             suspended.retry_at = None;
         }
-        let (store, post, birth) = (Arc::clone(&self.store), self.sender.clone(), self.next_load_context());
+        let (store, sender, load_context) =
+            (Arc::clone(&self.store), self.sender.clone(), self.next_load_context());
         self.run_on_thread(workflow, move || {
-            let read = || ActiveWorkflow::load(&*store, workflow, birth).map(|active| Some(Box::new(active)));
+            let read =
+                || ActiveWorkflow::load(&*store, workflow, load_context).map(|active| Some(Box::new(active)));
             let found = catch_load_panic(workflow, read);
-            post.send(SchedulerEvent::ExclusiveWorkDone { workflow, reply: None, loaded: found })
+            sender
+                .send(SchedulerEvent::ExclusiveWorkDone { workflow, reply: None, loaded: found })
                 .unwrap_or_default();
         });
     }
@@ -485,7 +490,7 @@ impl Scheduler {
         let mut orphans = Vec::new();
         for (job, hold) in held {
             let Some(number) = active.state.job_index(job) else { continue };
-            let fate = match self.sessions.get_mut(&hold.worker) {
+            let decision = match self.sessions.get_mut(&hold.worker) {
                 Some(session) if !session.is_leaving => {
                     if session.held_jobs.insert(job, workflow).is_none() {
                         session.usage.take_unchecked(job, active.state.demand(number));
@@ -503,13 +508,13 @@ impl Scheduler {
                 _ => OrphanDecision::RunAgain(None),
             };
             active.held_jobs.remove(&job);
-            orphans.push((number, hold, fate));
+            orphans.push((number, hold, decision));
         }
         self.workflows.insert(workflow, WorkflowSlot::Active(Box::new(active)));
         self.dirty_workflows.insert(workflow);
         self.load_action_assignments(workflow);
-        for (number, hold, fate) in orphans {
-            self.orphan_job(workflow, number, hold.worker, fate, hold.orphaned_attempt());
+        for (number, hold, decision) in orphans {
+            self.orphan_job(workflow, number, hold.worker, decision, hold.orphaned_attempt());
         }
     }
 

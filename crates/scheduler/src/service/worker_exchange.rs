@@ -29,8 +29,8 @@ impl Scheduler {
         owner: WorkerOwner,
         reply: CallReply<RegistrationReply>,
     ) {
-        let welcome = self.register_worker(who, owner);
-        reply(welcome);
+        let registration_reply = self.register_worker(who, owner);
+        reply(registration_reply);
     }
 
     fn register_worker(
@@ -218,12 +218,12 @@ impl Scheduler {
             let attempt =
                 active.held_jobs.remove(&job).map(|hold| hold.orphaned_attempt()).unwrap_or_default();
             // If it had reported the start and does not know the job now, it has lost its state.
-            let fate = if attempt.started_at.is_some() {
+            let decision = if attempt.started_at.is_some() {
                 OrphanDecision::RunAgain(None)
             } else {
                 OrphanDecision::NeverStarted
             };
-            self.orphan_job(workflow, number, worker, fate, attempt);
+            self.orphan_job(workflow, number, worker, decision, attempt);
         }
         lost
     }

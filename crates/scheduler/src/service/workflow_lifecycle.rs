@@ -62,8 +62,9 @@ impl Scheduler {
                 continue;
             }
             self.activity = SchedulerActivity::for_upkeep(workflow);
-            let (store, birth) = (Arc::clone(&self.store), self.next_load_context());
-            let read = || ActiveWorkflow::load(&*store, workflow, birth).map(|active| Some(Box::new(active)));
+            let (store, load_context) = (Arc::clone(&self.store), self.next_load_context());
+            let read =
+                || ActiveWorkflow::load(&*store, workflow, load_context).map(|active| Some(Box::new(active)));
             match catch_load_panic(workflow, read) {
                 Ok(Some(active)) => self.activate(*active),
                 // The other workflows are served meanwhile.
