@@ -93,7 +93,7 @@ mod tests {
     use rusqlite::ffi;
 
     #[test]
-    fn the_operation_that_failed_is_named() {
+    fn io_error_names_the_failed_operation() {
         let directory = tempfile::tempdir().unwrap();
         for (code, words) in [
             (ffi::SQLITE_IOERR_FSYNC, "fsync"),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_disk_needs_is_told() {
+    fn disk_full_error_tells_the_needed_space() {
         let directory = tempfile::tempdir().unwrap();
         let db = directory.path().join("w.db");
         std::fs::write(&db, "").unwrap();

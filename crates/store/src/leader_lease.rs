@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_not_heard_ceases_to_be_certain_before_another_one_may_take_over() {
+    fn lease_becomes_uncertain_before_takeover_is_allowed() {
         let now = time_since_boot();
         assert!(LeaderLease::default().is_valid() && LeaderLease::default().remaining_overlap().is_zero());
         let pulse = LeaderLease::held_since(now);

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_not_shown() {
+    fn password_is_not_shown() {
         for (url, shown) in [
             ("postgres://me:secret@db/w", "postgres://me@db/w"),
             ("--db=postgres://me:secret@/w", "--db=postgres://me@/w"),

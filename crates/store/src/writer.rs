@@ -427,7 +427,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_mins(1);
 
     #[test]
-    fn whoever_comes_while_somebody_reads_is_served_all_the_same() {
+    fn writes_queued_during_a_read_are_executed() {
         let directory = tempfile::tempdir().unwrap();
         let path: Arc<Path> = directory.path().join("w.db").into();
         drop(SqliteStore::create(&path).unwrap());

@@ -40,7 +40,7 @@ pub fn copy_database(
     mut progress: impl FnMut(&TableCopy),
 ) -> Result<DatabaseCopy, StoreError> {
     let source = SqliteStore::open(from, OpenMode::ReadWrite)?.store;
-    let _nobody_else = source.lock(LockScope::Server, now)?;
+    let _exclusive_lock = source.lock(LockScope::Server, now)?;
     let target = PgStore::open(to, OpenMode::ReadWrite)?;
     let copied = source.backend.run_read(|file| {
         let tables = list_tables(file)?;

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_statement_for_a_row_becomes_one_for_many() {
+    fn row_statement_is_rewritten_for_many_rows() {
         let update = "\n  UPDATE job SET status = $1 WHERE id = $2 AND name = $3";
         assert_eq!(
             rewrite_for_many_rows(update, &[Type::INT8, Type::INT8, Type::TEXT]).unwrap(),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_left_as_they_are() {
+    fn other_statements_are_not_rewritten() {
         assert_eq!(rewrite_for_many_rows("SELECT 1 FROM run WHERE id = $1", &[Type::INT8]), None);
         assert_eq!(
             rewrite_for_many_rows(

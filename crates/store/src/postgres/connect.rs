@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_holds_no_password() {
+    fn shown_url_and_errors_hide_the_password() {
         for (url, shown) in [
             ("postgres://ann:secret@db.example/books", "postgres://ann@db.example/books"),
             ("postgresql://ann:secret@db:5433/b?sslmode=verify-full", "postgres://ann@db:5433/b"),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_understood() {
+    fn percent_escapes_are_decoded() {
         assert_eq!(percent_decode("%2Fetc%2fa%20b%"), "/etc/a b%");
     }
 }

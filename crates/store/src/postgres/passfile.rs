@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_found_by_where_it_is_for() {
+    fn passfile_line_is_matched_by_target() {
         let text = "# mine\nother:*:*:*:no\n*:5433:*:*:no\ndb:5432:w:me:se\\:cr\\\\et\n*:*:*:*:last\n";
         let of = |url: &str| find_matching_password(text, &url.parse().unwrap());
         assert_eq!(of("postgres://me@db/w").as_deref(), Some("se:cr\\et"));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_passfile_is_read_back() {
         let line = render_passfile_line("postgres://me:se%3Acr%5Cet@db/w?sslmode=verify-full").unwrap();
         assert_eq!(
             find_matching_password(&line, &"postgres://me@elsewhere/x".parse().unwrap()).as_deref(),

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_taken_name_is_found() {
+    fn taken_name_is_parsed_from_the_detail() {
         let name = |detail| parse_name_in_detail(detail);
         assert_eq!(name("Key (workflow_id, name)=(5, a, (b)) already exists."), Some("a, (b)".into()));
         assert_eq!(name("Key (job_id, run_id, attempt_id)=(5, 1, 1) already exists."), None);

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_the_request_is_the_same_error_again() {
+    fn request_errors_are_restored_from_the_wire() {
         let held = StoreError::JobIsHeld { job: JobId(3), name: "a".into() };
         let arrived = over_the_wire(&held);
         assert!(matches!(&arrived, StoreError::JobIsHeld { job: JobId(3), name } if name == "a"));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_the_database_keeps_its_words() {
+    fn database_errors_keep_their_text() {
         let source = Arc::new(rusqlite::Error::InvalidQuery);
         let full = StoreError::DiskFull { path: "/data/w.db".into(), space: None, source };
         let arrived = over_the_wire(&full);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_server_tells_keeps_its_words() {
+    fn unknown_errors_of_newer_servers_keep_their_text() {
         let text =
             r#"{"code":"new","sort":"refused","message":"no","hint":"ask","told":{"something_new":1}}"#;
         let error = StoreError::from(serde_json::from_str::<WireError>(text).unwrap());

@@ -602,7 +602,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_in_commands_become_places_and_ids_again() {
+    fn ids_in_commands_become_placeholders_and_ids_again() {
         let marks = IdPlaceholders::new();
         let (u, j) = (marks.first.user_data + 3, marks.first.job);
         let text = format!("echo 7{u}9 4711 {j} 4000000000000000000 ä");
@@ -616,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_lost_or_out_of_order_are_noticed() {
+    fn lost_and_reordered_lines_are_detected() {
         let header = serde_json::to_string(&UploadLine::Workflow(Box::default())).unwrap();
         let file = r#"{"file":{"name":"f","path":"p"}}"#;
         let data = r#"{"user_data":{"name":"u","is_ephemeral":false}}"#;

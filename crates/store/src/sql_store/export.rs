@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_said_exactly() {
+    fn sizes_are_rendered_exactly() {
         for (bytes, text) in
             [(0, "0"), (1, "1"), (1 << 20, "1m"), (3 << 30, "3g"), ((1 << 30) + 1, "1073741825")]
         {

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn network_filesystems_are_known_by_their_numbers() {
+    fn network_filesystems_are_known_by_magic_number() {
         for (magic, name) in [
             (0x6969, Some("NFS")),
             (0x0bd0_0bd0, Some("Lustre")),

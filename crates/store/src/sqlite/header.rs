@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_length_is_in_the_header() {
+    fn header_gives_the_database_length() {
         let mut start = vec![0; HEADER_LENGTH];
         start[16..18].copy_from_slice(&4096u16.to_be_bytes());
         start[28..32].copy_from_slice(&3u32.to_be_bytes());

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_consecutive_from_one() {
+    fn migration_numbers_are_consecutive() {
         let numbers: Vec<u32> = MIGRATIONS.iter().map(|migration| migration.version).collect();
         assert_eq!(numbers, (1..=MIGRATIONS.len() as u32).collect::<Vec<_>>());
     }
@@ -244,7 +244,7 @@ mod tests {
         INSERT INTO event (workflow_id, at, severity, category, actor, message) VALUES (7, 1, 1, 'c', 'ada', 'm');";
 
     #[test]
-    fn a_database_of_the_first_format_is_carried_over() {
+    fn first_format_is_migrated() {
         let conn = Connection::open_in_memory().unwrap();
         conn.pragma_update(None, "foreign_keys", true).unwrap();
         migrate(&conn, Path::new("db"), &MIGRATIONS[..1]).unwrap();
@@ -287,7 +287,7 @@ mod tests {
         VALUES ('b', 'p', 0, '/A/B/C', 0, 5, 9, 2, 0, 'open', 1, 1);";
 
     #[test]
-    fn a_request_that_was_under_way_is_carried_over() {
+    fn active_request_is_migrated() {
         let conn = Connection::open_in_memory().unwrap();
         migrate(&conn, Path::new("db"), &MIGRATIONS[..5]).unwrap();
         conn.execute_batch(OLD_REQUEST).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_leaves_a_reference_to_nothing_is_undone() {
+    fn migration_with_dangling_reference_is_rolled_back() {
         let conn = migrated(&[&MIGRATIONS[..1]]);
         conn.execute_batch(OLD_BOOKS).unwrap();
         let bad = SchemaMigration { version: 2, name: "bad", sql: "DELETE FROM worker" };
@@ -315,13 +315,13 @@ mod tests {
     }
 
     #[test]
-    fn migrating_again_changes_nothing() {
+    fn repeated_migration_changes_nothing() {
         let conn = migrated(&[THREE, THREE, THREE]);
         assert_eq!(conn.query_row("SELECT x FROM a", [], |row| row.get::<_, i64>(0)).unwrap(), 2);
     }
 
     #[test]
-    fn a_failing_step_leaves_the_database_at_the_step_before() {
+    fn failed_migration_step_is_rolled_back() {
         let mut broken = THREE.to_vec();
         broken[2].sql = "CREATE TABLE b (x INTEGER) STRICT; INSERT INTO nowhere VALUES (1)";
         let conn = Connection::open_in_memory().unwrap();
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_and_an_edited_step_are_refused() {
+    fn newer_format_and_edited_migration_are_rejected() {
         let conn = migrated(&[THREE]);
         let error =
             migrate(&conn, Path::new("db"), &THREE[..2]).unwrap_err().into_store_error(Path::new("db"));

@@ -371,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_sqlite_is_refused() {
+    fn old_sqlite_is_rejected() {
         assert!(require_sqlite_version(3_051_003, "3.51.3").is_ok());
         let error = require_sqlite_version(3_051_002, "3.51.2").unwrap_err();
         assert!(error.to_string().contains("3.51.2"), "{error}");
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_new_name_gets_one_by_linking_and_never_replaces() {
+    fn unnamed_file_is_linked_and_never_overwrites() {
         let directory = tempfile::tempdir().unwrap();
         let (new, path) = (directory.path().join("new"), directory.path().join("db"));
         std::fs::write(&new, "one").unwrap();
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_becomes_a_uri() {
+    fn path_becomes_a_uri() {
         assert_eq!(frozen_uri(Path::new("/a b/c?d%.db")), "file:/a%20b/c%3fd%25.db?immutable=1");
     }
 }

@@ -38,7 +38,7 @@ fn jobs_plan(conn: &Connection, filter: &JobFilter) -> String {
 }
 
 #[test]
-fn every_statement_is_understood() {
+fn every_sql_statement_is_valid() {
     let (_directory, conn) = database();
     for (name, sql) in common::ALL.iter().chain(server::ALL).chain(sqlite::ALL) {
         let complete = if name.starts_with("SELECT_") { format!("{sql} 1 = 1") } else { (*sql).to_owned() };
@@ -69,7 +69,7 @@ fn every_statement_is_understood() {
 }
 
 #[test]
-fn what_is_done_per_job_finds_it_by_its_number() {
+fn job_statements_use_the_primary_key() {
     let (_directory, conn) = database();
     let per_job = [
         common::SET_STATUS,
@@ -88,7 +88,7 @@ fn what_is_done_per_job_finds_it_by_its_number() {
 }
 
 #[test]
-fn nothing_reads_a_whole_table_of_jobs_or_results() {
+fn job_and_result_queries_avoid_table_scans() {
     let (_directory, conn) = database();
     let all_of_them = |name: &str| name == "WORKFLOWS" || name.starts_with("SELECT_");
     // Allowed scans: a small partial index; a literal list; a table of one or a few rows.
@@ -109,7 +109,7 @@ fn nothing_reads_a_whole_table_of_jobs_or_results() {
 }
 
 #[test]
-fn the_few_that_somebody_looks_for_are_found_by_their_index() {
+fn failed_and_held_jobs_are_found_by_index() {
     let (_directory, conn) = database();
     assert_eq!(
         plan(&conn, common::HELD_JOBS).lines().next(),
@@ -184,7 +184,7 @@ fn plan_of_views(conn: &Connection, base: &str, order: &str) -> String {
 }
 
 #[test]
-fn a_pass_finds_what_is_open_by_itself() {
+fn open_requests_are_found_by_index() {
     let (_directory, conn) = database();
     let open = plan(&conn, requests::OPEN_REQUESTS);
     assert_eq!(open, "SCAN r USING INDEX request_open\n", "there are many ended requests");
@@ -209,7 +209,7 @@ fn a_pass_finds_what_is_open_by_itself() {
 }
 
 #[test]
-fn what_recovery_keeps_is_found_by_its_process() {
+fn recovery_rows_are_found_by_process() {
     let (_directory, conn) = database();
     let files = plan(&conn, requests::FILE_ROWS);
     assert_eq!(files, "SEARCH request_file USING PRIMARY KEY (process=?)\n", "sorted by name");
@@ -226,7 +226,7 @@ fn what_recovery_keeps_is_found_by_its_process() {
 }
 
 #[test]
-fn nothing_about_requests_reads_a_whole_table() {
+fn request_queries_avoid_table_scans() {
     let (_directory, conn) = database();
     // Complete lists, tables of a few rows, and indexes of the few open rows.
     let few = [

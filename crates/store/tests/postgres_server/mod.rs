@@ -119,7 +119,7 @@ impl Server {
             while sleep 5; do
                 [ -e data/postmaster.pid ] || exit 0
                 if flock -n -x used.lock true; then idle=$((idle + 1)); else idle=0; fi
-                # Looked at once more while nobody can begin to use it.
+                # Checked again under the lock, before another test can use it.
                 [ $idle -lt 4 ] || flock start.lock flock -n -x used.lock \"$0\" -m immediate -D \"$1\" stop
             done";
         let mut watcher = self.as_owner("sh");
@@ -171,7 +171,7 @@ fn is_root() -> bool {
 }
 
 fn user() -> String {
-    if is_root() { "postgres".to_owned() } else { std::env::var("USER").unwrap_or("nobody".into()) }
+    if is_root() { "postgres".to_owned() } else { std::env::var("USER").unwrap_or("unknown".into()) }
 }
 
 /// The newest version installed by Debian, or the one in the path.

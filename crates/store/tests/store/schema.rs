@@ -114,7 +114,7 @@ const SQLITE_INDEXES_BEFORE_PLAIN_NAMES: &str = "
     DROP INDEX alert_not_notified; CREATE INDEX alert_untold ON alert (id) WHERE told_at IS NULL;";
 
 #[test]
-fn sqlite_takes_over_what_clients_spoke_of() {
+fn sqlite_migrates_client_allocations() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("windlass.db");
     let workflow = create(&SqliteStore::create(&path).unwrap().store, 1).0;
@@ -137,7 +137,7 @@ fn sqlite_takes_over_what_clients_spoke_of() {
 }
 
 #[test]
-fn postgres_takes_over_what_clients_spoke_of() {
+fn postgres_migrates_client_allocations() {
     let database = database();
     let workflow = create(&PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap(), 1).0;
     database.sql(&revert_plain_names(include_str!("../../migrations/postgres/0014_plain_names.sql")));

@@ -57,7 +57,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn a_backup_is_made_while_somebody_writes_and_never_over_anything() {
+fn backup_runs_beside_writes_and_never_overwrites() {
     let (directory, path, store, ids) = job_store();
     let to = directory.path().join("backup.db");
     let bytes = maintenance::backup_database(&path, &to).unwrap();
@@ -76,7 +76,7 @@ fn a_backup_is_made_while_somebody_writes_and_never_over_anything() {
 }
 
 #[test]
-fn what_does_not_hold_is_found() {
+fn check_finds_inconsistencies() {
     let (_directory, path, store, _) = job_store();
     assert_eq!(problems(text(&path)), [""; 0]);
     drop(store);
@@ -104,7 +104,7 @@ fn what_does_not_hold_is_found() {
 }
 
 #[test]
-fn a_whole_database_moves_to_postgres() {
+fn database_is_copied_to_postgres() {
     let (_directory, path, store, ids) = job_store();
     let before: Vec<String> = ids.iter().map(|id| told(&store, *id)).collect();
     let (next, _) = create(&store, 1);
@@ -142,7 +142,7 @@ fn a_whole_database_moves_to_postgres() {
 }
 
 #[test]
-fn migrating_says_from_where_to_where() {
+fn migration_reports_both_versions() {
     let (_directory, path, store, _) = job_store();
     drop(store);
     let migrated = maintenance::migrate_database(text(&path)).unwrap();

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_become_one_entry() {
+    fn consecutive_lumis_become_one_range() {
         let lumis = [
             lumi(5, 1, Some(10)),
             lumi(5, 2, Some(10)),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wrote_is_refused() {
+    fn invalid_lumi_texts_are_rejected() {
         for (text, count) in [
             ("5", 1),
             ("5:x", 1),
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lumis_come_back_as_they_went_in(
+        fn lumis_round_trip(
             lumis in prop::collection::vec((0..3_u32, prop_oneof![0..6_u32, Just(u32::MAX)], prop::option::of(0..2_u32)), 0..40)
         ) {
             let lumis: Vec<FileLumi> = lumis.into_iter().map(|(run, number, events)| lumi(run, number, events)).collect();

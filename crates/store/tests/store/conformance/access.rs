@@ -36,7 +36,7 @@ pub(crate) fn groups_have_members_with_roles(store: &dyn Store) {
     assert!(store.add_member(ops, "ada", "member", NOW).is_err());
 }
 
-pub(crate) fn a_shared_workflow_is_seen_by_the_members(store: &dyn Store) {
+pub(crate) fn shared_workflow_is_visible_to_members(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     create(store, 1);
     let (lab, ops) = (store.add_group("lab", None, NOW).unwrap(), store.add_group("ops", None, NOW).unwrap());
@@ -64,7 +64,7 @@ pub(crate) fn a_shared_workflow_is_seen_by_the_members(store: &dyn Store) {
     assert!(store.share_workflow(WorkflowId(workflow.0 + 100), lab, NOW).is_err());
 }
 
-pub(crate) fn a_token_counts_until_it_is_revoked(store: &dyn Store) {
+pub(crate) fn token_is_valid_until_revoked(store: &dyn Store) {
     let token = |hash: &str, user: &str| NewTokenRow {
         hash: hash.into(),
         name: "ci".into(),

@@ -53,7 +53,7 @@ fn runs(store: &dyn Store, workflow: WorkflowId, id: i64) -> Vec<(u32, bool, Opt
     runs.iter().map(|run| (run.attempt.0, run.ended_at.is_some(), run.return_code)).collect()
 }
 
-pub(crate) fn an_action_goes_through_its_life(store: &dyn Store) {
+pub(crate) fn action_passes_through_all_states(store: &dyn Store) {
     let (workflow, jobs) = create(store, 2);
     let worker = worker(store, workflow);
     let id = add(store, workflow, ActionTrigger::OnJobsComplete, &jobs);
@@ -73,7 +73,7 @@ pub(crate) fn an_action_goes_through_its_life(store: &dyn Store) {
     }
 }
 
-pub(crate) fn an_execution_begins_and_ends_once(store: &dyn Store) {
+pub(crate) fn action_execution_begins_and_ends_once(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let worker = worker(store, workflow);
     let id = add(store, workflow, ActionTrigger::OnWorkflowStart, &[]);
@@ -98,7 +98,7 @@ pub(crate) fn an_execution_begins_and_ends_once(store: &dyn Store) {
     assert_eq!((run.cause.as_str(), run.worker_id, run.ended_at), (CLAIM_CAUSE, None, Some(NOW)));
 }
 
-pub(crate) fn one_that_was_carried_out_can_be_so_again(store: &dyn Store) {
+pub(crate) fn executed_action_can_be_retried(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let worker = worker(store, workflow);
     let id = add(store, workflow, ActionTrigger::OnWorkflowStart, &[]);
@@ -117,7 +117,7 @@ pub(crate) fn one_that_was_carried_out_can_be_so_again(store: &dyn Store) {
     assert!(matches!(store.retry_action(workflow, 4711, NOW), Err(StoreError::NoSuch { id: 4711, .. })));
 }
 
-pub(crate) fn a_new_run_has_some_or_all_of_them_again(store: &dyn Store) {
+pub(crate) fn new_run_rearms_actions(store: &dyn Store) {
     let (workflow, jobs) = create(store, 2);
     let worker = worker(store, workflow);
     let triggers =

@@ -47,7 +47,7 @@ fn categories(store: &dyn Store, workflow: WorkflowId) -> Vec<String> {
     events.into_iter().map(|event| event.category).filter(|name| name.starts_with("allocation")).collect()
 }
 
-pub(crate) fn an_allocation_goes_through_its_life(store: &dyn Store) {
+pub(crate) fn allocation_passes_through_all_states(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let night = store.add_scheduler(workflow, &scheduler("night"), NOW).unwrap();
     let id = add(store, workflow);
@@ -109,7 +109,7 @@ pub(crate) fn an_allocation_goes_through_its_life(store: &dyn Store) {
     assert_eq!((row(store, id).scheduler, row(store, id).request.scheduler.as_str()), (None, "night"));
 }
 
-pub(crate) fn what_does_not_fit_changes_nothing(store: &dyn Store) {
+pub(crate) fn conflicting_allocation_changes_are_rolled_back(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let (a, b) = (add(store, workflow), add(store, workflow));
     let fits = AllocationChange::new(a, S::Intended, S::Submitting);
@@ -121,8 +121,8 @@ pub(crate) fn what_does_not_fit_changes_nothing(store: &dyn Store) {
         assert!(error.hint().is_some());
     }
     assert_eq!(row(store, a).state, S::Intended, "all or none");
-    let nobody = AllocationChange::new(AllocationId(999), S::Intended, S::Submitting);
-    assert!(store.change_allocations(&[fits, nobody], NOW).unwrap_err().is_missing());
+    let missing = AllocationChange::new(AllocationId(999), S::Intended, S::Submitting);
+    assert!(store.change_allocations(&[fits, missing], NOW).unwrap_err().is_missing());
     assert_eq!(categories(store, workflow), ["allocation_intended"; 2]);
 
     let mut bad = new(workflow, "night");
@@ -147,7 +147,7 @@ fn nodes_action(scheduler: &str) -> WorkflowAction {
     .unwrap()
 }
 
-pub(crate) fn an_action_asks_once(store: &dyn Store) {
+pub(crate) fn action_requests_its_allocations_once(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let planned = NewAllocationAction { action: nodes_action("night"), jobs: vec![], is_recovery: false };
     let action = store.add_action(workflow, &planned, NOW).unwrap();
@@ -203,7 +203,7 @@ pub(crate) fn allocations_are_filtered(store: &dyn Store) {
     }
 }
 
-pub(crate) fn nobody_wants_them_any_more(store: &dyn Store) {
+pub(crate) fn discarded_allocations_are_withdrawn_or_unwanted(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let ids = [add(store, workflow), add(store, workflow), add(store, workflow)];
     let changes = [
@@ -222,7 +222,7 @@ pub(crate) fn nobody_wants_them_any_more(store: &dyn Store) {
     assert!(store.discard_allocations(&[ids[1], AllocationId(999)], "", NOW).unwrap_err().is_missing());
 }
 
-pub(crate) fn a_workflow_with_open_ones_is_not_deleted(store: &dyn Store) {
+pub(crate) fn workflow_with_open_allocations_is_not_deleted(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let (other, _) = create(store, 1);
     let (id, stays) = (add(store, workflow), add(store, other));
@@ -247,7 +247,7 @@ pub(crate) fn a_workflow_with_open_ones_is_not_deleted(store: &dyn Store) {
     assert!(next > stays, "ids are never reused: workers refer to them");
 }
 
-pub(crate) fn clients_say_how_theirs_stand(store: &dyn Store) {
+pub(crate) fn client_allocations_are_recorded(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let stated = |status| ExternalAllocation {
         workflow,
@@ -297,7 +297,7 @@ fn schedule(store: &dyn Store, workflow: WorkflowId, job: JobId, name: &str) -> 
     }
 }
 
-pub(crate) fn a_schedule_is_applied_at_once(store: &dyn Store) {
+pub(crate) fn schedule_is_applied_atomically(store: &dyn Store) {
     let (workflow, jobs) = create(store, 2);
     let old = store.add_scheduler(workflow, &scheduler("night"), NOW).unwrap();
     let planned = NewAllocationAction { action: nodes_action("night"), jobs: vec![], is_recovery: false };
@@ -322,7 +322,7 @@ pub(crate) fn a_schedule_is_applied_at_once(store: &dyn Store) {
     assert_eq!((row.scheduler, row.state), (Some(made.schedulers[0]), S::Intended));
 }
 
-pub(crate) fn a_schedule_that_was_planned_from_something_else_is_refused(store: &dyn Store) {
+pub(crate) fn outdated_schedule_is_rejected(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
     let job = jobs[0];
     let id = add(store, workflow);
@@ -363,7 +363,7 @@ pub(crate) fn a_schedule_that_was_planned_from_something_else_is_refused(store: 
     assert!(store.apply_schedule(workflow, &wanted, NOW).is_err(), "not applied twice");
 }
 
-pub(crate) fn of_two_schedules_at_once_one_is_applied(store: &dyn Store) {
+pub(crate) fn one_of_two_concurrent_schedules_is_applied(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
     for round in 0..5 {
         let wanted = schedule(store, workflow, jobs[0], &format!("regen-{round}"));
@@ -387,7 +387,7 @@ pub(crate) fn of_two_schedules_at_once_one_is_applied(store: &dyn Store) {
 }
 
 /// Executed or not; normal ones are rearmed instead.
-pub(crate) fn recovery_actions_go_with_the_next_run(store: &dyn Store) {
+pub(crate) fn recovery_actions_are_deleted_by_the_next_run(store: &dyn Store) {
     let (workflow, jobs) = create(store, 2);
     store.add_scheduler(workflow, &scheduler("night"), NOW).unwrap();
     let normal = NewAllocationAction { action: nodes_action("night"), jobs: vec![], is_recovery: false };
@@ -415,7 +415,7 @@ pub(crate) fn recovery_actions_go_with_the_next_run(store: &dyn Store) {
     assert_eq!(store.allocations(&of(workflow)).unwrap().len(), 2, "submitted allocations are kept");
 }
 
-pub(crate) fn calls_are_counted_by_the_hour(store: &dyn Store) {
+pub(crate) fn slurm_calls_are_counted_by_hour(store: &dyn Store) {
     let hour = 3_600_000_000;
     let begin = Timestamp(NOW.0 - NOW.0.rem_euclid(hour));
     let count = |command: &str, calls, failures, seconds| SlurmCallCount {

@@ -9,7 +9,7 @@ use windlass_store::{ChangeBatch, JobState, Store, StoreError};
 use windlass_types::worker_messages::{AttemptUsage, ProcessExit};
 use windlass_types::{Attempt, Bytes, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
-pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
+pub(crate) fn job_passes_through_all_states(store: &dyn Store) {
     let (workflow, jobs) = create(store, 2);
     let (job, worker) = (jobs[0], worker(store, workflow));
     commit(store, workflow, vec![claim(job, 1, worker)]).unwrap();
@@ -81,7 +81,7 @@ pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
     assert_eq!((now.get(JobStatus::Failed), now.get(JobStatus::Ready)), (1, 1));
 }
 
-pub(crate) fn an_orphan_is_counted_and_runs_again(store: &dyn Store) {
+pub(crate) fn orphan_is_counted_and_runs_again(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
     let worker = worker(store, workflow);
     commit(store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap();
@@ -105,7 +105,7 @@ pub(crate) fn an_orphan_is_counted_and_runs_again(store: &dyn Store) {
     assert_eq!(store.results(workflow, &ResultFilter::default()).unwrap()[0].status, JobStatus::Terminated);
 }
 
-pub(crate) fn a_claim_can_be_given_back(store: &dyn Store) {
+pub(crate) fn claim_can_be_returned(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
     let worker = worker(store, workflow);
     commit(store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap();
@@ -117,7 +117,7 @@ pub(crate) fn a_claim_can_be_given_back(store: &dyn Store) {
     counts(store, workflow);
 }
 
-pub(crate) fn what_does_not_fit_is_named(store: &dyn Store) {
+pub(crate) fn conflicting_change_names_the_job_state(store: &dyn Store) {
     let (workflow, jobs) = create(store, 2);
     let (other, _) = create(store, 1);
     let worker_of = worker;
@@ -162,7 +162,7 @@ pub(crate) fn what_does_not_fit_is_named(store: &dyn Store) {
     assert!(store.results(workflow, &ResultFilter::default()).unwrap().is_empty());
 }
 
-pub(crate) fn a_batch_is_all_or_nothing(store: &dyn Store) {
+pub(crate) fn batch_is_atomic(store: &dyn Store) {
     let (workflow, jobs) = create(store, 3);
     let worker = worker(store, workflow);
     let changes = vec![
@@ -178,7 +178,7 @@ pub(crate) fn a_batch_is_all_or_nothing(store: &dyn Store) {
     assert!(store.held_jobs(workflow).unwrap().is_empty());
 }
 
-pub(crate) fn an_alarm_comes_with_what_led_to_it(store: &dyn Store) {
+pub(crate) fn alarm_is_committed_with_its_cause(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
     let worker = worker(store, workflow);
     let alarm = || {
@@ -201,7 +201,7 @@ pub(crate) fn an_alarm_comes_with_what_led_to_it(store: &dyn Store) {
     assert_eq!(event.data.as_ref().unwrap()["is_used_up"], true);
 }
 
-pub(crate) fn a_failing_batch_takes_nobody_along(store: &dyn Store) {
+pub(crate) fn failing_batch_does_not_affect_others(store: &dyn Store) {
     let (workflow, jobs) = create(store, 100);
     let worker = worker(store, workflow);
     let (sender, receiver) = mpsc::channel();
@@ -252,7 +252,7 @@ pub(crate) fn one_result_per_attempt(store: &dyn Store) {
     assert_eq!(store.results(workflow, &ResultFilter::default()).unwrap().len(), 1);
 }
 
-pub(crate) fn states_that_contradict_each_other_are_refused(store: &dyn Store) {
+pub(crate) fn contradictory_states_are_rejected(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
     let worker = worker(store, workflow);
     let job = jobs[0];
@@ -276,7 +276,7 @@ pub(crate) fn states_that_contradict_each_other_are_refused(store: &dyn Store) {
     assert_eq!(counts(store, workflow).get(JobStatus::Pending), 1);
 }
 
-pub(crate) fn answers_come_in_order_and_after_the_commit(store: &dyn Store) {
+pub(crate) fn callbacks_run_in_order_after_the_commit(store: &dyn Store) {
     let (workflow, jobs) = create(store, 500);
     let worker = worker(store, workflow);
     let (sender, receiver) = mpsc::channel();
@@ -296,7 +296,7 @@ pub(crate) fn answers_come_in_order_and_after_the_commit(store: &dyn Store) {
     }
 }
 
-pub(crate) fn a_claim_is_handed_over(store: &dyn Store) {
+pub(crate) fn claim_is_reassigned_to_another_worker(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
     let (job, from, to) = (jobs[0], worker(store, workflow), worker(store, workflow));
     commit(store, workflow, vec![claim(job, 1, from)]).unwrap();
@@ -318,7 +318,7 @@ pub(crate) fn a_claim_is_handed_over(store: &dyn Store) {
     assert!(matches!(error, StoreError::Conflict { .. }), "a running job cannot be reassigned: {error}");
 }
 
-pub(crate) fn a_job_is_tried_again_or_begun_anew(store: &dyn Store) {
+pub(crate) fn job_is_retried_or_reset(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
     let (job, first) = (jobs[0], worker(store, workflow));
     let failed = end(key(workflow, job, 1), first, JobStatus::Failed);

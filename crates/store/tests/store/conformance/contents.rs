@@ -131,7 +131,7 @@ fn action() -> WorkflowAction {
     }
 }
 
-pub(crate) fn all_of_a_workflow_comes_back(store: &dyn Store) {
+pub(crate) fn workflow_contents_round_trip(store: &dyn Store) {
     let settings = WorkflowSettings {
         project: Some("p".into()),
         metadata: [("x".to_owned(), json!({ "y": 1 }))].into(),
@@ -200,7 +200,7 @@ pub(crate) fn files_and_user_data_are_listed(store: &dyn Store) {
     assert_eq!(related, [(0, true, 1), (1, false, 0), (1, false, 1)]);
 }
 
-pub(crate) fn a_claim_reads_all_that_a_job_needs(store: &dyn Store) {
+pub(crate) fn job_commands_are_loaded_completely(store: &dyn Store) {
     let content =
         WorkflowSettings { change_detection: Some(ChangeDetection::Content), ..WorkflowSettings::default() };
     let by_content = sample(store, &content);
@@ -230,7 +230,7 @@ pub(crate) fn a_claim_reads_all_that_a_job_needs(store: &dyn Store) {
     assert!(!command.hash_files && command.input_files.is_empty() && command.env.is_empty());
 }
 
-pub(crate) fn what_refers_to_nothing_is_refused(store: &dyn Store) {
+pub(crate) fn dangling_references_are_rejected(store: &dyn Store) {
     let refused = |source: &mut Source<'_>, new: &NewWorkflow<'_>| {
         let error = store.create_workflow(new, source, NOW).unwrap_err();
         assert!(store.workflows().unwrap().is_empty());
@@ -256,7 +256,7 @@ pub(crate) fn what_refers_to_nothing_is_refused(store: &dyn Store) {
     assert!(error.hint().is_some());
 }
 
-pub(crate) fn many_jobs_with_files_keep_them_apart(store: &dyn Store) {
+pub(crate) fn files_of_many_jobs_are_not_mixed_up(store: &dyn Store) {
     let paths: Vec<String> = (0..300).map(|i| format!("out/{i}")).collect();
     let numbers: Vec<[u32; 1]> = (0..300).map(|i| [i]).collect();
     let names: Vec<String> = (0..300).map(|i| format!("job_{i}")).collect();
@@ -279,7 +279,7 @@ pub(crate) fn many_jobs_with_files_keep_them_apart(store: &dyn Store) {
     }
 }
 
-pub(crate) fn work_that_was_done_elsewhere_counts(store: &dyn Store) {
+pub(crate) fn reused_job_counts_as_completed(store: &dyn Store) {
     let (_, old) = create(store, 1);
     let done = NewJob { status: JobStatus::Completed, reused_from: Some(old[0]), ..job("done") };
     let edges = DependencyEdges { direct: vec![(1, 0)], ..DependencyEdges::default() };

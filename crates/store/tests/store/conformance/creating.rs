@@ -8,7 +8,7 @@ use windlass_store::{Store, StoreError};
 use windlass_types::worker_messages::{StdioMode, StdioSettings};
 use windlass_types::{Attempt, Bytes, JobId, JobStatus, Resources};
 
-pub(crate) fn what_goes_in_comes_out(store: &dyn Store) {
+pub(crate) fn created_workflow_is_read_back(store: &dyn Store) {
     let large = Resources {
         cpus: 4,
         memory: Bytes(8 << 30),
@@ -79,7 +79,7 @@ pub(crate) fn ids_are_one_block_in_creation_order(store: &dyn Store) {
     assert_eq!(store.job_names(&first[198..]).unwrap(), ["job_0198", "job_0199"]);
 }
 
-pub(crate) fn edges_come_back_as_they_were(store: &dyn Store) {
+pub(crate) fn edges_round_trip(store: &dyn Store) {
     create(store, 5); // so that ids and positions differ
     let mut builder = DependencyEdgesBuilder::default();
     builder.add_dependencies(3, &[0, 1, 2]);
@@ -113,7 +113,7 @@ pub(crate) fn edges_come_back_as_they_were(store: &dyn Store) {
     assert_eq!(store.load_jobs(id).unwrap().edges, edges);
 }
 
-pub(crate) fn equal_requirements_share_a_class_but_not_with_the_default(store: &dyn Store) {
+pub(crate) fn equal_requirements_share_a_class_except_the_default(store: &dyn Store) {
     let two = Resources { cpus: 2, ..Resources::DEFAULT };
     let requirements = [
         NewRequirements { name: "a", resources: two },
@@ -158,7 +158,7 @@ pub(crate) fn names_may_be_anything_but_not_twice(store: &dyn Store) {
     assert_eq!(store.workflows().unwrap().len(), 1);
 }
 
-pub(crate) fn a_workflow_that_cannot_be_created_leaves_nothing(store: &dyn Store) {
+pub(crate) fn failed_creation_leaves_no_rows(store: &dyn Store) {
     let beyond = DependencyEdges { direct: vec![(0, 7)], ..DependencyEdges::default() };
     let no_gate = DependencyEdges { waits: vec![(0, 0)], ..DependencyEdges::default() };
     let itself = DependencyEdges { direct: vec![(1, 1)], ..DependencyEdges::default() };
@@ -192,7 +192,7 @@ pub(crate) fn a_workflow_may_be_empty(store: &dyn Store) {
     assert_eq!(ids.len(), 1);
 }
 
-pub(crate) fn the_newest_of_equal_digests_in_a_directory_is_found(store: &dyn Store) {
+pub(crate) fn newest_workflow_with_the_digest_is_found(store: &dyn Store) {
     let edges = DependencyEdges::default();
     let with = |digest, submission_dir| {
         let new = NewWorkflow { spec_digest: digest, submission_dir, ..workflow(&[], &edges) };

@@ -31,7 +31,7 @@ fn plain(lfn: &str) -> CatalogFile {
     CatalogFile { lfn: lfn.into(), ..CatalogFile::default() }
 }
 
-pub(crate) fn files_come_back_as_they_went_in(store: &dyn StoreDatabase) {
+pub(crate) fn dataset_files_round_trip(store: &dyn StoreDatabase) {
     let files = vec![file("/b", 10), plain("/a"), file("/c\t\\N'", 1 << 33)];
     assert_eq!(store.add_dataset_files(RAW, &files, ADA, NOW).unwrap(), counts(3, 0));
     assert_eq!(store.dataset_files(RAW, true).unwrap(), files);
@@ -53,7 +53,7 @@ pub(crate) fn files_come_back_as_they_went_in(store: &dyn StoreDatabase) {
     assert!(store.dataset_files("/nothing", true).unwrap_err().is_missing());
 }
 
-pub(crate) fn a_file_that_is_added_again_is_what_is_said_now(store: &dyn StoreDatabase) {
+pub(crate) fn readded_file_is_updated(store: &dyn StoreDatabase) {
     store.add_dataset_files(RAW, &[file("/a", 1), file("/b", 2)], ADA, NOW).unwrap();
     store.invalidate_files(&["/b".into()]).unwrap();
     let mut again = file("/b", 20);
@@ -86,7 +86,7 @@ pub(crate) fn only_files_that_differ_count_as_changed(store: &dyn StoreDatabase)
     assert_eq!(store.add_dataset_files(RAW, &[file("/c", 3)], ADA, LATER).unwrap(), counts(0, 1));
 }
 
-pub(crate) fn replicas_come_and_go(store: &dyn StoreDatabase) {
+pub(crate) fn replicas_are_added_and_removed(store: &dyn StoreDatabase) {
     store.add_dataset_files(RAW, &[plain("/a"), plain("/b")], ADA, NOW).unwrap();
     let replica = |lfn: &str, site: &str, path: &str| CatalogReplica {
         lfn: lfn.into(),
@@ -110,7 +110,7 @@ pub(crate) fn replicas_come_and_go(store: &dyn StoreDatabase) {
     assert_eq!((where_is(0), where_is(1)), (vec![], vec![at("Y", "/3")]));
 }
 
-pub(crate) fn invalid_files_are_left_out(store: &dyn StoreDatabase) {
+pub(crate) fn invalidated_files_are_omitted(store: &dyn StoreDatabase) {
     store.add_dataset_files(RAW, &[file("/a", 1), file("/b", 2), file("/c", 4)], ADA, NOW).unwrap();
     assert_eq!(store.invalidate_files(&["/b".into(), "/no".into()]).unwrap(), 1);
     assert_eq!(store.invalidate_files(&["/b".into()]).unwrap(), 0);
@@ -120,7 +120,7 @@ pub(crate) fn invalid_files_are_left_out(store: &dyn StoreDatabase) {
     assert_eq!((summary.files, summary.events, summary.invalid_files), (2, 5, 1));
 }
 
-pub(crate) fn files_come_page_by_page(store: &dyn StoreDatabase) {
+pub(crate) fn dataset_files_are_paged(store: &dyn StoreDatabase) {
     let files: Vec<CatalogFile> = (0..7).map(|n| file(&format!("/{n}"), n)).collect();
     store.add_dataset_files("/other/A/RAW", &[plain("/x")], ADA, NOW).unwrap();
     store.add_dataset_files(RAW, &files, ADA, NOW).unwrap();
@@ -133,7 +133,7 @@ pub(crate) fn files_come_page_by_page(store: &dyn StoreDatabase) {
     assert!(store.list_dataset_files("/no/such/RAW", true, 0, 1).unwrap_err().is_missing());
 }
 
-pub(crate) fn a_block_is_opened_filled_and_closed_once(store: &dyn StoreDatabase) {
+pub(crate) fn block_is_opened_filled_and_closed_once(store: &dyn StoreDatabase) {
     let (dataset, name) = ("/A/B/RECO", "/A/B/RECO#1");
     assert!(store.register_files(name, &[]).unwrap_err().is_missing());
     store.open_block(dataset, name, NOW).unwrap();
@@ -170,7 +170,7 @@ pub(crate) fn a_block_is_opened_filled_and_closed_once(store: &dyn StoreDatabase
     assert_eq!(store.add_dataset_files("/other", &files, ADA, NOW).unwrap(), counts(2, 0));
 }
 
-pub(crate) fn only_its_owner_and_operators_change_a_dataset(store: &dyn StoreDatabase) {
+pub(crate) fn only_owner_and_operators_change_a_dataset(store: &dyn StoreDatabase) {
     let eve = DatasetWriter { user: "eve", may_change_others: false };
     let operator = DatasetWriter::with_full_access("op");
     let owner = |dataset: &str| store.dataset(dataset).unwrap().unwrap().owner;
@@ -219,7 +219,7 @@ pub(crate) fn only_its_owner_and_operators_change_a_dataset(store: &dyn StoreDat
     );
 }
 
-pub(crate) fn the_same_rule_is_made_once(store: &dyn StoreDatabase) {
+pub(crate) fn replication_rule_is_created_once(store: &dyn StoreDatabase) {
     let rule = |site: &str, copies| NewReplicationRule {
         name: "/A/B/RECO#1".into(),
         rse_expression: site.into(),

@@ -62,7 +62,7 @@ fn complete(store: &dyn Store, id: WorkflowId, jobs: &[JobId]) {
     store.retire_worker(worker, NOW).unwrap();
 }
 
-pub(crate) fn jobs_are_added_from_outside(store: &dyn Store) {
+pub(crate) fn jobs_are_added_to_a_workflow(store: &dyn Store) {
     // To a workflow without jobs.
     let empty = NewWorkflow { name: "new", ..NewWorkflow::default() };
     let id = store.create_workflow(&empty, &mut Source::default(), NOW).unwrap();
@@ -114,7 +114,7 @@ pub(crate) fn files_make_dependencies_in_both_directions(store: &dyn Store) {
     counts(store, id);
 }
 
-pub(crate) fn an_added_job_must_make_sense(store: &dyn Store) {
+pub(crate) fn invalid_added_jobs_are_rejected(store: &dyn Store) {
     let (id, jobs) = graph(store);
     let (_, strangers) = create(store, 1);
     let add = |job: AddJob| store.add_jobs(id, &[new("fine"), job], NOW).unwrap_err();
@@ -130,7 +130,7 @@ pub(crate) fn an_added_job_must_make_sense(store: &dyn Store) {
     counts(store, id);
 }
 
-pub(crate) fn a_job_is_changed_and_it_is_noted(store: &dyn Store) {
+pub(crate) fn job_update_is_recorded(store: &dyn Store) {
     let (id, jobs) = graph(store);
     let update = JobUpdate {
         name: Some("A".into()),
@@ -164,7 +164,7 @@ pub(crate) fn a_job_is_changed_and_it_is_noted(store: &dyn Store) {
     assert!(matches!(store.update_job(other, jobs[0], &named("x"), NOW), Err(StoreError::NoSuchJob(_))));
 }
 
-pub(crate) fn a_changed_command_does_not_belie_the_record(store: &dyn Store) {
+pub(crate) fn record_keeps_the_executed_command(store: &dyn Store) {
     let (id, jobs) = graph(store);
     complete(store, id, &jobs[..1]);
     let command = |text: &str| JobUpdate { command: Some(text.into()), ..JobUpdate::default() };
@@ -197,7 +197,7 @@ pub(crate) fn a_changed_command_does_not_belie_the_record(store: &dyn Store) {
     assert_eq!(done_with(), None);
 }
 
-pub(crate) fn what_only_some_jobs_have_is_split_off(store: &dyn Store) {
+pub(crate) fn update_of_one_job_splits_shared_rows(store: &dyn Store) {
     let shared = [NewRequirements { name: "big", resources: Resources { cpus: 4, ..Resources::DEFAULT } }];
     let kinds = [NewJobGroup { name: "k_{i}", invocation_script: Some("nice"), ..NewJobGroup::default() }];
     let mut source = Source {
@@ -252,7 +252,7 @@ pub(crate) fn what_only_some_jobs_have_is_split_off(store: &dyn Store) {
     assert!(store.update_job(id, jobs[1], &labels(&[]), NOW).unwrap().is_empty());
 }
 
-pub(crate) fn a_held_job_is_left_alone(store: &dyn Store) {
+pub(crate) fn held_job_cannot_be_changed(store: &dyn Store) {
     let (id, jobs) = graph(store);
     let worker = worker(store, id);
     commit(store, id, vec![claim(jobs[0], 1, worker), start(jobs[0], 1, worker)]).unwrap();
@@ -264,7 +264,7 @@ pub(crate) fn a_held_job_is_left_alone(store: &dyn Store) {
     assert!(matches!(store.delete_jobs(id, &jobs[4..], NOW), Err(StoreError::StillActive { .. })));
 }
 
-pub(crate) fn deleted_jobs_leave_the_others_as_they_were(store: &dyn Store) {
+pub(crate) fn deleting_jobs_keeps_other_jobs_unchanged(store: &dyn Store) {
     let (id, jobs) = graph(store);
     let (other, _) = create(store, 2);
     complete(store, id, &jobs[..2]);
@@ -295,7 +295,7 @@ pub(crate) fn deleted_jobs_leave_the_others_as_they_were(store: &dyn Store) {
     store.delete_workflow(id, NOW).unwrap();
 }
 
-pub(crate) fn what_others_wait_for_is_not_deleted(store: &dyn Store) {
+pub(crate) fn job_with_dependents_is_not_deleted(store: &dyn Store) {
     let (id, jobs) = graph(store);
     let delete = |jobs: &[JobId]| store.delete_jobs(id, jobs, NOW).unwrap_err();
     for (job, waits) in [(jobs[3], "`e`"), (jobs[0], "`c`")] {
@@ -422,7 +422,7 @@ fn added_by_client(id: WorkflowId) -> NewEvent {
     }
 }
 
-pub(crate) fn one_job_knows_what_hangs_on_it(store: &dyn Store) {
+pub(crate) fn job_relations_are_listed(store: &dyn Store) {
     let (id, jobs) = graph(store);
     let files: Vec<FileId> =
         store.files(id, &DataFilter::default()).unwrap().iter().map(|row| row.id).collect();

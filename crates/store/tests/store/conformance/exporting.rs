@@ -81,7 +81,7 @@ fn renumber(value: &mut Value, ids: &HashMap<i64, usize>, fields: &[&str]) {
     }
 }
 
-pub(crate) fn a_workflow_survives_the_way_through_a_file(store: &dyn Store) {
+pub(crate) fn workflow_survives_export_and_import(store: &dyn Store) {
     let settings = WorkflowSettings {
         project: Some("p".into()),
         use_pending_failed: true,
@@ -120,7 +120,7 @@ pub(crate) fn a_workflow_survives_the_way_through_a_file(store: &dyn Store) {
     assert_eq!(store.begin_next_run(new, &jobs[1..2], NOW).unwrap(), RunId(2));
 }
 
-pub(crate) fn without_results_it_starts_from_the_beginning(store: &dyn Store) {
+pub(crate) fn import_without_results_starts_from_the_beginning(store: &dyn Store) {
     let mut builder = DependencyEdgesBuilder::default();
     builder.add_dependencies(3, &[0, 1, 2]);
     builder.add_dependencies(4, &[0, 1, 2]);
@@ -175,7 +175,7 @@ pub(crate) fn without_results_it_starts_from_the_beginning(store: &dyn Store) {
     assert!(store.held_jobs(new).unwrap().is_empty() && store.active_workers(Some(new)).unwrap().is_empty());
 }
 
-pub(crate) fn added_jobs_stay_added(store: &dyn Store) {
+pub(crate) fn import_keeps_added_jobs(store: &dyn Store) {
     let (id, jobs) = create(store, 2);
     create(store, 1);
     let worker = worker(store, id);
@@ -236,7 +236,7 @@ fn foreign() -> Value {
     })
 }
 
-pub(crate) fn a_file_of_torc_is_understood(store: &dyn Store) {
+pub(crate) fn torc_export_is_imported(store: &dyn Store) {
     let file: WorkflowExport = serde_json::from_value(foreign()).unwrap();
     let id = store.import_workflow(&file, &ImportOptions::default(), NOW).unwrap();
     let row = store.workflow(id).unwrap().unwrap();
@@ -255,7 +255,7 @@ pub(crate) fn a_file_of_torc_is_understood(store: &dyn Store) {
     assert_eq!(store.job_files(id).unwrap().len(), 2);
 }
 
-pub(crate) fn a_file_that_contradicts_itself_is_refused(store: &dyn Store) {
+pub(crate) fn contradictory_import_is_rejected(store: &dyn Store) {
     for (pointer, value, complaint) in [
         ("/export_version", json!("9"), "version 9"),
         ("/jobs/0/depends_on_job_ids/0", json!(999), "999"),

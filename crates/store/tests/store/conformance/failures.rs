@@ -43,7 +43,7 @@ fn carried(store: &dyn Store, workflow: WorkflowId) -> Vec<(u32, NextAttempt)> {
     store.load_jobs(workflow).unwrap().carried
 }
 
-pub(crate) fn what_the_next_attempt_inherits_is_kept(store: &dyn Store) {
+pub(crate) fn next_attempt_data_is_stored(store: &dyn Store) {
     let (workflow, jobs) = create(store, 3);
     let worker = worker(store, workflow);
     let later = NextAttempt {
@@ -91,7 +91,7 @@ pub(crate) fn what_the_next_attempt_inherits_is_kept(store: &dyn Store) {
     store.delete_workflow(workflow, NOW).unwrap();
 }
 
-pub(crate) fn whoever_wants_it_again_begins_to_count_anew(store: &dyn Store) {
+pub(crate) fn manual_retry_resets_the_retry_count(store: &dyn Store) {
     let (workflow, jobs) = create(store, 3);
     let worker = worker(store, workflow);
     let owing = NextAttempt { recovery: Some(recovery()), ..NextAttempt::default() };
@@ -117,7 +117,7 @@ pub(crate) fn whoever_wants_it_again_begins_to_count_anew(store: &dyn Store) {
     assert_eq!(carried(store, workflow), []);
 }
 
-pub(crate) fn one_job_alone_may_ask_for_more(store: &dyn Store) {
+pub(crate) fn one_job_can_get_larger_requirements(store: &dyn Store) {
     let (workflow, jobs) = create(store, 3);
     let worker = worker(store, workflow);
     let more = |cpus, memory| Resources {
@@ -151,7 +151,7 @@ pub(crate) fn one_job_alone_may_ask_for_more(store: &dyn Store) {
     assert_eq!((asked(0), asked(1)), (more(4, (1 << 30) + 2), more(2, (1 << 30) + 1)));
 }
 
-pub(crate) fn handlers_come_with_the_jobs(store: &dyn Store) {
+pub(crate) fn failure_handlers_are_loaded_with_jobs(store: &dyn Store) {
     let handler = |name: &str| FailureHandler { name: name.into(), rules: Vec::new() };
     let kinds = [None, Some(1), Some(0)]
         .map(|failure_handler| NewJobGroup { failure_handler, ..NewJobGroup::default() });
@@ -194,7 +194,7 @@ fn with(mut change: WorkflowChange, given: Box<AttemptFailure>) -> WorkflowChang
     change
 }
 
-pub(crate) fn failures_that_are_alike_are_one_group(store: &dyn Store) {
+pub(crate) fn similar_failures_form_one_group(store: &dyn Store) {
     use FailureClass::{Data, Transient};
     let (workflow, jobs) = create(store, 6);
     let worker = worker(store, workflow);

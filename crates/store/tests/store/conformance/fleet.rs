@@ -37,7 +37,7 @@ fn happened(store: &dyn Store, category: &str) -> usize {
     store.events(None, &filter).unwrap().len()
 }
 
-pub(crate) fn a_worker_comes_back_as_it_was_written(store: &dyn Store) {
+pub(crate) fn worker_round_trips(store: &dyn Store) {
     let new = roaming("node1");
     let id = store.add_worker(&new, NOW).unwrap();
     let row = store.worker(id).unwrap().unwrap();
@@ -46,7 +46,7 @@ pub(crate) fn a_worker_comes_back_as_it_was_written(store: &dyn Store) {
     assert_eq!(happened(store, "compute_node_started"), 1);
 }
 
-pub(crate) fn a_node_is_set_aside_and_released(store: &dyn Store) {
+pub(crate) fn node_is_quarantined_and_released(store: &dyn Store) {
     assert_eq!(store.quarantined_nodes().unwrap(), []);
     let later = |micros| Timestamp(NOW.0 + micros);
     let bad = NodeQuarantineRow {
@@ -100,7 +100,7 @@ pub(crate) fn a_node_is_set_aside_and_released(store: &dyn Store) {
     assert_eq!((event.workflow_id, event.data.unwrap()["host"].as_str()), (None, Some("node é")));
 }
 
-pub(crate) fn a_worker_is_changed_where_it_is_said(store: &dyn Store) {
+pub(crate) fn worker_update_changes_given_fields_only(store: &dyn Store) {
     let id = store.add_worker(&roaming("node1"), NOW).unwrap();
     let before = store.worker(id).unwrap().unwrap();
     store.update_worker(id, &WorkerUpdate::default(), NOW).unwrap();
@@ -163,7 +163,7 @@ pub(crate) fn workers_are_filtered_sorted_and_counted(store: &dyn Store) {
     assert!(store.workers(&WorkerFilter { sort: by("token", false), ..all }).is_err(), "unknown sort field");
 }
 
-pub(crate) fn a_deleted_worker_is_only_unlisted(store: &dyn Store) {
+pub(crate) fn deleted_worker_is_only_unlisted(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
     let (busy, idle) = (worker(store, workflow), worker(store, workflow));
     commit(store, workflow, vec![claim(jobs[0], 1, busy)]).unwrap();
@@ -179,7 +179,7 @@ pub(crate) fn a_deleted_worker_is_only_unlisted(store: &dyn Store) {
     assert!(store.delete_workers(&[WorkerId(idle.0 + 1)], NOW).is_err());
 }
 
-pub(crate) fn a_workflow_is_active_from_the_beginning_of_a_run_to_its_end(store: &dyn Store) {
+pub(crate) fn workflow_is_active_while_a_run_is_open(store: &dyn Store) {
     let (one, _) = create(store, 1);
     let (two, _) = create(store, 1);
     assert_eq!(store.active_workflows().unwrap(), []);

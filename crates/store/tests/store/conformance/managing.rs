@@ -81,7 +81,7 @@ pub(crate) fn user_data_is_added_set_and_deleted(store: &dyn Store) {
     assert_eq!(told, ["set user data `config`", "added user data `more`", "deleted user data `config`"]);
 }
 
-pub(crate) fn requirements_change_for_jobs_and_kinds(store: &dyn Store) {
+pub(crate) fn requirements_change_for_jobs_and_groups(store: &dyn Store) {
     let kinds = ["a_{i}", "b_{i}"].map(|name| NewJobGroup { name, ..NewJobGroup::default() });
     let mut source = Source {
         jobs: vec![
@@ -131,7 +131,7 @@ pub(crate) fn requirements_change_for_jobs_and_kinds(store: &dyn Store) {
     assert_eq!(store.requirements(id).unwrap()[0].resources, cpus(5));
 }
 
-pub(crate) fn jobs_of_one_priority_get_another(store: &dyn Store) {
+pub(crate) fn priority_is_changed_for_all_jobs_of_a_priority(store: &dyn Store) {
     let [id, other] = ["one", "other"].map(|name| {
         let jobs = [("a", 0), ("b", 10), ("c", 0), ("d", 5)];
         let jobs = jobs.map(|(name, priority)| NewJob { priority, ..job(name) });
@@ -149,7 +149,7 @@ pub(crate) fn jobs_of_one_priority_get_another(store: &dyn Store) {
     assert_eq!(priorities(id), [-7, 10, -7, 6]);
 }
 
-pub(crate) fn a_deleted_workflow_leaves_the_others_alone(store: &dyn Store) {
+pub(crate) fn deleting_a_workflow_keeps_other_workflows(store: &dyn Store) {
     let full = |store: &dyn Store| {
         let mut builder = DependencyEdgesBuilder::default();
         builder.add_dependencies(2, &[0, 1]);
@@ -199,7 +199,7 @@ pub(crate) fn a_deleted_workflow_leaves_the_others_alone(store: &dyn Store) {
     assert!(create(store, 1).1[0] > stays.1[3]);
 }
 
-pub(crate) fn what_happens_is_noted(store: &dyn Store) {
+pub(crate) fn changes_are_recorded_as_events(store: &dyn Store) {
     let (id, jobs) = create(store, 2);
     let (other, _) = create(store, 1);
     store.begin_run(id, NOW).unwrap();

@@ -96,7 +96,7 @@ fn steps() -> impl Strategy<Value = Vec<Vec<Done>>> {
     prop::collection::vec(prop::collection::vec((0..JOBS, step, by), 1..4), 1..25)
 }
 
-pub(crate) fn random_batches_do_what_a_small_model_does(store: &dyn Store) {
+pub(crate) fn random_batches_match_the_model(store: &dyn Store) {
     let mut runner = TestRunner::new(Config { cases: 60, failure_persistence: None, ..Config::default() });
     runner.run(&steps(), |batches| check(store, &batches)).unwrap();
 }

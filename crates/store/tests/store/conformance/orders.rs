@@ -92,7 +92,7 @@ fn memory_of(store: &dyn Store, id: WorkflowId, job: usize) -> u64 {
     table.requirements[table.class[job] as usize].memory.0
 }
 
-pub(crate) fn a_person_has_it_tried_again_with_more(store: &dyn Store) {
+pub(crate) fn user_retries_a_job_with_more_resources(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     let mut more = order(jobs[0], FailureCommandKind::Retry);
     more.changes = RequestedJobChanges {
@@ -106,9 +106,9 @@ pub(crate) fn a_person_has_it_tried_again_with_more(store: &dyn Store) {
     assert_eq!(tried[0].words, "retry with memory 1 GiB → 2 GiB, priority 0 → 7");
     assert_eq!(status_of(store, id, jobs[0]), JobStatus::PendingFailed, "nothing was changed");
 
-    let nobody = order(JobId(987_654), FailureCommandKind::Retry);
+    let missing = order(JobId(987_654), FailureCommandKind::Retry);
     let outcomes =
-        give(store, id, None, vec![more.clone(), nobody, order(jobs[2], FailureCommandKind::Fail), more]);
+        give(store, id, None, vec![more.clone(), missing, order(jobs[2], FailureCommandKind::Fail), more]);
     assert_eq!(
         answers(&outcomes),
         [
@@ -159,7 +159,7 @@ pub(crate) fn a_person_has_it_tried_again_with_more(store: &dyn Store) {
     assert_ne!(revisions[0].made_by, "ai");
 }
 
-pub(crate) fn another_partition_is_for_the_jobs_that_were_named(store: &dyn Store) {
+pub(crate) fn partition_changes_for_named_jobs_only(store: &dyn Store) {
     let cpu =
         SlurmScheduler { name: "cpu".into(), partition: Some("short".into()), ..SlurmScheduler::default() };
     let schedulers = [cpu.clone(), SlurmScheduler { name: "big".into(), ..SlurmScheduler::default() }];
@@ -204,7 +204,7 @@ pub(crate) fn another_partition_is_for_the_jobs_that_were_named(store: &dyn Stor
     assert_eq!(store.load_jobs(id).unwrap().ids.len(), 4);
 }
 
-pub(crate) fn what_is_ignored_holds_nobody_up(store: &dyn Store) {
+pub(crate) fn ignored_failure_releases_dependents(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     let both = vec![order(jobs[0], FailureCommandKind::Ignore), order(jobs[1], FailureCommandKind::Ignore)];
     assert_eq!(answers(&give(store, id, None, both)), [FailureCommandStatus::Done; 2]);
@@ -220,7 +220,7 @@ pub(crate) fn what_is_ignored_holds_nobody_up(store: &dyn Store) {
     );
 }
 
-pub(crate) fn an_agent_proposes_and_a_person_agrees(store: &dyn Store) {
+pub(crate) fn agent_proposal_is_approved_by_a_person(store: &dyn Store) {
     let policy =
         TriagePolicy { min_confidence: Some(0.8), max_agent_retries: Some(1), require_evidence: true };
     let (id, jobs) = failed(store, Some(policy));
@@ -266,7 +266,7 @@ pub(crate) fn an_agent_proposes_and_a_person_agrees(store: &dyn Store) {
     assert!(matches!(again, Err(StoreError::OutOfRange { .. })));
 }
 
-pub(crate) fn whoever_runs_it_grants_wishes(store: &dyn Store) {
+pub(crate) fn pending_commands_are_applied_by_the_runner(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     let wanted = TriageCommand::Orders(FailureCommandBatch {
         orders: vec![order(jobs[0], FailureCommandKind::Fail)],
@@ -319,7 +319,7 @@ fn undo(store: &dyn Store, id: WorkflowId, batch: i64) -> Vec<(FailureCommandSta
 }
 
 /// Undone job by job: what is possible now, and the rest when it is possible.
-pub(crate) fn only_what_still_stands_is_undone(store: &dyn Store) {
+pub(crate) fn undo_reverts_unchanged_values_only(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     change(store, id, &jobs[..2], 2048);
     change(store, id, &jobs[..1], 4096);
@@ -345,7 +345,7 @@ pub(crate) fn only_what_still_stands_is_undone(store: &dyn Store) {
 }
 
 /// A job that has run with a change cannot be undone, because its results depend on it.
-pub(crate) fn what_has_run_since_is_not_undone(store: &dyn Store) {
+pub(crate) fn undo_skips_jobs_that_ran_since(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     change(store, id, &jobs[..2], 2048);
     give(store, id, None, vec![order(jobs[0], FailureCommandKind::Retry)]);
@@ -364,7 +364,7 @@ pub(crate) fn what_has_run_since_is_not_undone(store: &dyn Store) {
 }
 
 /// Shared requirements may have been changed or deleted since: the job gets its old values back.
-pub(crate) fn what_is_put_back_is_what_was(store: &dyn Store) {
+pub(crate) fn undo_restores_previous_values(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     change(store, id, &jobs[..1], 2048);
     let resources = Resources { memory: Bytes(3 * GIB), ..Resources::DEFAULT };
@@ -384,7 +384,7 @@ fn states(store: &dyn Store, id: WorkflowId) -> Vec<DecisionState> {
     store.decisions(id, &DecisionFilter::default()).unwrap().iter().map(|row| row.state).collect()
 }
 
-pub(crate) fn what_was_proposed_about_another_attempt_is_not_agreed_to(store: &dyn Store) {
+pub(crate) fn proposal_for_an_earlier_attempt_cannot_be_approved(store: &dyn Store) {
     use DecisionState::{Done, Overtaken, Proposed};
     let policy = TriagePolicy { min_confidence: Some(0.8), ..TriagePolicy::default() };
     let (id, jobs) = failed(store, Some(policy));
@@ -419,7 +419,7 @@ pub(crate) fn what_was_proposed_about_another_attempt_is_not_agreed_to(store: &d
 }
 
 /// Neither a lost worker nor a stop tells whether a decision was right.
-pub(crate) fn what_followed_a_decision_is_what_the_job_did(store: &dyn Store) {
+pub(crate) fn decision_outcome_is_the_next_result(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     give(store, id, None, vec![order(jobs[0], FailureCommandKind::Retry)]);
     let next = || store.decisions(id, &DecisionFilter::default()).unwrap()[0].next_status;
@@ -457,7 +457,7 @@ pub(crate) fn what_followed_a_decision_is_what_the_job_did(store: &dyn Store) {
 }
 
 /// A manual change of a job is recorded as a revision, too, and can be undone.
-pub(crate) fn what_is_changed_by_hand_is_a_revision(store: &dyn Store) {
+pub(crate) fn manual_change_is_a_revision(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     let update = JobUpdate {
         command: Some("better".into()),

@@ -103,7 +103,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..25)
 }
 
-pub(crate) fn random_orders_do_what_a_small_model_does(store: &dyn Store) {
+pub(crate) fn random_commands_match_the_model(store: &dyn Store) {
     let mut runner = TestRunner::new(Config { cases: 30, failure_persistence: None, ..Config::default() });
     runner.run(&steps(), |steps| check(store, &steps)).unwrap();
 }

@@ -42,7 +42,7 @@ fn pieces(store: &dyn Store, workflow: WorkflowId) -> [UserDataId; 2] {
     store.add_user_data_list(workflow, &[piece("u"), piece("v")], NOW).unwrap().try_into().unwrap()
 }
 
-pub(crate) fn an_added_job_is_all_that_was_said(store: &dyn Store) {
+pub(crate) fn added_job_has_all_given_fields(store: &dyn Store) {
     let id = empty(store);
     let (handler, scheduler) = (handler(store, id), scheduler(store, id));
     let ([input, output], [read, written]) = (files(store, id, ["in", "out"]), pieces(store, id));
@@ -100,7 +100,7 @@ pub(crate) fn an_added_job_is_all_that_was_said(store: &dyn Store) {
     assert!(store.delete_handler(handler, NOW).is_err(), "a job refers to it");
 }
 
-pub(crate) fn a_job_is_changed_in_all_its_fields(store: &dyn Store) {
+pub(crate) fn every_job_field_can_be_changed(store: &dyn Store) {
     let id = empty(store);
     let (handler, scheduler) = (handler(store, id), scheduler(store, id));
     let jobs = store.add_jobs(id, &[new("a"), new("b")], NOW).unwrap();
@@ -143,7 +143,7 @@ pub(crate) fn a_job_is_changed_in_all_its_fields(store: &dyn Store) {
     store.delete_handler(handler, NOW).unwrap();
 }
 
-pub(crate) fn jobs_are_found_by_what_they_have_to_do_with(store: &dyn Store) {
+pub(crate) fn jobs_are_filtered_by_relations(store: &dyn Store) {
     let id = empty(store);
     let [input] = files(store, id, ["in"]);
     let first = store.add_jobs(id, &[AddJob { input_files: vec![input], ..new("Alpha") }], NOW).unwrap()[0];
@@ -234,7 +234,7 @@ pub(crate) fn jobs_added_one_by_one_depend_as_if_added_at_once(store: &dyn Store
     assert_eq!(edges(true), told);
 }
 
-pub(crate) fn records_are_kept_unread(store: &dyn Store) {
+pub(crate) fn client_records_are_stored_verbatim(store: &dyn Store) {
     let id = empty(store);
     let data = json!({ "memory": "4g", "nested": [1, null] });
     let record = store.add_record(Some(id), "local_scheduler", Some("here"), &data, NOW).unwrap();
@@ -251,7 +251,7 @@ pub(crate) fn records_are_kept_unread(store: &dyn Store) {
     assert!(store.delete_record(record, NOW).is_err());
 }
 
-pub(crate) fn work_is_summed_up_over_all_attempts(store: &dyn Store) {
+pub(crate) fn work_summary_covers_all_attempts(store: &dyn Store) {
     let (id, jobs) = create(store, 3);
     let worker = worker(store, id);
     let before = store.work_summary(id).unwrap();

@@ -119,7 +119,7 @@ pub(crate) fn results_are_filtered_and_paged(store: &dyn Store) {
     assert_eq!(listed(ResultFilter { return_code: Some(42), ..ResultFilter::default() }), [(4, 2)]);
 }
 
-pub(crate) fn commands_and_names_come_in_the_order_asked_for(store: &dyn Store) {
+pub(crate) fn commands_and_names_keep_the_requested_order(store: &dyn Store) {
     let (_, jobs) = create(store, 3);
     let asked = [jobs[2], jobs[0], jobs[2]];
     let commands = store.load_job_commands(&asked).unwrap();
@@ -130,7 +130,7 @@ pub(crate) fn commands_and_names_come_in_the_order_asked_for(store: &dyn Store) 
     assert!(store.load_job_commands(&[]).unwrap().is_empty());
 }
 
-pub(crate) fn workflows_do_not_see_each_other(store: &dyn Store) {
+pub(crate) fn workflows_are_isolated(store: &dyn Store) {
     let (first, jobs) = mixed(store);
     let (second, _) = create(store, 4);
     assert_eq!(counts(store, second).get(JobStatus::Ready), 4);

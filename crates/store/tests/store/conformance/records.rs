@@ -45,7 +45,7 @@ fn ended(change: WorkflowChange, files: AttemptFiles, at: Timestamp) -> Workflow
 }
 
 /// PostgreSQL cannot store NUL. A job may print one, and its report is stored anyway.
-pub(crate) fn a_nul_in_a_text_is_shown(store: &dyn Store) {
+pub(crate) fn nul_in_texts_is_replaced(store: &dyn Store) {
     let (id, jobs) = create(store, 1);
     let worker = worker(store, id);
     let mut failed = end(key(id, jobs[0], 1), worker, JobStatus::Failed);
@@ -71,7 +71,7 @@ pub(crate) fn a_nul_in_a_text_is_shown(store: &dyn Store) {
     assert!(store.user_data(id, &DataFilter::default()).unwrap().iter().any(|row| row.name == "n␀"));
 }
 
-pub(crate) fn files_are_kept_as_they_were_seen(store: &dyn Store) {
+pub(crate) fn attempt_files_are_recorded(store: &dyn Store) {
     let (id, worker) = with_files(store);
     let jobs = store.load_jobs(id).unwrap().ids;
     let files = AttemptFiles { inputs: vec![Some(seen(11))], outputs: vec![None] };
@@ -90,7 +90,7 @@ pub(crate) fn files_are_kept_as_they_were_seen(store: &dyn Store) {
     assert_eq!(known(), [(Some(21), Some(Bytes(7))), (Some(22), Some(Bytes(7)))]);
 }
 
-pub(crate) fn the_newest_success_is_the_record(store: &dyn Store) {
+pub(crate) fn newest_success_is_the_completion_record(store: &dyn Store) {
     let (id, worker) = with_files(store);
     let jobs = store.load_jobs(id).unwrap().ids;
     let files = |n| AttemptFiles { inputs: vec![Some(seen(n))], outputs: vec![Some(seen(n + 1))] };
@@ -128,7 +128,7 @@ pub(crate) fn the_newest_success_is_the_record(store: &dyn Store) {
 }
 
 /// Reused work is a copy that does not depend on the original workflow.
-pub(crate) fn reused_work_is_a_copy(store: &dyn Store) {
+pub(crate) fn reused_result_is_a_copy(store: &dyn Store) {
     let (id, worker) = with_files(store);
     store.retire_worker(worker, NOW).unwrap();
     let old = store.load_jobs(id).unwrap().ids;

@@ -24,7 +24,7 @@ fn tally(read: i64) -> FailureTally {
     serde_json::from_value(json!({ "read": read })).unwrap()
 }
 
-pub(crate) fn a_commit_changes_what_recovery_keeps(store: &dyn StoreDatabase) {
+pub(crate) fn commit_updates_recovery_rows(store: &dyn StoreDatabase) {
     running(store, "r");
     let fresh = store.request("r").unwrap().unwrap();
     assert!(fresh.overrides.is_empty());
@@ -74,7 +74,7 @@ pub(crate) fn a_commit_changes_what_recovery_keeps(store: &dyn StoreDatabase) {
     assert_eq!(store.request_run("u-r").unwrap().unwrap().paused, None);
     let all = store.list_failure_tallies("p-r").unwrap();
     assert_eq!(all, [("u-r".to_owned(), tally(2)), ("a-next".to_owned(), tally(9))]);
-    assert_eq!(store.list_failure_tallies("nobody").unwrap(), []);
+    assert_eq!(store.list_failure_tallies("unknown").unwrap(), []);
 }
 
 fn ban(site: &str, request: Option<&str>) -> NewBan {
@@ -88,7 +88,7 @@ fn ban(site: &str, request: Option<&str>) -> NewBan {
     }
 }
 
-pub(crate) fn a_ban_comes_with_its_commit_or_not_at_all(store: &dyn StoreDatabase) {
+pub(crate) fn ban_is_committed_with_its_changes(store: &dyn StoreDatabase) {
     running(store, "r");
     store.record_site_slots("A", 4, NOW).unwrap();
     let held = status(RequestStatus::Active, RequestStatus::Held);
@@ -106,7 +106,7 @@ pub(crate) fn a_ban_comes_with_its_commit_or_not_at_all(store: &dyn StoreDatabas
     assert_eq!((&kept.ban, kept.created_at), (&ban("A", Some("r")), later(2)));
 }
 
-pub(crate) fn a_new_version_comes_with_the_end_of_the_old_one(store: &dyn StoreDatabase) {
+pub(crate) fn new_version_is_committed_with_the_end_of_the_old(store: &dyn StoreDatabase) {
     running(store, "r");
     running(store, "taken");
     let next = |name: &str| Request { previous_version_request: Some("r".into()), ..wish(name) };
@@ -137,7 +137,7 @@ pub(crate) fn a_new_version_comes_with_the_end_of_the_old_one(store: &dyn StoreD
     assert_eq!(store.request("r_v3").unwrap(), None);
 }
 
-pub(crate) fn files_that_rounds_touched_are_put_and_replaced(store: &dyn StoreDatabase) {
+pub(crate) fn file_rows_are_inserted_and_replaced(store: &dyn StoreDatabase) {
     running(store, "r");
     running(store, "other");
     let row = |lfn: &str, state, left, reason: Option<&str>| RequestFileRow {
@@ -170,7 +170,7 @@ pub(crate) fn files_that_rounds_touched_are_put_and_replaced(store: &dyn StoreDa
     store.put_file_rows("p-r", std::slice::from_ref(&now)).unwrap();
     expected[1] = now;
     assert_eq!(store.file_rows("p-r").unwrap(), expected);
-    assert!(store.put_file_rows("nobody", &first).is_err());
+    assert!(store.put_file_rows("unknown", &first).is_err());
 
     // Deleted with its request.
     let over = vec![
@@ -182,7 +182,7 @@ pub(crate) fn files_that_rounds_touched_are_put_and_replaced(store: &dyn StoreDa
     assert_eq!(store.file_rows("p-r").unwrap(), []);
 }
 
-pub(crate) fn files_are_counted_and_shown_page_by_page(store: &dyn StoreDatabase) {
+pub(crate) fn file_rows_are_counted_and_paged(store: &dyn StoreDatabase) {
     running(store, "r");
     let row = |n: usize, state| RequestFileRow {
         lfn: format!("/store/{n}"),
@@ -215,7 +215,7 @@ pub(crate) fn files_are_counted_and_shown_page_by_page(store: &dyn StoreDatabase
 }
 
 /// Completed units: those whose outputs are registered, or wait for registration.
-pub(crate) fn units_with_outputs_are_known_by_round(store: &dyn StoreDatabase) {
+pub(crate) fn registered_units_are_listed_by_round(store: &dyn StoreDatabase) {
     running(store, "r");
     running(store, "other");
     let add = |block: &str, unit, kind| RequestChange::AddStep(step(block, unit, kind, 1).into());
@@ -247,7 +247,7 @@ pub(crate) fn units_with_outputs_are_known_by_round(store: &dyn StoreDatabase) {
     );
 }
 
-pub(crate) fn a_ban_that_is_over_is_told_once(store: &dyn StoreDatabase) {
+pub(crate) fn ban_expiry_is_notified_once(store: &dyn StoreDatabase) {
     store.record_site_slots("A", 4, NOW).unwrap();
     let first = store.add_ban(&ban("A", None), NOW).unwrap();
     let later_one = NewBan { expires_at: later(200), ..ban("A", None) };
@@ -285,7 +285,7 @@ fn failing(key: AttemptKey, worker: WorkerId, says: &str) -> WorkflowChange {
 }
 
 /// Followers of a workflow read failures since their last read, and the counts of ended attempts by site.
-pub(crate) fn failed_attempts_are_read_on_from_where_they_were_read(store: &dyn StoreDatabase) {
+pub(crate) fn failed_attempts_are_read_incrementally(store: &dyn StoreDatabase) {
     let (workflow, jobs) = create(store, 4);
     let (other, theirs) = create(store, 1);
     let at = |site: &str| NewWorker { site: Some(site.to_owned()), ..new_worker(workflow) };

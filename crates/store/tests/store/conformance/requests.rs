@@ -157,7 +157,7 @@ pub(crate) fn running(store: &dyn StoreDatabase, name: &str) {
     assert_eq!(applied(store, commit(name, 1, changes)).unwrap(), 2);
 }
 
-pub(crate) fn a_request_comes_back_as_it_was_wished_for(store: &dyn StoreDatabase) {
+pub(crate) fn request_round_trips(store: &dyn StoreDatabase) {
     let request = Request {
         urgent: true,
         production_steps: vec![ProductionStep { fraction: 0.25, priority: 50 }],
@@ -175,14 +175,14 @@ pub(crate) fn a_request_comes_back_as_it_was_wished_for(store: &dyn StoreDatabas
     assert!(matches!(&again, StoreError::NameTaken { name, .. } if name == "r"), "{again}");
     assert_eq!(store.request("r").unwrap().unwrap().request, request);
     assert_eq!(store.request("other").unwrap(), None);
-    let orphan = Request { previous_version_request: Some("nobody".into()), ..wish("v2") };
+    let orphan = Request { previous_version_request: Some("unknown".into()), ..wish("v2") };
     let error = store.add_request(&orphan, RequestStatus::New, "ada", NOW).unwrap_err();
-    assert!(matches!(&error, StoreError::NoSuchName { name, .. } if name == "nobody"), "{error}");
+    assert!(matches!(&error, StoreError::NoSuchName { name, .. } if name == "unknown"), "{error}");
 }
 
 /// Neither a submission nor a new version can write to a dataset of another request; a request that ended
 /// before it wrote to a dataset no longer blocks it.
-pub(crate) fn two_requests_never_write_one_dataset(store: &dyn StoreDatabase) {
+pub(crate) fn requests_never_share_an_output_dataset(store: &dyn StoreDatabase) {
     running(store, "r");
     let dataset = "/A/r/RECO";
     let same =
@@ -224,7 +224,7 @@ pub(crate) fn two_requests_never_write_one_dataset(store: &dyn StoreDatabase) {
     refused(&add("third").unwrap_err(), "request `other` writes it");
 }
 
-pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn StoreDatabase) {
+pub(crate) fn commit_applies_all_its_changes(store: &dyn StoreDatabase) {
     running(store, "r");
     let wanted = RequestCommand {
         lost: true,
@@ -325,7 +325,7 @@ pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn StoreDatabase) {
     assert_eq!((alerts.len(), alerts[0].alert.request.as_deref(), alerts[0].at), (1, Some("r"), later(2)));
 }
 
-pub(crate) fn a_run_keeps_its_backend(store: &dyn StoreDatabase) {
+pub(crate) fn run_backend_cannot_change(store: &dyn StoreDatabase) {
     running(store, "r");
     let planned = BackendRunRef::Htcondor { schedd: Some("s1".into()), cluster: None };
     let next = RunRow { backend: planned, parent: Some("u-r".into()), ..run("u-2", "p-r") };
@@ -342,18 +342,18 @@ pub(crate) fn a_run_keeps_its_backend(store: &dyn StoreDatabase) {
     );
 }
 
-pub(crate) fn nobody_overwrites_what_he_has_not_seen(store: &dyn StoreDatabase) {
+pub(crate) fn outdated_commit_is_rejected(store: &dyn StoreDatabase) {
     running(store, "r");
     let first = applied(store, commit("r", 2, vec![RequestChange::Priority(1)]));
     assert_eq!(first.unwrap(), 3);
     let second = applied(store, commit("r", 2, vec![RequestChange::Priority(2)])).unwrap_err();
     assert!(matches!(&second, StoreError::Outdated { expected: 2, found: 3, .. }), "{second}");
     assert_eq!(store.request("r").unwrap().unwrap().request.priority, 1);
-    let nobody = applied(store, commit("nobody", 1, vec![])).unwrap_err();
-    assert!(nobody.is_missing(), "{nobody}");
+    let missing = applied(store, commit("unknown", 1, vec![])).unwrap_err();
+    assert!(missing.is_missing(), "{missing}");
 }
 
-pub(crate) fn a_commit_is_all_or_nothing(store: &dyn StoreDatabase) {
+pub(crate) fn commit_is_atomic(store: &dyn StoreDatabase) {
     running(store, "r");
     let (active, held) = (RequestStatus::Active, RequestStatus::Held);
     let run = |from| RequestChange::Run {
@@ -400,7 +400,7 @@ pub(crate) fn a_commit_is_all_or_nothing(store: &dyn StoreDatabase) {
     }
 }
 
-pub(crate) fn a_failing_commit_takes_nobody_along(store: &dyn StoreDatabase) {
+pub(crate) fn failing_commit_does_not_affect_others(store: &dyn StoreDatabase) {
     for name in ["a", "b", "c"] {
         running(store, name);
     }
@@ -428,7 +428,7 @@ pub(crate) fn a_failing_commit_takes_nobody_along(store: &dyn StoreDatabase) {
     assert_eq!(store.request("a").unwrap().unwrap().version, 604);
 }
 
-pub(crate) fn adding_twice_adds_once(store: &dyn StoreDatabase) {
+pub(crate) fn request_is_added_once(store: &dyn StoreDatabase) {
     running(store, "r");
     applied(store, commit("r", 2, vec![done("b-r", Some(0), OutputStepKind::Register)])).unwrap();
     let again = vec![
@@ -455,7 +455,7 @@ pub(crate) fn adding_twice_adds_once(store: &dyn StoreDatabase) {
     );
 }
 
-pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn StoreDatabase) {
+pub(crate) fn open_requests_are_loaded_with_their_state(store: &dyn StoreDatabase) {
     store.add_request(&wish("new"), RequestStatus::New, "ada", NOW).unwrap();
     for name in ["b", "a", "over"] {
         running(store, name);
@@ -488,7 +488,7 @@ pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn StoreDatabase
     assert_eq!(open, [("a".to_owned(), 3), ("b".to_owned(), 2), ("new".to_owned(), 1)]);
 
     // Unordered, duplicate and unknown names.
-    let names = ["new", "over", "b", "nobody", "a", "b"].map(str::to_owned);
+    let names = ["new", "over", "b", "unknown", "a", "b"].map(str::to_owned);
     let views = store.load_request_views(&names).unwrap();
     let [a, b, new, over] = views.as_slice() else { panic!("{views:?}") };
     assert_eq!((a.row.version, a.row.status), (3, RequestStatus::Active));
@@ -556,7 +556,7 @@ pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn StoreDatabase
     assert_eq!(store.requests_with_pending_steps().unwrap(), [""; 0]);
 }
 
-pub(crate) fn more_views_than_fit_a_statement_come_all(store: &dyn StoreDatabase) {
+pub(crate) fn views_beyond_the_parameter_limit_are_loaded(store: &dyn StoreDatabase) {
     let names: Vec<String> = (0..1001).map(|number| format!("r{number:04}")).collect();
     for name in &names {
         store.add_request(&wish(name), RequestStatus::New, "ada", NOW).unwrap();
@@ -602,7 +602,7 @@ pub(crate) fn requests_are_filtered_sorted_and_paged(store: &dyn StoreDatabase) 
     assert!(store.requests(&RequestFilter { sort: sort("document", true), ..all() }).is_err());
 }
 
-pub(crate) fn only_what_is_over_is_deleted(store: &dyn StoreDatabase) {
+pub(crate) fn only_ended_requests_are_deleted(store: &dyn StoreDatabase) {
     running(store, "r");
     let next = Request { previous_version_request: Some("r".into()), ..wish("r2") };
     store.add_request(&next, RequestStatus::Aborted, "ada", NOW).unwrap();

@@ -27,7 +27,7 @@ pub(crate) fn runs_begin_and_end(store: &dyn Store) {
     assert_eq!(times(), (Some(NOW), None));
 }
 
-pub(crate) fn the_next_run_starts_afresh(store: &dyn Store) {
+pub(crate) fn next_run_starts_fresh(store: &dyn Store) {
     let (workflow, jobs) = create(store, 5);
     let first = worker(store, workflow);
     store.begin_run(workflow, NOW).unwrap();
@@ -91,7 +91,7 @@ pub(crate) fn no_next_run_while_a_worker_holds_a_job(store: &dyn Store) {
     assert_eq!(counts(store, workflow).get(JobStatus::Ready), 2);
 }
 
-pub(crate) fn a_cancel_request_waits_to_be_answered(store: &dyn Store) {
+pub(crate) fn cancel_request_stays_until_the_run_ends(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let (other, _) = create(store, 1);
     assert!(!store.cancel_requested(workflow).unwrap());
@@ -110,7 +110,7 @@ pub(crate) fn a_cancel_request_waits_to_be_answered(store: &dyn Store) {
     assert!(!store.cancel_requested(workflow).unwrap());
 }
 
-pub(crate) fn workers_are_remembered_until_they_retire(store: &dyn Store) {
+pub(crate) fn workers_are_active_until_retired(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let (other, _) = create(store, 1);
     let first = worker(store, workflow);
@@ -130,7 +130,7 @@ pub(crate) fn workers_are_remembered_until_they_retire(store: &dyn Store) {
     assert!(third > second, "ids are not reused");
 }
 
-pub(crate) fn what_is_not_there_is_named(store: &dyn Store) {
+pub(crate) fn missing_workflow_is_named_in_errors(store: &dyn Store) {
     let nowhere = WorkflowId(77);
     let errors = [
         store.begin_run(nowhere, NOW).unwrap_err(),

@@ -31,7 +31,7 @@ fn later(seconds: i64) -> Timestamp {
     Timestamp(NOW.0 + seconds * 1_000_000)
 }
 
-pub(crate) fn a_site_is_put_and_drained(store: &dyn StoreDatabase) {
+pub(crate) fn site_is_stored_and_drained(store: &dyn StoreDatabase) {
     store.put_site(&site("T2_B")).unwrap();
     store.put_site(&site("T1_A")).unwrap();
     let changed = SiteRow { total_slots: None, storage_path: None, ..site("T2_B") };
@@ -102,7 +102,7 @@ pub(crate) fn bans_hold_until_they_end_or_are_removed(store: &dyn StoreDatabase)
     assert!(store.add_ban(&ban(Some("x"), 1), NOW).unwrap_err().is_missing());
 }
 
-pub(crate) fn a_setting_is_what_was_last_said(store: &dyn StoreDatabase) {
+pub(crate) fn last_value_of_a_setting_wins(store: &dyn StoreDatabase) {
     assert_eq!(store.setting("admission.limit").unwrap(), None);
     store.set_setting("admission.limit", Some(&json!(300)), "ada", NOW).unwrap();
     store.set_setting("admission.limit", Some(&json!({ "n": 5 })), "eve", later(1)).unwrap();
@@ -116,7 +116,7 @@ pub(crate) fn a_setting_is_what_was_last_said(store: &dyn StoreDatabase) {
     assert_eq!(store.settings().unwrap(), []);
 }
 
-pub(crate) fn an_alert_waits_until_it_is_told(store: &dyn StoreDatabase) {
+pub(crate) fn alert_is_pending_until_notified(store: &dyn StoreDatabase) {
     let alert = |kind: &str, request: Option<&str>| NewAlert {
         kind: kind.into(),
         request: request.map(str::to_owned),

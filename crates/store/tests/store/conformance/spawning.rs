@@ -102,7 +102,7 @@ pub(crate) fn a_running_job_adds_jobs(store: &dyn Store) {
     assert_eq!(counts(store, id).get(JobStatus::Uninitialized), 1);
 }
 
-pub(crate) fn asking_twice_adds_once(store: &dyn Store) {
+pub(crate) fn repeated_spawn_adds_jobs_once(store: &dyn Store) {
     let (id, jobs, _) = running(store, None);
     let caller = key(id, jobs[0], 1);
     let asked = SpawnRequest {
@@ -166,7 +166,7 @@ pub(crate) fn iterations_are_counted_and_capped(store: &dyn Store) {
     assert_eq!(store.user_data(id, &read).unwrap()[0].name, "loop/2");
 }
 
-pub(crate) fn only_a_running_attempt_may_add(store: &dyn Store) {
+pub(crate) fn only_a_running_attempt_can_spawn(store: &dyn Store) {
     let (id, jobs, _) = running(store, None);
     let spawn = |caller| store.spawn_jobs(&request(caller, vec![new("a", &[])]), NOW).unwrap_err();
     let running = key(id, jobs[0], 1);

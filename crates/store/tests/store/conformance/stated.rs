@@ -47,7 +47,7 @@ fn told(store: &dyn Store, workflow: WorkflowId, category: &str) -> Vec<String> 
     store.events(Some(workflow), &filter).unwrap().into_iter().map(|event| event.message).collect()
 }
 
-pub(crate) fn a_stated_result_is_kept_and_changed(store: &dyn Store) {
+pub(crate) fn client_result_is_stored_and_changed(store: &dyn Store) {
     let (id, jobs) = create(store, 2);
     let by = worker(store, id);
     let first = stated(jobs[0], by);
@@ -77,8 +77,8 @@ pub(crate) fn a_stated_result_is_kept_and_changed(store: &dyn Store) {
     assert_eq!(row.avg_cpu_percent, Some(0.25));
     assert_eq!(told(store, id, "results").len(), 2, "the reported one, and the change");
 
-    let nobody = ClientResult { worker: WorkerId(by.0 + 1), attempt: Attempt(2), ..first.clone() };
-    assert!(matches!(store.add_result(&nobody, NOW), Err(StoreError::NoSuchWorker(_))));
+    let foreign = ClientResult { worker: WorkerId(by.0 + 1), attempt: Attempt(2), ..first.clone() };
+    assert!(matches!(store.add_result(&foreign, NOW), Err(StoreError::NoSuchWorker(_))));
     let nothing = ClientResult { job: JobId(jobs[1].0 + 1), ..first.clone() };
     assert!(matches!(store.add_result(&nothing, NOW), Err(StoreError::NoSuchJob(_))));
     let missing = ResultId(result.0 + 1);
@@ -116,7 +116,7 @@ pub(crate) fn only_the_last_attempt_of_a_run_is_listed(store: &dyn Store) {
 }
 
 /// Missing values come first, or last in reverse order.
-pub(crate) fn what_is_not_known_has_its_place_in_the_order(store: &dyn Store) {
+pub(crate) fn missing_values_sort_first(store: &dyn Store) {
     let (id, jobs) = create(store, 3);
     let by = worker(store, id);
     for (job, peak_memory_bytes) in jobs.iter().zip([Some(5), None, Some(3)]) {
@@ -131,7 +131,7 @@ pub(crate) fn what_is_not_known_has_its_place_in_the_order(store: &dyn Store) {
     assert_eq!(sorted(true), [Some(5), Some(3), None]);
 }
 
-pub(crate) fn an_event_is_changed_and_another_says_so(store: &dyn Store) {
+pub(crate) fn event_update_is_recorded_as_an_event(store: &dyn Store) {
     let id = empty(store);
     let event = |workflow| NewEvent {
         workflow,
@@ -162,7 +162,7 @@ pub(crate) fn an_event_is_changed_and_another_says_so(store: &dyn Store) {
     assert!(matches!(store.update_event(missing, &json!({}), NOW), Err(StoreError::NoSuchEvent(_))));
 }
 
-pub(crate) fn what_ready_jobs_ask_for_is_told_once_each(store: &dyn Store) {
+pub(crate) fn ready_requirements_are_grouped(store: &dyn Store) {
     let id = empty(store);
     let night = SlurmScheduler { name: "night".into(), account: "lab".into(), ..SlurmScheduler::default() };
     let night = store.add_scheduler(id, &night, NOW).unwrap();
@@ -200,7 +200,7 @@ fn complete(store: &dyn Store, id: WorkflowId, job: JobId, by: WorkerId) {
     commit(store, id, vec![claim(job, 1, by), ended]).unwrap();
 }
 
-pub(crate) fn required_is_what_nobody_makes_and_what_was_made(store: &dyn Store) {
+pub(crate) fn required_are_external_inputs_and_completed_outputs(store: &dyn Store) {
     let id = empty(store);
     let add = ["given", "made", "later", "idle"].map(|name| AddFile {
         name: name.into(),

@@ -51,7 +51,7 @@ fn last_seq(store: &dyn Store, workflow: WorkflowId) -> u64 {
     store.work_units(workflow, 0).unwrap().last().unwrap().seq
 }
 
-pub(crate) fn units_come_with_their_jobs(store: &dyn Store) {
+pub(crate) fn work_units_are_created_with_their_jobs(store: &dyn Store) {
     let (workflow, _) = create(store);
     let table = store.load_jobs(workflow).unwrap();
     let unit = |number, jobs| WorkUnitRow { number, jobs: vec![jobs], ..WorkUnitRow::default() };
@@ -77,7 +77,7 @@ pub(crate) fn units_come_with_their_jobs(store: &dyn Store) {
     assert!(matches!(store.work_unit_counts(WorkflowId(4711)), Err(StoreError::NoSuchWorkflow(_))));
 }
 
-pub(crate) fn a_unit_changes_with_what_decides_it(store: &dyn Store) {
+pub(crate) fn work_unit_changes_with_its_batch(store: &dyn Store) {
     use WorkUnitStatus::{Active, Completed, Failed, Waiting};
     let (workflow, jobs) = create(store);
     let worker = crate::kit::worker(store, workflow);
@@ -104,7 +104,7 @@ pub(crate) fn a_unit_changes_with_what_decides_it(store: &dyn Store) {
     assert_eq!((loaded[1].status, loaded[1].site.as_deref()), (Active, Some("west")));
 }
 
-pub(crate) fn a_canceled_run_cancels_open_units(store: &dyn Store) {
+pub(crate) fn canceled_run_cancels_open_work_units(store: &dyn Store) {
     use WorkUnitStatus::{Active, Canceled, Completed, Waiting};
     let (workflow, _) = create(store);
     store.begin_run(workflow, NOW).unwrap();
@@ -133,7 +133,7 @@ pub(crate) fn a_canceled_run_cancels_open_units(store: &dyn Store) {
     assert_eq!(store.work_units(workflow, 0).unwrap(), []);
 }
 
-pub(crate) fn what_makes_no_sense_of_units_is_refused(store: &dyn Store) {
+pub(crate) fn invalid_landing_jobs_are_rejected(store: &dyn Store) {
     let edges = DependencyEdges::default();
     let kinds = [NewJobGroup { name: "landing", elects_site: true, ..NewJobGroup::default() }];
     let new = NewWorkflow { job_groups: &kinds, ..workflow(&[], &edges) };
@@ -148,7 +148,7 @@ pub(crate) fn what_makes_no_sense_of_units_is_refused(store: &dyn Store) {
     assert!(store.workflows().unwrap().is_empty());
 }
 
-pub(crate) fn units_survive_the_way_through_a_file(store: &dyn Store) {
+pub(crate) fn work_units_survive_export_and_import(store: &dyn Store) {
     let (workflow, jobs) = create(store);
     store.delete_jobs(workflow, &jobs[4..5], NOW).unwrap();
     let export = store.export_workflow(workflow, ExportOptions::default(), NOW).unwrap();
@@ -161,7 +161,7 @@ pub(crate) fn units_survive_the_way_through_a_file(store: &dyn Store) {
     assert_eq!(table.location_of(3), was.location_of(3));
 }
 
-pub(crate) fn a_worker_is_at_a_site(store: &dyn Store) {
+pub(crate) fn worker_site_is_stored(store: &dyn Store) {
     let (workflow, _) = crate::kit::create(store, 1);
     let at =
         |site: Option<&str>| NewWorker { site: site.map(str::to_owned), ..crate::kit::new_worker(workflow) };

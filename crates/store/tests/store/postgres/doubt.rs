@@ -155,7 +155,7 @@ fn scene() -> Scene {
 
 /// Every way of writing in turn: single requests, changes, and large operations.
 #[test]
-fn what_was_committed_counts_though_the_answer_was_lost() {
+fn commit_with_lost_response_is_recognized() {
     let Scene { store, between, .. } = &scene();
     let (workflow, jobs) = create(store, 2);
     let workers = || store.workers(&WorkerFilter::default()).unwrap().len();
@@ -183,7 +183,7 @@ fn what_was_committed_counts_though_the_answer_was_lost() {
 }
 
 #[test]
-fn what_was_not_committed_is_told_and_may_be_done_again() {
+fn uncommitted_write_fails_and_can_be_repeated() {
     for blow in [Blow::Before, Blow::Unnoticed] {
         let Scene { store, between, .. } = &scene();
         let (workflow, jobs) = create(store, 2);

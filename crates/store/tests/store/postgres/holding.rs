@@ -29,7 +29,7 @@ fn epoch(database: &Database) -> u64 {
 }
 
 #[test]
-fn a_workflow_that_was_lost_is_taken_again_unless_somebody_was_quicker() {
+fn lost_workflow_lock_is_reacquired_if_free() {
     let database = database();
     let (one, other) = (open(&database), open(&database));
     let (workflow, _) = create(&one, 1);
@@ -53,7 +53,7 @@ fn a_workflow_that_was_lost_is_taken_again_unless_somebody_was_quicker() {
 
 /// The lock is lost for a moment, in which another process tries to run something.
 #[test]
-fn a_server_that_was_just_heard_keeps_others_out() {
+fn recent_heartbeat_keeps_other_processes_out() {
     let database = database();
     let (server, other) = (open(&database), open(&database));
     let (workflow, _) = create(&server, 1);
@@ -74,7 +74,7 @@ fn a_server_that_was_just_heard_keeps_others_out() {
 }
 
 #[test]
-fn a_server_that_fell_silent_without_goodbye_is_waited_for_and_then_it_is_over() {
+fn silent_server_loses_its_lock_after_the_timeout() {
     let database = database();
     let store = open(&database);
     let (workflow, _) = create(&store, 1);
@@ -91,7 +91,7 @@ fn a_server_that_fell_silent_without_goodbye_is_waited_for_and_then_it_is_over()
 }
 
 #[test]
-fn a_server_that_is_not_heard_is_not_certain_until_it_is_again() {
+fn server_without_heartbeat_is_uncertain_until_the_next() {
     let database = database();
     let store = open(&database);
     let held = store.lock(LockScope::Server, NOW).unwrap();
@@ -110,7 +110,7 @@ fn a_server_that_is_not_heard_is_not_certain_until_it_is_again() {
 
 /// Downtime of the database does not count as silence of the server, which must get time to reconnect.
 #[test]
-fn locks_outlast_a_restart_of_the_database() {
+fn locks_survive_a_database_restart() {
     let directory = tempfile::tempdir().unwrap();
     let database = Server::at(directory.path());
     database.start("listen_addresses = ''\nsynchronous_commit = on\n");

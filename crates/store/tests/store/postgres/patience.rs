@@ -23,7 +23,7 @@ fn untrip(database: &Database) {
 
 /// Disk full, canceled, temporarily read-only: all of them are transient.
 #[test]
-fn a_transaction_that_cannot_begin_is_nobody_elses_trouble() {
+fn failed_transaction_start_is_transient_and_isolated() {
     let database = database();
     let (store, other) = (open(&database), open(&database));
     let (workflow, jobs) = create(&store, 3);
@@ -46,7 +46,7 @@ fn a_transaction_that_cannot_begin_is_nobody_elses_trouble() {
 }
 
 #[test]
-fn writers_wait_for_each_other_whatever_the_database_thinks_of_it() {
+fn writers_wait_despite_database_timeouts() {
     let database = database();
     drop(open(&database));
     let name = database.sql("SELECT current_database()");

@@ -9,7 +9,7 @@ use windlass_store::{Store as _, StoreError, StoreLocation};
 use windlass_types::JobStatus;
 
 #[test]
-fn a_workflow_and_the_whole_database_are_held_by_one() {
+fn workflow_and_server_locks_exclude_each_other() {
     let database = database();
     let (one, other) = (open(&database), open(&database));
     let (workflow, _) = create(&one, 1);
@@ -37,7 +37,7 @@ fn a_workflow_and_the_whole_database_are_held_by_one() {
 }
 
 #[test]
-fn who_was_taken_over_can_write_nothing_more() {
+fn superseded_server_cannot_write() {
     let database = database();
     let (old, new) = (open(&database), open(&database));
     let (workflow, jobs) = create(&old, 2);
@@ -73,7 +73,7 @@ fn create_one(store: &PgStore) -> Result<windlass_types::WorkflowId, StoreError>
 }
 
 #[test]
-fn lost_connections_are_made_anew() {
+fn lost_connections_are_reopened() {
     let database = database();
     let store = open(&database);
     let (workflow, jobs) = create(&store, 3);
@@ -90,7 +90,7 @@ fn lost_connections_are_made_anew() {
 }
 
 #[test]
-fn what_is_no_database_of_ours_is_left_alone() {
+fn foreign_database_is_rejected() {
     let database = database();
     database.sql("CREATE TABLE customers (id INT)");
     let error = PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap_err();
@@ -104,7 +104,7 @@ fn what_is_no_database_of_ours_is_left_alone() {
 }
 
 #[test]
-fn an_old_or_empty_database_is_not_changed_by_readers() {
+fn readers_do_not_change_old_or_empty_databases() {
     let database = database();
     let error = PgStore::open(&database.url(), OpenMode::ReadOnly).unwrap_err();
     assert!(matches!(error, StoreError::FormatTooOld { .. }), "{error}");
@@ -116,7 +116,7 @@ fn an_old_or_empty_database_is_not_changed_by_readers() {
 }
 
 #[test]
-fn what_others_commit_is_noticed_and_what_we_commit_is_not() {
+fn only_foreign_commits_are_counted() {
     let database = database();
     let (one, other) = (open(&database), open(&database));
     let before = one.foreign_commit_count(true).unwrap().unwrap();

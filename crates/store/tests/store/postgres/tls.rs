@@ -67,7 +67,7 @@ fn roots(directory: &Path, name: &str) -> String {
 }
 
 #[test]
-fn secrecy_and_proof_as_asked_for() {
+fn sslmode_is_enforced() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let secured = Secured::start(directory);

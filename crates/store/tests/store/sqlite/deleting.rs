@@ -103,7 +103,7 @@ fn allocation(workflow: WorkflowId) -> NewAllocation {
 }
 
 #[test]
-fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
+fn deleted_workflow_leaves_no_rows() {
     let directory = tempfile::tempdir().unwrap();
     let db = directory.path().join("windlass.db");
     let store = SqliteStore::create(&db).unwrap().store.acting_as("ada");
@@ -152,7 +152,7 @@ fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
     execute_action(&db, store.actions(id).unwrap()[0].id, worker.0);
     fail(&db, id.0, jobs[1].0);
     let asked = store.add_allocations(&[allocation(id)], NOW).unwrap();
-    store.discard_allocations(&asked, "nobody wants it", NOW).unwrap();
+    store.discard_allocations(&asked, "not needed", NOW).unwrap();
     let export = store.export_workflow(id, ExportOptions { results: true, events: true }, NOW).unwrap();
     for (table, n) in rows(&db) {
         assert!(n > 0, "this test should put something into `{table}`");
@@ -172,7 +172,7 @@ fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
 }
 
 #[test]
-fn what_somebody_runs_is_not_deleted() {
+fn running_workflow_is_not_deleted() {
     let directory = tempfile::tempdir().unwrap();
     let db = directory.path().join("windlass.db");
     let store = SqliteStore::create(&db).unwrap().store;

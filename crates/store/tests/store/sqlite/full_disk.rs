@@ -112,7 +112,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_is_waited_out() {
+fn writes_resume_after_a_full_disk() {
     let directory = tempfile::tempdir().unwrap();
     let disk = SmallDisk::mount(directory.path(), "3m");
     let job_store = Books::new(&directory.path().join("windlass.db"));
@@ -152,7 +152,7 @@ fn four_hundred_jobs_complete_on_a_disk_of_6_mb() {
 
 /// What did not fit has filled the disk with the journal, which must not stay.
 #[test]
-fn a_workflow_that_does_not_fit_on_the_disk_leaves_others_their_space() {
+fn failed_large_workflow_frees_its_space() {
     let directory = tempfile::tempdir().unwrap();
     let disk = SmallDisk::mount(directory.path(), "6m");
     let store = SqliteStore::create(directory.path().join("windlass.db")).unwrap().store;
@@ -173,7 +173,7 @@ fn a_workflow_that_does_not_fit_on_the_disk_leaves_others_their_space() {
 }
 
 #[test]
-fn a_file_system_that_is_read_only_is_named() {
+fn read_only_file_system_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let disk = SmallDisk::mount(directory.path(), "6m");
     let db = directory.path().join("windlass.db");
@@ -187,7 +187,7 @@ fn a_file_system_that_is_read_only_is_named() {
 }
 
 #[test]
-fn a_limit_on_file_sizes_is_waited_out() {
+fn writes_resume_after_a_file_size_limit() {
     if let Some(db) = child::part() {
         let job_store = Books::new(&db);
         job_store.survive(|| {
@@ -199,7 +199,7 @@ fn a_limit_on_file_sizes_is_waited_out() {
     }
     let directory = tempfile::tempdir().unwrap();
     let db = directory.path().join("windlass.db");
-    let test = "sqlite::full_disk::a_limit_on_file_sizes_is_waited_out";
+    let test = "sqlite::full_disk::writes_resume_after_a_file_size_limit";
     // 2400 blocks of 512 bytes; SIGXFSZ is ignored so that the write fails instead.
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; ulimit -S -f 2400; exec \"$0\" \"$@\""]);

@@ -21,7 +21,7 @@ fn database() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn one_run_per_workflow() {
+fn workflow_has_one_run_at_a_time() {
     let (_directory, db) = database();
     assert_eq!(WorkflowLock::find_holder(&db, ONE).unwrap(), None);
     let one = WorkflowLock::acquire(&db, ONE, NOW).unwrap();
@@ -46,7 +46,7 @@ fn one_run_per_workflow() {
 }
 
 #[test]
-fn a_server_and_runs_keep_each_other_out() {
+fn server_and_runs_exclude_each_other() {
     let (_directory, db) = database();
     let run = WorkflowLock::acquire(&db, ONE, NOW).unwrap();
     let error = ServerLock::acquire(&db, NOW).unwrap_err();
@@ -76,7 +76,7 @@ fn remove_lock_files(db: &Path) {
 }
 
 #[test]
-fn a_server_whose_lock_file_is_removed_keeps_others_out() {
+fn removed_server_lock_file_still_excludes_others() {
     let (_directory, db) = database();
     let server = ServerLock::acquire(&db, NOW).unwrap();
     remove_lock_files(&db);
@@ -96,7 +96,7 @@ fn a_server_whose_lock_file_is_removed_keeps_others_out() {
 }
 
 #[test]
-fn a_run_whose_lock_file_is_removed_makes_it_again_or_stops() {
+fn run_recreates_a_removed_lock_file_or_stops() {
     let (_directory, db) = database();
     let run = WorkflowLock::acquire(&db, ONE, NOW).unwrap();
     remove_lock_files(&db);
@@ -118,7 +118,7 @@ fn a_run_whose_lock_file_is_removed_makes_it_again_or_stops() {
 }
 
 #[test]
-fn a_database_that_is_removed_or_replaced_is_noticed() {
+fn removed_or_replaced_database_is_detected() {
     let (directory, db) = database();
     let run = WorkflowLock::acquire(&db, ONE, NOW).unwrap();
     run.verify().unwrap();
@@ -134,7 +134,7 @@ fn a_database_that_is_removed_or_replaced_is_noticed() {
 
 /// Closing a descriptor of the file would release the locks of SQLite.
 #[test]
-fn a_lock_that_is_given_back_leaves_the_locks_of_sqlite() {
+fn released_lock_keeps_the_locks_of_sqlite() {
     use std::os::unix::fs::MetadataExt as _;
     let (_directory, db) = database();
     let store = SqliteStore::open(&db, windlass_store::sqlite::OpenMode::ReadWrite).unwrap().store;
@@ -153,7 +153,7 @@ fn a_lock_that_is_given_back_leaves_the_locks_of_sqlite() {
 }
 
 #[test]
-fn a_link_leads_to_the_same_locks_and_they_are_private() {
+fn symlink_uses_the_same_private_locks() {
     use std::os::unix::fs::MetadataExt;
     let (directory, db) = database();
     let link = directory.path().join("link.db");

@@ -41,7 +41,7 @@ fn refused(db: &Path) -> Vec<StoreError> {
 }
 
 #[test]
-fn a_missing_file() {
+fn missing_file_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     for error in refused(&directory.path().join("nowhere.db")) {
         assert!(matches!(error, StoreError::Missing { .. }), "{error}");
@@ -50,7 +50,7 @@ fn a_missing_file() {
 }
 
 #[test]
-fn a_directory() {
+fn directory_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     for error in refused(directory.path()) {
         assert!(matches!(error, StoreError::NotAFile { .. }), "{error}");
@@ -60,7 +60,7 @@ fn a_directory() {
 }
 
 #[test]
-fn a_text_file() {
+fn text_file_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("notes.txt");
     for text in ["x", "not a database\n", &"lorem ipsum ".repeat(1000)] {
@@ -72,7 +72,7 @@ fn a_text_file() {
 }
 
 #[test]
-fn a_database_of_another_program() {
+fn database_of_another_program_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("other.db");
     let conn = rusqlite::Connection::open(&file).unwrap();
@@ -84,7 +84,7 @@ fn a_database_of_another_program() {
 }
 
 #[test]
-fn a_database_of_a_newer_version() {
+fn database_of_a_newer_version_is_rejected() {
     let (_directory, db) = database();
     let conn = rusqlite::Connection::open(&db).unwrap();
     conn.pragma_update(None, "user_version", 1000).unwrap();
@@ -95,7 +95,7 @@ fn a_database_of_a_newer_version() {
 }
 
 #[test]
-fn a_database_with_another_history() {
+fn database_with_another_history_is_rejected() {
     let (_directory, db) = database();
     let conn = rusqlite::Connection::open(&db).unwrap();
     conn.execute("UPDATE schema_migration SET checksum = 'other'", []).unwrap();
@@ -106,7 +106,7 @@ fn a_database_with_another_history() {
 }
 
 #[test]
-fn an_empty_file_is_not_an_empty_database() {
+fn empty_file_is_not_an_empty_database() {
     let (_directory, db) = database();
     std::fs::write(&db, "").unwrap();
     for error in refused(&db) {
@@ -117,7 +117,7 @@ fn an_empty_file_is_not_an_empty_database() {
 }
 
 #[test]
-fn a_truncated_file() {
+fn truncated_file_is_rejected() {
     let (_directory, db) = database();
     let whole = std::fs::read(&db).unwrap();
     for length in [60, 4096, 8192, 8200, whole.len() / 2, whole.len() - 4096, whole.len() - 1] {
@@ -134,7 +134,7 @@ fn a_truncated_file() {
 }
 
 #[test]
-fn damage_is_named_when_it_is_met() {
+fn corruption_is_named_on_read() {
     let (_directory, db) = database();
     let whole = std::fs::read(&db).unwrap();
     let mut met = 0;
@@ -160,7 +160,7 @@ fn damage_is_named_when_it_is_met() {
 }
 
 #[test]
-fn damage_met_while_writing_is_named_and_not_transient() {
+fn corruption_on_write_is_named_and_permanent() {
     let (_directory, db) = database();
     let store = SqliteStore::open(&db, OpenMode::ReadWrite).unwrap().store;
     let row = &store.workflows().unwrap()[0];
@@ -184,7 +184,7 @@ fn damage_met_while_writing_is_named_and_not_transient() {
 }
 
 #[test]
-fn a_database_that_is_there_is_not_made_again() {
+fn existing_database_is_not_created_again() {
     let (directory, db) = database();
     let error = SqliteStore::create(&db).unwrap_err();
     assert!(matches!(error, StoreError::AlreadyExists { .. }), "{error}");
@@ -197,7 +197,7 @@ fn a_database_that_is_there_is_not_made_again() {
 }
 
 #[test]
-fn the_log_of_a_lost_database_is_not_applied_to_a_new_one() {
+fn wal_of_a_lost_database_is_not_applied() {
     let (directory, db) = database();
     let log = directory.path().join("windlass.db-wal");
     std::fs::remove_file(&db).unwrap();
@@ -211,7 +211,7 @@ fn the_log_of_a_lost_database_is_not_applied_to_a_new_one() {
 }
 
 #[test]
-fn a_directory_that_is_not_there() {
+fn missing_directory_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let error = SqliteStore::open_or_create(directory.path().join("no/such/windlass.db")).unwrap_err();
     assert!(matches!(error, StoreError::File { .. }), "{error:?}");
@@ -220,7 +220,7 @@ fn a_directory_that_is_not_there() {
 }
 
 #[test]
-fn a_store_opened_for_reading_refuses_to_write() {
+fn read_only_store_rejects_writes() {
     let (_directory, db) = database();
     let store = SqliteStore::open(&db, OpenMode::ReadOnly).unwrap().store;
     let id = store.workflows().unwrap()[0].id;
@@ -232,7 +232,7 @@ fn a_store_opened_for_reading_refuses_to_write() {
 
 /// Root ignores permissions, so this runs as another user.
 #[test]
-fn a_place_that_may_not_be_written() {
+fn unwritable_directory_is_rejected() {
     if let Some(directory) = child::part() {
         without_permission(&directory);
         return;
@@ -246,7 +246,7 @@ fn a_place_that_may_not_be_written() {
     std::fs::copy(&db, directory.path().join("secret.db")).unwrap();
     mode(&directory.path().join("secret.db"), 0o000);
     mode(directory.path(), 0o555);
-    let test = "sqlite::refusals::a_place_that_may_not_be_written";
+    let test = "sqlite::refusals::unwritable_directory_is_rejected";
     let mut command = child::command_of(&program, test, directory.path());
     if rustix::process::geteuid().is_root() {
         command.uid(65534).gid(65534);
@@ -277,7 +277,7 @@ fn without_permission(directory: &Path) {
 }
 
 #[test]
-fn a_lock_directory_that_others_may_write_is_not_trusted() {
+fn lock_directory_writable_by_others_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let db = directory.path().join("windlass.db");
     drop(SqliteStore::create(&db).unwrap());

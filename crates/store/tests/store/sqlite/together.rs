@@ -15,7 +15,7 @@ fn open(db: &Path) -> SqliteStore {
 }
 
 #[test]
-fn a_large_workflow_is_created_while_others_go_on() {
+fn large_creation_does_not_block_others() {
     let directory = tempfile::tempdir().unwrap();
     let db = directory.path().join("windlass.db");
     let store = SqliteStore::create(&db).unwrap().store;
@@ -48,7 +48,7 @@ fn a_large_workflow_is_created_while_others_go_on() {
 }
 
 #[test]
-fn two_stores_see_each_others_commits() {
+fn stores_see_commits_of_each_other() {
     let directory = tempfile::tempdir().unwrap();
     let db = directory.path().join("windlass.db");
     let first = SqliteStore::open_or_create(&db).unwrap().store;
@@ -92,7 +92,7 @@ fn many_threads_share_a_store() {
 }
 
 #[test]
-fn closing_waits_for_what_was_submitted_and_tidies_up() {
+fn closing_waits_for_submitted_batches() {
     let directory = tempfile::tempdir().unwrap();
     let db = directory.path().join("windlass.db");
     let store = SqliteStore::create(&db).unwrap().store;
@@ -115,7 +115,7 @@ fn closing_waits_for_what_was_submitted_and_tidies_up() {
 }
 
 #[test]
-fn the_log_does_not_grow_without_bound() {
+fn wal_size_is_bounded() {
     let directory = tempfile::tempdir().unwrap();
     let db = directory.path().join("windlass.db");
     let store = SqliteStore::create(&db).unwrap().store;
@@ -188,7 +188,7 @@ fn jobs_are_added_while_another_process_runs_the_workflow() {
 }
 
 #[test]
-fn what_others_commit_is_noticed_and_what_we_commit_is_not() {
+fn only_foreign_commits_are_counted() {
     let directory = tempfile::tempdir().unwrap();
     let db = directory.path().join("windlass.db");
     let ours = SqliteStore::create(&db).unwrap().store;
