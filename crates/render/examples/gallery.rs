@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 use windlass_core::edges::DependencyEdgesBuilder;
 use windlass_core::workflow_outline::{
-    JobFacts, OutlineGrain, OutlineRequest, WorkflowOutline, outline_workflow,
+    OutlineJob, OutlineGrain, OutlineRequest, WorkflowOutline, outline_workflow,
 };
 use windlass_render::usage_plot::{AttemptBar, PlotJob, PlotLimits, PlotSeries, UsagePlot};
 use windlass_render::{GraphDrawing, StatusTone};
@@ -51,7 +51,7 @@ fn pipeline(grain: OutlineGrain) -> WorkflowOutline {
     builder.add_dependencies(19, &[14, 15, 16, 17]);
     builder.add_dependencies(20, &[18, 19]);
     builder.add_dependencies(20, &[0]);
-    let facts = |job: u32| JobFacts {
+    let facts = |job: u32| OutlineJob {
         name: &names[job as usize],
         entry: match job {
             2..14 => Some(0),
@@ -93,7 +93,7 @@ fn large() -> WorkflowOutline {
             builder.add_dependencies(job, &[(stage - 1) * wide + (place + 1) % wide]);
         }
     }
-    let facts = |job: u32| JobFacts {
+    let facts = |job: u32| OutlineJob {
         name: &names[job as usize],
         entry: None,
         resources: Resources {

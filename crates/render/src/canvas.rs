@@ -1,15 +1,15 @@
-//! A sheet of character cells with boxes and lines on it.
+//! A grid of character cells with boxes and lines.
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// One cell: what is written there, or the lines that meet there.
+/// One cell: a character, or the lines that meet in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CanvasCell {
     Empty,
     Text(char),
-    /// The second half of a wide letter.
+    /// The second half of a wide character.
     WideTail,
-    /// Lines of one net; lines of another only cross here.
+    /// Lines of one net; lines of other nets only cross here.
     Line {
         net: usize,
         arms: u8,
@@ -40,7 +40,7 @@ impl TextCanvas {
         self.rows.len()
     }
 
-    /// Writes text from a cell on, as far as `room` cells go.
+    /// Writes text starting at a cell, at most `room` cells.
     pub(crate) fn write_text(&mut self, x: usize, y: usize, text: &str, room: usize) {
         let mut at = x;
         for c in text.chars() {
@@ -54,7 +54,7 @@ impl TextCanvas {
         }
     }
 
-    /// Adds arms of `net` to a cell. Where lines of two nets meet, the one that runs downwards is seen.
+    /// Adds lines of `net` to a cell. Where lines of two nets cross, the vertical one is drawn.
     pub(crate) fn add_line(&mut self, x: usize, y: usize, net: usize, arms: u8) {
         let cell = &mut self.rows[y][x];
         *cell = match *cell {
@@ -84,7 +84,7 @@ impl TextCanvas {
         }
     }
 
-    /// The sheet as lines, without blanks at their ends.
+    /// Returns the grid as lines without trailing blanks.
     pub(crate) fn render_text(&self) -> String {
         let mut out = String::new();
         for row in &self.rows {

@@ -1,9 +1,9 @@
-//! The graph for Graphviz.
+//! Renders the graph for Graphviz.
 
 use crate::drawing::{DrawingNode, GraphDrawing, StatusTone};
 use crate::escape;
 
-/// `dot -Tsvg` and its kin read this.
+/// Renders the graph in the DOT language, for example for `dot -Tsvg`.
 pub fn render_dot(drawing: &GraphDrawing) -> String {
     let mut out = String::from(
         "digraph workflow {\n  rankdir=LR;\n  node [shape=box, style=\"rounded,filled\", fillcolor=\"#f6f8fa\", \

@@ -1,4 +1,4 @@
-//! What is drawn: boxes in stages, and links between them.
+//! The input of the renderers: boxes in stages, and links between them.
 
 use windlass_core::reuse::ReuseDecision;
 use windlass_core::workflow_outline::{LinkShape, OutlineGroup, WorkflowOutline};
@@ -8,7 +8,7 @@ use windlass_types::{JobStatus, Resources, StatusCounts, format_duration};
 pub struct GraphDrawing {
     /// Nodes by stage, as indices into `nodes`; every node is in one stage.
     pub stages: Vec<Vec<usize>>,
-    /// What stands above a stage, one per stage.
+    /// The headings of the stages, one per stage.
     pub headings: Vec<String>,
     pub nodes: Vec<DrawingNode>,
     pub links: Vec<DrawingLink>,
@@ -17,26 +17,26 @@ pub struct GraphDrawing {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DrawingNode {
     pub label: String,
-    /// How many jobs it stands for.
+    /// The number of jobs that it represents.
     pub jobs: u32,
-    /// A smaller line under the label; may be empty.
+    /// A smaller line below the label; may be empty.
     pub detail: String,
     pub tone: StatusTone,
-    /// On the critical path.
+    /// Whether it is on the critical path.
     pub is_critical: bool,
 }
 
-/// What a box or a bar says by its colour.
+/// The meaning of the color of a box or bar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatusTone {
     #[default]
     Plain,
-    /// Will run, or runs.
+    /// To be run, or running.
     Active,
-    /// Done, or reused.
+    /// Completed, or reused.
     Good,
     Bad,
-    /// Waits, or is left out.
+    /// Waiting, or skipped.
     Quiet,
 }
 
@@ -58,12 +58,13 @@ pub struct DrawingLink {
     pub to: usize,
     /// May be empty.
     pub label: String,
-    /// The critical path runs along it.
+    /// Whether it is part of the critical path.
     pub is_critical: bool,
 }
 
 impl GraphDrawing {
-    /// The boxes of an outline, with what they ask for. The caller may then change details and tones.
+    /// Creates a drawing of an outline with its resource requests. The caller may change details and tones
+    /// afterwards.
     pub fn from_outline(outline: &WorkflowOutline) -> Self {
         let stages = outline.stages.iter().map(|stage| stage.groups.iter().map(|&g| g as usize).collect());
         let heading = |stage: &windlass_core::workflow_outline::OutlineStage| {
@@ -92,7 +93,8 @@ impl GraphDrawing {
         }
     }
 
-    /// Says in each box how many of its jobs run and how many are reused. For a drawing of the same outline.
+    /// Shows in each box how many of its jobs run and how many are reused. The drawing must be of the same
+    /// outline.
     pub fn show_decisions(&mut self, outline: &WorkflowOutline, decisions: &[ReuseDecision]) {
         let mut runs = vec![0u32; self.nodes.len()];
         for (decision, &group) in decisions.iter().zip(&outline.group_of) {
@@ -111,8 +113,8 @@ impl GraphDrawing {
         }
     }
 
-    /// Colours each box by where its jobs stand, the most pressing first, and counts them. For a drawing of the same
-    /// outline.
+    /// Colors each box by the most important state of its jobs, and counts the states. The drawing must be of the
+    /// same outline.
     pub fn show_statuses(&mut self, outline: &WorkflowOutline, status: impl Fn(u32) -> JobStatus) {
         let mut counts = vec![StatusCounts::default(); self.nodes.len()];
         for (job, &group) in (0u32..).zip(&outline.group_of) {
@@ -128,7 +130,7 @@ impl GraphDrawing {
         }
     }
 
-    /// The stage that each node is in.
+    /// Returns the stage of each node.
     pub(crate) fn stage_of(&self) -> Vec<usize> {
         let mut stage_of = vec![0; self.nodes.len()];
         for (stage, nodes) in self.stages.iter().enumerate() {
@@ -141,7 +143,7 @@ impl GraphDrawing {
 }
 
 impl DrawingNode {
-    /// The label with the number of jobs, if there are several.
+    /// Returns the label, with the number of jobs if there are several.
     pub(crate) fn render_title(&self) -> String {
         if self.jobs > 1 { format!("{} × {}", self.label, self.jobs) } else { self.label.clone() }
     }
@@ -197,7 +199,7 @@ mod tests {
     use super::*;
     use windlass_core::edges::DependencyEdgesBuilder;
     use windlass_core::reuse::RerunReason;
-    use windlass_core::workflow_outline::{JobFacts, OutlineGrain, OutlineRequest, outline_workflow};
+    use windlass_core::workflow_outline::{OutlineJob, OutlineGrain, OutlineRequest, outline_workflow};
 
     /// `prepare`, then three of `solve_{n}`.
     fn sweep() -> WorkflowOutline {
@@ -206,7 +208,7 @@ mod tests {
         for job in 1..4 {
             builder.add_dependencies(job, &[0]);
         }
-        let facts = |job: u32| JobFacts {
+        let facts = |job: u32| OutlineJob {
             name: NAMES[job as usize],
             entry: (job > 0).then_some(0),
             resources: Resources { cpus: 2, ..Resources::DEFAULT },

@@ -1,6 +1,7 @@
-//! Names made harmless for each format.
+//! Escapes names for each format.
 
-/// For text and attributes of XML and HTML. Control characters, which XML cannot hold, become a replacement character.
+/// Escapes for text and attributes of XML and HTML. Control characters, which XML does not allow, are replaced by
+/// a replacement character.
 pub(crate) fn escape_xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -18,13 +19,13 @@ pub(crate) fn escape_xml(text: &str) -> String {
     escaped
 }
 
-/// For the inside of a quoted string of the dot language.
+/// Escapes for a quoted string of the DOT language.
 pub(crate) fn escape_dot(text: &str) -> String {
     let plain = escape_terminal(text);
     plain.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-/// For the inside of a quoted label of mermaid, which knows entities by number and nothing else.
+/// Escapes for a quoted label of Mermaid, which supports only numeric entities.
 pub(crate) fn escape_mermaid(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in escape_terminal(text).chars() {
@@ -38,12 +39,12 @@ pub(crate) fn escape_mermaid(text: &str) -> String {
     escaped
 }
 
-/// For a terminal: nothing that moves the cursor or changes a colour.
+/// Escapes for a terminal: replaces characters that move the cursor or change colors.
 pub(crate) fn escape_terminal(text: &str) -> String {
     text.chars().map(|c| if is_unsafe_character(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Control characters, and those that change the direction of text.
+/// Whether this is a control character or one that changes the text direction.
 fn is_unsafe_character(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,5 +1,5 @@
-//! The graph as a picture that needs nothing beside itself: stages from left to right, light or dark as the reader
-//! likes.
+//! Renders the graph as a self-contained SVG: stages from left to right, with light and dark colors by the
+//! preference of the reader.
 
 use crate::drawing::{DrawingLink, DrawingNode, GraphDrawing};
 use crate::escape::escape_xml;
@@ -8,11 +8,11 @@ use unicode_width::UnicodeWidthStr as _;
 
 const NODE_HEIGHT: f64 = 46.0;
 const GAP: f64 = 18.0;
-/// Between two stages; links need room to bend.
+/// Distance between two stages; links need room for curves.
 const STAGE_GAP: f64 = 84.0;
 const MARGIN: f64 = 24.0;
 const HEADING: f64 = 34.0;
-/// An average letter of the label; labels are cut to what a box holds.
+/// Average width of a character of a label; labels are cut to fit their boxes.
 const LETTER_WIDTH: f64 = 8.0;
 const MAX_LABEL_LENGTH: usize = 34;
 const MIN_NODE_WIDTH: f64 = 110.0;
@@ -36,7 +36,7 @@ text{font-family:ui-sans-serif,system-ui,'Segoe UI',Helvetica,Arial,sans-serif;f
 .halo{fill:var(--bg)}.tip{fill:var(--line)}.hot-tip{fill:var(--hot)}
 ";
 
-/// A whole SVG document.
+/// Renders a complete SVG document.
 pub fn render_svg(drawing: &GraphDrawing) -> String {
     let sheet = SvgSheet::new(drawing);
     let (width, height) = (sheet.width(), sheet.height());
@@ -50,7 +50,7 @@ pub fn render_svg(drawing: &GraphDrawing) -> String {
          <marker id=\"hot-tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"9\" markerHeight=\"9\" \
          markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path class=\"hot-tip\" d=\"M0 .8L7.5 4L0 7.2z\"/></marker></defs>\n"
     );
-    // Dull links first, so that the critical path is never behind them.
+    // Normal links first, so that the critical path is drawn above them.
     let mut order: Vec<usize> = (0..drawing.links.len()).collect();
     order.sort_by_key(|&link| drawing.links[link].is_critical);
     for &link in &order {
@@ -74,7 +74,7 @@ pub fn render_svg(drawing: &GraphDrawing) -> String {
 struct SvgSheet<'d> {
     drawing: &'d GraphDrawing,
     layout: GraphLayout,
-    /// Where each layer begins, and how wide its boxes are.
+    /// The start of each layer, and the width of its boxes.
     layer_starts: Vec<f64>,
     widths: Vec<f64>,
 }
@@ -152,7 +152,7 @@ impl<'d> SvgSheet<'d> {
         self.layer_starts.iter().position(|&start| start >= left).unwrap_or(0)
     }
 
-    /// A curve through all places of a link, level at each.
+    /// Returns a curve through all points of a link, horizontal at each.
     fn render_link(&self, out: &mut String, number: usize) {
         let link = &self.drawing.links[number];
         let Some(mut points) = self.link_points(number) else {
@@ -169,7 +169,8 @@ impl<'d> SvgSheet<'d> {
         render_path(out, link, &path);
     }
 
-    /// Jobs of a folded stage may wait for others of it: a bow from the right edge of one to that of the other.
+    /// Jobs of a folded stage may depend on others of it: returns an arc from the right edge of one to that of
+    /// the other.
     fn render_link_within_stage(&self, out: &mut String, link: &DrawingLink) {
         let (Some((from, start)), Some((to, end))) =
             (self.node_position(link.from), self.node_position(link.to))
@@ -182,7 +183,7 @@ impl<'d> SvgSheet<'d> {
         render_path(out, link, &path);
     }
 
-    /// Where a link leaves, passes and arrives.
+    /// Returns the points where a link starts, passes and ends.
     fn link_points(&self, number: usize) -> Option<Vec<(f64, f64)>> {
         let way = &self.layout.routes[number];
         let mut points = Vec::new();
@@ -212,7 +213,7 @@ impl<'d> SvgSheet<'d> {
         slots.find(|(_, slot)| slot.node == Some(node)).map(|(layer, slot)| (layer, y_position(slot.centre)))
     }
 
-    /// `all`, `1:1`: before the last bend, on a bit of background.
+    /// Writes `all` or `1:1` before the last curve, on a background.
     fn render_link_label(&self, out: &mut String, number: usize) {
         let label = &self.drawing.links[number].label;
         let Some(points) = self.link_points(number).filter(|_| !label.is_empty()) else { return };
@@ -237,7 +238,7 @@ fn render_path(out: &mut String, link: &DrawingLink, path: &str) {
     put_line!(out, "<path class=\"{class}\" marker-end=\"url(#{tip})\" d=\"{path}\"/>");
 }
 
-/// Down the sheet, below the headings.
+/// Returns the vertical position, below the headings.
 fn y_position(centre: f64) -> f64 {
     centre + HEADING + MARGIN
 }
@@ -250,7 +251,7 @@ fn node_width(node: &DrawingNode) -> f64 {
     label.max(detail) + 24.0
 }
 
-/// The middle of a long name says least: its beginning names the kind, its end the values.
+/// Shortens a long name in the middle: its beginning identifies the group, its end the values.
 fn shorten_label(label: &str) -> String {
     let letters: Vec<char> = label.chars().collect();
     if letters.len() <= MAX_LABEL_LENGTH {
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(picture.matches("class=\"box\"").count(), 4);
         assert_eq!(picture.matches("<path class=\"link").count(), 5);
         assert_eq!(picture.matches("class=\"link hot\"").count(), 2, "the critical path");
-        assert_eq!(picture.matches("class=\"card\"").count(), 2, "a group looks like a stack");
+        assert_eq!(picture.matches("class=\"card\"").count(), 2, "a group is drawn as a stack");
         assert!(picture.contains("a&lt;b&gt;&amp;&quot;") && !picture.contains("a<b>"));
         assert!(!picture.contains("NaN") && !picture.contains("inf"));
     }

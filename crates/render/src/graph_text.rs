@@ -1,4 +1,4 @@
-//! The graph as text: boxes and lines where they fit the width, a list by stages where they do not.
+//! Renders the graph as text: boxes and lines if they fit the width, otherwise a list by stages.
 
 use crate::canvas::{DOWN, TextCanvas};
 use crate::drawing::{DrawingNode, GraphDrawing};
@@ -7,20 +7,20 @@ use crate::layout::{GraphLayout, LinkRoute, compute_layout};
 use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr as _;
 
-/// Labels are cut to fit boxes of at most this inner width.
+/// Maximum inner width of a box; labels are cut to fit.
 const MAX_LABEL_WIDTH: usize = 40;
 const BOX_HEIGHT: usize = 4;
-/// More boxes than this are no picture any more.
+/// Maximum number of boxes in a picture.
 const MAX_BOXES: usize = 60;
-/// Stages of a list that are shown; what lies between the first and the last of them is counted.
+/// Number of stages shown in a list; those between the first and the last ones are only counted.
 const MAX_STAGES: usize = 200;
 
-/// Draws for a terminal of `width` columns. Ends with a line break.
+/// Renders the graph for a terminal of `width` columns. Ends with a line break.
 pub fn render_text(drawing: &GraphDrawing, width: usize) -> String {
     render_picture(drawing, width).unwrap_or_else(|| render_list(drawing, width))
 }
 
-/// `None` where it would be too wide, or too tangled to read.
+/// Returns `None` if the picture would be too wide or too tangled.
 fn render_picture(drawing: &GraphDrawing, width: usize) -> Option<String> {
     if drawing.nodes.len() > MAX_BOXES {
         return None;
@@ -55,7 +55,7 @@ fn render_picture(drawing: &GraphDrawing, width: usize) -> Option<String> {
 struct TextBox {
     title: String,
     detail: String,
-    /// With the border.
+    /// Including the border.
     width: usize,
     is_critical: bool,
 }
@@ -70,7 +70,7 @@ impl TextBox {
 
     fn draw_on(&self, canvas: &mut TextCanvas, left: usize, top: usize) {
         let inner = self.width - 2;
-        // The critical path is seen without colour too.
+        // The critical path is visible without colors too.
         let [corners, side, line] =
             if self.is_critical { ["┏┓┗┛", "┃", "━"] } else { ["┌┐└┘", "│", "─"] };
         let corners: Vec<char> = corners.chars().collect();
@@ -90,7 +90,7 @@ impl TextBox {
 struct TextSlot {
     left: usize,
     width: usize,
-    /// The border where a line leaves it; nothing for a line that passes.
+    /// Border character where a line leaves; empty for a line that passes.
     border: &'static str,
 }
 
@@ -99,7 +99,7 @@ impl TextSlot {
         self.left + (self.width - 1) / 2
     }
 
-    /// Columns where a line may arrive, the middle first. A passing line has only one.
+    /// Returns the columns where a line may arrive, the middle first. A passing line has only one.
     fn arrival_columns(&self) -> Vec<usize> {
         let inner = (self.left + 1).min(self.middle())
             ..=(self.left + self.width).saturating_sub(2).max(self.middle());
@@ -109,7 +109,7 @@ impl TextSlot {
     }
 }
 
-/// Whole columns for every slot; rounding moves nothing together.
+/// Rounds all slots to whole columns without making them overlap.
 fn slot_columns(laid: &GraphLayout, boxes: &[TextBox]) -> Vec<Vec<TextSlot>> {
     let layer = |slots: &Vec<crate::layout::LayoutSlot>| {
         let mut free = 0;
@@ -130,20 +130,20 @@ fn slot_columns(laid: &GraphLayout, boxes: &[TextBox]) -> Vec<Vec<TextSlot>> {
     laid.layers.iter().map(layer).collect()
 }
 
-/// The lines between two layers. Sources that lead to the same targets share one horizontal line, a *bus*: joined
-/// lines then always mean that each of these leads to each of those.
+/// The lines between two layers. Sources with the same targets share one horizontal line, a *bus*, so connected
+/// lines always mean that each source leads to each target.
 struct LinkChannel {
     buses: Vec<LinkBus>,
-    /// Rows for horizontal lines.
+    /// Number of rows for horizontal lines.
     rows: usize,
 }
 
 struct LinkBus {
-    /// Columns where lines come from above, and the border they leave.
+    /// Columns where lines come from above, and the border character there.
     sources: Vec<(usize, &'static str)>,
-    /// Columns where they go on below, and whether an arrow ends there.
+    /// Columns where they continue below, and whether an arrow ends there.
     targets: Vec<(usize, bool)>,
-    /// `None`: straight down.
+    /// `None` for a vertical line.
     row: Option<usize>,
 }
 
@@ -172,7 +172,7 @@ impl LinkChannel {
                 };
                 let mut landings_there = below[target].arrival_columns();
                 if let [(source, _)] = sources[..] {
-                    // Straight down if it can be.
+                    // A vertical line if possible.
                     landings_there.sort_by_key(|&column| column != source);
                 }
                 let column = landings_there.into_iter().find(free)?;
@@ -222,7 +222,7 @@ impl LinkBus {
     }
 }
 
-/// Gives every bus that is not straight a row of its own, or shares one with those that do not reach as far as it.
+/// Assigns a row to every bus that is not vertical; buses that do not overlap share rows.
 fn assign_rows(buses: &mut [LinkBus]) -> usize {
     let mut rows: Vec<Vec<(usize, usize)>> = Vec::new();
     for bus in buses.iter_mut().filter(|bus| !bus.is_straight()) {
@@ -239,7 +239,7 @@ fn assign_rows(buses: &mut [LinkBus]) -> usize {
     rows.len()
 }
 
-/// One line per node, by stages, with what it waits for.
+/// Renders one line per node, by stages, with its dependencies.
 fn render_list(drawing: &GraphDrawing, width: usize) -> String {
     let mut waits: Vec<Vec<String>> = vec![Vec::new(); drawing.nodes.len()];
     for link in &drawing.links {
@@ -278,7 +278,7 @@ fn push_line(out: &mut String, line: &str, width: usize) {
     out.push('\n');
 }
 
-/// At most `width` columns, with a sign where something is missing.
+/// Shortens text to `width` columns and marks where it was cut.
 fn truncate_text(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();

@@ -1,27 +1,27 @@
-//! Where things go: a layered layout, the same for characters and for pixels.
+//! A layered layout, used for characters and for pixels.
 //!
-//! Every stage is a layer. A link over several stages gets a waypoint in each layer between, so that it finds a way
-//! past the boxes. Layers are then sorted so that few links cross, and placed so that links are straight where that is
+//! Every stage is a layer. A link over several stages gets a waypoint in each layer between, so that it is routed
+//! around the boxes. Layers are then sorted to reduce crossings, and positioned so that links are straight where
 //! possible.
 
 use crate::drawing::GraphDrawing;
 
-/// A place in a layer: a node, or a waypoint of a long link.
+/// A position in a layer: a node, or a waypoint of a long link.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LayoutSlot {
     pub(crate) node: Option<usize>,
     pub(crate) size: f64,
-    /// The middle, across the direction of the layers.
+    /// The center, perpendicular to the direction of the layers.
     pub(crate) centre: f64,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct GraphLayout {
     pub(crate) layers: Vec<Vec<LayoutSlot>>,
-    /// For each link of the drawing the slots that it runs through, one per layer, from the layer where it begins.
+    /// For each link of the drawing its slots, one per layer, starting with the layer where it begins.
     /// Empty for a link that does not lead to a later stage.
     pub(crate) routes: Vec<LinkRoute>,
-    /// From the start of the first slot to the end of the last, in the widest layer.
+    /// The extent from the start of the first slot to the end of the last one in the widest layer.
     pub(crate) extent: f64,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct LinkRoute {
 }
 
 impl LinkRoute {
-    /// `(layer, slot there, slot in the next layer)` for each step.
+    /// Returns `(layer, slot, slot in the next layer)` for each step.
     pub(crate) fn steps(&self) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         let steps = self.slots.windows(2).enumerate();
         steps.map(|(i, pair)| (self.first_layer + i, pair[0], pair[1]))
@@ -42,8 +42,8 @@ impl LinkRoute {
 const SORT_SWEEPS: usize = 12;
 const PLACE_SWEEPS: usize = 16;
 
-/// Lays a drawing out. `size` is that of a node across the layers, `waypoint` that of a passing link, `gap` lies
-/// between.
+/// Computes the layout of a drawing. `size` is the size of a node across the layers, `waypoint` that of a passing
+/// link, `gap` the distance between them.
 pub(crate) fn compute_layout(
     drawing: &GraphDrawing,
     size: impl Fn(usize) -> f64,
@@ -60,7 +60,7 @@ pub(crate) fn compute_layout(
 
 struct LayoutNetwork {
     slots: Vec<LayoutSlot>,
-    /// Slots by layer, in order.
+    /// The slots by layer, in order.
     layers: Vec<Vec<usize>>,
     predecessors: Vec<Vec<usize>>,
     successors: Vec<Vec<usize>>,
@@ -109,7 +109,7 @@ impl LayoutNetwork {
         slot
     }
 
-    /// Sorts each layer by the mean place of what its slots are linked with in the layer before, or after.
+    /// Sorts each layer by the mean position of the linked slots in the previous or next layer.
     fn sort_layer_order(&mut self, forwards: bool) {
         let count = self.layers.len();
         let mut place = vec![0.0; self.slots.len()];
@@ -133,7 +133,7 @@ impl LayoutNetwork {
         }
     }
 
-    /// Moves slots towards what they are linked with, as far as their neighbours in the layer let them.
+    /// Moves slots towards their linked slots, as far as their neighbors in the layer allow.
     fn place_slots(&mut self, gap: f64) {
         for layer in 0..self.layers.len() {
             let all_at_zero = vec![0.0; self.layers[layer].len()];
@@ -143,14 +143,14 @@ impl LayoutNetwork {
             let count = self.layers.len();
             for step in 0..count {
                 let layer = if sweep % 2 == 0 { step } else { count - 1 - step };
-                let commands: Vec<f64> =
+                let preferred: Vec<f64> =
                     self.layers[layer].iter().map(|&slot| self.preferred_position(slot, sweep)).collect();
-                self.apply_positions(layer, &commands, gap);
+                self.apply_positions(layer, &preferred, gap);
             }
         }
     }
 
-    /// The middle of what a slot is linked with: on one side at first, on both in the end.
+    /// Returns the center of the linked slots: on one side at first, on both sides in the last rounds.
     fn preferred_position(&self, slot: usize, sweep: usize) -> f64 {
         let last = sweep + 2 >= PLACE_SWEEPS;
         let (near, far) = match sweep % 2 {
@@ -162,7 +162,7 @@ impl LayoutNetwork {
         weighted_mean(pulls).unwrap_or(self.slots[slot].centre)
     }
 
-    /// How much two linked slots want to be level: a long link above all with itself.
+    /// Returns the weight for aligning two linked slots: highest between waypoints of one link.
     fn link_weight(&self, a: usize, b: usize) -> f64 {
         match (self.slots[a].node, self.slots[b].node) {
             (None, None) => 16.0,
@@ -171,18 +171,18 @@ impl LayoutNetwork {
         }
     }
 
-    fn apply_positions(&mut self, layer: usize, commands: &[f64], gap: f64) {
+    fn apply_positions(&mut self, layer: usize, preferred: &[f64], gap: f64) {
         let sizes: Vec<f64> = self.layers[layer].iter().map(|&slot| self.slots[slot].size).collect();
-        // A long link keeps its course; boxes give way.
+        // Long links stay straight; boxes move instead.
         let weight = |&slot: &usize| if self.slots[slot].node.is_none() { 4.0 } else { 1.0 };
         let weights: Vec<f64> = self.layers[layer].iter().map(weight).collect();
-        let centres = spread_positions(commands, &sizes, &weights, gap);
+        let centres = spread_positions(preferred, &sizes, &weights, gap);
         for (&slot, centre) in self.layers[layer].iter().zip(centres) {
             self.slots[slot].centre = centre;
         }
     }
 
-    /// The layout, moved so that it begins at zero.
+    /// Returns the layout, shifted to start at zero.
     fn finish(self, gap: f64) -> GraphLayout {
         let start = |slot: &LayoutSlot| slot.centre - slot.size / 2.0;
         let least = self.slots.iter().map(start).min_by(f64::total_cmp).unwrap_or(0.0);
@@ -216,11 +216,11 @@ fn weighted_mean(values: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
     (total > 0.0).then(|| sum / total)
 }
 
-/// The places nearest to `wishes` (least squares, weighted) that keep the order and the gaps.
+/// Returns the positions nearest to `preferred` (weighted least squares) that keep the order and the gaps.
 ///
-/// Without the sizes this is isotonic regression, so they are taken out first, neighbours that would overtake each
-/// other are pooled at their common mean, and the sizes are put back.
-fn spread_positions(commands: &[f64], sizes: &[f64], weights: &[f64], gap: f64) -> Vec<f64> {
+/// Without the sizes this is isotonic regression: the sizes are removed first, neighbors that would overtake each
+/// other are pooled at their common mean, and the sizes are added again.
+fn spread_positions(preferred: &[f64], sizes: &[f64], weights: &[f64], gap: f64) -> Vec<f64> {
     let mut offsets = Vec::with_capacity(sizes.len());
     let mut offset = 0.0;
     for (i, size) in sizes.iter().enumerate() {
@@ -228,8 +228,8 @@ fn spread_positions(commands: &[f64], sizes: &[f64], weights: &[f64], gap: f64) 
         offsets.push(offset);
     }
     let mut pools: Vec<PositionPool> = Vec::new();
-    for ((wish, offset), &weight) in commands.iter().zip(&offsets).zip(weights) {
-        let mut pool = PositionPool { value: wish - offset, weight, count: 1 };
+    for ((position, offset), &weight) in preferred.iter().zip(&offsets).zip(weights) {
+        let mut pool = PositionPool { value: position - offset, weight, count: 1 };
         while let Some(before) = pools.pop_if(|before| before.value > pool.value) {
             pool = before.merge_with(&pool);
         }
@@ -239,7 +239,7 @@ fn spread_positions(commands: &[f64], sizes: &[f64], weights: &[f64], gap: f64) 
     values.zip(&offsets).map(|(value, offset)| value + offset).collect()
 }
 
-/// Neighbours that go to one place.
+/// Neighbors with a common position.
 struct PositionPool {
     value: f64,
     weight: f64,
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_are_granted_where_there_is_room() {
+    fn preferred_positions_are_used_where_there_is_room() {
         let alike = [1.0, 1.0];
         assert_eq!(spread_positions(&[0.0, 100.0], &[10.0, 10.0], &alike, 2.0), [0.0, 100.0]);
         assert_eq!(spread_positions(&[50.0, 50.0], &[10.0, 10.0], &alike, 2.0), [44.0, 56.0]);

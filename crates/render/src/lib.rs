@@ -1,15 +1,15 @@
-//! Pictures: of a workflow's graph (text, dot, mermaid, svg), of the plan of a request, of how its
-//! rounds learn (svg), and of what its jobs used over time (svg, html).
+//! Renders the graph of a workflow (text, dot, mermaid, svg), the plan of a request, estimates and measurements
+//! of its rounds (svg), and the resource usage of jobs over time (svg, html).
 //!
-//! Pure: values go in, text comes out. Every name that goes into a picture is escaped for its format; names are the
-//! user's, and a picture may be opened in a browser.
+//! Pure functions: values in, text out. Every name in a picture is escaped for its format, because names come
+//! from users and pictures may be opened in a browser.
 
-/// Adds formatted text to a string. Unlike with `write!`, there is nothing that could fail.
+/// Appends formatted text to a string. Unlike `write!`, it cannot fail.
 macro_rules! put {
     ($out:expr, $($format:tt)*) => { $out.push_str(&format!($($format)*)) };
 }
 
-/// The same, and a line break.
+/// Like `put!`, with a line break.
 macro_rules! put_line {
     ($out:expr, $($format:tt)*) => {{
         $out.push_str(&format!($($format)*));

@@ -1,4 +1,4 @@
-//! The graph for mermaid, as GitHub and many notebooks draw it.
+//! Renders the graph for Mermaid, which GitHub and many notebooks support.
 
 use crate::drawing::{GraphDrawing, StatusTone};
 use crate::escape;

@@ -1,4 +1,4 @@
-//! Pictures of a plan of a request: what its work units look like, and one of them by itself.
+//! Draws the plan of a request: a summary of its work units, or a single one.
 
 use crate::{DrawingLink, DrawingNode, GraphDrawing, StatusTone};
 use windlass_core::round_plan::{PlanUnit, RoundPlan};
@@ -7,7 +7,7 @@ use windlass_types::format_duration;
 const ROLES: [&str; 4] = ["landing", "processing", "merge", "cleanup"];
 
 impl GraphDrawing {
-    /// All work units at once: a box for each role. Units do not wait for one another.
+    /// Draws all work units: a box for each role. Units do not depend on each other.
     pub fn from_plan(plan: &RoundPlan) -> Self {
         let summary = plan.summary();
         let units = summary.work_units as u32;
@@ -28,7 +28,7 @@ impl GraphDrawing {
         ])
     }
 
-    /// One work unit.
+    /// Draws one work unit.
     pub fn from_unit(unit: &PlanUnit<'_>) -> Self {
         let sites: Vec<&str> = unit.sites().collect();
         let longest = unit.nodes().map(|node| node.time_sec()).max().unwrap_or(0);
@@ -42,7 +42,7 @@ impl GraphDrawing {
     }
 }
 
-/// Landing, processing, merge, cleanup: how many jobs, and what is said of them.
+/// Creates the boxes for landing, processing, merge and cleanup, with their numbers of jobs and details.
 fn unit_drawing(roles: [(u32, String); 4]) -> GraphDrawing {
     let nodes = roles.into_iter().zip(ROLES).map(|((jobs, detail), label)| DrawingNode {
         label: label.to_owned(),

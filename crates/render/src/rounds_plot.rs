@@ -1,4 +1,4 @@
-//! How the rounds of a request learn: what each thought its jobs would use, and what they used, panel by panel.
+//! Plots the estimated and the measured resource usage of the rounds of a request, panel by panel.
 
 use crate::escape::escape_xml;
 use windlass_core::adaptive::RoundRecord;
@@ -13,11 +13,11 @@ const BETWEEN: f64 = 58.0;
 /// One quantity over the rounds.
 struct RoundPanel {
     title: &'static str,
-    /// What is drawn, with its name and its class.
+    /// The plotted values, with their name and class.
     lines: Vec<(&'static str, &'static str, Vec<Option<f64>>)>,
 }
 
-/// As one SVG, without scripts: everything that can be pointed at has a tooltip of its own.
+/// Renders one SVG without scripts: every mark has a tooltip.
 pub fn render_rounds(title: &str, rounds: &[RoundRecord]) -> String {
     let panels = build_panels(rounds);
     let height = TOP + (PANEL + BETWEEN) * panels.len() as f64;
@@ -43,22 +43,22 @@ fn build_panels(rounds: &[RoundRecord]) -> Vec<RoundPanel> {
     };
     vec![
         RoundPanel {
-            title: "Memory of a job, MB",
+            title: "Memory per job, MB",
             lines: vec![
-                ("asked for", "asked", asked(|round| round.asked.memory_mb as f64)),
+                ("requested", "asked", asked(|round| round.asked.memory_mb as f64)),
                 ("expected", "expected", asked(|round| round.asked.expected_memory_mb)),
                 ("used", "used", found(|measured| measured.memory_mb)),
             ],
         },
         RoundPanel {
-            title: "Time of an event, seconds",
+            title: "Time per event, seconds",
             lines: vec![
                 ("expected", "expected", asked(|round| round.asked.time_per_event_sec)),
                 ("used", "used", found(|measured| measured.time_per_event_sec)),
             ],
         },
         RoundPanel {
-            title: "Events in a core-hour",
+            title: "Events per core-hour",
             lines: vec![("used", "used", found(|measured| measured.events_per_core_hour))],
         },
     ]
@@ -123,7 +123,7 @@ fn render_panel(out: &mut String, panel: &RoundPanel, rounds: &[RoundRecord], to
     }
 }
 
-/// With as many digits as matter.
+/// Formats a value with its significant digits.
 fn render_number(value: f64) -> String {
     match value.abs() {
         large if large >= 100.0 => format!("{value:.0}"),
@@ -161,11 +161,11 @@ mod tests {
             "round 1, expected: 1000",
             "round 1, used: 3000",
             "round 2, used: 3050",
-            "round 3, asked for: 4000",
+            "round 3, requested: 4000",
         ] {
             assert!(drawn.contains(tip), "{tip} in {drawn}");
         }
-        assert!(!drawn.contains("round 3, used"), "nobody knows yet");
+        assert!(!drawn.contains("round 3, used"), "not measured yet");
         assert!(!drawn.contains("NaN") && !drawn.contains("inf"));
         assert!(render_rounds("none", &[]).ends_with("</svg>\n"));
     }

@@ -1,4 +1,4 @@
-//! Pictures as they are printed; and that no picture is wider than the terminal, whatever the graph.
+//! Tests of the printed pictures, and that none is wider than the terminal.
 
 use super::*;
 use crate::drawing::{DrawingLink, StatusTone};
@@ -78,7 +78,7 @@ fn a_list_of_very_many_stages_is_shortened() {
 
 proptest! {
     #[test]
-    fn no_line_is_wider_than_the_terminal(
+    fn lines_fit_terminal_width(
         sizes in proptest::collection::vec(1usize..5, 1..6),
         raw in proptest::collection::vec((0usize..20, 0usize..20), 0..25),
         width in 30usize..160,
@@ -90,6 +90,6 @@ proptest! {
         let drawing = drawing(&stages, &links);
         let drawn = render_text(&drawing, width);
         prop_assert!(drawn.lines().all(|line| line.width() <= width), "{}", drawn);
-        prop_assert_eq!(drawn.matches("× 3").count(), count, "every box is there: {}", drawn);
+        prop_assert_eq!(drawn.matches("× 3").count(), count, "every box is present: {}", drawn);
     }
 }

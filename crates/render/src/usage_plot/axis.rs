@@ -1,4 +1,4 @@
-//! Axes: from values to places, and ticks that people read.
+//! Axes: conversion of values to positions, and readable ticks.
 
 use std::time::Duration;
 use windlass_types::{Bytes, format_duration};
@@ -23,7 +23,7 @@ impl PlotAxis {
         Self { maximum, start, end, ticks: compute_ticks(maximum, step, label) }
     }
 
-    /// In cores; the values are percent.
+    /// In cores; the values are in percent.
     pub(super) fn cores_axis(most_percent: f64, start: f64, end: f64) -> Self {
         let maximum = (most_percent * 1.05).max(100.0);
         let step = nice_step(maximum / 100.0) * 100.0;
@@ -45,7 +45,7 @@ impl PlotAxis {
         Self { maximum, start, end, ticks: compute_ticks(maximum, step, label) }
     }
 
-    /// Where a value goes; what lies outside goes to the border.
+    /// Returns the position of a value; values outside are moved to the border.
     pub(super) fn position_of(&self, value: f64) -> f64 {
         let share = if value.is_finite() { (value / self.maximum).clamp(0.0, 1.0) } else { 0.0 };
         self.start + share * (self.end - self.start)
@@ -65,12 +65,12 @@ impl PlotAxis {
     }
 }
 
-/// Seconds as a duration; nonsense is none.
+/// Converts seconds to a duration; invalid values become zero.
 pub(super) fn to_duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-/// 1, 2 or 5 times a power of ten, so that about five ticks fit.
+/// Returns 1, 2 or 5 times a power of ten, so that about five ticks fit.
 fn nice_step(most: f64) -> f64 {
     let rough = most / 5.0;
     let power = 10f64.powf(rough.log10().floor());

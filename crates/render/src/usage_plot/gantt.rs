@@ -1,4 +1,4 @@
-//! The panel with bars: when each attempt ran, packed into as few lanes as possible.
+//! The panel with bars: the time of each attempt, packed into as few lanes as possible.
 
 use super::AttemptBar;
 use super::axis::{PlotAxis, to_duration};
@@ -8,21 +8,21 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use windlass_types::format_duration;
 
-/// Bars become thinner, down to a line, before the panel gets higher than this.
+/// Maximum height of the panel; bars become thinner, down to a line, to fit.
 const MAX_HEIGHT: f64 = 900.0;
 const MAX_BAR_HEIGHT: f64 = 20.0;
 const MIN_BAR_HEIGHT: f64 = 1.0;
-/// Two bars on one spot of paper are one bar; beyond so many they are not drawn.
+/// Maximum number of bars; more could not be distinguished and are not drawn.
 const MAX_BARS: usize = 20_000;
 
-/// Which lane each bar goes to.
+/// The lanes of the bars.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BarLanes {
     lane_by_bar: Vec<usize>,
     count: usize,
 }
 
-/// Each bar to the lane that has been free the longest of those that are free; a new lane where none is.
+/// Assigns each bar to the lane that has been free the longest, or to a new lane if none is free.
 pub(super) fn assign_lanes(bars: &[AttemptBar]) -> BarLanes {
     let mut order: Vec<usize> = (0..bars.len()).collect();
     order.sort_by(|&a, &b| bars[a].start.total_cmp(&bars[b].start));
@@ -50,7 +50,7 @@ pub(super) fn assign_lanes(bars: &[AttemptBar]) -> BarLanes {
     BarLanes { lane_by_bar: of, count }
 }
 
-/// A time that can be sorted.
+/// A time with a total order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct SortableTime(f64);
 
@@ -103,7 +103,7 @@ pub(super) fn render_gantt_panel(
     }
 }
 
-/// The name on its bar, if it is legible there.
+/// Writes the name on its bar, if it is legible there.
 fn render_bar_name(out: &mut String, bar: &AttemptBar, x: f64, y: f64, width: f64, thick: f64) {
     let room = ((width - 10.0) / 6.2).max(0.0) as usize;
     if thick < 12.0 || room < 4 {

@@ -1,12 +1,12 @@
-//! The panels with lines: the node as an area, the jobs that used most in colours, the others pale.
+//! The panels with lines: the node as an area, the jobs with the highest usage in colors, the others pale.
 
 use super::axis::PlotAxis;
 use super::{COLORED_JOBS, PANEL, PlotJob, PlotLimits, PlotSeries, UsagePlot};
 use crate::escape::escape_xml;
 
-/// Points of a line; more than this many cannot be told apart on paper.
+/// Maximum number of points of a line; more could not be distinguished.
 const MAX_POINTS: usize = 800;
-/// Pale lines; the rest of them would be a grey surface.
+/// Maximum number of pale lines; more would merge into a gray area.
 const MAX_PALE_LINES: usize = 300;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +33,13 @@ impl PlotQuantity {
 
     const fn title(self) -> &'static str {
         match self {
-            Self::Cpu => "CPU, cores busy",
+            Self::Cpu => "CPU, busy cores",
             Self::Memory => "Memory",
         }
     }
 }
 
-/// Which jobs get a colour: those with the highest peak of memory, then of CPU.
+/// Selects the colored jobs: those with the highest peak of memory, then of CPU.
 pub(super) fn select_shown_jobs(usage: &UsagePlot) -> Vec<usize> {
     let peak = |points: &[(f64, f64)]| points.iter().map(|point| point.1).fold(0.0, f64::max);
     let weight = |job: &PlotJob| (peak(&job.series.memory), peak(&job.series.cpu_percent));
@@ -97,7 +97,7 @@ pub(super) fn render_line_panel(
         let (y, left, right) = (values.position_of(limit), time.start(), time.end());
         put_line!(
             out,
-            "<line class=\"limit\" x1=\"{left:.1}\" x2=\"{right:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"><title>what the node has</title></line>"
+            "<line class=\"limit\" x1=\"{left:.1}\" x2=\"{right:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"><title>node limit</title></line>"
         );
     }
     if what == PlotQuantity::Cpu {
@@ -105,7 +105,7 @@ pub(super) fn render_line_panel(
     }
 }
 
-/// The axis reaches to the highest line. A limit far above all lines is left outside rather than flattening them.
+/// Creates an axis up to the highest line. A limit far above all lines is left out rather than flattening them.
 fn value_axis(usage: &UsagePlot, shown: &[usize], what: PlotQuantity, top: f64) -> PlotAxis {
     let peak = |series: &PlotSeries| {
         let values = what.points_of(series).iter().map(|point| point.1);
@@ -136,7 +136,7 @@ fn render_grid(out: &mut String, values: &PlotAxis, time: &PlotAxis, top: f64) {
     render_time_ticks(out, time, top, bottom);
 }
 
-/// Lines and times at the ticks of the time axis.
+/// Draws lines and times at the ticks of the time axis.
 pub(super) fn render_time_ticks(out: &mut String, time: &PlotAxis, top: f64, bottom: f64) {
     for (value, label) in &time.ticks {
         let x = time.position_of(*value);
@@ -164,7 +164,7 @@ fn render_job_line(
     }
 }
 
-/// What the job asked for, while it ran.
+/// Draws the request of a job while it ran.
 fn render_requested(
     out: &mut String,
     job: &PlotJob,
@@ -186,12 +186,12 @@ fn render_requested(
     put_line!(
         out,
         "<line class=\"asked\" style=\"stroke:var(--c{colour})\" x1=\"{x1:.1}\" x2=\"{x2:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\">\
-         <title>asked for by {}</title></line>",
+         <title>requested by {}</title></line>",
         escape_xml(&job.name)
     );
 }
 
-/// Names in their colours, as far as the width goes.
+/// Draws the names in their colors, as many as fit the width.
 fn render_legend(out: &mut String, usage: &UsagePlot, shown: &[usize], y: f64, time: &PlotAxis) {
     let mut x = time.start() + 150.0;
     let node = (!usage.node.cpu_percent.is_empty()).then_some(("node", "var(--node)".to_owned()));
@@ -232,7 +232,8 @@ fn render_path(points: &[(f64, f64)], time: &PlotAxis, values: &PlotAxis) -> Str
     path
 }
 
-/// At most [`MOST_POINTS`]: of each stretch its lowest and its highest point, so that no peak is lost.
+/// Reduces a line to its maximum number of points: the lowest and the highest one of each section, so that no
+/// peak is lost.
 fn thin_points(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= MAX_POINTS {
         return points.to_vec();

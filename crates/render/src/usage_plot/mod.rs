@@ -1,7 +1,6 @@
-//! What jobs and the node used over time: CPU, memory, and when each job ran.
+//! Plots the resource usage of jobs and of the node over time: CPU, memory, and the time of each job.
 //!
-//! Three panels over one axis of time, as one SVG ([`svg`]) or as a page around it ([`html`]). No scripts: everything
-//! that can be pointed at has a tooltip of its own.
+//! Three panels over one time axis, as an SVG or as an HTML page. There are no scripts: every mark has a tooltip.
 
 mod axis;
 mod gantt;
@@ -12,18 +11,18 @@ use crate::escape::escape_xml;
 use axis::PlotAxis;
 use windlass_types::{Timestamp, format_duration};
 
-/// Everything in a plot. Times are seconds since `origin`.
+/// The data of a plot. Times are seconds since `origin`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UsagePlot {
     pub title: String,
     pub origin: Timestamp,
-    /// The whole machine; series may be empty.
+    /// The whole node; series may be empty.
     pub node: PlotSeries,
-    /// What the machine has.
+    /// The resources of the node.
     pub node_limits: PlotLimits,
     pub jobs: Vec<PlotJob>,
     pub bars: Vec<AttemptBar>,
-    /// How many attempts there were, drawn or not.
+    /// The number of attempts, drawn or not.
     pub attempts: usize,
 }
 
@@ -56,18 +55,18 @@ pub struct PlotLimits {
 pub struct PlotJob {
     pub name: String,
     pub series: PlotSeries,
-    /// What it asked for.
+    /// Its resource request.
     pub requested: PlotLimits,
 }
 
-/// From when to when an attempt ran.
+/// The time range of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttemptBar {
     pub name: String,
     pub start: f64,
     pub end: f64,
     pub tone: StatusTone,
-    /// How it ended, for the tooltip.
+    /// Its outcome, for the tooltip.
     pub end_note: String,
 }
 
@@ -78,7 +77,7 @@ const PANEL: f64 = 210.0;
 const PANEL_GAP: f64 = 60.0;
 const TOP: f64 = 64.0;
 
-/// Jobs that get a colour and a place in the legend: those that used most.
+/// Number of jobs with a color and a place in the legend: those with the highest usage.
 const COLORED_JOBS: usize = 8;
 
 const STYLE: &str = "
@@ -98,13 +97,13 @@ svg.usage{--bg:#fff;--ink:#1f2328;--soft:#656d76;--grid:#eaeef2;--node:#8c959f;-
 .usage .bar.bad{fill:var(--bad)}.usage .bar.quiet{fill:var(--quiet)}.usage .on-bar{fill:var(--on-bar)}
 ";
 
-/// The plot as one SVG document.
+/// Renders the plot as one SVG document.
 pub fn render_usage_svg(usage: &UsagePlot) -> String {
     let time = PlotAxis::time_axis(time_span(usage), LEFT, WIDTH - RIGHT);
     let lanes = gantt::assign_lanes(&usage.bars);
     let chart = gantt::panel_height(&lanes);
     let (cpu_top, memory_top) = (TOP + 26.0, TOP + 26.0 + PANEL + PANEL_GAP);
-    // Without measurements there is no scale to draw either.
+    // Without measurements there is no scale to draw.
     let gantt_top = if usage.has_lines() { memory_top + PANEL + PANEL_GAP } else { cpu_top };
     let height = gantt_top + chart + 40.0;
     let shown = line_panels::select_shown_jobs(usage);
@@ -140,7 +139,7 @@ pub fn render_usage_svg(usage: &UsagePlot) -> String {
     out
 }
 
-/// The plot as a page that needs nothing beside itself.
+/// Renders the plot as a self-contained HTML page.
 pub fn render_usage_html(usage: &UsagePlot) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
@@ -160,12 +159,11 @@ fn render_subtitle(usage: &UsagePlot) -> String {
         (drawn, all) if drawn < all => format!("the longest {drawn} of {all} attempts"),
         (_, all) => format!("{all} attempts"),
     };
-    let key =
-        if usage.has_lines() { " · dashed: what the node has, dotted: what a job asked for" } else { "" };
+    let key = if usage.has_lines() { " · dashed: node limit, dotted: job request" } else { "" };
     format!("{} · {length} · {runs}{key}", usage.origin)
 }
 
-/// From zero to the last thing that happened, at least a second.
+/// Returns the length of the time axis: up to the last event, at least one second.
 fn time_span(usage: &UsagePlot) -> f64 {
     let series = |series: &PlotSeries| {
         let last = |points: &[(f64, f64)]| points.last().map_or(0.0, |point| point.0);

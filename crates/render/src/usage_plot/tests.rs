@@ -1,4 +1,4 @@
-//! What is in a plot, whatever goes in.
+//! Tests of the content of a plot.
 
 use super::*;
 
@@ -38,14 +38,14 @@ fn lines_limits_and_bars_are_there_and_escaped() {
     assert_eq!(plot.matches("<rect class=\"bar ").count(), 2);
     assert!(plot.contains("class=\"bar bad\""));
     assert!(plot.contains("sweep &lt;1&gt;") && plot.contains("a&amp;b") && plot.contains("c&quot;d"));
-    assert!(plot.contains("2023-11-14T22:13:20"), "when it began, in UTC");
+    assert!(plot.contains("2023-11-14T22:13:20"), "start time in UTC");
 }
 
 #[test]
 fn a_limit_far_above_all_lines_is_not_drawn_where_it_is_not() {
     let limits = |usage: &UsagePlot| render_usage_svg(usage).matches("class=\"limit\"").count();
     let mut plotted = usage();
-    assert_eq!(limits(&plotted), 1, "8 GB are more than four times what was used");
+    assert_eq!(limits(&plotted), 1, "8 GB are more than four times the usage");
     plotted.node_limits.memory = Some(2e9);
     assert_eq!(limits(&plotted), 2);
 }
