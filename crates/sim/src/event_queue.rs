@@ -1,10 +1,10 @@
-//! What happens when: the one order of everything.
+//! The queue of all future events.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use windlass_types::Timestamp;
 
-/// Events by time; those of one time in the order in which they were noted.
+/// Events by time; events at the same time in order of insertion.
 #[derive(Debug)]
 pub(crate) struct SimulationEventQueue<E> {
     order: BinaryHeap<Reverse<(Timestamp, u64)>>,

@@ -1,17 +1,17 @@
-//! What happened to each request, for whoever has to find out why something went wrong.
+//! The history of each request, for debugging.
 
 use std::collections::{BTreeMap, VecDeque};
 use windlass_types::Timestamp;
 
-/// So many lines are kept of each request, unless its whole story is asked for.
+/// Number of lines kept per request, except for the one with a complete history.
 const MAX_KEPT_LINES: usize = 60;
 
 #[derive(Debug, Default)]
 pub(crate) struct RequestHistories {
-    /// Of this one everything is kept.
+    /// The request with a complete history.
     complete_request: Option<String>,
     lines: BTreeMap<String, VecDeque<String>>,
-    /// Of everything that was ever told: two histories that are the same have the same one.
+    /// Digest of all lines: equal histories have equal digests.
     digest: u64,
 }
 
@@ -35,7 +35,7 @@ impl RequestHistories {
         lines.push_back(line);
     }
 
-    /// Small things, told only where everything is.
+    /// Records a detail, only for the request with a complete history.
     pub(crate) fn record_detail(&mut self, at: Timestamp, request: &str, what: impl FnOnce() -> String) {
         if self.complete_request.as_deref() == Some(request) {
             let line = format!("{at}    {}", what());

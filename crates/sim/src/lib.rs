@@ -1,30 +1,31 @@
-//! A world in which requests live for a month within seconds: sites go down, files are bad, nodes are slow, services do not
-//! answer, the server crashes, and people look at what is held after some hours. The same seed has the same history.
+//! Simulates a month of requests within seconds: sites go down, files are bad, nodes are slow, services do not
+//! respond, the server crashes, and operators look at held requests after some hours. The same seed gives the
+//! same history.
 //!
-//! Whatever is decided is decided by the code that production uses: `lifecycle::decide`, `admission::queue`, `plan::plan`,
-//! `files`, `bans`, `adaptive`, the rules for retries. The world around it is made up. After every commit, and in the end, it is checked that
-//! everything holds that always has to.
+//! All decisions are made by the code of production: `lifecycle::decide_request`, `admission::order_queue`,
+//! `round_plan::plan_round`, `input_files`, `bans`, `adaptive`, the retry rules. Everything around it is
+//! simulated. All invariants are checked after every commit and at the end.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `sim.rs` | the world as a whole, and what happens next |
-//! | `setup.rs` | how large it is, how much goes wrong, and what is done wrongly on purpose |
-//! | `land.rs`, `wishes.rs`, `people.rs` | sites; requests and their input; those who look at them |
-//! | `grid/` | backends: runs, units, nodes, what becomes of attempts |
-//! | `server/` | passes, decisions, effects, crashes |
-//! | `books.rs` | the rows, and how commits are taken |
-//! | `watch/` | what must always hold |
-//! | `dice.rs`, `agenda.rs`, `story.rs`, `figures.rs` | chance, time, what is told and counted |
+//! | `simulation.rs` | the simulation and its events |
+//! | `setup.rs` | size, rates of failures, and faults that are injected on purpose |
+//! | `sites.rs`, `request_generator.rs`, `simulated_operators.rs` | sites; requests and their input; operators |
+//! | `backends/` | runs, units, nodes, the fate of attempts |
+//! | `simulated_server/` | passes, decisions, effects, crashes |
+//! | `memory_store.rs` | the rows, and how commits are applied |
+//! | `invariants/` | what must always hold |
+//! | `seeded_random.rs`, `event_queue.rs`, `history.rs`, `statistics.rs` | random numbers, time, history and counters |
 
 mod backends;
 mod event_queue;
 mod history;
 mod invariants;
 mod memory_store;
-mod people;
 mod request_generator;
 mod seeded_random;
 mod setup;
+mod simulated_operators;
 mod simulated_server;
 mod simulation;
 mod sites;

@@ -1,4 +1,4 @@
-//! The books, in memory: what the store keeps, and how it takes commits.
+//! The store in memory: its rows, and how it applies commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use windlass_core::requests::rows::{
 use windlass_types::Timestamp;
 use windlass_types::requests::{Request, RequestStatus};
 
-/// What tells a step from all others.
-pub(crate) type StepKey = (String, Option<u32>, OutputStepKind);
+/// The key of a step.
+pub(crate) type OutputStepKey = (String, Option<u32>, OutputStepKind);
 
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     pub(crate) views: BTreeMap<String, RequestView>,
-    /// Steps that are over, which views do not show.
-    pub(crate) finished_steps: BTreeMap<StepKey, OutputStepState>,
+    /// Finished steps, which views do not contain.
+    pub(crate) finished_steps: BTreeMap<OutputStepKey, OutputStepState>,
     pub(crate) bans: Vec<SiteBan>,
     pub(crate) alerts: Vec<(Timestamp, NewAlert)>,
     /// By request and LFN.
     pub(crate) files: BTreeMap<String, BTreeMap<String, RequestFileRow>>,
-    /// Whose block it is.
+    /// The request of each block.
     block_owners: BTreeMap<String, String>,
-    /// All runs that there ever were, oldest first.
+    /// All runs, oldest first.
     runs: Vec<StoredRun>,
-    /// What is known of the failed attempts of each.
+    /// The known failed attempts of each process.
     failure_tallies: BTreeMap<String, Arc<FailureTally>>,
 }
 
@@ -40,12 +40,12 @@ struct StoredRun {
     round: u32,
 }
 
-/// Why a commit was not taken.
+/// Why a commit was rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CommitRefusal {
-    /// Somebody else was faster.
+    /// The row has been changed by another commit.
     Outdated,
-    /// It does not fit the rows: whoever decided it has made a mistake.
+    /// It contradicts the rows, so the decision was wrong.
     Invalid(String),
 }
 
@@ -75,7 +75,7 @@ impl MemoryStore {
         self.views.insert(name, view);
     }
 
-    /// All or nothing, and only if the request is still as it was.
+    /// Applies a commit atomically, and only if the version of the request is unchanged.
     pub(crate) fn commit(&mut self, commit: &RequestCommit) -> Result<i64, CommitRefusal> {
         let view = self
             .views
@@ -88,13 +88,13 @@ impl MemoryStore {
         for change in &commit.changes {
             self.apply_change(&commit.request, change, commit.at);
         }
-        let view = self.views.get_mut(&commit.request).expect("it was there a moment ago");
+        let view = self.views.get_mut(&commit.request).expect("exists: it was read above");
         view.row.version += 1;
         view.row.updated_at = commit.at;
         Ok(view.row.version)
     }
 
-    /// What the store refuses. Changes follow one another, so each is held against the rows that those before it leave.
+    /// Checks what the store rejects. Each change is checked against the rows after the previous ones.
     fn check_commit(&self, view: &RequestView, commit: &RequestCommit) -> Result<(), CommitRefusal> {
         let mut after = view.clone();
         for change in &commit.changes {
@@ -112,7 +112,7 @@ impl MemoryStore {
                 _ => true,
             };
             if !fits {
-                return Err(CommitRefusal::Invalid(format!("{change:?} does not fit the rows")));
+                return Err(CommitRefusal::Invalid(format!("{change:?} contradicts the rows")));
             }
             after.apply_change(change, commit.at);
         }
@@ -149,7 +149,7 @@ impl MemoryStore {
             }
             _ => {}
         }
-        // What is done about the outputs of an older version is a step among its rows.
+        // Steps for the outputs of an older version are rows of this request.
         let owner = match change {
             RequestChange::AddStep(step) => {
                 self.block_owners.get(&step.block).map_or(request, String::as_str)
@@ -162,7 +162,7 @@ impl MemoryStore {
         }
     }
 
-    /// Units of a round whose outputs are registered, or are about to be.
+    /// Returns the units of a round whose outputs are registered, or about to be.
     pub(crate) fn registered_units(&self, view: &RequestView, round: u32) -> BTreeSet<u32> {
         let blocks: BTreeSet<&str> = view
             .blocks
@@ -184,7 +184,7 @@ impl MemoryStore {
         open.chain(over.filter_map(|((_, unit, _), _)| *unit)).collect()
     }
 
-    /// Files that units of a round found to be bad, over all its runs.
+    /// Returns the files that units of a round reported as bad, over all its runs.
     pub(crate) fn bad_files(&self, process: &str, round: u32) -> BTreeMap<u32, BTreeSet<String>> {
         let of_round = self.runs.iter().filter(|run| run.process == process && run.round == round);
         let tallies = of_round.filter_map(|run| self.failure_tallies.get(&run.uuid));
@@ -203,7 +203,7 @@ impl MemoryStore {
         });
     }
 
-    /// Sites that this request may not use now.
+    /// Returns the sites that are banned for this request at present.
     pub(crate) fn banned_sites(&self, request: &str, now: Timestamp) -> BTreeSet<String> {
         let holds = |ban: &&SiteBan| {
             ban.removed_at.is_none()
@@ -213,13 +213,13 @@ impl MemoryStore {
         self.bans.iter().filter(holds).map(|ban| ban.ban.site.clone()).collect()
     }
 
-    /// All that the lifecycle has to do with.
+    /// Returns all requests that the lifecycle has to process.
     pub(crate) fn open_requests(&self) -> impl Iterator<Item = &RequestView> {
         self.views.values().filter(|view| is_open(view))
     }
 }
 
-/// Something is still to be done about it. What was given up waits for a person, and with it what comes after it.
+/// Whether a request needs further work. Failed steps, and the steps after them, wait for a person.
 pub(crate) fn is_open(view: &RequestView) -> bool {
     let is_given_up = |block: &str| {
         view.steps.iter().any(|step| step.block == block && step.state == OutputStepState::Failed)

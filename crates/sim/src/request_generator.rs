@@ -1,5 +1,5 @@
-//! Requests as people make them: with input or generated, cut in all four ways, with hints that are more or less right; and
-//! the datasets that they read.
+//! Generates requests: with input or generated events, with all four splittings, with more or less accurate
+//! hints; and the datasets that they read.
 
 use crate::seeded_random::SeededRandom;
 use crate::setup::weather;
@@ -9,41 +9,41 @@ use windlass_core::requests::document;
 use windlass_types::catalog::{CatalogFile, FileLumi};
 use windlass_types::requests::Request;
 
-/// What is true of a request, and nobody is told.
+/// The true properties of a request, unknown to the server.
 #[derive(Clone, Debug)]
-pub(crate) struct RequestTruth {
-    /// What its jobs use, for each core.
+pub(crate) struct RequestGroundTruth {
+    /// Memory that its jobs use, per core.
     pub(crate) memory_per_core: f64,
-    /// How much longer they take than was said.
+    /// Actual time divided by the hint.
     pub(crate) time_factor: f64,
-    /// Of generated events the filter lets so many times the share pass that was said.
+    /// Actual filter efficiency divided by the stated one.
     pub(crate) filter_factor: f64,
-    /// Every job fails until somebody has mended something.
+    /// Whether every job fails until an operator fixes the request.
     pub(crate) is_broken: bool,
-    /// Its runs go to HTCondor.
+    /// Whether its runs go to HTCondor.
     pub(crate) is_condor: bool,
 }
 
-/// What is wrong with an input file.
+/// The flaw of an input file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileFlaw {
-    /// Nobody can read it. `shy`: the first attempt does not even say so.
+    /// No copy is readable. `shy`: the first attempt does not report it.
     Corrupt { shy: bool },
     /// The copy at this site is bad.
     BadCopy { site: String },
-    /// Jobs that read it crash, and do not say why. Somebody finds out, after some time.
+    /// Jobs that read it crash without a reason. An operator identifies it after some time.
     Poison,
 }
 
 #[derive(Debug)]
 pub(crate) struct GeneratedRequest {
     pub(crate) request: Request,
-    pub(crate) truth: RequestTruth,
+    pub(crate) truth: RequestGroundTruth,
     pub(crate) files: Vec<CatalogFile>,
     pub(crate) flaws: BTreeMap<String, FileFlaw>,
 }
 
-/// The request with this number.
+/// Generates the request with this number.
 pub(crate) fn generate_request(number: u32, seed: u64, sites: &[String]) -> GeneratedRequest {
     let mut dice = SeededRandom::for_part(seed, &format!("wish {number}"));
     let name = format!("sim_{number:04}_v1");
@@ -60,9 +60,9 @@ pub(crate) fn generate_request(number: u32, seed: u64, sites: &[String]) -> Gene
     let context =
         document::DocumentContext { requestor: "nobody", name_suffix: "1", max_memory_per_core_mb: 3000 };
     let request = document::parse_request(&document, &context)
-        .unwrap_or_else(|faults| panic!("a request that cannot be: {faults:?} {document}"));
+        .unwrap_or_else(|faults| panic!("invalid request: {faults:?} {document}"));
     let mut of_filter = SeededRandom::for_part(seed, &format!("filter {number}"));
-    let truth = RequestTruth {
+    let truth = RequestGroundTruth {
         filter_factor: *of_filter.pick_one(&[1.0, 1.0, 0.4]),
         memory_per_core: dice.fraction_between(600.0, 2300.0),
         time_factor: dice.fraction_between(0.5, 2.0),
@@ -102,7 +102,7 @@ fn common_fields(name: &str, dice: &mut SeededRandom, sites: &[String]) -> Value
     document
 }
 
-/// Sizes are such that a work unit has a few jobs, and a block a few units.
+/// Generates splitting parameters that give a work unit a few jobs, and a block a few units.
 fn set_sizes(document: &mut Value, events_per_job: u64, dice: &mut SeededRandom) {
     let (jobs, units) = (dice.number_within(3, 6), dice.number_within(2, 6));
     let hours = dice.fraction_between(0.5, 4.0);
@@ -137,13 +137,13 @@ fn set_input(document: &mut Value, number: u32, dice: &mut SeededRandom) -> u64 
     document["input_dataset"] = json!(format!("/Sim/Input{number}-v1/RAW"));
     document["splitting_algo"] = json!(algorithm);
     document["splitting_params"] = params;
-    // Otherwise some of the files would be at no site that is allowed.
+    // Otherwise some files would be at no allowed site.
     document["trust_sitelists"] = json!(dice.chance(0.3) || document.get("site_whitelist").is_some());
     set_sizes(document, events_per_job, dice);
     events_of_file
 }
 
-/// Files of a few lumis each, in groups that are kept at the same sites.
+/// Generates files of a few lumis each, in groups with the same sites.
 fn generate_files(
     number: u32,
     events_of_file: u64,

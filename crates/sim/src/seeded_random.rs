@@ -1,6 +1,6 @@
-//! Chance that is the same every time: numbers that follow from a seed alone.
+//! Reproducible random numbers that depend only on a seed.
 //!
-//! Each part of the world throws dice of its own, so that a change of one does not change what happens to all others.
+//! Each part of the simulation has its own generator, so that a change of one part does not affect the others.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) struct SeededRandom(u64);
 
 impl SeededRandom {
-    /// Those of one part of the world.
+    /// Creates the generator of one part of the simulation.
     pub(crate) fn for_part(seed: u64, part: &str) -> Self {
         let mixed = part.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -27,7 +27,7 @@ impl SeededRandom {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 up to, and without, 1.
+    /// Returns a number in [0, 1).
     fn next_fraction(&mut self) -> f64 {
         (self.next_number() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -40,7 +40,7 @@ impl SeededRandom {
         self.next_number() % end.max(1)
     }
 
-    /// Both ends included.
+    /// Includes both ends.
     pub(crate) fn number_within(&mut self, first: u64, last: u64) -> u64 {
         first + self.number_below(last - first + 1)
     }
@@ -53,7 +53,7 @@ impl SeededRandom {
         &among[self.number_below(among.len() as u64) as usize]
     }
 
-    /// As many of them as wished for, or all that there are; each once.
+    /// Picks `count` distinct items, or all if there are fewer.
     pub(crate) fn pick_some<T: Clone>(&mut self, among: &[T], count: usize) -> Vec<T> {
         let mut rest: Vec<T> = among.to_vec();
         (0..count.min(rest.len()))
@@ -61,7 +61,7 @@ impl SeededRandom {
             .collect()
     }
 
-    /// How long it takes until something happens that happens once in so long.
+    /// Returns a random interval for an event with this mean interval.
     pub(crate) fn time_until_next(&mut self, mean: Duration) -> Duration {
         mean.mul_f64(-(1.0 - self.next_fraction()).ln())
     }

@@ -1,14 +1,14 @@
-//! A world: everything that there is, and what happens next.
+//! The simulation: its state and its events.
 
 use crate::backends::{SimulatedAttemptFailure, SimulatedBackends, SimulatedNodeId};
 use crate::event_queue::SimulationEventQueue;
 use crate::history::RequestHistories;
 use crate::invariants::{InvariantChecker, OutputCatalog};
 use crate::memory_store::MemoryStore;
-use crate::people::SimulatedPeople;
-use crate::request_generator::{FileFlaw, GeneratedRequest, RequestTruth, generate_request};
+use crate::request_generator::{FileFlaw, GeneratedRequest, RequestGroundTruth, generate_request};
 use crate::seeded_random::SeededRandom;
 use crate::setup::{InjectedFault, SimulationSetup, weather};
+use crate::simulated_operators::SimulatedOperators;
 use crate::simulated_server::{SimulatedEffectKey, SimulatedServer};
 use crate::sites::{SimulatedGrid, SiteHealth};
 use crate::statistics::{SimulationOutcome, SimulationStatistics};
@@ -25,11 +25,11 @@ use windlass_types::requests::Request;
 /// 2027-01-15, on the hour.
 const START: Timestamp = Timestamp(1_800_000_000_000_000);
 
-/// Something that happens at a time.
+/// An event.
 #[derive(Debug)]
 pub(crate) enum SimulationEvent {
     Submit(Box<Request>),
-    /// A unit looks for a site.
+    /// A unit selects a site.
     StartLanding(SimulatedNodeId),
     Landed {
         id: SimulatedNodeId,
@@ -43,7 +43,7 @@ pub(crate) enum SimulationEvent {
         failure: Option<Box<SimulatedAttemptFailure>>,
     },
     Retry(SimulatedNodeId),
-    /// Somebody tells the server that something happened to a request.
+    /// The server is notified about a request.
     WakeServer(String),
     Pass {
         generation: u32,
@@ -65,13 +65,13 @@ pub(crate) enum SimulationEvent {
         is_up: bool,
     },
     Operator(String),
-    /// Somebody changes his mind about something.
+    /// A user changes a request.
     RandomChange,
-    /// Whether anybody is forgotten.
+    /// Check for stalled requests.
     CheckProgress,
 }
 
-/// Input files, with what is wrong with some of them.
+/// Input files with their flaws.
 #[derive(Debug)]
 pub(crate) struct InputData {
     pub(crate) files: Vec<CatalogFile>,
@@ -85,12 +85,12 @@ impl InputData {
     }
 }
 
-/// What is true of a request.
+/// The true properties of a request and its input.
 #[derive(Clone, Debug)]
-pub(crate) struct RequestFacts {
-    pub(crate) truth: RequestTruth,
+pub(crate) struct RequestScenario {
+    pub(crate) truth: RequestGroundTruth,
     pub(crate) data: Arc<InputData>,
-    /// What was said about the time that an event takes.
+    /// The stated time per event.
     pub(crate) time_hint: f64,
 }
 
@@ -104,24 +104,24 @@ pub(crate) struct RequestSimulation {
     pub(crate) catalog: OutputCatalog,
     pub(crate) store: MemoryStore,
     pub(crate) server: SimulatedServer,
-    pub(crate) people: SimulatedPeople,
+    pub(crate) people: SimulatedOperators,
     pub(crate) invariants: InvariantChecker,
     pub(crate) histories: RequestHistories,
     pub(crate) statistics: SimulationStatistics,
-    pub(crate) request_facts: BTreeMap<String, RequestFacts>,
-    /// Plans that were written, by the directory of their round.
+    pub(crate) request_facts: BTreeMap<String, RequestScenario>,
+    /// Written plans by the directory of their round.
     pub(crate) written_plans: BTreeMap<String, Arc<RoundPlan>>,
     pub(crate) lifecycle_settings: LifecycleSettings,
     pub(crate) admission_settings: admission::AdmissionSettings,
     pub(crate) plan_settings: PlanSettings,
-    /// Nothing more goes wrong by itself.
+    /// Whether random failures have stopped.
     pub(crate) is_calm: bool,
     random: SeededRandom,
     end_at: Timestamp,
     unsubmitted: u32,
 }
 
-/// Lets a world run to its end.
+/// Runs a simulation to its end.
 pub fn run_simulation(setup: &SimulationSetup) -> SimulationOutcome {
     let mut sim = RequestSimulation::new(setup.clone());
     let limit = sim.end_at.after(weather::DRAIN);
@@ -142,14 +142,14 @@ pub fn run_simulation(setup: &SimulationSetup) -> SimulationOutcome {
     sim.into_outcome()
 }
 
-/// The first round is small, the later ones grow; both less than in production, as all here is.
+/// Rounds start small and grow, both less than in production because everything is smaller here.
 fn plan_settings() -> PlanSettings {
     let mut settings = PlanSettings::default();
     (settings.adaptive.first_round_units, settings.adaptive.growth) = (4, 4);
     settings
 }
 
-/// As production has them.
+/// The settings of production.
 fn lifecycle_settings(mistake: Option<InjectedFault>) -> LifecycleSettings {
     let mut settings = LifecycleSettings::default();
     if mistake == Some(InjectedFault::RescueForEver) {
@@ -170,7 +170,7 @@ impl RequestSimulation {
             catalog: OutputCatalog::default(),
             store: MemoryStore::default(),
             server: SimulatedServer::new(seed),
-            people: SimulatedPeople::new(seed),
+            people: SimulatedOperators::new(seed),
             invariants: InvariantChecker::default(),
             histories: RequestHistories::new(setup.history_of.clone()),
             statistics: SimulationStatistics::default(),
@@ -192,7 +192,7 @@ impl RequestSimulation {
         sim
     }
 
-    /// What is known to happen, or to happen again and again, from the beginning.
+    /// Schedules the initial and the recurring events.
     fn schedule_initial_events(&mut self) {
         let names = self.grid.names();
         let mut dice = SeededRandom::for_part(self.setup.seed, "arrivals");
@@ -202,9 +202,9 @@ impl RequestSimulation {
                 generate_request(number, self.setup.seed, &names);
             let index = files.iter().enumerate().map(|(at, file)| (file.lfn.clone(), at)).collect();
             let data = Arc::new(InputData { files, flaws, index });
-            let facts = RequestFacts { truth, data, time_hint: request.time_per_event_sec };
+            let facts = RequestScenario { truth, data, time_hint: request.time_per_event_sec };
             self.request_facts.insert(request.request_name.clone(), facts);
-            // Most come early: there has to be time for something to happen to them.
+            // Most requests are submitted early, to leave time for failures.
             let after = dice.random_hours(0.0, hours * 0.6);
             self.schedule_after(after, SimulationEvent::Submit(Box::new(request)));
         }
@@ -222,7 +222,7 @@ impl RequestSimulation {
         self.events.schedule(self.now.after(after), event);
     }
 
-    /// Something that goes wrong once in so long; not after the end.
+    /// Schedules a failure with this mean interval, until the end of failures.
     fn schedule_next(&mut self, mean: Duration, event: SimulationEvent) {
         let at = self.now.after(self.random.time_until_next(mean));
         if at < self.end_at {
@@ -305,7 +305,7 @@ impl RequestSimulation {
         if is_up {
             self.schedule_next(weather::CATALOG_OUTAGE_EVERY, SimulationEvent::Catalog { is_up: false });
         } else {
-            // Now and then for longer than anybody waits.
+            // Sometimes longer than any timeout.
             let is_long = self.random.chance(0.15);
             let lasts = if is_long {
                 self.random.random_hours(70.0, 90.0)

@@ -1,17 +1,17 @@
-//! Sites: their slots, who waits for one, and what state they are in.
+//! Sites: their slots, queues and health.
 
 use crate::backends::SimulatedNodeId;
 use crate::seeded_random::SeededRandom;
 use crate::setup::weather;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How a site is, whatever anybody knows of it.
+/// The true health of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SiteHealth {
     Healthy,
-    /// Nothing starts, and what ran is lost.
+    /// Nothing starts, and running attempts are lost.
     Down,
-    /// Everything that starts fails at once.
+    /// All attempts fail at once.
     BlackHole,
 }
 
@@ -21,11 +21,11 @@ pub(crate) struct SimulatedSite {
     pub(crate) slots: u32,
     pub(crate) free: u32,
     pub(crate) health: SiteHealth,
-    /// How much longer everything takes.
+    /// Factor for the duration of attempts.
     pub(crate) slowness: f64,
-    /// Attempts that run there.
+    /// Running attempts.
     pub(crate) running: BTreeMap<u64, SimulatedNodeId>,
-    /// Nodes that wait for a slot. Those that do not any more are passed over.
+    /// Nodes waiting for a slot. Nodes that no longer wait are skipped.
     pub(crate) queue: VecDeque<SimulatedNodeId>,
 }
 
@@ -69,7 +69,7 @@ impl SimulatedGrid {
         self.sites.iter().map(|site| site.name.clone()).collect()
     }
 
-    /// One of these where jobs start at present: those with more room are likelier, and a black hole looks empty.
+    /// Selects one of these sites where jobs start, preferring free slots; a black hole looks empty.
     pub(crate) fn elect_site<'n>(
         &self,
         among: impl Iterator<Item = &'n str>,

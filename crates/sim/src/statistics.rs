@@ -1,4 +1,4 @@
-//! What is counted, and what is told of a world that has ended.
+//! Counters and the outcome of a simulation.
 
 use crate::invariants::InvariantViolation;
 use std::collections::BTreeMap;
@@ -9,17 +9,17 @@ use windlass_types::requests::RequestStatus;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimulationStatistics {
     pub rounds: u64,
-    /// Runs that go on after failures, by themselves.
+    /// Automatic rescues.
     pub rescues: u64,
     pub stops: u64,
     pub bans: u64,
-    /// Bans of single requests that became one for all.
+    /// Bans of single requests that were promoted to all.
     pub promotions: u64,
     pub holds: u64,
     pub crashes: u64,
     pub attempts: u64,
     pub decisions: u64,
-    /// What people did, by what it was.
+    /// Actions of people by type.
     pub operator_actions: BTreeMap<String, u64>,
     /// By kind.
     pub alerts: BTreeMap<String, u64>,
@@ -36,16 +36,16 @@ impl SimulationStatistics {
     }
 }
 
-/// What became of a world.
+/// The outcome of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulationOutcome {
     pub seed: u64,
     pub final_statuses: BTreeMap<RequestStatus, u64>,
     pub statistics: SimulationStatistics,
     pub violations: Vec<InvariantViolation>,
-    /// Of the request that everything was to be told of.
+    /// Complete history of the selected request.
     pub history: Vec<String>,
     pub simulated: Duration,
-    /// Of all that happened: two worlds that are the same have the same one.
+    /// Digest of all events: equal simulations have equal digests.
     pub digest: u64,
 }

@@ -1,4 +1,5 @@
-//! What becomes of an attempt: it is known when it starts, and shows when it ends. Unless its site goes down meanwhile.
+//! The fate of an attempt: decided when it starts, and visible when it ends, unless its site goes down
+//! meanwhile.
 
 use super::{SimulatedAttemptFailure, SimulatedNodeId};
 use crate::request_generator::FileFlaw;
@@ -24,13 +25,13 @@ impl SimulatedAttemptFailure {
 }
 
 impl RequestSimulation {
-    /// Of an attempt that starts now at this site.
+    /// Decides the fate of an attempt that starts now at this site.
     pub(super) fn decide_attempt_fate(&mut self, id: SimulatedNodeId, site: usize) -> AttemptFate {
         if self.grid.sites[site].health == SiteHealth::BlackHole {
             let failure = SimulatedAttemptFailure::new(
                 FailureClass::Infrastructure,
                 50513,
-                "the environment is not there",
+                "the environment is not available",
             );
             return AttemptFate {
                 after: self.backends.dice.random_minutes(1.0, 4.0),
@@ -48,7 +49,8 @@ impl RequestSimulation {
         let limit = self.backends.node(id).and_then(|node| node.requested.runtime);
         match limit.filter(|&limit| takes > limit) {
             Some(limit) => {
-                let failure = SimulatedAttemptFailure::new(FailureClass::Timeout, 50664, "it took too long");
+                let failure =
+                    SimulatedAttemptFailure::new(FailureClass::Timeout, 50664, "time limit exceeded");
                 AttemptFate { after: limit, failure: Some(failure) }
             }
             None => AttemptFate { after: takes, failure: None },
@@ -66,17 +68,17 @@ impl RequestSimulation {
         expected.mul_f64(slowness).max(Duration::from_mins(1))
     }
 
-    /// What is wrong with the job, or with what it reads.
+    /// Returns the failure caused by the job or its input, if any.
     fn job_failure(&mut self, id: SimulatedNodeId, site: usize) -> Option<SimulatedAttemptFailure> {
         let workflow = &self.backends.workflows[id.workflow];
         let truth = &self.request_facts[&workflow.request];
-        // Merges read nothing but what the nodes wrote.
+        // Merges read only the output of the nodes.
         let node = workflow.plan.unit(id.unit)?.nodes().nth(id.node as usize)?;
         if truth.truth.is_broken {
             return Some(SimulatedAttemptFailure::new(
                 FailureClass::Permanent,
                 7002,
-                "the configuration has a mistake",
+                "invalid configuration",
             ));
         }
         let row = &workflow.units[id.unit as usize].nodes[id.node as usize];
@@ -90,14 +92,14 @@ impl RequestSimulation {
                     return Some(SimulatedAttemptFailure::new(
                         FailureClass::Unknown,
                         8001,
-                        "an exception that nobody knows",
+                        "unknown exception",
                     ));
                 }
                 Some(FileFlaw::Poison) => {
                     return Some(SimulatedAttemptFailure::new(
                         FailureClass::Permanent,
                         139,
-                        "a segmentation violation",
+                        "segmentation violation",
                     ));
                 }
                 Some(FileFlaw::BadCopy { site }) if site != here => {}
@@ -106,7 +108,7 @@ impl RequestSimulation {
             }
         }
         if !bad_files.is_empty() {
-            let failure = SimulatedAttemptFailure::new(FailureClass::Data, 8021, "the file cannot be read");
+            let failure = SimulatedAttemptFailure::new(FailureClass::Data, 8021, "cannot read the file");
             return Some(SimulatedAttemptFailure { bad_files, ..failure });
         }
         let used = truth.truth.memory_per_core
@@ -114,11 +116,7 @@ impl RequestSimulation {
             * self.backends.dice.fraction_between(0.9, 1.1);
         (used > row.requested.memory.0 as f64 / f64::from(1 << 20)).then(|| SimulatedAttemptFailure {
             memory_mb: Some(used as u64),
-            ..SimulatedAttemptFailure::new(
-                FailureClass::Memory,
-                50660,
-                "it used more memory than it asked for",
-            )
+            ..SimulatedAttemptFailure::new(FailureClass::Memory, 50660, "memory limit exceeded")
         })
     }
 
@@ -127,10 +125,10 @@ impl RequestSimulation {
             return None;
         }
         let sorts = [
-            (weather::TRANSIENT, FailureClass::Transient, 60311, "the stage-out timed out"),
-            (weather::INFRASTRUCTURE, FailureClass::Infrastructure, 10032, "the node is not well"),
-            (weather::UNKNOWN, FailureClass::Unknown, 1, "it said nothing"),
-            (weather::PERMANENT, FailureClass::Permanent, 8009, "it does not like this event"),
+            (weather::TRANSIENT, FailureClass::Transient, 60311, "stage-out timed out"),
+            (weather::INFRASTRUCTURE, FailureClass::Infrastructure, 10032, "node failure"),
+            (weather::UNKNOWN, FailureClass::Unknown, 1, "no output"),
+            (weather::PERMANENT, FailureClass::Permanent, 8009, "exception in event processing"),
         ];
         sorts.into_iter().find_map(|(share, class, code, message)| {
             self.backends.dice.chance(share).then(|| SimulatedAttemptFailure::new(class, code, message))

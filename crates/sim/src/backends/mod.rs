@@ -1,11 +1,11 @@
-//! Backends: the runs that were handed to them, as far as the lifecycle can see them.
+//! Simulated backends: the submitted runs, as visible to the lifecycle.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `mod.rs` | what there is: workflows, units, nodes |
-//! | `runs.rs` | handing over, stopping, pausing, looking |
-//! | `units.rs` | units land, their nodes run one after the other, and are over |
-//! | `fate.rs` | what becomes of an attempt |
+//! | `mod.rs` | workflows, units, nodes |
+//! | `runs.rs` | submitting, stopping, pausing and observing runs |
+//! | `units.rs` | landing, nodes and end of units |
+//! | `attempt_fate.rs` | the fate of attempts |
 
 mod attempt_fate;
 mod runs;
@@ -20,7 +20,7 @@ use windlass_core::round_plan::RoundPlan;
 use windlass_types::requests::{NodeRole, RequestUnitStatus};
 use windlass_types::{FailureClass, Resources, Timestamp};
 
-/// A node of a unit. `life`: what was meant for an earlier life of the unit does not reach it any more.
+/// A node of a unit. Events for an earlier `generation` of the unit are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SimulatedNodeId {
     pub(crate) workflow: usize,
@@ -32,12 +32,12 @@ pub(crate) struct SimulatedNodeId {
 #[derive(Debug)]
 pub(crate) struct SimulatedBackends {
     pub(crate) workflows: Vec<SimulatedWorkflow>,
-    /// By the directory that all runs of a round have in common.
+    /// Workflow indexes by the directory that all runs of a round share.
     directories: BTreeMap<String, usize>,
-    /// Runs of which somebody was told that they do not run and will not.
+    /// Runs that were reported as not running; they must not be submitted later.
     renounced_runs: BTreeSet<String>,
     attempts: u64,
-    /// The schedd of HTCondor answers.
+    /// Whether the HTCondor schedd responds.
     pub(crate) is_schedd_up: bool,
     dice: SeededRandom,
 }
@@ -67,14 +67,14 @@ impl SimulatedBackends {
         unit.nodes.get_mut(id.node as usize)
     }
 
-    /// `None`: its time is over.
+    /// Returns `None` for an earlier generation.
     fn unit(&mut self, id: SimulatedNodeId) -> Option<&mut SimulatedUnit> {
         let unit = self.workflows.get_mut(id.workflow)?.units.get_mut(id.unit as usize)?;
         (unit.generation == id.generation).then_some(unit)
     }
 }
 
-/// What a backend has of a round: one run after the other.
+/// The workflow of a round on a backend, with one run after the other.
 #[derive(Debug)]
 pub(crate) struct SimulatedWorkflow {
     pub(crate) request: String,
@@ -82,19 +82,19 @@ pub(crate) struct SimulatedWorkflow {
     pub(crate) is_condor: bool,
     pub(crate) plan: Arc<RoundPlan>,
     handlers: BTreeMap<NodeRole, CompiledHandler>,
-    /// Sites where nothing more of it begins.
+    /// Sites where no more units of it start.
     pub(crate) closed_sites: BTreeSet<String>,
     pub(crate) is_paused: bool,
-    /// The run that is under way.
+    /// The active run.
     pub(crate) active_run: Option<String>,
-    /// All that there were, in order.
+    /// All its runs, in order.
     runs: Vec<String>,
     pub(crate) units: Vec<SimulatedUnit>,
-    /// (unit, status), in the order in which it happened; its place is its `seq`.
+    /// (unit, status), in order of time; the position is the `seq`.
     unit_events: Vec<(u32, RequestUnitStatus)>,
-    /// In the order in which they failed; their place is their `seq`.
+    /// In order of failure; the position is the `seq`.
     failed_attempts: Vec<SimulatedFailedAttempt>,
-    /// Attempts that ended, by site.
+    /// Ended attempts by site.
     ended_attempts: BTreeMap<String, RoleCounts>,
 }
 
@@ -115,16 +115,16 @@ pub(crate) struct SimulatedUnit {
     generation: u32,
     site: Option<usize>,
     landings: u32,
-    /// The processing nodes, and the merge after them.
+    /// The processing nodes, then the merge node.
     nodes: Vec<SimulatedNode>,
 }
 
 #[derive(Debug)]
 struct SimulatedNode {
     state: SimulatedNodeState,
-    /// Attempts of this run.
+    /// Attempts in this run.
     attempts_in_run: u32,
-    /// Over all runs.
+    /// In all runs.
     attempts: u32,
     requested: Resources,
 }
@@ -132,7 +132,7 @@ struct SimulatedNode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SimulatedNodeState {
     Idle,
-    /// Waits for a slot.
+    /// Waiting for a slot.
     Queued,
     Running(u64),
     CoolingOff,
@@ -140,7 +140,7 @@ enum SimulatedNodeState {
     Failed,
 }
 
-/// An attempt that failed, with all that is told of it.
+/// A failed attempt with the reported details.
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedFailedAttempt {
     pub(crate) unit: u32,
@@ -153,7 +153,7 @@ pub(crate) struct SimulatedFailedAttempt {
     pub(crate) at: Timestamp,
 }
 
-/// How an attempt fails.
+/// The failure of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SimulatedAttemptFailure {
     pub(crate) class: FailureClass,

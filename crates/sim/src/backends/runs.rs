@@ -1,4 +1,4 @@
-//! What the lifecycle does with runs: hands them over, stops them, pauses them, looks at them. Each may be done twice.
+//! Operations of the lifecycle on runs: submit, stop, pause, observe. All are idempotent.
 
 use super::{
     SimulatedAttemptFailure, SimulatedFailedAttempt, SimulatedNode, SimulatedNodeState, SimulatedUnit,
@@ -20,7 +20,7 @@ use windlass_types::requests::{NodeRole, RequestUnitStatus, WorkUnitName};
 use windlass_types::settings::FailureHandler;
 use windlass_types::{Bytes, FailureClass, Ratio, Resources, RunId, WorkflowId};
 
-/// The backend does not answer.
+/// The backend does not respond.
 #[derive(Debug)]
 pub(crate) struct BackendUnavailable;
 
@@ -30,7 +30,7 @@ impl RequestSimulation {
         is_there.then_some(()).ok_or(BackendUnavailable)
     }
 
-    /// As a new workflow, or as the next run of the one that its round has.
+    /// Submits a run as a new workflow, or as the next run of the workflow of its round.
     pub(crate) fn submit_run(
         &mut self,
         request: &str,
@@ -41,7 +41,7 @@ impl RequestSimulation {
         if self.backends.renounced_runs.contains(&run.uuid) {
             self.record_violation(
                 request,
-                format!("{} is handed over, and was said not to run any more", run.uuid),
+                format!("{} is submitted, but was reported as not running", run.uuid),
             );
         }
         let at = match self.backends.directories.get(&run.submit_dir) {
@@ -55,7 +55,7 @@ impl RequestSimulation {
             workflow.closed_sites = closed;
             workflow.is_paused = false;
             if let Some(other) = other {
-                self.record_violation(request, format!("{} begins while {other} is under way", run.uuid));
+                self.record_violation(request, format!("{} starts while {other} is active", run.uuid));
             }
             self.check_only_run(request, at);
             self.continue_run(at);
@@ -69,7 +69,7 @@ impl RequestSimulation {
             .filter(|(number, other)| *number != at && other.request == request)
             .find_map(|(_, other)| other.active_run.clone());
         if let Some(other) = other {
-            self.record_violation(request, format!("two rounds at once: {other} is still under way"));
+            self.record_violation(request, format!("two rounds at once: {other} is still active"));
         }
     }
 
@@ -105,7 +105,8 @@ impl RequestSimulation {
         at
     }
 
-    /// What is completed stays. A unit whose site is closed to it, or let it down, looks for another one (DESIGN 6.8).
+    /// Keeps completed units. A unit looks for another site if its site is closed or failed for it (DESIGN
+    /// 6.8).
     fn continue_run(&mut self, at: usize) {
         let SimulatedWorkflow { units, closed_sites: closed, failed_attempts: failed, plan, .. } =
             &mut self.backends.workflows[at];
@@ -135,7 +136,7 @@ impl RequestSimulation {
         self.start_units(at);
     }
 
-    /// What the run is called there, if the backend has it.
+    /// Stops a run; returns its backend reference, if the backend has it.
     pub(crate) fn stop_run(&mut self, run: &RunRow) -> Result<Option<BackendRunRef>, BackendUnavailable> {
         self.check_backend_up(&run.backend)?;
         let known = self.backends.directories.get(&run.submit_dir).copied();
@@ -175,7 +176,7 @@ impl RequestSimulation {
         }
     }
 
-    /// Something about the run that is under way, if it is that one.
+    /// Updates the workflow of a run, if that run is active.
     pub(crate) fn update_backend_run(
         &mut self,
         run: &RunRow,
@@ -192,7 +193,7 @@ impl RequestSimulation {
         Ok(())
     }
 
-    /// What the engine keeps in mind only, and forgets with the server.
+    /// Clears what the engine stores only in memory and loses with the server.
     pub(crate) fn clear_restrictions(&mut self) {
         for at in 0..self.backends.workflows.len() {
             let workflow = &mut self.backends.workflows[at];
@@ -203,7 +204,7 @@ impl RequestSimulation {
         }
     }
 
-    /// What it is called there.
+    /// Returns the backend reference of a run.
     fn backend_of_run(&self, at: usize, run: &str) -> BackendRunRef {
         let workflow = &self.backends.workflows[at];
         let number = workflow.runs.iter().position(|known| known == run).unwrap_or_default() as i64 + 1;
@@ -214,7 +215,7 @@ impl RequestSimulation {
         }
     }
 
-    /// What the backend says about a run that is under way.
+    /// Returns the report of the backend about an active run.
     pub(crate) fn observe_run(&self, request: &str, run: &RunRow, read: i64) -> LifecycleEvent {
         let mut news = RunReport {
             run: run.uuid.clone(),
@@ -239,7 +240,7 @@ impl RequestSimulation {
         LifecycleEvent::RunReported(Box::new(news))
     }
 
-    /// `read`: so far the failed attempts are known.
+    /// `read`: the number of failed attempts that are already known.
     fn observe_workflow(&self, request: &str, run: &RunRow, at: usize, read: i64, news: &mut RunReport) {
         let workflow = &self.backends.workflows[at];
         news.backend = Some(self.backend_of_run(at, &run.uuid));
@@ -276,7 +277,7 @@ impl RequestSimulation {
         }
     }
 
-    /// Events of a unit that its jobs have kept. Whether one passes a filter is chance, and the same whoever asks.
+    /// Returns the number of events of a unit that pass the filter. It is random, but the same for each call.
     fn count_kept_events(&self, request: &str, workflow: &SimulatedWorkflow, number: u32) -> u64 {
         let events = workflow.plan.unit(number).map_or(0, |unit| unit.events());
         let generation = self.store.views.get(request).and_then(|view| view.row.request.generation);
@@ -291,7 +292,7 @@ impl RequestSimulation {
         }
     }
 
-    /// What the merge of a unit wrote. Of generated events those are kept that pass the filter.
+    /// Returns the output of the merge of a unit. Only generated events that pass the filter are kept.
     fn merge_output(&self, request: &str, workflow: &SimulatedWorkflow, number: u32) -> MergeOutput {
         let events = self.count_kept_events(request, workflow, number);
         let site = workflow.units[number as usize].site;
@@ -331,7 +332,7 @@ fn count_nodes(workflow: &SimulatedWorkflow) -> NodeCounts {
     counts
 }
 
-/// As production has it for jobs of requests.
+/// Creates the failure handler of production for jobs of requests.
 fn failure_handler(retries: u32, max_memory_mb: u64) -> CompiledHandler {
     let care = RequestRetryPolicy {
         retries,
@@ -343,7 +344,7 @@ fn failure_handler(retries: u32, max_memory_mb: u64) -> CompiledHandler {
     };
     let handler = FailureHandler { name: "care".to_owned(), rules: care.failure_rules() };
     CompiledHandler::compile(&handler)
-        .unwrap_or_else(|bad| panic!("the rules of requests cannot be used: {bad}"))
+        .unwrap_or_else(|bad| panic!("the failure rules of requests are invalid: {bad}"))
 }
 
 fn new_unit(plan: &RoundPlan, number: u32) -> SimulatedUnit {
@@ -352,7 +353,7 @@ fn new_unit(plan: &RoundPlan, number: u32) -> SimulatedUnit {
         memory: Bytes(memory_mb << 20),
         gpus: 0,
         nodes: 1,
-        // Nobody is ended for being a little late.
+        // A generous limit, so that slightly slow jobs are not killed.
         runtime: Some(Duration::from_secs(3 * time_sec.max(3600))),
     };
     let node = |time_sec, memory_mb| SimulatedNode {

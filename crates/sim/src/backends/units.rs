@@ -1,4 +1,4 @@
-//! Units at their sites: landing, processing, merge; and the end of them.
+//! Units at their sites: landing, processing, merge and end.
 
 use super::{
     SimulatedAttemptFailure, SimulatedFailedAttempt, SimulatedNodeId, SimulatedNodeState, SimulatedUnit,
@@ -10,11 +10,11 @@ use windlass_core::failure_handlers::{self, HandlerDecision, RetryBudgetUsage};
 use windlass_types::requests::{NodeRole, RequestUnitStatus, WorkUnitName};
 use windlass_types::{Attempt, FailureClass};
 
-/// So many units of a run are under way at once.
+/// Maximum number of active units of a run.
 const MAX_ACTIVE_UNITS: u32 = 10;
 
 impl RequestSimulation {
-    /// Units that wait begin, as many as may be under way.
+    /// Starts waiting units, up to the maximum number of active ones.
     pub(crate) fn start_units(&mut self, at: usize) {
         let workflow = &self.backends.workflows[at];
         if workflow.active_run.is_none() || workflow.is_paused {
@@ -37,7 +37,7 @@ impl RequestSimulation {
         if unit.site.is_some() { self.on_landed(id) } else { self.start_landing(id) }
     }
 
-    /// It looks for a site; if there is none that starts anything, it waits.
+    /// Selects a site; if no site starts jobs, tries again later.
     pub(crate) fn start_landing(&mut self, id: SimulatedNodeId) {
         if self
             .backends
@@ -55,7 +55,7 @@ impl RequestSimulation {
             return self.schedule_after(later, SimulationEvent::StartLanding(id));
         };
         let takes = self.backends.dice.random_minutes(2.0, 10.0);
-        // Half of those that a black hole takes do not notice before they are there.
+        // Half of the landings at a black hole fail, the others fail later.
         let fails = self.grid.sites[site].health == SiteHealth::BlackHole && self.backends.dice.chance(0.5);
         self.schedule_after(takes, SimulationEvent::Landed { id, site, fails });
     }
@@ -91,7 +91,7 @@ impl RequestSimulation {
         }
     }
 
-    /// All its nodes that are not done want a slot; the merge when the others are done.
+    /// Requests slots for all unfinished nodes; the merge follows when the others are done.
     fn on_landed(&mut self, id: SimulatedNodeId) {
         let Some(unit) = self.backends.unit(id) else { return };
         let merge = unit.nodes.len() as u32 - 1;
@@ -115,7 +115,7 @@ impl RequestSimulation {
         }
     }
 
-    /// Those that wait start, as long as there is room and the site starts anything.
+    /// Starts waiting nodes while there are free slots and the site starts jobs.
     pub(crate) fn fill_slots(&mut self, site: usize) {
         while self.grid.sites[site].health != SiteHealth::Down {
             let Some(&id) = self.grid.sites[site].queue.front() else { return };
@@ -151,7 +151,7 @@ impl RequestSimulation {
         );
     }
 
-    /// Its slot is free again. `false`: it was ended before, and this is no news.
+    /// Releases the slot. Returns `false` if the attempt had already ended and its end must be ignored.
     fn release_slot(&mut self, id: SimulatedNodeId, attempt: u64, site: usize) -> bool {
         if self.grid.sites[site].running.remove(&attempt).is_none() {
             return false;
@@ -161,7 +161,7 @@ impl RequestSimulation {
         true
     }
 
-    /// An attempt ended by itself, or with its site.
+    /// Handles the end of an attempt, caused by itself or by its site.
     pub(crate) fn on_attempt_ended(
         &mut self,
         id: SimulatedNodeId,
@@ -180,7 +180,7 @@ impl RequestSimulation {
         self.fill_slots(site);
     }
 
-    /// Everything that runs at a site fails.
+    /// Fails all attempts that run at a site.
     pub(crate) fn fail_site_attempts(&mut self, site: usize) {
         let running: Vec<(u64, SimulatedNodeId)> =
             self.grid.sites[site].running.iter().map(|(attempt, id)| (*attempt, *id)).collect();
@@ -203,7 +203,8 @@ impl RequestSimulation {
         self.merge_or_fail_unit(id);
     }
 
-    /// If all that is processed is done, it is merged; if something failed for good and nothing else goes on, that was it.
+    /// Starts the merge if all processing nodes are done; fails the unit if one failed and no other is
+    /// unfinished.
     fn merge_or_fail_unit(&mut self, id: SimulatedNodeId) {
         let Some(unit) = self.backends.unit(id) else { return };
         let (merge, others) = match unit.nodes.split_last() {
@@ -221,7 +222,7 @@ impl RequestSimulation {
         }
     }
 
-    /// The rules say whether it is tried again, as in production.
+    /// Retries or fails the node by the failure rules, as in production.
     fn on_node_failed(&mut self, id: SimulatedNodeId, site: usize, failure: SimulatedAttemptFailure) {
         let dice = self.backends.dice.next_number();
         let role = self.node_role(id);
@@ -288,12 +289,12 @@ impl RequestSimulation {
         failure: SimulatedAttemptFailure,
         is_final: bool,
     ) {
-        // Now and then nobody knows where it was.
+        // The site of some failures is unknown.
         let is_known = failure.class != FailureClass::Unknown;
         let name = self.grid.sites[site].name.clone();
         let request = self.backends.workflows[id.workflow].request.clone();
         self.histories.record_detail(self.now, &request, || {
-            let last = if is_final { ", for good" } else { "" };
+            let last = if is_final { ", final" } else { "" };
             format!("{} node {} at {name}: {}{last}", WorkUnitName(id.unit), id.node, failure.message)
         });
         let now = self.now;
@@ -309,7 +310,7 @@ impl RequestSimulation {
         });
     }
 
-    /// The unit is over, and perhaps its run with it.
+    /// Handles the end of a unit, and of its run if it was the last one.
     fn on_unit_ended(&mut self, id: SimulatedNodeId, status: RequestUnitStatus) {
         let Some(unit) = self.backends.unit(id) else { return };
         unit.status = status;
@@ -325,7 +326,7 @@ impl RequestSimulation {
             format!("round {round}: {} {status}", WorkUnitName(id.unit))
         });
         self.start_units(id.workflow);
-        // The engine tells at once; what happens at a schedd has to be looked for.
+        // The engine notifies at once; a schedd is polled.
         let hears =
             if is_condor { self.backends.dice.random_minutes(0.2, 5.0) } else { Duration::from_secs(1) };
         self.schedule_after(hears, SimulationEvent::WakeServer(request));

@@ -1,4 +1,5 @@
-//! What every commit must keep to: the table of statuses, one run at a time, nobody but a person ends a request.
+//! Invariants of every commit: status transitions, one run at a time, and requests are only failed or aborted
+//! by a person.
 
 use crate::simulation::RequestSimulation;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use windlass_core::requests::{RequestView, bans, transitions};
 use windlass_types::requests::{ProcessingBlockStatus, RequestStatus};
 
 impl RequestSimulation {
-    /// After a commit was taken.
+    /// Checks a commit after it was applied.
     pub(crate) fn check_commit(&mut self, before: &RequestView, commit: &RequestCommit) {
         let name = commit.request.clone();
         let mut found = Vec::new();
@@ -23,7 +24,7 @@ impl RequestSimulation {
         found.extend(check_alerts(commit).err());
         found.extend(check_monotonic(before, after).err());
         if after.row.status == RequestStatus::Held && takes_slot(after) {
-            found.push("it is held, and has a place among the active ones".to_owned());
+            found.push("it is held, but takes a slot of the active requests".to_owned());
         }
         for what in found {
             self.record_violation(&name, what);
@@ -54,17 +55,17 @@ impl RequestSimulation {
         let name = &at.row.request.request_name;
         match to {
             RequestStatus::Failed | RequestStatus::Aborted if !self.invariants.unwanted.contains(name) => {
-                Err(format!("it is {to}, and nobody wanted that"))
+                Err(format!("it is {to}, but no person requested that"))
             }
             RequestStatus::Completed => check_complete(at),
             _ => Ok(()),
         }
     }
 
-    /// Of bans that nobody asked for.
+    /// Checks bans that were decided automatically.
     fn check_ban(&self, ban: &NewBan, commit: &RequestCommit) -> Result<(), String> {
         if self.grid.find_number(&ban.site).is_none() {
-            return Err(format!("{} is banned, and is no site", ban.site));
+            return Err(format!("{} is banned, but is not a site", ban.site));
         }
         let longest = commit.at.after(Duration::from_hours(24 * 7));
         if ban.by == bans::LIFECYCLE_ACTOR && !(commit.at < ban.expires_at && ban.expires_at <= longest) {
@@ -86,7 +87,7 @@ impl RequestSimulation {
     }
 }
 
-/// One run after the other, round after round, and none rescued more often than allowed.
+/// Checks that runs and rounds do not overlap, and that rescues do not exceed their limit.
 fn check_run(at: &RequestView, run: &windlass_core::requests::rows::RunRow) -> Result<(), String> {
     let limit = RecoveryPolicy::default().with_overrides(&at.row.overrides).max_rescues;
     if run.cause == RequestRunCause::Failure && run.rescues > limit {
@@ -103,22 +104,22 @@ fn check_run(at: &RequestView, run: &windlass_core::requests::rows::RunRow) -> R
     }
 }
 
-///
+/// Checks R-048.
 fn check_complete(at: &RequestView) -> Result<(), String> {
     let is_over =
         |status| matches!(status, ProcessingBlockStatus::Archived | ProcessingBlockStatus::Invalidated);
     match at.blocks.iter().find(|block| !is_over(block.status)) {
-        Some(block) => Err(format!("it is completed, and block {} is {}", block.uuid, block.status)),
+        Some(block) => Err(format!("it is completed, but block {} is {}", block.uuid, block.status)),
         None => match at.steps.iter().find(|step| at.find_block(&step.block).is_some()) {
             Some(step) => {
-                Err(format!("it is completed, and {} of {} is to do", step.kind.name(), step.block))
+                Err(format!("it is completed, but {} of {} is not done", step.kind.name(), step.block))
             }
             None => Ok(()),
         },
     }
 }
 
-/// What people must hear of.
+/// Returns the alert that a change requires.
 fn required_alert(change: &RequestChange) -> Option<&'static str> {
     match change {
         RequestChange::Status { to: RequestStatus::Held, .. } => Some("held"),
@@ -128,7 +129,7 @@ fn required_alert(change: &RequestChange) -> Option<&'static str> {
     }
 }
 
-/// They do: once, in the same commit. What a person does himself he knows.
+/// Checks that each required alert is in the same commit, once. Changes by persons need none.
 fn check_alerts(commit: &RequestCommit) -> Result<(), String> {
     if commit.by != bans::LIFECYCLE_ACTOR {
         return Ok(());
@@ -139,15 +140,13 @@ fn check_alerts(commit: &RequestCommit) -> Result<(), String> {
         let happened = count(&|change| required_alert(change) == Some(kind));
         let told = count(&|change| matches!(change, RequestChange::Alert(alert) if alert.kind == kind));
         if happened != told {
-            return Err(format!(
-                "people were told {told} times of `{kind}`, and it happened {happened} times"
-            ));
+            return Err(format!("{told} alerts `{kind}` for {happened} changes"));
         }
     }
     Ok(())
 }
 
-/// Numbers that never go back.
+/// Checks numbers that must not decrease.
 fn check_monotonic(before: &RequestView, after: &RequestView) -> Result<(), String> {
     let (Some(before), Some(after)) = (&before.process, &after.process) else { return Ok(()) };
     let numbers = [
@@ -158,7 +157,7 @@ fn check_monotonic(before: &RequestView, after: &RequestView) -> Result<(), Stri
         ("events_produced", before.events_produced, after.events_produced),
     ];
     match numbers.iter().find(|(_, before, after)| before > after) {
-        Some((what, before, after)) => Err(format!("{what} goes back from {before} to {after}")),
+        Some((what, before, after)) => Err(format!("{what} decreases from {before} to {after}")),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Nobody is forgotten on the way, and in the end all that was wished for is there.
+//! Requests must not stall, and in the end all requested output must exist.
 
 use crate::memory_store::is_open;
 use crate::simulation::RequestSimulation;
@@ -8,11 +8,12 @@ use windlass_core::requests::rows::RequestFileState;
 use windlass_types::Timestamp;
 use windlass_types::requests::{RequestStatus, RequestUnitStatus};
 
-/// Where nobody but we are waited for, so long is too long: the time-outs of production, and what it takes to be back.
+/// Maximum time in a state that depends only on the server: the timeouts of production plus the time for
+/// recovery.
 const MAX_IDLE_TIME: Duration = Duration::from_hours(6);
 
 impl RequestSimulation {
-    /// Looks for requests that should have gone on long ago.
+    /// Reports requests that should have progressed long ago.
     pub(crate) fn check_no_request_stalled(&mut self) {
         let forgotten: Vec<(String, String)> = self
             .store
@@ -24,7 +25,7 @@ impl RequestSimulation {
         }
     }
 
-    /// When nothing more happens.
+    /// Checks the state after the last event.
     pub(crate) fn check_final_state(&mut self) {
         let names: Vec<String> = self.store.views.keys().cloned().collect();
         for name in names {
@@ -34,7 +35,7 @@ impl RequestSimulation {
         }
         let still = self.backends.workflows.iter().find(|workflow| workflow.active_run.is_some());
         if let Some((request, run)) = still.map(|one| (one.request.clone(), one.active_run.clone())) {
-            self.record_violation(&request, format!("{run:?} still runs"));
+            self.record_violation(&request, format!("{run:?} is still running"));
         }
     }
 
@@ -42,7 +43,7 @@ impl RequestSimulation {
         let view = &self.store.views[name];
         if view.row.status.is_terminal() && is_open(view) {
             return Err(format!(
-                "it is {}, and its outputs are not seen to: {:?}",
+                "it is {}, but output steps are unfinished: {:?}",
                 view.row.status, view.steps
             ));
         }
@@ -50,9 +51,9 @@ impl RequestSimulation {
             RequestStatus::Completed => self.check_completed(name, view),
             RequestStatus::Failed | RequestStatus::Aborted => Ok(()),
             status => Err(format!(
-                "it is {status} since {} ({}), and the world has ended",
+                "it is {status} since {} ({}), but the simulation has ended",
                 view.row.since,
-                view.row.reason.as_deref().unwrap_or("nobody said why"),
+                view.row.reason.as_deref().unwrap_or("no reason given"),
             )),
         }
     }
@@ -63,11 +64,11 @@ impl RequestSimulation {
         let coverage = self.invariants.coverage.get(name);
         let events = coverage.map_or(0, |coverage| coverage.events);
         if events != process.events_produced {
-            return Err(format!("{events} events are registered, and {} counted", process.events_produced));
+            return Err(format!("{events} events are registered, but {} counted", process.events_produced));
         }
         if let Some(generation) = view.row.request.generation {
             let is_enough = events >= generation.events;
-            let told = || format!("{events} of {} events were made", generation.events);
+            let told = || format!("{events} of {} events were produced", generation.events);
             return is_enough.then_some(()).ok_or_else(told);
         }
         self.request_facts[name].data.files.iter().try_for_each(|file| {
@@ -77,7 +78,7 @@ impl RequestSimulation {
             match (done == file.events, is_excluded) {
                 (true, false) => Ok(()),
                 (_, true) if self.may_exclude(name, &file.lfn) => Ok(()),
-                (_, true) => Err(format!("{} is excluded, and nothing is wrong with it", file.lfn)),
+                (_, true) => Err(format!("{} is excluded, but has no flaw", file.lfn)),
                 (false, false) => {
                     Err(format!("{done} of {} events of {} were processed", file.events, file.lfn))
                 }
@@ -85,13 +86,13 @@ impl RequestSimulation {
         })
     }
 
-    /// It is bad, or a person did not want it.
+    /// Whether a file is bad, or was excluded by a person.
     fn may_exclude(&self, request: &str, lfn: &str) -> bool {
         self.request_facts[request].data.flaws.contains_key(lfn)
             || self.invariants.excluded_files.get(request).is_some_and(|files| files.contains(lfn))
     }
 
-    /// What is registered is what was completed.
+    /// Checks that exactly the completed units are registered.
     fn check_all_registered(&self, name: &str, view: &RequestView) -> Result<(), String> {
         let of_it = self.backends.workflows.iter().filter(|workflow| workflow.request == name);
         let completed: u32 = of_it.map(|workflow| workflow.count(RequestUnitStatus::Completed)).sum();
@@ -101,7 +102,7 @@ impl RequestSimulation {
         if completed == registered {
             Ok(())
         } else {
-            Err(format!("{completed} work units were completed, and {registered} registered"))
+            Err(format!("{completed} work units were completed, but {registered} registered"))
         }
     }
 }
@@ -116,16 +117,16 @@ fn why_stalled(view: &RequestView, now: Timestamp) -> Option<String> {
             | RequestStatus::Partial
     );
     let is_wish_old = view.row.wanted.as_ref().is_some_and(|wanted| now.since(wanted.at) > 4 * MAX_IDLE_TIME);
-    // All that it waited for is there since the last change at the latest.
+    // All it waits for existed at the last change at the latest.
     let is_over = view.run.as_ref().is_some_and(|run| run.status.is_over()) && view.steps.is_empty();
     let is_idle = view.row.status == RequestStatus::Active && is_over;
     match () {
         () if is_ours && for_so_long > MAX_IDLE_TIME => {
             Some(format!("it has been {} for too long", view.row.status))
         }
-        () if is_wish_old => Some(format!("nobody sees to what is wanted of it: {:?}", view.row.wanted)),
+        () if is_wish_old => Some(format!("its command is not processed: {:?}", view.row.wanted)),
         () if is_idle && now.since(view.row.updated_at) > MAX_IDLE_TIME => {
-            Some("its run is over, its outputs are seen to, and nothing follows".to_owned())
+            Some("its run is over and its output steps are done, but nothing follows".to_owned())
         }
         () => None,
     }

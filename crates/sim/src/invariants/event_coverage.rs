@@ -1,15 +1,15 @@
-//! Which events are in the outputs: each at most once, whatever was tried how often.
+//! The events in the outputs: each at most once, despite retries.
 
 use std::collections::BTreeMap;
 use windlass_core::round_plan::{NodeInput, RoundPlan};
 use windlass_types::catalog::CatalogFile;
 
-/// Ranges that do not overlap: first → last.
+/// Disjoint ranges: first → last.
 #[derive(Debug, Default)]
 pub(crate) struct RangeSet(BTreeMap<u64, u64>);
 
 impl RangeSet {
-    /// `false`: some of it is there already.
+    /// Adds a range; returns `false` if it overlaps.
     fn add_range(&mut self, first: u64, last: u64) -> bool {
         let is_taken = self.0.range(..=last).next_back().is_some_and(|(_, &end)| end >= first);
         self.0.insert(first, last);
@@ -21,18 +21,18 @@ impl RangeSet {
     }
 }
 
-/// What of a request is in its outputs.
+/// The events of a request in its outputs.
 #[derive(Debug, Default)]
 pub(crate) struct EventCoverage {
     /// Positions of events, by LFN.
     files: BTreeMap<String, RangeSet>,
     generated: RangeSet,
-    /// That the catalog was told of.
+    /// The number of events registered in the catalog.
     pub(crate) events: u64,
 }
 
 impl EventCoverage {
-    /// The outputs of a work unit are registered.
+    /// Adds the registered outputs of a work unit.
     pub(crate) fn add_unit<'f>(
         &mut self,
         plan: &RoundPlan,
@@ -48,7 +48,7 @@ impl EventCoverage {
             }
             for input in node.inputs() {
                 let lfn = &input.file().lfn;
-                let known = file(lfn).ok_or_else(|| format!("{lfn} is no file of its dataset"))?;
+                let known = file(lfn).ok_or_else(|| format!("{lfn} is not a file of its dataset"))?;
                 for (first, last) in event_positions(&input, known) {
                     if !self.files.entry(lfn.clone()).or_default().add_range(first, last) {
                         return Err(format!("events {first}–{last} of {lfn} are processed twice"));
@@ -59,13 +59,13 @@ impl EventCoverage {
         Ok(())
     }
 
-    /// Events of a file that are in the outputs.
+    /// Returns the number of events of a file in the outputs.
     pub(crate) fn covered_events(&self, lfn: &str) -> u64 {
         self.files.get(lfn).map_or(0, RangeSet::total_length)
     }
 }
 
-/// Positions of the events that a job reads of a file.
+/// Returns the positions of the events that a job reads from a file.
 fn event_positions(input: &NodeInput<'_>, file: &CatalogFile) -> Vec<(u64, u64)> {
     if let Some(window) = input.event_window() {
         return vec![window];

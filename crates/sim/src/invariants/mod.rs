@@ -1,12 +1,12 @@
-//! What must hold at every step, whatever happens.
+//! Invariants that are checked at every step.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `mod.rs` | who is watched, and what a broken rule leaves behind |
-//! | `commits.rs` | what every commit must keep to |
-//! | `outputs.rs` | the catalog of outputs: nothing before what it depends on, nothing twice |
-//! | `coverage.rs` | which events are in the outputs |
-//! | `end.rs` | nobody is stuck; and how all must be in the end |
+//! | `mod.rs` | violations |
+//! | `commits.rs` | invariants of every commit |
+//! | `outputs.rs` | the catalog of outputs: steps in order of their dependencies, nothing twice |
+//! | `event_coverage.rs` | the events in the outputs |
+//! | `completeness.rs` | stalled requests, and the final state |
 
 mod commits;
 mod completeness;
@@ -21,14 +21,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use windlass_types::Timestamp;
 
-/// A rule that was broken, and all that is needed to see it happen again.
+/// A violated invariant, with everything needed to reproduce it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvariantViolation {
     pub seed: u64,
     pub at: Timestamp,
     pub request: String,
     pub description: String,
-    /// The last things that happened to the request.
+    /// The last lines of the history of the request.
     pub history: Vec<String>,
 }
 
@@ -42,15 +42,15 @@ impl fmt::Display for InvariantViolation {
     }
 }
 
-/// After so many the world ends: the others would only follow from them.
+/// Number of violations that end the simulation, because further ones are only consequences.
 const MAX_VIOLATIONS: usize = 3;
 
 #[derive(Debug, Default)]
 pub(crate) struct InvariantChecker {
     pub(crate) violations: Vec<InvariantViolation>,
-    /// Requests that a person wanted to end.
+    /// Requests that a person failed or aborted.
     pub(crate) unwanted: BTreeSet<String>,
-    /// Files that a person wanted to be left out, by request.
+    /// Files that a person excluded, by request.
     pub(crate) excluded_files: BTreeMap<String, BTreeSet<String>>,
     coverage: BTreeMap<String, EventCoverage>,
 }
@@ -62,7 +62,7 @@ impl InvariantChecker {
 }
 
 impl RequestSimulation {
-    /// A rule is broken.
+    /// Records a violation.
     pub(crate) fn record_violation(&mut self, request: &str, what: String) {
         if self.invariants.has_too_many_violations() {
             return;

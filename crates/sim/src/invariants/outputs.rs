@@ -1,6 +1,6 @@
-//! The catalog that outputs are recorded in. It takes everything twice without harm, and notices what must not be.
+//! The simulated catalog of outputs. Its steps are idempotent, and it reports violations.
 
-use crate::memory_store::StepKey;
+use crate::memory_store::OutputStepKey;
 use crate::simulation::RequestSimulation;
 use std::collections::BTreeSet;
 use windlass_core::requests::rows::{BlockRow, OutputStep, OutputStepKind};
@@ -9,7 +9,7 @@ use windlass_types::requests::RequestUnitStatus;
 #[derive(Debug)]
 pub(crate) struct OutputCatalog {
     pub(crate) is_up: bool,
-    done_steps: BTreeSet<StepKey>,
+    done_steps: BTreeSet<OutputStepKey>,
 }
 
 impl Default for OutputCatalog {
@@ -25,7 +25,7 @@ impl OutputCatalog {
 }
 
 impl RequestSimulation {
-    /// Does a step, and returns what it is called there.
+    /// Performs a step, and returns its reference.
     pub(crate) fn record_step(
         &mut self,
         request: &str,
@@ -47,7 +47,7 @@ impl RequestSimulation {
         Ok(Some(format!("{} of {}", step.kind.name(), step.block)))
     }
 
-    /// Nothing before what it depends on.
+    /// Checks that a step follows its dependencies.
     fn check_step(&self, step: &OutputStep, block: &BlockRow) -> Result<(), String> {
         let has = |unit, kind| self.catalog.has_step(&block.uuid, unit, kind);
         let needed = match step.kind {
@@ -57,15 +57,17 @@ impl RequestSimulation {
             OutputStepKind::Close => return self.check_close(block),
             OutputStepKind::Archive => has(None, OutputStepKind::Close),
         };
-        let told = || format!("{} of {} {:?} comes too early", step.kind.name(), step.block, step.unit);
+        let told = || format!("{} of {} {:?} is too early", step.kind.name(), step.block, step.unit);
         needed.then_some(()).ok_or_else(told)
     }
 
-    /// Nothing more comes to it, and all that is done is in it.
+    /// Checks that a closed block is complete: no more units follow, and all completed units are in it.
     fn check_close(&self, block: &BlockRow) -> Result<(), String> {
         let workflow =
             self.backends.workflow(&crate::simulated_server::round_directory(&block.process, block.round));
-        let Some(workflow) = workflow else { return Err(format!("{} closes before it began", block.uuid)) };
+        let Some(workflow) = workflow else {
+            return Err(format!("{} closes before it was submitted", block.uuid));
+        };
         for unit in block.first_unit..=block.last_unit {
             let is_protected = self.catalog.has_step(&block.uuid, Some(unit), OutputStepKind::Protect);
             let status = workflow.units[unit as usize].status;
@@ -76,7 +78,7 @@ impl RequestSimulation {
         Ok(())
     }
 
-    /// Outputs of a unit are there: only if it is completed, and its events count once.
+    /// Checks registered outputs of a unit: the unit must be completed, and its events count once.
     fn on_outputs_registered(&mut self, request: &str, step: &OutputStep, block: &BlockRow) {
         let Some(unit) = step.unit else { return };
         if self.catalog.has_step(&block.uuid, step.unit, step.kind) {
@@ -86,12 +88,12 @@ impl RequestSimulation {
         let Some(workflow) = self.backends.workflow(&directory) else {
             return self.record_violation(
                 request,
-                format!("unit {unit} of {} is registered, and never ran", block.uuid),
+                format!("unit {unit} of {} is registered, but never ran", block.uuid),
             );
         };
         let status = workflow.units[unit as usize].status;
         if status != RequestUnitStatus::Completed {
-            return self.record_violation(request, format!("unit {unit} is registered, and is {status}"));
+            return self.record_violation(request, format!("unit {unit} is registered, but is {status}"));
         }
         if self.store.views[request].row.request.output_datasets.first() != Some(&block.dataset) {
             return;

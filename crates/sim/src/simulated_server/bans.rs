@@ -1,4 +1,4 @@
-//! Bans beyond single requests: those that become one for all, and those that are over; as production sweeps through them.
+//! Bans for all requests: promotes and expires bans, as in production.
 
 use crate::simulation::RequestSimulation;
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use windlass_core::requests::rows::{BackendRunRef, NewAlert, NewBan, RunRow, Sit
 use windlass_types::Timestamp;
 
 impl RequestSimulation {
-    /// What follows from all bans together.
+    /// Promotes and expires bans.
     pub(super) fn update_bans(&mut self) {
         let promoted = bans::decide_promotions(
             &self.store.bans,
@@ -45,14 +45,15 @@ impl RequestSimulation {
         self.store.alerts.push((self.now, alert));
     }
 
-    /// Those that are not banned for all.
+    /// Returns the sites that are not banned for all.
     fn open_sites(&self) -> BTreeSet<String> {
         let is_banned = |name: &str| self.store.bans.iter().any(|ban| is_global_ban(ban, name, self.now));
         let sites = self.grid.sites.iter().map(|site| site.name.clone());
         sites.filter(|name| !is_banned(name)).collect()
     }
 
-    /// The engine forgets what is closed to single runs when it is started anew, and is not told when a ban ends.
+    /// Sends the banned sites to the engine again, because it loses them at a restart and is not notified when
+    /// a ban ends.
     fn close_banned_sites(&mut self) {
         let runs: Vec<(String, RunRow)> = self
             .store
@@ -62,7 +63,7 @@ impl RequestSimulation {
             .collect();
         for (request, run) in runs {
             let closed = self.closed_sites(&request, &run);
-            // The engine always answers.
+            // The engine always responds.
             let told = self.update_backend_run(&run, |workflow| workflow.closed_sites = closed);
             debug_assert!(told.is_ok());
         }

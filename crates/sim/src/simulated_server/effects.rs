@@ -1,4 +1,4 @@
-//! What is done outside, and what comes of it. It may fail; and it may be done and its answer get lost.
+//! Performs effects. They may fail, or succeed and lose their response.
 
 use super::{SimulatedEffectKey, StartedEffect};
 use crate::backends::SimulatedWorkflow;
@@ -11,9 +11,9 @@ use windlass_core::requests::bans;
 use windlass_core::requests::lifecycle::{EffectFailure, LifecycleEffect, LifecycleEvent};
 use windlass_core::requests::rows::RunRow;
 
-/// Nothing is done again at once, whatever happens.
+/// Minimum delay before an effect is repeated.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// What was told to stop is given time to do so.
+/// Time for a run to stop before the effect is repeated.
 const STOP_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 pub(super) fn effect_duration(effect: &LifecycleEffect, dice: &mut SeededRandom) -> Duration {
@@ -27,7 +27,7 @@ pub(super) fn effect_duration(effect: &LifecycleEffect, dice: &mut SeededRandom)
 }
 
 impl RequestSimulation {
-    /// Effects that were begun are done.
+    /// Handles the end of started effects.
     pub(crate) fn on_effect_done(&mut self, life: u32, key: &SimulatedEffectKey) {
         if life != self.server.generation || !self.server.is_up {
             return;
@@ -43,7 +43,7 @@ impl RequestSimulation {
         self.wake_server(&key.request);
     }
 
-    /// With bad luck it fails, or nobody hears that it did not.
+    /// Attempts an effect; it may fail, or its response may be lost.
     fn attempt_effect(&mut self, request: &str, begun: &StartedEffect) -> (Vec<LifecycleEvent>, Duration) {
         let is_windy = !self.is_calm;
         if is_windy && self.server.dice.chance(weather::EFFECT_FAILS) {
@@ -91,7 +91,7 @@ impl RequestSimulation {
         (news, self.lifecycle_settings.retry_after)
     }
 
-    /// Does it.
+    /// Performs an effect.
     pub(super) fn perform_effect(&mut self, request: &str, begun: &StartedEffect) -> Vec<LifecycleEvent> {
         match &begun.effect {
             LifecycleEffect::Import => self.import_input(request),
@@ -103,14 +103,14 @@ impl RequestSimulation {
                     Ok(backend) => LifecycleEvent::Submitted { run: run.clone(), backend, priority: None },
                     Err(_) => LifecycleEvent::SubmitFailed {
                         run: run.clone(),
-                        failure: transient_problem("the schedd is away"),
+                        failure: transient_problem("the schedd does not respond"),
                     },
                 }]
             }
             LifecycleEffect::Stop { run, .. } => {
                 let Some(row) = begun.run.as_ref().filter(|row| row.uuid == *run) else { return Vec::new() };
                 match self.stop_run(row) {
-                    // One that came there unnoticed is first told of.
+                    // An unnoticed submission is reported first.
                     Ok(Some(backend)) => vec![
                         LifecycleEvent::Submitted { run: run.clone(), backend, priority: None },
                         LifecycleEvent::Stopped { run: run.clone(), was_running: true },
@@ -119,7 +119,7 @@ impl RequestSimulation {
                     Err(_) => {
                         vec![LifecycleEvent::StopFailed {
                             run: run.clone(),
-                            failure: transient_problem("the schedd is away"),
+                            failure: transient_problem("the schedd does not respond"),
                         }]
                     }
                 }
@@ -162,13 +162,13 @@ impl RequestSimulation {
 }
 
 impl RequestSimulation {
-    /// Sites where nothing of a run is to begin, and that it can do without.
+    /// Returns the sites where no more units of a run may start and that it does not require.
     pub(super) fn closed_sites(&self, request: &str, run: &RunRow) -> BTreeSet<String> {
         let places = self.allowed_sites_of_run(run);
         bans::dispensable_sites(&self.store.banned_sites(request, self.now), &places)
     }
 
-    /// Whether the backend could be told.
+    /// Restricts a run; returns whether the backend responded.
     fn restrict_run(&mut self, begun: &StartedEffect, how: impl FnOnce(&mut SimulatedWorkflow)) -> bool {
         begun.run.as_ref().is_some_and(|run| self.update_backend_run(run, how).is_ok())
     }

@@ -1,4 +1,5 @@
-//! What the jobs of a round used, as the next one is planned by it; gathered by the functions of production.
+//! The resource usage of the jobs of a round, as input for planning the next one; collected by the functions of
+//! production.
 
 use crate::simulation::RequestSimulation;
 use windlass_core::adaptive::RequestMeasurements;
@@ -6,7 +7,7 @@ use windlass_core::requests::rows::{RequestProcess, RunRow};
 use windlass_types::payload::{SampleStatistics, StepSummary, WorkUnitMetrics};
 
 impl RequestSimulation {
-    /// All that is known before a round is planned. The same round once more finds the same.
+    /// Returns everything known before a round is planned. Planning the same round again gives the same result.
     pub(super) fn load_experience(
         &self,
         process: &RequestProcess,
@@ -24,7 +25,8 @@ impl RequestSimulation {
         }
     }
 
-    /// What the completed units of a round have measured: the truth, as far as jobs can see it.
+    /// Returns the measurements of the completed units of a round: the true values, as far as jobs can measure
+    /// them.
     fn load_unit_metrics(&self, run: &RunRow) -> Vec<WorkUnitMetrics> {
         let Some(workflow) = self.backends.workflow(&run.submit_dir) else { return Vec::new() };
         let truth = &self.request_facts[&workflow.request];

@@ -1,14 +1,14 @@
-//! The server: passes over requests, as production makes them. All that it knows is in the books; everything else it may
-//! forget at any moment.
+//! The simulated server: passes over requests, as in production. Its state is in the store; it can lose
+//! everything else at any time.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `mod.rs` | what it keeps in mind, its crashes and restarts |
-//! | `pass.rs` | decisions, commits, and what follows from them |
-//! | `effects.rs` | what is done outside |
-//! | `bans.rs` | bans that become one for all, and those that are over |
-//! | `learning.rs` | what jobs used is known to the next round |
-//! | `planning.rs` | a round is planned, and credited when it is over |
+//! | `mod.rs` | its memory, crashes and restarts |
+//! | `reconcile_pass.rs` | decisions, commits and effects |
+//! | `effects.rs` | performing effects |
+//! | `bans.rs` | promotion and expiry of bans |
+//! | `learning.rs` | resource usage for planning the next round |
+//! | `planning.rs` | planning and crediting of rounds |
 
 mod bans;
 mod effects;
@@ -31,31 +31,31 @@ use windlass_types::Timestamp;
 #[derive(Debug)]
 pub(crate) struct SimulatedServer {
     pub(crate) is_up: bool,
-    /// How often it was started: what was begun in an earlier life is of no interest.
+    /// Number of starts: events of an earlier generation are ignored.
     pub(crate) generation: u32,
     memory: ServerMemory,
     dice: SeededRandom,
-    /// Of all names that were ever given.
+    /// Counter for unique names.
     names: u64,
 }
 
-/// What a crash forgets.
+/// State that a crash loses.
 #[derive(Debug, Default)]
 struct ServerMemory {
     news: BTreeMap<String, Vec<LifecycleEvent>>,
-    /// Requests that something was heard of.
+    /// Requests with notifications.
     notified_requests: BTreeSet<String>,
     wake_at: BTreeMap<String, Timestamp>,
-    /// What is not to be done again at once, by request and effect.
+    /// Effects that must not be repeated before a time, by request and effect.
     paused_effects: BTreeMap<(String, String), Timestamp>,
     running_effects: BTreeMap<SimulatedEffectKey, Vec<StartedEffect>>,
-    /// When the next pass is.
+    /// Time of the next pass.
     next_pass_at: Option<Timestamp>,
-    /// Everybody was looked at.
+    /// Time of the last check of all requests.
     last_full_scan: Option<Timestamp>,
 }
 
-/// Those with the same one are done one after the other.
+/// Effects with the same key are performed one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SimulatedEffectKey {
     pub(crate) request: String,
@@ -101,7 +101,7 @@ impl SimulatedServer {
 }
 
 impl RequestSimulation {
-    /// Something was heard of a request.
+    /// Notifies the server about a request.
     pub(crate) fn wake_server(&mut self, request: &str) {
         if self.server.is_up {
             self.server.memory.notified_requests.insert(request.to_owned());
@@ -109,7 +109,7 @@ impl RequestSimulation {
         }
     }
 
-    /// There is to be a pass then, or earlier.
+    /// Schedules a pass for this time or earlier.
     fn schedule_pass(&mut self, at: Timestamp) {
         let at = at.max(self.now);
         if self.server.memory.next_pass_at.is_none_or(|known| at < known) {
@@ -119,7 +119,7 @@ impl RequestSimulation {
         }
     }
 
-    /// Everything but the books is forgotten. Of what was under way some was done, some was not.
+    /// Crashes the server: only the store remains, and some of the running effects are performed.
     pub(crate) fn crash_server(&mut self) {
         if !self.server.is_up {
             return;
@@ -144,7 +144,7 @@ impl RequestSimulation {
         self.schedule_pass(self.now);
     }
 
-    /// Whether it is time to look at everybody.
+    /// Whether a check of all requests is due.
     fn is_full_scan_due(&mut self) -> bool {
         let is_due = self
             .server

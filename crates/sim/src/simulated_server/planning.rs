@@ -1,4 +1,4 @@
-//! A round is planned from what is left, and credited when it is over; with the functions of production.
+//! Plans rounds from the remaining input, and credits them at the end, by the functions of production.
 
 use super::StartedEffect;
 use super::effects::transient_problem;
@@ -16,7 +16,7 @@ use windlass_core::requests::{rounds, uuids};
 use windlass_core::round_plan::{NodeInput, PlanBlock, PlanInput, RoundPlan, RoundStart, plan_round};
 use windlass_types::{LumiMask, Timestamp};
 
-/// What all runs of a round have in common, and what is found again by it.
+/// Returns the directory that all runs of a round share and are found by.
 pub(crate) fn round_directory(process: &str, round: u32) -> String {
     format!("{process}/{round}")
 }
@@ -24,7 +24,7 @@ pub(crate) fn round_directory(process: &str, round: u32) -> String {
 impl RequestSimulation {
     pub(super) fn import_input(&mut self, request: &str) -> Vec<LifecycleEvent> {
         if !self.catalog.is_up {
-            return vec![LifecycleEvent::ImportFailed(transient_problem("the catalog is away"))];
+            return vec![LifecycleEvent::ImportFailed(transient_problem("the catalog does not respond"))];
         }
         let Some(view) = self.store.views.get(request) else { return Vec::new() };
         let generation = view.row.request.generation;
@@ -52,7 +52,7 @@ impl RequestSimulation {
 
     pub(super) fn plan_effect(&mut self, request: &str, begun: &StartedEffect, round: u32) -> LifecycleEvent {
         if !self.catalog.is_up {
-            return LifecycleEvent::PlanFailed(transient_problem("the catalog is away"));
+            return LifecycleEvent::PlanFailed(transient_problem("the catalog does not respond"));
         }
         let Some(process) = &begun.process else {
             return LifecycleEvent::PlanFailed(permanent_problem("it has no process"));
@@ -129,7 +129,7 @@ impl RequestSimulation {
         Ok(Some(planned))
     }
 
-    /// What a round has done of its input is noted; twice is as good as once.
+    /// Credits the processed input of a round; idempotent.
     pub(super) fn credit_round(&mut self, request: &str, run: &RunRow) -> LifecycleEvent {
         let RunRow { round, process, submit_dir, .. } = run;
         let failed =
@@ -157,7 +157,7 @@ impl RequestSimulation {
         }
     }
 
-    /// Mistakes that are made on purpose.
+    /// Injects a fault.
     fn inject_credit_fault(&self, outcome: &mut RoundUnitOutcome, readings: &[UnitInput]) {
         let failed = readings.iter().find(|reading| !outcome.completed.contains(&reading.unit));
         let Some(failed) = failed else { return };
@@ -174,7 +174,7 @@ impl RequestSimulation {
         }
     }
 
-    /// What is still to be read; what will not be any more is noted.
+    /// Returns the remaining input, and records excluded files.
     fn remaining_input(&mut self, request: &str, round: u32) -> RemainingInput {
         let view = &self.store.views[request];
         if view.row.request.input_dataset.is_none() {
@@ -205,7 +205,7 @@ impl RequestSimulation {
     }
 }
 
-/// What a round reads, and in which work units.
+/// Returns the input of a round by work unit.
 fn plan_readings(plan: &RoundPlan) -> Vec<UnitInput> {
     let mut readings = Vec::new();
     for unit in plan.units() {

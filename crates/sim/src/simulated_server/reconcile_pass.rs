@@ -1,4 +1,4 @@
-//! A pass: reads, decides, commits, and begins what follows; as the reconciler of production does it.
+//! A pass: reads, decides, commits, and starts effects, like the reconciler of production.
 
 use super::{EffectSubject, SimulatedEffectKey, StartedEffect};
 use crate::memory_store::{CommitRefusal, is_open};
@@ -16,7 +16,7 @@ use windlass_core::requests::rows::{BlockRow, RunRow};
 use windlass_core::requests::versions;
 use windlass_types::requests::{CleanupPolicy, RequestStatus};
 
-/// What leads from one decision straight to the next is followed within a pass, but not for ever.
+/// Maximum number of consecutive decisions in a pass.
 const MAX_TURNS: usize = 16;
 
 impl RequestSimulation {
@@ -51,7 +51,7 @@ impl RequestSimulation {
         }
     }
 
-    /// Those that something was heard of, or that are to be looked at by now.
+    /// Returns the requests with notifications, and those whose next check is due.
     fn due_requests(&mut self) -> BTreeSet<String> {
         let now = self.now;
         let mind = &mut self.server.memory;
@@ -79,7 +79,7 @@ impl RequestSimulation {
         }
     }
 
-    /// Whose turn it is, of all that wait.
+    /// Returns the queued requests that are admitted.
     fn admitted_requests(&self) -> BTreeSet<String> {
         let waiting = self.store.views.values().filter(|view| view.row.status == RequestStatus::Queued);
         let candidates: Vec<AdmissionCandidate<'_>> = waiting.map(admission_candidate).collect();
@@ -97,7 +97,7 @@ impl RequestSimulation {
         queue.iter().filter(|turn| turn.admitted).map(|turn| turn.name.to_owned()).collect()
     }
 
-    /// Decides about these, commits, and begins effects. Those that something changed about.
+    /// Decides about the due requests, commits, and starts effects. Returns the changed requests.
     fn run_turn(&mut self, due: &BTreeSet<String>, admitted: &BTreeSet<String>) -> BTreeSet<String> {
         let mut changed = BTreeSet::new();
         for name in due {
@@ -116,7 +116,7 @@ impl RequestSimulation {
             let mut decision = decide_request(view, &situation, &self.lifecycle_settings, self.now);
             self.inject_fault(name, &mut decision);
             let commit = decision.commit(&self.store.views[name], self.now);
-            // A person may say something between the decision and its commit.
+            // A person may change the request between the decision and its commit.
             self.apply_racing_changes(name);
             match commit.map(|commit| self.commit(&commit)) {
                 None => self.start_effects(name, &decision),
@@ -131,7 +131,7 @@ impl RequestSimulation {
         changed
     }
 
-    /// Commits something, whoever decided it; and sees that all is well with it.
+    /// Commits changes by the server or a person, and checks the invariants.
     pub(crate) fn commit(&mut self, commit: &RequestCommit) -> Result<(), CommitRefusal> {
         let Some(before) = self.store.views.get(&commit.request).cloned() else { return Ok(()) };
         self.store.commit(commit)?;
@@ -142,7 +142,7 @@ impl RequestSimulation {
         Ok(())
     }
 
-    /// What is told of a commit, counted, and has people do something.
+    /// Records and counts a change, and schedules reactions of people.
     fn on_change(&mut self, before: &RequestView, change: &RequestChange) {
         let name = &before.row.request.request_name;
         match change {
@@ -170,14 +170,14 @@ impl RequestSimulation {
             RequestChange::AddVersion(new, _) => {
                 let truth = self.request_facts[name].clone();
                 self.request_facts.insert(new.request_name.clone(), truth);
-                self.histories.record(self.now, name, &format!("{} takes its place", new.request_name));
+                self.histories.record(self.now, name, &format!("superseded by {}", new.request_name));
                 self.wake_server(&new.request_name);
             }
             _ => {}
         }
     }
 
-    /// Mistakes that are made on purpose.
+    /// Injects a fault.
     fn inject_fault(&mut self, name: &str, decision: &mut LifecycleDecision) {
         if self.has_fault(InjectedFault::LoseAlerts) {
             decision.changes.retain(|change| !matches!(change, RequestChange::Alert(_)));
@@ -189,7 +189,7 @@ impl RequestSimulation {
         }
     }
 
-    /// Where units of the run may go, if a decision may want to ban sites.
+    /// Returns the allowed sites of the units of the run, if a decision may ban sites.
     fn allowed_sites(&self, view: &RequestView) -> Vec<BTreeSet<String>> {
         let name = &view.row.request.request_name;
         let news = self.server.memory.news.get(name).into_iter().flatten();
@@ -210,7 +210,7 @@ impl RequestSimulation {
         self.allowed_sites_of_run(run).into_iter().map(open).collect()
     }
 
-    /// Sets of sites that units of a run may go to.
+    /// Returns the distinct sets of sites of the units of a run.
     pub(super) fn allowed_sites_of_run(&self, run: &RunRow) -> Vec<BTreeSet<String>> {
         let Some(plan) = self.written_plans.get(&run.submit_dir) else { return Vec::new() };
         let sets: BTreeSet<BTreeSet<String>> =
@@ -218,7 +218,7 @@ impl RequestSimulation {
         sets.into_iter().collect()
     }
 
-    /// Blocks of the versions that go as soon as this one is completed.
+    /// Returns the blocks of earlier versions that are removed when this one is completed.
     fn previous_blocks(&self, view: &RequestView) -> Vec<BlockRow> {
         let request = &view.row.request;
         let wanted = request.cleanup_policy == CleanupPolicy::ImmediateCleanup;
@@ -230,7 +230,7 @@ impl RequestSimulation {
         earlier.into_iter().flat_map(|view| view.blocks.clone()).collect()
     }
 
-    /// What was told is told; what follows is begun.
+    /// Removes the processed events, and starts the effects of a decision.
     fn start_effects(&mut self, name: &str, decision: &LifecycleDecision) {
         let now = self.now;
         let mind = &mut self.server.memory;

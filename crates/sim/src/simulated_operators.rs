@@ -1,4 +1,4 @@
-//! People: whoever looks at requests that are held, and those who change their minds.
+//! Simulated people: operators who look at held requests, and users who change their requests.
 
 use crate::request_generator::FileFlaw;
 use crate::seeded_random::SeededRandom;
@@ -14,18 +14,18 @@ use windlass_types::FailureClass;
 use windlass_types::requests::{CleanupPolicy, RequestStatus};
 
 const OPERATOR_NAME: &str = "olga";
-/// Who released a request so often in vain gives up; and nobody should have to.
+/// Maximum number of releases of a request; more are a violation.
 const MAX_RELEASES: u32 = 25;
 
 #[derive(Debug)]
-pub(crate) struct SimulatedPeople {
+pub(crate) struct SimulatedOperators {
     dice: SeededRandom,
-    /// What is said at the next decision about a request, just before it is committed.
+    /// Changes to commit between the next decision about a request and its commit.
     racing_changes: BTreeMap<String, Vec<RequestChange>>,
     releases: BTreeMap<String, u32>,
 }
 
-impl SimulatedPeople {
+impl SimulatedOperators {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             dice: SeededRandom::for_part(seed, "people"),
@@ -36,27 +36,27 @@ impl SimulatedPeople {
 }
 
 impl RequestSimulation {
-    /// A request is held: somebody will see it, some time.
+    /// Schedules an operator for a held request.
     pub(crate) fn schedule_operator(&mut self, request: &str) {
         let (low, high) = weather::OPERATOR_DELAY_HOURS;
         let after = self.people.dice.random_hours(low, high);
         self.schedule_after(after, SimulationEvent::Operator(request.to_owned()));
     }
 
-    /// Somebody looks at a request that is held, and does something about it.
+    /// An operator looks at a held request and acts on it.
     pub(crate) fn on_operator(&mut self, request: &str) {
         let Some(view) = self.store.views.get(request) else { return };
         if view.row.status != RequestStatus::Held {
             return;
         }
         if view.row.wanted.is_some() {
-            // Somebody was here a moment ago.
+            // A command is already pending.
             return self.schedule_operator(request);
         }
         if self.people.dice.chance(0.1) {
             self.lift_ban();
         }
-        // Whatever was broken is mended by now.
+        // The cause of the failures is fixed by now.
         if let Some(truth) = self.request_facts.get_mut(request) {
             truth.truth.is_broken = false;
         }
@@ -65,7 +65,7 @@ impl RequestSimulation {
         if *releases > MAX_RELEASES {
             return self.record_violation(
                 request,
-                format!("it was released {MAX_RELEASES} times, and is held again"),
+                format!("it was released {MAX_RELEASES} times, but is held again"),
             );
         }
         match self.people.dice.number_below(100) {
@@ -85,7 +85,7 @@ impl RequestSimulation {
         self.submit_changes(request, "release", changes);
     }
 
-    /// Sometimes more than a release: what the report of errors suggests, or what somebody thinks of.
+    /// Returns changes in addition to a release: suggestions of the error report, or random ones.
     fn decide_modifications(&mut self, request: &str) -> Vec<RequestChange> {
         let mut changes = Vec::new();
         let mut now = RequestOverrides::default();
@@ -128,13 +128,13 @@ impl RequestSimulation {
         changes
     }
 
-    /// Who has looked at a request often enough finds out what crashes it.
+    /// After several releases the operator identifies the files that crash the jobs.
     fn poison_files(&self, request: &str) -> Vec<String> {
         let flaws = self.request_facts[request].data.flaws.iter();
         flaws.filter(|(_, flaw)| **flaw == FileFlaw::Poison).map(|(lfn, _)| lfn.clone()).collect()
     }
 
-    /// Whoever bans a site sees to it that all of the work has another one.
+    /// Whether all units have another site, which is required for a ban.
     fn can_ban_site(&self, request: &str, site: &str) -> bool {
         let view = &self.store.views[request];
         let plan = view.run.as_ref().and_then(|run| self.written_plans.get(&run.submit_dir));
@@ -146,7 +146,7 @@ impl RequestSimulation {
             && plan.is_some_and(|plan| plan.units().all(|unit| has_other(Box::new(unit.sites()))))
     }
 
-    /// Bans for all are looked at now and then, too: some are thought to be over.
+    /// Lifts a ban for all requests.
     fn lift_ban(&mut self) {
         let now = self.now;
         let mut active =
@@ -167,7 +167,7 @@ impl RequestSimulation {
         self.submit_changes(request, word, vec![RequestChange::SetCommand(Some(wanted))]);
     }
 
-    /// Kill and clone.
+    /// Fails the request and creates a new version.
     fn clone_request(&mut self, request: &str) {
         let row = &self.store.views[request].row;
         let (old, overrides) = (&row.request, row.overrides.clone());
@@ -202,7 +202,7 @@ impl RequestSimulation {
         self.submit_changes(request, "restart", changes);
     }
 
-    /// Somebody changes his mind about a request that is under way.
+    /// A user changes an open request.
     pub(crate) fn on_random_change(&mut self) {
         let open: Vec<String> = self
             .store
@@ -237,7 +237,7 @@ impl RequestSimulation {
         }
     }
 
-    /// At once, or just when a decision is being made.
+    /// Submits changes at once, or between a decision and its commit.
     fn submit_changes(&mut self, request: &str, word: &str, changes: Vec<RequestChange>) {
         *self.statistics.operator_actions.entry(word.to_owned()).or_default() += 1;
         self.histories.record(self.now, request, &format!("{OPERATOR_NAME}: {word}"));
@@ -251,7 +251,7 @@ impl RequestSimulation {
 
     fn commit_changes(&mut self, request: &str, changes: Vec<RequestChange>) {
         let Some(view) = self.store.views.get(request) else { return };
-        // As the interface has it: who wanted the end is not talked out of it.
+        // As in the interface: a request to end is not overridden.
         let is_ending = view.row.wanted.as_ref().is_some_and(|wanted| {
             matches!(wanted.what, RequestCommandKind::Fail | RequestCommandKind::Abort)
         });
@@ -266,11 +266,14 @@ impl RequestSimulation {
             at: self.now,
         };
         if let Err(refusal) = self.commit(&commit) {
-            self.record_violation(request, format!("what {OPERATOR_NAME} said was refused: {refusal:?}"));
+            self.record_violation(
+                request,
+                format!("the change of {OPERATOR_NAME} was rejected: {refusal:?}"),
+            );
         }
     }
 
-    /// What is said between a decision and its commit.
+    /// Applies the changes that arrive between a decision and its commit.
     pub(crate) fn apply_racing_changes(&mut self, request: &str) {
         if let Some(changes) = self.people.racing_changes.remove(request) {
             self.commit_changes(request, changes);
