@@ -22,7 +22,7 @@ mod workflow;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use json::MANAGED_OPTIONS;
+pub(crate) use json::MANAGED_SBATCH_OPTIONS;
 
 use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
 use crate::event::{DocumentEvent, DocumentEventKind, EventStream, NodeId, ScalarText, StopReading};
@@ -30,7 +30,7 @@ use crate::expand::WorkflowConstants;
 use crate::model::WorkflowSpec;
 use crate::source::SourceSpan;
 use crate::suggest::NameSuggester;
-use fields::OpenMap;
+use fields::MapDecoder;
 pub(crate) use json::to_json_literal;
 use std::borrow::Cow;
 use std::fmt;
@@ -186,9 +186,9 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         &mut self,
         event: &DocumentEvent<'s>,
         subject: ValueSubject<'_>,
-    ) -> Result<Option<OpenMap>, StopReading> {
+    ) -> Result<Option<MapDecoder>, StopReading> {
         match event.kind {
-            DocumentEventKind::MapStart(id) => Ok(Some(OpenMap::new(event.span, id))),
+            DocumentEventKind::MapStart(id) => Ok(Some(MapDecoder::new(event.span, id))),
             _ => self.report_wrong_type(event, subject, "a map").map(|()| None),
         }
     }

@@ -224,7 +224,7 @@ impl DiagnosticRenderer<'_> {
 }
 
 /// Makes text as wide as it looks: tabs become spaces, and characters that move the cursor or reverse the line
-/// are removed.
+/// are replaced.
 fn to_printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for char in text.chars() {

@@ -9,7 +9,7 @@ use crate::tree::DocumentTree;
 
 /// A parsed document.
 #[derive(Debug)]
-pub struct SpecDocument<'s> {
+pub struct LocatedDocument<'s> {
     name: &'s str,
     text: &'s str,
     tree: DocumentTree<'s>,
@@ -26,7 +26,7 @@ pub struct FieldProblem {
     pub help: Option<String>,
 }
 
-impl<'s> SpecDocument<'s> {
+impl<'s> LocatedDocument<'s> {
     /// Parses a document and reports all syntax errors at once.
     pub fn parse(source: SpecSource<'s>) -> Result<Self, SpecDiagnostics> {
         let (text, format) = source.open()?;
@@ -115,7 +115,7 @@ mod tests {
     const TEXT: &str = "request_name: a\nproduction_steps:\n  - {fraction: 0.1, priority: 5}\n  - fraction: 2\n    priority: 1\n";
 
     fn places(text: &str, fields: &[&str]) -> Vec<Option<(usize, usize)>> {
-        let document = SpecDocument::parse(SpecSource::new("r.yaml", text.as_bytes())).unwrap();
+        let document = LocatedDocument::parse(SpecSource::new("r.yaml", text.as_bytes())).unwrap();
         let complaint =
             |field: &&str| FieldProblem { field: (*field).into(), message: "x".into(), help: None };
         let mut told = Vec::new();
@@ -152,7 +152,7 @@ mod tests {
             ("r.toml", "name = \"a\"\n[[steps]]\nfraction = 0.5\n"),
         ];
         for (name, text) in texts {
-            let document = SpecDocument::parse(SpecSource::new(name, text.as_bytes())).unwrap();
+            let document = LocatedDocument::parse(SpecSource::new(name, text.as_bytes())).unwrap();
             assert_eq!(
                 *document.value(),
                 serde_json::json!({"name": "a", "steps": [{"fraction": 0.5}]}),

@@ -1,8 +1,9 @@
 //! The event stream that every file format is parsed into before it is decoded: maps, lists and scalars with
 //! their locations.
 //!
-//! A front end ([`crate::format::FormatReader`] is any of them) yields well-formed nesting for every input: within a
-//! map, `Key` and then exactly one value, repeatedly. It reports everything that it cannot express this way.
+//! A front end ([`crate::format::FormatReader`] is any of them) yields well-formed nesting for every input:
+//! within a map, `Key` and then exactly one value, repeatedly. It reports everything that it cannot express this
+//! way.
 
 use crate::diagnostic::DiagnosticSink;
 use crate::source::SourceSpan;

@@ -1,7 +1,8 @@
 //! Expands entries to jobs, files and user data, as many as their parameters make, numbered in a fixed order.
 //!
-//! Only names are stored, because they are looked up; a command stays a [`TextTemplate`](crate::template::TextTemplate) plus the number of the job.
-//! Entries come in file order; within an entry the last parameter changes fastest.
+//! Only names are stored, because they are looked up; a command stays a
+//! [`TextTemplate`](crate::template::TextTemplate) plus the number of the job. Entries come in file order; within
+//! an entry the last parameter changes fastest.
 
 mod constants;
 mod sweep;
@@ -27,7 +28,7 @@ const MAX_INSTANCES: u64 = 50_000_000;
 
 /// The expansion of the entries of one type (jobs, files, user data).
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ExpandedSeries {
+pub(crate) struct ExpandedEntries {
     names: NameBuffer,
     /// The number of the first instance of each entry.
     first_numbers: Vec<u32>,
@@ -39,15 +40,15 @@ pub(crate) struct ExpandedSeries {
     pub(crate) unexpanded_entries: Vec<u32>,
 }
 
-/// An instance of a [`ExpandedSeries`].
+/// An instance of a [`ExpandedEntries`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SeriesMember {
+pub(crate) struct EntryInstance {
     pub(crate) entry: u32,
     /// The number of the instance within its entry.
     pub(crate) index: u32,
 }
 
-impl ExpandedSeries {
+impl ExpandedEntries {
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
@@ -56,12 +57,12 @@ impl ExpandedSeries {
         self.names.get(number)
     }
 
-    pub(crate) fn locate(&self, number: u32) -> SeriesMember {
+    pub(crate) fn locate(&self, number: u32) -> EntryInstance {
         if self.is_one_each {
-            return SeriesMember { entry: number, index: 0 };
+            return EntryInstance { entry: number, index: 0 };
         }
         let entry = self.first_numbers.partition_point(|first| *first <= number) - 1;
-        SeriesMember { entry: entry as u32, index: number - self.first_numbers[entry] }
+        EntryInstance { entry: entry as u32, index: number - self.first_numbers[entry] }
     }
 
     /// The numbers of the instances of an entry.
@@ -124,9 +125,9 @@ impl NameBuffer {
 /// The expansion of a spec, by name.
 #[derive(Debug)]
 pub(crate) struct ExpandedSpec {
-    pub(crate) jobs: ExpandedSeries,
-    pub(crate) files: ExpandedSeries,
-    pub(crate) user_data: ExpandedSeries,
+    pub(crate) jobs: ExpandedEntries,
+    pub(crate) files: ExpandedEntries,
+    pub(crate) user_data: ExpandedEntries,
     pub(crate) constants: WorkflowConstants,
 }
 
@@ -169,8 +170,8 @@ fn expand_entries<'a>(
     entry: impl Fn(usize) -> (NamedText, Option<&'a ParameterSweep>),
     sweeps: &mut SweepReader<'a, '_>,
     sinks: &mut DiagnosticSinks,
-) -> ExpandedSeries {
-    let mut series = ExpandedSeries {
+) -> ExpandedEntries {
+    let mut series = ExpandedEntries {
         names: NameBuffer { text: String::new(), ends: Vec::with_capacity(entries) },
         first_numbers: Vec::with_capacity(entries),
         bindings: Vec::with_capacity(entries),
@@ -194,7 +195,7 @@ fn expand_entries<'a>(
 
 /// Adds the names of the instances of one entry. Returns `false` if that failed.
 fn add_entry_names(
-    series: &mut ExpandedSeries,
+    series: &mut ExpandedEntries,
     what: &str,
     name: NamedText,
     bindings: Option<&ParameterBindings>,
@@ -233,7 +234,7 @@ fn add_entry_names(
 
 fn report_duplicates(
     what: &str,
-    series: &ExpandedSeries,
+    series: &ExpandedEntries,
     place: impl Fn(u32) -> SourceSpan,
     sinks: &mut DiagnosticSinks,
 ) {
@@ -266,7 +267,7 @@ fn report_duplicates(
 /// Explains why two instances of one entry have the same name.
 fn explain_duplicate_in_entry(
     diagnostic: SpecDiagnostic,
-    series: &ExpandedSeries,
+    series: &ExpandedEntries,
     first: u32,
     second: u32,
 ) -> SpecDiagnostic {

@@ -4,7 +4,7 @@
 //! dependencies have no cycle, that fields require each other. Where the decoder accepts several spellings, the
 //! schema accepts the usual one (signals in upper case), and it requires a value for every key.
 
-use crate::decode::MANAGED_OPTIONS;
+use crate::decode::MANAGED_SBATCH_OPTIONS;
 use crate::decode::field_tables::{FieldTable, FieldType, GrowthUnit, SpecField};
 use crate::decode::tables::WORKFLOW;
 use serde_json::{Value, json};
@@ -161,7 +161,7 @@ fn type_schema(is: &FieldType) -> Value {
             json!({"type": "object", "propertyNames": {"pattern": "\\S"}, "additionalProperties": number})
         }
         FieldType::SlurmOptions => {
-            let managed: Vec<_> = MANAGED_OPTIONS.iter().map(|(name, _)| *name).collect();
+            let managed: Vec<_> = MANAGED_SBATCH_OPTIONS.iter().map(|(name, _)| *name).collect();
             let names = json!({"pattern": "^[A-Za-z][A-Za-z0-9_-]*$", "not": {"enum": managed}});
             let values = json!({"type": ["string", "number", "boolean", "null"]});
             json!({"type": "object", "propertyNames": names, "additionalProperties": values})

@@ -41,7 +41,7 @@ mod yaml;
 pub use convert::{convert_spec, document_to_json};
 pub use diagnostic::{DiagnosticReport, DiagnosticSeverity, SpecDiagnostic, SpecDiagnostics};
 pub use diagnostic_renderer::DiagnosticStyle;
-pub use document::{FieldProblem, SpecDocument};
+pub use document::{FieldProblem, LocatedDocument};
 pub use field_reference::render_reference;
 pub use format::{SpecFormat, SpecSource};
 pub use json_schema::build_json_schema;

@@ -26,7 +26,7 @@ pub(crate) use settings::WorkflowTexts;
 use crate::decode::NameCompleteness;
 use crate::diagnostic::SpecDiagnostic;
 use crate::expand::{
-    DiagnosticSinks, ExpandedSeries, ExpandedSpec, SeriesMember, TemplateCompiler, TextPosition,
+    DiagnosticSinks, ExpandedEntries, ExpandedSpec, EntryInstance, TemplateCompiler, TextPosition,
     join_with_space,
 };
 use crate::model::{ListRange, NamedText, WorkflowSpec};
@@ -146,7 +146,7 @@ impl ResolvedSpec {
     pub(crate) fn relation_list(
         &self,
         spec: &WorkflowSpec<'_>,
-        job: SeriesMember,
+        job: EntryInstance,
         way: RelationKind,
         n: usize,
     ) -> Option<ListRef<'_>> {
@@ -172,7 +172,7 @@ impl ResolvedSpec {
     pub(crate) fn relation_lists<'a>(
         &'a self,
         spec: &'a WorkflowSpec<'_>,
-        job: SeriesMember,
+        job: EntryInstance,
         way: RelationKind,
     ) -> impl Iterator<Item = &'a [u32]> {
         let lists = (0..).map_while(move |n| self.relation_list(spec, job, way, n));
@@ -274,7 +274,7 @@ struct NameResolver<'a, 's> {
 }
 
 impl<'a> NameResolver<'a, '_> {
-    fn entry_series(&self, sort: EntryKind) -> &'a ExpandedSeries {
+    fn entry_series(&self, sort: EntryKind) -> &'a ExpandedEntries {
         match sort {
             EntryKind::Jobs => &self.expanded.jobs,
             EntryKind::Files => &self.expanded.files,

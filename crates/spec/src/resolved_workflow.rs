@@ -1,7 +1,7 @@
 //! A resolved spec: expanded, all names known, dependencies without cycles.
 
 use crate::diagnostic::{SpecDiagnostic, SpecDiagnostics};
-use crate::expand::{ExpandedSpec, ReferenceKind, SeriesMember, render_template};
+use crate::expand::{ExpandedSpec, ReferenceKind, EntryInstance, render_template};
 use crate::model::{RequirementsSpec, WorkflowSpec};
 use crate::parameters::ParameterValue;
 use crate::resolve::{EntryDetail, RelationKind, ResolvedAction, ResolvedSpec, fill_data};
@@ -59,7 +59,7 @@ pub struct ResolvedJob<'a> {
     pub priority: i32,
     pub cancel_on_blocking_job_failure: bool,
     workflow: &'a ResolvedWorkflow<'a>,
-    member: SeriesMember,
+    member: EntryInstance,
 }
 
 /// A file of a [`ResolvedWorkflow`].

@@ -1,6 +1,5 @@
 //! Compares expansion with a small model that writes everything out (count, order, names, commands and edges),
-//! and the same
-//! workflow in every format.
+//! and the same workflow in every format.
 
 use proptest::prelude::*;
 use windlass_spec::{NoAttachments, ResolvedWorkflow, SpecFormat, SpecSource, convert_spec, load_spec};

@@ -1,6 +1,6 @@
 //! Fields that require or exclude each other.
 
-use super::fields::OpenMap;
+use super::fields::MapDecoder;
 use super::object::DecodedObject;
 use super::tables::{ACTION, FAILURE_RULE, RESOURCE_MONITOR};
 use super::{SpecDecoder, ValueSubject, type_mismatch_error};
@@ -93,7 +93,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         }
     }
 
-    pub(super) fn check_action(&mut self, spec: &ActionSpec, map: &OpenMap) {
+    pub(super) fn check_action(&mut self, spec: &ActionSpec, map: &MapDecoder) {
         let action = &spec.action;
         let place = |field| map.key_span(&ACTION, field).unwrap_or(spec.span);
         let names_jobs = !spec.jobs.is_empty() || !spec.job_name_regexes.is_empty();
@@ -122,7 +122,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
     }
 
     /// Fields of an action that have no effect.
-    fn warn_unused_action_fields(&mut self, spec: &ActionSpec, map: &OpenMap) {
+    fn warn_unused_action_fields(&mut self, spec: &ActionSpec, map: &MapDecoder) {
         let of_jobs: &[&str] =
             if spec.action.trigger_type.is_about_jobs() { &[] } else { &JOB_TRIGGER_FIELDS };
         let of_type: &[&str] = match spec.action.action_type {

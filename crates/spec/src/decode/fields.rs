@@ -9,7 +9,7 @@ use crate::source::SourceSpan;
 const MAX_FIELDS: usize = 40;
 
 /// A map being decoded.
-pub(super) struct OpenMap {
+pub(super) struct MapDecoder {
     pub(super) id: Option<NodeId>,
     /// The location to report for a missing field.
     pub(super) span: SourceSpan,
@@ -18,7 +18,7 @@ pub(super) struct OpenMap {
     seen: [Option<SourceSpan>; MAX_FIELDS],
 }
 
-impl OpenMap {
+impl MapDecoder {
     pub(super) fn new(span: SourceSpan, id: Option<NodeId>) -> Self {
         Self { id, span, has_keys: false, seen: [None; MAX_FIELDS] }
     }
@@ -42,7 +42,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
     /// Returns the next known field of the map; at the end, reports missing fields and returns `None`.
     pub(super) fn next_field<F: FieldId>(
         &mut self,
-        map: &mut OpenMap,
+        map: &mut MapDecoder,
     ) -> Result<Option<FieldEntry<'s, F>>, StopReading> {
         let found = self.next_table_field(map, F::MAP)?;
         Ok(found.map(|FieldEntry { id: is, field, subject, value }| FieldEntry {
@@ -56,7 +56,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
     /// Like [`Self::next_field`], with the index of the field in the table.
     pub(super) fn next_table_field(
         &mut self,
-        map: &mut OpenMap,
+        map: &mut MapDecoder,
         table: &'static FieldTable,
     ) -> Result<Option<FieldEntry<'s, usize>>, StopReading> {
         loop {
@@ -102,7 +102,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         &mut self,
         name: &str,
         span: SourceSpan,
-        map: &mut OpenMap,
+        map: &mut MapDecoder,
         table: &'static FieldTable,
     ) {
         let diagnostic =
@@ -137,7 +137,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         self.suggester.nearest_name(name, table.fields.iter().flat_map(SpecField::names))
     }
 
-    fn report_missing_fields(&mut self, map: &OpenMap, table: &'static FieldTable) {
+    fn report_missing_fields(&mut self, map: &MapDecoder, table: &'static FieldTable) {
         for (field, seen) in table.fields.iter().zip(&map.seen) {
             if field.required && seen.is_none() {
                 self.sink.push(

@@ -8,7 +8,7 @@ use crate::source::SourceSpan;
 use serde_json::{Map, Number, Value};
 
 /// sbatch options that are set elsewhere, and where.
-pub(crate) const MANAGED_OPTIONS: [(&str, &str); 8] = [
+pub(crate) const MANAGED_SBATCH_OPTIONS: [(&str, &str); 8] = [
     ("partition", "`partition` of a scheduler in `slurm_schedulers`"),
     ("nodes", "`nodes` of a scheduler in `slurm_schedulers`"),
     ("walltime", "`walltime` of a scheduler in `slurm_schedulers`"),
@@ -117,7 +117,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
 
     fn check_slurm_option(&mut self, name: &str, span: SourceSpan) {
         let option = name.trim_start_matches('-').to_ascii_lowercase().replace('_', "-");
-        if let Some((_, source)) = MANAGED_OPTIONS.iter().find(|(managed, _)| *managed == option) {
+        if let Some((_, source)) = MANAGED_SBATCH_OPTIONS.iter().find(|(managed, _)| *managed == option) {
             self.sink.push(
                 SpecDiagnostic::new(
                     "managed-option",

@@ -2,7 +2,7 @@
 //! whole is deserialized into the type with the same fields.
 
 use super::field_tables::{FieldTable, FieldType, GrowthUnit};
-use super::fields::OpenMap;
+use super::fields::MapDecoder;
 use super::{SpecDecoder, ValueSubject};
 use crate::diagnostic::SpecDiagnostic;
 use crate::event::{DocumentEvent, EventStream, StopReading};
@@ -15,7 +15,7 @@ use windlass_types::{Bytes, format_exact_size, format_iso_duration};
 /// A decoded map.
 pub(super) struct DecodedObject {
     table: &'static FieldTable,
-    map: OpenMap,
+    map: MapDecoder,
     values: serde_json::Map<String, Value>,
     /// The location of the value of `name`.
     pub(super) name_span: Option<SourceSpan>,

@@ -4,7 +4,7 @@
 //! contain sizes and durations that may use constants defined further down, so they are decoded after the whole
 //! file is read.
 
-use super::fields::{FieldEntry, OpenMap};
+use super::fields::{FieldEntry, MapDecoder};
 use super::recording::EventRecording;
 use super::tables::{DeferredSection, StdioField, WorkflowField};
 use super::{DecodedSpec, NameCompleteness, OpenList, SpannedText, SpecDecoder, ValueSubject};
@@ -86,7 +86,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
             self.decoder.sink.push(diagnostic.with_help("start with `name:` and `jobs:`"));
             return Err(StopReading);
         }
-        let mut map = OpenMap::new(event.span, None);
+        let mut map = MapDecoder::new(event.span, None);
         while let Some(found) = self.decoder.next_field(&mut map)? {
             self.decode_field(found)?;
         }
@@ -253,7 +253,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
     }
 
     pub(super) fn decode_env(&mut self, event: &DocumentEvent<'s>) -> Result<ListRange, StopReading> {
-        let Some(OpenMap { id, .. }) = self.decoder.open_map(event, ValueSubject::Field("env"))? else {
+        let Some(MapDecoder { id, .. }) = self.decoder.open_map(event, ValueSubject::Field("env"))? else {
             return Ok(ListRange::default());
         };
         if let Some(known) = id.and_then(|id| self.envs_by_node.get(&id)) {

@@ -131,7 +131,7 @@ impl NameResolver<'_, '_> {
     }
 
     /// Returns the location in `depends_on` that refers to the job `on`.
-    fn find_named_dependency(&self, member: crate::expand::SeriesMember, on: u32) -> Option<WaitReason<'_>> {
+    fn find_named_dependency(&self, member: crate::expand::EntryInstance, on: u32) -> Option<WaitReason<'_>> {
         let bindings = self.expanded.jobs.bindings(member.entry);
         let names = &self.spec.names[self.spec.jobs[member.entry as usize].depends_on.range()];
         let mut sinks = crate::expand::DiagnosticSinks::default();

@@ -15,12 +15,12 @@ use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 
 /// A text that may differ from job to job.
-pub(super) enum JobText {
+pub(super) enum PerJobText {
     Same(String),
     ByJob(TextTemplate),
 }
 
-impl JobText {
+impl PerJobText {
     pub(super) fn text_for_job(&self, bindings: Option<&ParameterBindings>, index: u32) -> String {
         match self {
             Self::Same(text) => text.clone(),
@@ -48,8 +48,8 @@ struct VaryingSettings {
     handler: PerJobNumber,
     scheduler: PerJobNumber,
     limit: PerJobNumber,
-    labels: Vec<JobText>,
-    sites: Vec<JobText>,
+    labels: Vec<PerJobText>,
+    sites: Vec<PerJobText>,
 }
 
 impl VaryingSettings {
@@ -57,7 +57,7 @@ impl VaryingSettings {
         let numbers = [self.handler, self.scheduler, self.limit];
         let mut texts = self.labels.iter().chain(&self.sites);
         !numbers.iter().any(|number| matches!(number, PerJobNumber::Each(_)))
-            && texts.all(|text| matches!(text, JobText::Same(_)))
+            && texts.all(|text| matches!(text, PerJobText::Same(_)))
     }
 }
 
@@ -137,10 +137,10 @@ impl NameResolver<'_, '_> {
     pub(super) fn find_per_job(
         &mut self,
         entry: u32,
-        text: &JobText,
+        text: &PerJobText,
         mut find: impl FnMut(&mut Self, &str, &str) -> u32,
     ) -> PerJobNumber {
-        if let JobText::Same(name) = text {
+        if let PerJobText::Same(name) = text {
             return PerJobNumber::All(find(self, name, ""));
         }
         let bindings = self.expanded.jobs.bindings(entry);
@@ -158,17 +158,17 @@ impl NameResolver<'_, '_> {
         PerJobNumber::Each(self.resolved.relations.add_column(&numbers))
     }
 
-    fn compile_job_text(&mut self, text: &str, place: TextPosition<'_, '_>, entry: u32) -> JobText {
+    fn compile_job_text(&mut self, text: &str, place: TextPosition<'_, '_>, entry: u32) -> PerJobText {
         match self.compile_text(text, place, Some((EntryKind::Jobs, entry))) {
-            None => JobText::Same(text.to_owned()),
+            None => PerJobText::Same(text.to_owned()),
             Some(template) => match template.as_constant() {
-                Some(text) => JobText::Same(text.to_owned()),
-                None => JobText::ByJob(template),
+                Some(text) => PerJobText::Same(text.to_owned()),
+                None => PerJobText::ByJob(template),
             },
         }
     }
 
-    pub(super) fn compile_job_named(&mut self, named: NamedText, entry: u32) -> JobText {
+    pub(super) fn compile_job_named(&mut self, named: NamedText, entry: u32) -> PerJobText {
         let texts = &self.spec.texts;
         self.compile_job_text(texts.get(named.text), TextPosition::from_named(texts, named), entry)
     }
@@ -195,14 +195,14 @@ impl NameResolver<'_, '_> {
         for variable in &spec.variables[job.env.range()] {
             let name = spec.texts.get(variable.name).to_owned();
             match self.compile_job_named(variable.value, entry) {
-                JobText::Same(value) => kind.env.push((name, value)),
-                JobText::ByJob(template) => detail.env.push((name, template)),
+                PerJobText::Same(value) => kind.env.push((name, value)),
+                PerJobText::ByJob(template) => detail.env.push((name, template)),
             }
         }
         match more.invocation_script.map(|script| self.compile_job_named(script, entry)) {
             None => {}
-            Some(JobText::Same(script)) => kind.invocation_script = Some(script),
-            Some(JobText::ByJob(template)) => detail.invocation_script = Some(template),
+            Some(PerJobText::Same(script)) => kind.invocation_script = Some(script),
+            Some(PerJobText::ByJob(template)) => detail.invocation_script = Some(template),
         }
         let differences = VaryingSettings {
             handler: self.resolve_handler(entry, more.failure_handler),
@@ -316,7 +316,7 @@ impl NameResolver<'_, '_> {
     ) -> GroupDifferences {
         let known = |number: u32| (number != UNKNOWN_NUMBER).then_some(number);
         let number = |number: PerJobNumber| self.resolved.per_job_value(number, index).and_then(known);
-        let texts = |texts: &[JobText]| texts.iter().map(|text| text.text_for_job(bindings, index)).collect();
+        let texts = |texts: &[PerJobText]| texts.iter().map(|text| text.text_for_job(bindings, index)).collect();
         GroupDifferences {
             handler: number(differing.handler),
             scheduler: number(differing.scheduler),

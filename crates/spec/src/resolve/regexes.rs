@@ -1,7 +1,7 @@
 //! Regular expressions for names: each pattern is tested once, against no more names than it can match.
 
 use super::relations::RelationLists;
-use crate::expand::ExpandedSeries;
+use crate::expand::ExpandedEntries;
 use regex::{Regex, RegexBuilder};
 use rustc_hash::FxHashMap;
 
@@ -33,7 +33,7 @@ impl NamePatterns {
     pub(crate) fn match_names(
         &mut self,
         pattern: &str,
-        names: &ExpandedSeries,
+        names: &ExpandedEntries,
         relations: &mut RelationLists,
     ) -> Result<u32, NoMatch> {
         if let Some(known) = self.matches_by_pattern.get(pattern) {
@@ -46,7 +46,7 @@ impl NamePatterns {
         found
     }
 
-    fn find_matches(&mut self, pattern: &str, names: &ExpandedSeries) -> Result<Vec<u32>, NoMatch> {
+    fn find_matches(&mut self, pattern: &str, names: &ExpandedEntries) -> Result<Vec<u32>, NoMatch> {
         let regex = compile_pattern(pattern)?;
         let is_match = |number: &u32| regex.is_match(names.name(*number));
         let prefix = literal_prefix(pattern);

@@ -2,7 +2,7 @@
 
 use super::NameResolver;
 use super::entry_details::PerJobNumber;
-use super::job_groups::{JobText, UnknownName};
+use super::job_groups::{PerJobText, UnknownName};
 use super::relations::UNKNOWN_NUMBER;
 use crate::diagnostic::SpecDiagnostic;
 use crate::model::{ListRange, NamedText};
@@ -29,7 +29,7 @@ impl NameResolver<'_, '_> {
     }
 
     /// Returns the sites of the jobs of an entry. Names that no worker can have are reported, each once.
-    pub(super) fn resolve_sites(&mut self, entry: u32, list: ListRange) -> Vec<JobText> {
+    pub(super) fn resolve_sites(&mut self, entry: u32, list: ListRange) -> Vec<PerJobText> {
         let spec = self.spec;
         let mut sites = Vec::new();
         for named in &spec.names[list.range()] {
@@ -47,10 +47,10 @@ impl NameResolver<'_, '_> {
     }
 
     /// Returns the distinct values of a text for the jobs of an entry.
-    fn distinct_texts(&self, entry: u32, text: &JobText) -> BTreeSet<String> {
+    fn distinct_texts(&self, entry: u32, text: &PerJobText) -> BTreeSet<String> {
         let count = match text {
-            JobText::Same(_) => 1,
-            JobText::ByJob(_) => self.expanded.jobs.range(entry).len() as u32,
+            PerJobText::Same(_) => 1,
+            PerJobText::ByJob(_) => self.expanded.jobs.range(entry).len() as u32,
         };
         let bindings = self.expanded.jobs.bindings(entry);
         (0..count).map(|index| text.text_for_job(bindings, index)).collect()
