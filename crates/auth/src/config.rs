@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_file() {
+    fn complete_config_is_read() {
         let config = read(
             r#"
             password_file = "people"
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_guide_shows_is_understood() {
+    fn config_of_the_guide_is_valid() {
         let guide = include_str!("../../../docs/guide/security.md");
         let blocks = guide.split("\n```text\n").skip(1).map(|rest| rest.split("```").next().unwrap());
         let files: Vec<&str> = blocks.filter(|block| block.contains(" = ")).collect();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
+    fn error_names_line_and_value() {
         for (text, said) in [
             ("passwordfile = 'x'", "password_file"),
             ("[roles]\nana = 'root'", "viewer, user, operator and admin"),

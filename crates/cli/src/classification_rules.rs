@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_read_from_toml() {
+    fn classification_rules_load_from_toml() {
         let rules = load(
             "[[rule]]\nname = \"seats\"\nclass = \"transient\"\nstderr = [\"no seat left\"]\nexamples = [\"No seat left\"]\n\
              [[rule]]\nname = \"odd\"\nclass = \"data\"\nexit_codes = [3]\nsignals = [\"KILL\", 11]\non = [\"timeout\"]\n",
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
+    fn error_names_line_and_value() {
         for (text, parts) in [
             (
                 "[[rule]]\nname = \"x\"\nclass = \"dtaa\"\nexit_codes = [3]\n",

@@ -338,7 +338,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn the_folder_is_found_here_and_above() {
+    fn windlass_folder_is_found_in_parent_directories() {
         let root = tempfile::tempdir().unwrap();
         let deep = root.path().join("a/b");
         std::fs::create_dir_all(&deep).unwrap();
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_is_private_and_ignored_by_git() {
+    fn windlass_folder_is_private_and_ignored_by_git() {
         let root = tempfile::tempdir().unwrap();
         let folder = make_folder(root.path()).unwrap();
         let mode = std::fs::metadata(&folder).unwrap().permissions().mode();

@@ -97,7 +97,7 @@ mod tests {
     use windlass_types::Bytes;
 
     #[test]
-    fn a_verdict_says_what_changes() {
+    fn decision_text_lists_requested_changes() {
         assert_eq!(render_verdict(FailureCommandKind::Fail, &RequestedJobChanges::default()), "fail");
         let changes = RequestedJobChanges {
             memory_bytes: Some(Bytes(8 << 30)),

@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documentation_lists_the_same_codes() {
+    fn exit_code_page_matches_code() {
         let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/exit-codes.md"))
             .unwrap();
         let listed: Vec<&str> = page
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_after_what_they_caused() {
+    fn error_sources_follow_error_message() {
         #[derive(Debug, thiserror::Error)]
         #[error("cannot read")]
         struct Outer(#[source] std::io::Error);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_is_named_already_is_not_told_again() {
+    fn error_source_already_in_message_is_not_repeated() {
         #[derive(Debug, thiserror::Error)]
         #[error("cannot be reached: {0}")]
         struct Outer(#[source] std::io::Error);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_has_its_code() {
+    fn every_error_kind_has_exit_code() {
         for (kind, code) in [
             (CliErrorKind::User, 2),
             (CliErrorKind::Spec, 2),

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_counted_also_after_a_very_long_one() {
+    fn line_numbers_are_correct_after_very_long_line() {
         let mut text = b"fine\n".to_vec();
         text.extend(b"x".repeat(10_000));
         text.extend(b"\n\xffPermission denied\nfine\nSegmentation fault");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_is_found_however_a_log_is_read() {
+    fn log_scan_is_independent_of_read_size() {
         let long = format!("x{}\n", "y".repeat(3 * MAX_LINE_LENGTH));
         let late = format!("{}error\n", "z".repeat(2 * MAX_LINE_LENGTH));
         let text = format!("fine\nan error\n{long}Killed\n{late}\n\n{long}disk quota exceeded");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn repetitions_count_once_and_the_heaviest_are_kept() {
+    fn log_scan_drops_repetitions_and_keeps_heaviest_signs() {
         assert_eq!(lines(&b"No space left on device\n".repeat(1000)), [(1, "disk-full")]);
         let mut many = "x: command not found\n".to_owned();
         many.extend((0..1000).map(|i| format!("step {i} failed\n")));

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_waiting_job_reads_and_nobody_makes_is_required() {
+    fn required_inputs_are_read_by_waiting_jobs_and_unproduced() {
         let relations = [
             relation(1, false, 10),
             relation(1, true, 11),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_refusal_names_the_first_ten() {
+    fn missing_input_error_names_first_ten_files() {
         let files: Vec<WorkflowFileRow> = (0..12)
             .map(|n| WorkflowFileRow {
                 id: FileId(n),

@@ -67,7 +67,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn a_file_is_replaced_and_keeps_its_permissions() {
+    fn replaced_file_keeps_permissions() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("spec.yaml");
         std::fs::write(&path, "old").unwrap();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_made_and_a_wrong_place_is_told() {
+    fn replace_file_creates_file_and_reports_bad_path() {
         let dir = tempfile::tempdir().unwrap();
         replace_file(&dir.path().join("a"), "x").unwrap();
         assert_eq!(std::fs::read_to_string(dir.path().join("a")).unwrap(), "x");

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 use windlass_spec::ParameterValue;
 use windlass_spec::parameters::{self, ParameterRange};
-use windlass_spec::template::{self, HoleFormat};
+use windlass_spec::template::{self, PlaceholderFormat};
 
 /// Limit on the number of jobs from one command line; more is probably a mistake.
 const MAX_COMBINATIONS: usize = 1_000_000;
@@ -164,8 +164,8 @@ impl ExecCommandTemplate {
             Self::Shell(text) => substitute_parameters(text, binding, quote_for_shell),
             Self::Words(words) => {
                 // The whole word is quoted afterwards, so both forms insert the plain value.
-                let as_it_is = |_: &str, value: &str, format: HoleFormat| {
-                    Ok(if format == HoleFormat::Quoted {
+                let as_it_is = |_: &str, value: &str, format: PlaceholderFormat| {
+                    Ok(if format == PlaceholderFormat::Quoted {
                         value.to_owned()
                     } else {
                         format_value(value, format)
@@ -226,7 +226,7 @@ pub(crate) fn undefined_parameters<'t>(
         ExecCommandTemplate::Words(words) => words.as_slice(),
     });
     let ours =
-        texts.flat_map(|text| template::find_holes(text)).filter(template::TemplateHole::is_unmistakable);
+        texts.flat_map(|text| template::find_placeholders(text)).filter(template::TemplatePlaceholder::is_unmistakable);
     ours.map(|hole| hole.name).filter(|name| params.iter().all(|param| param.name != *name)).collect()
 }
 
@@ -234,16 +234,16 @@ pub(crate) fn undefined_parameters<'t>(
 enum ExecTemplatePiece<'t> {
     Text(&'t str),
     /// The index of the parameter.
-    Value(usize, HoleFormat),
+    Value(usize, PlaceholderFormat),
 }
 
 /// Finds `{name}` and `{name:FORMAT}` of known parameters; other braces are text, since shells use them too.
 fn parse_pieces<'t>(text: &'t str, names: &[&str]) -> Vec<ExecTemplatePiece<'t>> {
     let mut pieces = Vec::new();
     let mut from = 0;
-    for hole in template::find_holes(text) {
+    for hole in template::find_placeholders(text) {
         let number = names.iter().position(|known| *known == hole.name);
-        let format = hole.format.map_or(Some(HoleFormat::Plain), HoleFormat::parse);
+        let format = hole.format.map_or(Some(PlaceholderFormat::Plain), PlaceholderFormat::parse);
         if let (Some(number), Some(format)) = (number, format) {
             pieces.extend([
                 ExecTemplatePiece::Text(&text[from..hole.range.start]),
@@ -260,7 +260,7 @@ fn parse_pieces<'t>(text: &'t str, names: &[&str]) -> Vec<ExecTemplatePiece<'t>>
 fn substitute_parameters(
     text: &str,
     binding: &[(&str, &str)],
-    put: impl Fn(&str, &str, HoleFormat) -> Result<String, CliError>,
+    put: impl Fn(&str, &str, PlaceholderFormat) -> Result<String, CliError>,
 ) -> Result<String, CliError> {
     let names: Vec<&str> = binding.iter().map(|(name, _)| *name).collect();
     let mut filled = String::with_capacity(text.len());
@@ -275,14 +275,14 @@ fn substitute_parameters(
     Ok(filled)
 }
 
-fn format_value(value: &str, format: HoleFormat) -> String {
+fn format_value(value: &str, format: PlaceholderFormat) -> String {
     let mut text = String::new();
     format.write_value(ParameterValue::Text(value), &mut text);
     text
 }
 
-fn quote_for_shell(name: &str, value: &str, format: HoleFormat) -> Result<String, CliError> {
-    if format == HoleFormat::Quoted || text::is_shell_safe(value) {
+fn quote_for_shell(name: &str, value: &str, format: PlaceholderFormat) -> Result<String, CliError> {
+    if format == PlaceholderFormat::Quoted || text::is_shell_safe(value) {
         return Ok(format_value(value, format));
     }
     let shown = text::truncate(&text::one_line(value), 60);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn values_as_people_write_them() {
+    fn parameter_values_parse_ranges_and_lists() {
         for (text, expected) in [
             ("n=1:4", vec!["1", "2", "3", "4"]),
             ("n=0:1:0.25", vec!["0.00", "0.25", "0.50", "0.75", "1.00"]),
@@ -332,14 +332,14 @@ mod tests {
     }
 
     #[test]
-    fn values_come_from_a_file() {
+    fn parameter_values_load_from_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "a b\n\n# no value\n c \n").unwrap();
         assert_eq!(values(&format!("n=@{}", file.path().display())).unwrap(), ["a b", "c"]);
     }
 
     #[test]
-    fn parameters_combine() {
+    fn parameters_combine_as_product_or_zip() {
         let params = [
             ExecParameter { name: "a".into(), values: vec!["1".into(), "2".into()] },
             ExecParameter { name: "b".into(), values: vec!["x".into(), "y".into()] },
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_parameter_and_is_none() {
+    fn shell_braces_are_not_parameters() {
         let n = [ExecParameter { name: "n".into(), values: vec!["1".into()] }];
         let found = |params: &[ExecParameter], text: &str| -> Vec<String> {
             undefined_parameters(params, &[ExecCommandTemplate::Shell(text.into())])
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_combinations_are_refused() {
+    fn invalid_parameter_combinations_are_rejected() {
         let short = ExecParameter { name: "a".into(), values: vec!["1".into()] };
         let long = ExecParameter { name: "b".into(), values: vec!["1".into(), "2".into()] };
         assert!(combine_parameters(&[short.clone(), long.clone()], ParameterLink::Zip).is_err());
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn only_known_names_are_filled_in() {
+    fn only_defined_parameters_are_substituted() {
         let binding = [("n", "7"), ("f", "a b"), ("i", "it's")];
         for (text, expected) in [
             ("sim {n}", "sim 7"),
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_gets_only_values_that_it_leaves_alone_unless_quoted() {
+    fn shell_command_rejects_unquoted_special_values() {
         for value in ["7", "a.txt", "./a/b_c-d", "x=1,2", "host:80", "50%", "a+b@c"] {
             assert_eq!(shell("run {x}", &[("x", value)]).unwrap(), format!("run {value}"));
         }
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_no_command_uses_is_refused() {
+    fn unused_parameter_is_rejected() {
         let param = |name: &str| ExecParameter { name: name.into(), values: vec!["1".into()] };
         let templates = [
             ExecCommandTemplate::Shell("a {x:q}".into()),

@@ -318,12 +318,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_has_a_name_of_its_own() {
+    fn database_url_is_escaped_in_file_name() {
         assert_eq!(hashed_file_name("postgres://me@db/w"), "postgres%3a%2f%2fme%40db%2fw");
     }
 
     #[test]
-    fn a_file_has_its_directory_beside_it() {
+    fn server_run_directory_is_beside_database_file() {
         assert_eq!(server_run_dir(Path::new("/none/w.db")), Some("/none/w.db.run".into()));
     }
 }

@@ -61,13 +61,13 @@ mod tests {
     }
 
     #[test]
-    fn the_default_name_comes_first() {
+    fn default_spec_name_is_preferred() {
         assert_eq!(chosen(&["a.windlass.yaml", "windlass.yaml", "x.yaml"]).unwrap(), "windlass.yaml");
         assert_eq!(chosen(&["windlass.json5"]).unwrap(), "windlass.json5");
     }
 
     #[test]
-    fn otherwise_the_only_one_with_the_suffix() {
+    fn single_spec_with_suffix_is_chosen() {
         assert_eq!(chosen(&["sim.windlass.toml", "windlass.toml", "x.yaml"]).unwrap(), "sim.windlass.toml");
         assert!(chosen(&["x.yaml", "windlass.toml"]).unwrap_err().contains("no spec given"));
         assert_eq!(

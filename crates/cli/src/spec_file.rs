@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_are_named_after_what_their_logs_belong_to() {
+    fn log_directory_is_named_after_database_or_server() {
         for (database, name) in [
             ("/a/b.db", "b"),
             ("http://127.0.0.1:8080", "127.0.0.1:8080"),

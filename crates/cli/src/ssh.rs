@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machines_are_named_plainly() {
+    fn remote_host_names_are_validated() {
         for name in ["node1", "alice@node1", "node-1.example.org:2222", "a_b@10.0.0.1:22"] {
             assert_eq!(name.parse::<RemoteHost>().unwrap().to_string(), name);
         }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_comes_after_all_options() {
+    fn ssh_host_follows_all_options() {
         let remote: RemoteHost = "alice@node1:2222".parse().unwrap();
         let words = remote.ssh_arguments(&["A=b".to_owned()]);
         assert_eq!(words[words.len() - 3..], ["--", "alice@node1", "/bin/sh -s"]);

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_padded_to_blocks() {
+    fn tar_members_are_padded_to_blocks() {
         let mut archive = TarArchive::new(Vec::new(), 0);
         archive.add_member("a", 3, &b"abcdef"[..]).unwrap();
         archive.add_member("b", 4, &b"x"[..]).unwrap();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn very_large_sizes_are_written_in_binary() {
+    fn tar_writes_very_large_sizes_in_binary() {
         assert_eq!(&render_size(8), b"00000000010\0");
         let large = render_size(1 << 40);
         assert_eq!(large[0], 0x80);

@@ -113,7 +113,7 @@ snakemake   9.1   1200     60
     }
 
     #[test]
-    fn no_line_is_wider_than_the_terminal() {
+    fn lines_fit_terminal_width() {
         for width in 10..40 {
             assert!(render(COLUMNS, &rows(), width).lines().all(|line| line.chars().count() <= width));
         }

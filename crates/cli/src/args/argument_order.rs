@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verb_behind_global_flags_is_a_verb() {
+    fn subcommand_after_global_options_is_recognized() {
         for (line, expected) in [
             ("windlass jobs -f json list 3", "windlass jobs list -f json 3"),
             ("windlass jobs -fjson -q get a", "windlass jobs get -fjson -q a"),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_stays_where_it_is() {
+    fn other_arguments_keep_their_order() {
         for line in [
             "windlass",
             "windlass jobs list -f json",
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn clap_then_sees_the_verb() {
+    fn clap_parses_reordered_subcommand() {
         use crate::args::jobs::JobsSubcommand;
         let parsed = super::super::tests::parse(&["jobs", "-f", "json", "running", "3"]).unwrap();
         let crate::args::CliCommand::Jobs(jobs) = parsed else { panic!("not jobs") };

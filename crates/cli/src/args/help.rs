@@ -121,7 +121,7 @@ mod tests {
     use crate::args::{build_command, build_plain_command};
 
     #[test]
-    fn every_command_has_its_place_in_one_group() {
+    fn each_command_is_in_one_help_group() {
         let mut grouped: Vec<&str> = COMMAND_GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
         assert!(grouped.len() <= 28, "{} commands", grouped.len());
         grouped.extend(UNLISTED_COMMANDS);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_help_shows_groups_options_and_examples() {
+    fn help_shows_groups_options_and_examples() {
         let help = build_command().render_help().to_string();
         for part in
             ["\nRun:\n  run ", "\nInspect:\n  status ", "--format <FORMAT>", "Examples:\n  windlass demo"]
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_long_help_lists_every_exit_code() {
+    fn long_help_lists_every_exit_code() {
         let help = build_command().render_long_help().to_string();
         for exit in CliExit::ALL {
             let line = format!("  {:>2}  {}", exit.code(), exit.meaning());
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_name_the_global_options_and_their_own_page_explains_them() {
+    fn command_help_refers_to_global_options_page() {
         let mut command = build_command();
         command.build();
         let jobs = command.find_subcommand_mut("jobs").unwrap();

@@ -104,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_ranges_are_separated_by_commas() {
+    fn workflow_set_takes_comma_separated_ids_and_ranges() {
         assert_eq!(ids("7"), [one(7)]);
         assert_eq!(ids("1-5,9"), [WorkflowSetPart::Range(WorkflowId(1), WorkflowId(5)), one(9)]);
         assert_eq!(ids("2,last"), [one(2), WorkflowSetPart::One(WorkflowRef::Last)]);
     }
 
     #[test]
-    fn names_are_left_whole() {
+    fn workflow_names_with_commas_stay_whole() {
         for name in ["sim", "sim-2024", "a,b", "2024-run"] {
             assert_eq!(ids(name), [named(name)]);
         }

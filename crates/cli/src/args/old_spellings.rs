@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_old_spelling_parses_as_the_new_one() {
+    fn old_spelling_parses_as_new_spelling() {
         for OldSpelling { old, new, .. } in OLD_SPELLINGS {
             for rest in ["--help", "-f json", "--no-such-option"] {
                 let new_line = parse(&format!("windlass {new} {rest}"));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_spelling_hides_no_command_and_leads_to_no_other_old_one() {
+    fn old_spelling_hides_no_command_and_is_not_chained() {
         let root = build_command();
         for OldSpelling { old, new, .. } in OLD_SPELLINGS {
             let mut command = Some(&root);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_words_of_the_command_are_replaced() {
+    fn old_spelling_replaces_only_command_words() {
         for (line, expected) in [
             ("windlass triage retry align_7", "windlass failures retry align_7"),
             ("windlass triage 3 --lines 2", "windlass failures pending 3 --lines 2"),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn command_lines_of_torc_parse() {
+    fn torc_command_lines_parse() {
         for line in [
             "ping",
             "create diamond.yaml --no-resource-monitoring --skip-checks",
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn renamed_commands_are_noted_and_torcs_are_not() {
+    fn note_is_for_renamed_commands_but_not_torc_commands() {
         let note =
             |line: &str| replace_old_spelling(&build_command(), words(line)).1.and_then(OldSpelling::note);
         assert_eq!(

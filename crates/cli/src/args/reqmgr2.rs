@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_address_there_is_none() {
+    fn reqmgr2_options_require_address() {
         assert_eq!(read(&[]).unwrap(), None);
         for part in ["--reqmgr2-cert=c", "--reqmgr2-key=k", "--reqmgr2-ca=a", "--reqmgr2-token-file=t"] {
             assert!(read(&[part]).unwrap_err().message.ends_with("is given without --reqmgr2"), "{part}");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn given_options_are_used() {
+    fn given_options_override_defaults() {
         assert_eq!(
             read(&["--reqmgr2=https://h/reqmgr2"]).unwrap(),
             Some(Reqmgr2Client::from_url("https://h/reqmgr2"))

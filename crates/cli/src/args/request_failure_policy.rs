@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_the_specification() {
+    fn option_defaults_match_specification() {
         let line = Line::try_parse_from(["serve"]).unwrap();
         assert_eq!(FailureResponseSettings::from(&line.blame), FailureResponseSettings::default());
         assert_eq!(rounds::RecoveryPolicy::from(&line.blame), rounds::RecoveryPolicy::default());

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_the_specification() {
+    fn option_defaults_match_specification() {
         let line = Line::try_parse_from(["serve"]).unwrap().patience;
         let usual = LifecycleSettings::default();
         assert_eq!((line.timeouts(), line.silence_timeout), (usual.timeouts, usual.unresponsive_after));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_of_zero_is_disabled() {
+    fn zero_timeout_is_disabled() {
         let line = Line::try_parse_from(["serve", "--queued-timeout=0s", "--active-timeout=2d"]).unwrap();
         let timeouts = line.patience.timeouts();
         assert_eq!(timeouts.get(&RequestStatus::Queued), None);

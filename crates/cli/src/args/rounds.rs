@@ -115,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_the_specification() {
+    fn option_defaults_match_specification() {
         let line = Line::try_parse_from(["serve"]).unwrap();
         assert_eq!(AdaptiveSettings::from(&line.rounds), AdaptiveSettings::default());
         assert_eq!(MemoryWindow::from(&line.rounds), MemoryWindow::default());
     }
 
     #[test]
-    fn given_options_are_used() {
+    fn given_options_override_defaults() {
         let words = [
             "serve",
             "--adaptive=off",

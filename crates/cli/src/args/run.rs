@@ -398,7 +398,7 @@ mod tests {
     use crate::args::tests::parse;
 
     #[test]
-    fn the_machine_is_described() {
+    fn run_options_describe_machine() {
         let CliCommand::Run(args) =
             parse(&["run", "a.yaml", "--num-cpus", "4", "--memory-gb", "1.5", "-j2", "--grace", "1m"])
                 .unwrap()
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn exec_takes_words_after_two_dashes_as_they_are() {
+    fn exec_keeps_words_after_double_dash() {
         let CliCommand::Exec(args) =
             parse(&["exec", "--param", "n=1:3", "--link", "zip", "--", "sim", "--seed", "{n}"]).unwrap()
         else {
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_torc_are_understood_and_those_that_mattered_are_named() {
+    fn torc_run_flags_parse_and_unsupported_ones_are_named() {
         let line = "run x.yaml -p 5 --claim-backoff-max-secs 3 --skip-checks --persistent --label gpu --time-limit PT1H";
         let line: Vec<&str> = line.split(' ').collect();
         let CliCommand::Run(args) = parse(&line).unwrap() else { panic!("not run") };

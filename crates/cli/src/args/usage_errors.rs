@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_complaint_and_what_to_do() {
+    fn usage_error_has_message_and_hint() {
         let found = complaint(&["statsu"]);
         assert!(found.message.contains("'statsu'"), "{}", found.message);
         assert!(found.hint.unwrap().contains("'status'"));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_that_changed_places_are_recognised() {
+    fn transposed_letters_are_suggested() {
         for (line, meant) in [
             (["rnu", "x.yaml"], "'run'"),
             (["logs", "--sdterr"], "'--stderr'"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_asked_for_in_many_ways() {
+    fn json_format_option_is_detected_in_raw_arguments() {
         let asks = |line: &str| wants_json(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         for line in ["-f json statsu", "statsu --format json", "x --format=json", "x -fjson"] {
             assert!(asks(line), "{line}");

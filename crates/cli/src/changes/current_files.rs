@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_shared_if_something_else_lies_in_it() {
+    fn directory_with_other_declared_files_is_shared() {
         let present = CurrentFiles {
             files: FileInspector::new(PathBuf::new(), windlass_types::SystemClock),
             with_contents: false,

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_somebody_else_set_after_the_start_has_changed() {
+    fn user_data_set_after_start_by_others_counts_as_changed() {
         let piece = |changed_at| UserDataRow {
             id: UserDataId(1),
             workflow_id: windlass_types::WorkflowId(1),

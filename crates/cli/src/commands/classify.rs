@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_what_streams_by_only_the_end_is_kept() {
+    fn stream_reader_keeps_only_end_of_long_input() {
         let long: Vec<u8> = (0..200_000u32).flat_map(|n| format!("{n}\n").into_bytes()).collect();
         let (bytes, torn) = read_stream_end(&*long).unwrap();
         assert!(torn && bytes.len() as u64 == MAX_READ && bytes.ends_with(b"199999\n"));

@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_wider_than_a_terminal() {
+    fn demo_text_fits_terminal_width() {
         let mut counts = StatusCounts::default();
         counts.add(JobStatus::Completed, 12);
         counts.add(JobStatus::Ready, 2);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_excerpt_shows_the_first_jobs_and_the_last() {
+    fn spec_excerpt_shows_first_and_last_jobs() {
         let shown = spec_excerpt(&spec_text());
         for part in
             ["name: prepare", "name: throw_01", "  …\n  - name: estimate\n    command: |", "throw_02, …]"]

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_caller_is_found_in_the_environment() {
+    fn calling_attempt_is_read_from_environment() {
         let set = |name: &str| match name {
             "WINDLASS_WORKFLOW_ID" => Some("3".to_owned()),
             "WINDLASS_JOB_ID" => Some("12".to_owned()),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_of_a_batch_is_told() {
+    fn spawn_error_lists_every_fault_of_batch() {
         let key = calling_attempt(|_| Some("1".to_owned())).unwrap();
         let written: SpawnFile = serde_json::from_str(
             r#"{"jobs": [{"name": "a", "command": "true", "depends_on": ["b"]}, {"name": "a", "command": "true"}]}"#,

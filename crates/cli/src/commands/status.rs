@@ -154,7 +154,7 @@ mod tests {
     use windlass_types::{Attempt, JobId};
 
     #[test]
-    fn a_failed_workflow_on_one_screen() {
+    fn status_of_failed_workflow_fits_one_screen() {
         let overview =
             overview(&[(JobStatus::Completed, 3), (JobStatus::Failed, 1)], vec![failure("b", 2, None, None)]);
         assert_eq!(
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_leaves_room_for_its_words() {
+    fn status_bar_leaves_room_for_text() {
         let counts = overview(&[(JobStatus::Completed, 4)], Vec::new()).workflow.row.counts;
         assert_eq!(
             render_bar(&counts, Some(39), TextPainter::PLAIN),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn running_jobs_are_shown_only_while_somebody_runs_them() {
+    fn running_jobs_are_shown_only_while_workflow_runs() {
         let mut overview = overview(&[(JobStatus::Completed, 1), (JobStatus::Running, 3)], Vec::new());
         let running = RunningJobView {
             job_id: JobId(2),

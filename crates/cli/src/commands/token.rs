@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_that_tokens_last() {
+    fn token_lifetime_is_parsed_and_limited() {
         assert_eq!(parse_seconds("90d").unwrap(), 90 * 86400);
         assert!(
             parse_seconds("0s").is_err() && parse_seconds("soon").is_err() && parse_seconds("200y").is_err()

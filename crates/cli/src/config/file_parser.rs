@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_with_their_lines() {
+    fn config_values_keep_file_and_line() {
         let text = "format = \"json\"\n\n[run]\nmax_parallel_jobs = 1_0\nmemory = 0.5\n";
         let (values, problems) = parse_config(Path::new("c.toml"), text);
         assert!(problems.is_empty(), "{problems:?}");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_named_with_its_place() {
+    fn config_error_names_file_and_line() {
         let found = problems("formt = \"json\"\n[run]\ngrace = \"soon\"\nnum_cpu = 3\n[rum]\n");
         assert_eq!(found.len(), 4, "{found:?}");
         assert!(
@@ -144,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_or_no_settings_is_said_so() {
+    fn invalid_toml_and_spec_files_are_reported() {
         assert!(problems("a = = b")[0].starts_with("windlass.toml:1: "));
         assert!(problems("name = \"sim\"\n")[0].contains("NAME.windlass.toml"));
         assert!(problems("db = [1]\n")[0].contains("takes one value"));
     }
 
     #[test]
-    fn the_template_is_good_also_with_everything_switched_on() {
+    fn config_template_is_valid_with_every_setting_enabled() {
         let template = super::super::setting_keys::render_template();
         assert_eq!(problems(&template), [""; 0]);
         let on: String = template

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn later_layers_win() {
+    fn later_config_layer_overrides_earlier() {
         let files = [
             ("system", "[run]\ngrace = \"1s\"\nnum_cpus = 1\nmax_parallel_jobs = 1\n"),
             ("user", "[run]\ngrace = \"2s\"\nnum_cpus = 2\n"),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_defaults_and_flags_win() {
+    fn flags_override_settings() {
         let config =
             load(&[("local", "format = \"json\"\n[run]\ngrace = \"3s\"\nmax_parallel_jobs = 7\n")], &[]);
         let parse = |line: &[&str]| {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_is_checked_too() {
+    fn environment_settings_are_validated() {
         let config = load(
             &[],
             &[("WINDLASS_RUN__GRACES", "3s"), ("WINDLASS_COLOR", "pink"), ("WINDLASS_PARAM_A__B", "1")],
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_places_follow_xdg() {
+    fn config_paths_follow_xdg() {
         let paths = |variables: &[(&str, &str)]| {
             ConfigPaths::new(Path::new("/p"), |name| {
                 variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())

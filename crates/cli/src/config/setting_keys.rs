@@ -769,7 +769,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_and_examples_are_good_values() {
+    fn setting_defaults_and_examples_are_valid() {
         for key in KEYS {
             let bare = key.example.trim_matches('"');
             assert_eq!(key.check(bare), Ok(()), "{}", key.name);
@@ -780,7 +780,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_told_what_is_right() {
+    fn setting_error_names_valid_values() {
         let check =
             |name: &str, value| KEYS.iter().find(|key| key.name == name).unwrap().check(value).unwrap_err();
         assert!(check("format", "jsno").contains("did you mean `json`"));
@@ -790,7 +790,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_the_environment() {
+    fn settings_have_environment_variable_names() {
         let variables: Vec<String> = KEYS.iter().map(SettingKey::environment_variable).collect();
         assert!(variables.contains(&"WINDLASS_DB".to_owned()));
         assert!(variables.contains(&"WINDLASS_RUN__MAX_PARALLEL_JOBS".to_owned()));

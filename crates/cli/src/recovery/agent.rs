@@ -256,13 +256,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agents_are_known_by_their_programs() {
+    fn agent_is_named_after_program() {
         assert_eq!(decision_name("/opt/bin/my-agent --verbose"), "my-agent");
         assert_eq!((decision_name("claude"), decision_name(" ")), ("claude".to_owned(), "agent".to_owned()));
     }
 
     #[test]
-    fn programs_are_looked_for_where_a_shell_would() {
+    fn programs_are_found_on_path() {
         assert_eq!(find_on_path("sh").unwrap().file_name().unwrap(), "sh");
         assert_eq!(find_on_path("/bin/sh"), Some("/bin/sh".into()));
         assert_eq!(find_on_path("/etc/passwd"), None, "cannot be executed");

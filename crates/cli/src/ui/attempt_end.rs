@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_have_meanings() {
+    fn exit_codes_and_signals_have_descriptions() {
         let failed = |return_code, signal| AttemptEndSummary {
             status: JobStatus::Failed,
             return_code,

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_of_others_is_harmless_in_a_spreadsheet_and_a_terminal() {
+    fn csv_escapes_formulas_and_control_characters() {
         let mut out = Vec::new();
         let cells = ["=1+2", "-5", "-", "@SUM(A1)", "a\x1b[2Jb", "x,\"y\"", "+cmd|' /C calc'!A0,b"];
         write_row(&mut out, cells.into_iter().map(str::to_owned)).unwrap();

@@ -131,13 +131,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_texts_differ_in_nothing() {
+    fn diff_of_equal_texts_is_empty() {
         assert!(unified_diff("a", "x\ny\n", "x\ny\n").is_empty());
         assert!(unified_diff("a", "", "").is_empty());
     }
 
     #[test]
-    fn a_changed_line_is_shown_with_its_neighbours() {
+    fn diff_shows_changed_line_with_context() {
         let old = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
         let shown = unified_diff("spec.yaml", old, &old.replace("5\n", "five\nand\n"));
         assert_eq!(
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_far_apart_are_two_hunks() {
+    fn distant_changes_are_separate_hunks() {
         let old = (0..40).map(|n: u32| n.to_string() + "\n").collect::<String>();
         let new = old.replace("\n3\n", "\n").replace("\n30\n", "\n30\nmore\n");
         let shown = unified_diff("a", &old, &new);
@@ -169,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_line_break_is_a_difference() {
+    fn missing_final_newline_is_a_difference() {
         let shown = unified_diff("a", "x", "x\n");
         assert_eq!(shown[2..], ["@@ -1,1 +1,1 @@", "-x", "\\ No newline at end of file", "+x"]);
         assert_eq!(unified_diff("a", "", "x\n")[2..], ["@@ -0,0 +1,1 @@", "+x"]);
     }
 
     #[test]
-    fn the_steps_lead_from_one_text_to_the_other() {
+    fn diff_steps_transform_old_text_into_new() {
         let texts = ["", "a\n", "a\nb\nc\n", "c\nb\na\n", "b\na\nb\na\nc\n", "x\ny\nz\na\n"];
         for (old, new) in texts.iter().flat_map(|old| texts.iter().map(move |new| (*old, *new))) {
             let (before, after) = (split_lines(old), split_lines(new));

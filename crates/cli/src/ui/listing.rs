@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_its_heading_once_and_grows() {
+    fn table_list_prints_heading_once() {
         let mut out = Vec::new();
         let printed =
             write_table_list(&mut out, &ListFields::new(FIELDS), pages(), None, TextPainter::PLAIN).unwrap();
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_all_that_is_for_programs() {
+    fn json_list_has_raw_values() {
         let mut out = Vec::new();
         write_json_list(&mut out, &ListFields::new(FIELDS), pages()).unwrap();
         let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_quotes_what_it_must() {
+    fn csv_quotes_special_characters() {
         let mut out = Vec::new();
         write_csv_list(&mut out, &ListFields::new(FIELDS), pages()).unwrap();
         assert_eq!(
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_sorted_cut_and_columns_left_out() {
+    fn list_rows_are_sorted_limited_and_columns_selected() {
         let rows =
             || vec![Row { id: 1, name: "b", memory: None }, Row { id: 2, name: "a", memory: Some(Bytes(1)) }];
         let listing = ListFields::new(FIELDS);

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_come_with_what_to_do() {
+    fn errors_render_with_hint() {
         let error = CliError::user("no workflow `sim`").with_hint("see `windlass workflows`");
         assert_eq!(
             render_error(&error, OutputFormat::Table, TextPainter::PLAIN),

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_terminal_shows_everything() {
+    fn wide_terminal_shows_full_progress() {
         let lines = render_block(&half_way(), 100, 5, TextPainter::PLAIN);
         assert_eq!(
             lines,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_wider_than_the_terminal() {
+    fn lines_fit_terminal_width() {
         let mut progress = half_way();
         progress.running[0].name = "日本語".repeat(60);
         progress.problem = Some("no space left on device".repeat(9));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn few_names_and_how_many_more() {
+    fn progress_lists_few_jobs_and_count_of_rest() {
         let lines = render_block(&half_way(), 80, 3, TextPainter::PLAIN);
         assert_eq!(lines.len(), 4);
         assert_eq!(lines[3].trim(), "and 2 more");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_are_made_only_when_they_mean_something() {
+    fn time_left_is_estimated_only_with_enough_data() {
         let known = half_way();
         assert_eq!(estimate_time_left(&known), Some(Duration::from_secs_f64(12.5)));
         let cases = [
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_for_a_log_file() {
+    fn progress_renders_as_log_line() {
         assert_eq!(
             render_line(&half_way()),
             "48/100 completed (48%), 2 failed, 4 running, about 12s left, 4.0/s, 12s so far"
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_is_shown_at_80_columns_also_when_jobs_failed() {
+    fn time_left_is_shown_at_80_columns_with_failed_jobs() {
         let mut progress = half_way();
         progress.counts.add(JobStatus::Canceled, 3);
         let line = &render_block(&progress, 79, 0, TextPainter::PLAIN)[0];
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_read_well() {
+    fn job_rate_has_readable_unit() {
         for (rate_per_second, text) in
             [(1234.5, "1234/s"), (2.54, "2.5/s"), (0.1, "6.0/min"), (0.001, "3.6/h")]
         {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_is_full_only_at_the_end_and_shows_a_single_failure() {
+    fn progress_bar_rounds_down_and_shows_single_failure() {
         let almost = counts(&[(JobStatus::Completed, 998), (JobStatus::Failed, 1), (JobStatus::Ready, 1)]);
         assert_eq!(render_bar(&almost, 10, TextPainter::PLAIN), "█████████░");
         let painted = render_bar(&almost, 10, TextPainter { enabled: true });

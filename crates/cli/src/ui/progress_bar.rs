@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bar_fills_and_fits() {
+    fn progress_bar_fills_and_fits_width() {
         assert!(render_line("x", 0, 10, 80).starts_with(&"░".repeat(BAR_WIDTH)));
         assert!(render_line("x", 10, 10, 80).starts_with(&"█".repeat(BAR_WIDTH)));
         assert!(render_line("reading 7 files", 5, 10, 80).contains(" 50%  reading 7 files"));

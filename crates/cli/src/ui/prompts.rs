@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_yes_is_yes() {
+    fn prompt_accepts_only_yes() {
         assert!(is_yes("y\n") && is_yes("Yes\n"));
         assert!(!is_yes("\n") && !is_yes("n\n") && !is_yes("yellow\n"));
     }

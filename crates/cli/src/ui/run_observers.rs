@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_read_well() {
+    fn job_end_lines_are_readable() {
         use JobStatus::{Completed, Failed, Ready, Terminated};
         for (end, line) in [
             (end(Completed, Completed, 0, None), "completed   align_7  2.5s"),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_listed_up_to_a_number() {
+    fn failure_lines_are_limited() {
         let mut failures = FailureLister::default();
         let failed = end(JobStatus::Failed, JobStatus::Failed, 1, None);
         let completed = end(JobStatus::Completed, JobStatus::Completed, 0, None);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_block_covers_the_old_one() {
+    fn new_progress_block_overwrites_old() {
         assert_eq!(repaint(0, &[]), "");
         assert_eq!(repaint(0, &["a".into()]), "\r\x1b[2Ka\n\x1b[J");
         assert_eq!(repaint(2, &["b".into()]), "\r\x1b[2A\x1b[2Kb\n\x1b[J");
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_any_width_leaves_nothing_of_the_block_behind() {
+    fn message_of_any_width_erases_progress_block() {
         let message = "failed      a  after 1s, exit code 1: ".to_owned() + &"why ".repeat(10);
         let mut screen = Screen::new(20);
         screen.write(&repaint(0, &["#".repeat(19), "#".repeat(19), "#".repeat(19)]));
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_run_is_told_in_tenths_and_after_a_while() {
+    fn large_run_logs_progress_in_tenths_and_after_interval() {
         let at = Instant::now();
         let progress = |done: u64| {
             let mut counts = StatusCounts::default();

@@ -319,12 +319,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_good_end_is_one_line() {
+    fn summary_of_completed_run_is_one_line() {
         assert_eq!(end(&overview(&[(JobStatus::Completed, 40)], Vec::new())), ["sim: 40 completed in 12s"]);
     }
 
     #[test]
-    fn failures_are_named_with_cause_log_and_next_step() {
+    fn summary_names_failures_with_cause_log_and_next_command() {
         let failures =
             vec![failure("it's", 139, Some(11), None), failure("b", 1, None, Some("no output `x.csv`"))];
         let mut overview = overview(
@@ -354,7 +354,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_interrupted_run_says_how_to_go_on() {
+    fn summary_of_interrupted_run_names_resume() {
         let overview = overview(
             &[(JobStatus::Completed, 5), (JobStatus::Ready, 2), (JobStatus::Blocked, 9)],
             Vec::new(),
@@ -363,7 +363,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_exit_code_follows_the_counts() {
+    fn exit_code_follows_job_counts() {
         for (list, exit) in [
             (vec![(JobStatus::Completed, 3), (JobStatus::Disabled, 1)], CliExit::Success),
             (vec![(JobStatus::Completed, 3), (JobStatus::Canceled, 1)], CliExit::JobsFailed),

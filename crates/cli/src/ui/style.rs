@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_paint_adds_nothing() {
+    fn plain_painter_adds_no_escapes() {
         assert_eq!(TextPainter::PLAIN.apply(TextTone::Bad, "failed"), "failed");
         let painted = TextPainter { enabled: true }.apply(TextTone::Bad, "failed");
         assert_eq!(escape_control(&painted), "\x1b[31mfailed\x1b[0m");

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_path_the_end_is_kept() {
+    fn shortened_path_keeps_end() {
         let mut table = TextTable::new(vec![TableColumn::number("ID"), TableColumn::path("PATH")]);
         table.add_row(vec![TableCell::new("1"), TableCell::new("windlass_output/job_stdio/job_1.e")]);
         assert_eq!(table.render(Some(20), TextPainter::PLAIN), ["ID  PATH", " 1  …b_stdio/job_1.e"]);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_nothing_is_cut() {
+    fn table_without_terminal_is_not_shortened() {
         assert_eq!(
             sample().render(None, TextPainter::PLAIN),
             [
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_elastic_column_gives_way() {
+    fn widest_elastic_column_is_shortened() {
         assert_eq!(
             sample().render(Some(36), TextPainter::PLAIN),
             [
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn where_cutting_is_not_enough_columns_give_way() {
+    fn columns_are_dropped_when_shortening_is_not_enough() {
         assert_eq!(
             sample().render(Some(24), TextPainter::PLAIN),
             ["  ID  NAME    COMMAND", "   1  first   pytho…s 10", "1000  second  true"]
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_with_fewer_columns_says_which() {
+    fn table_names_dropped_columns() {
         let mut table = TextTable::new(vec![
             TableColumn::number("ID"),
             TableColumn::text("STATE"),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_does_not_count_as_width() {
+    fn color_does_not_count_as_width() {
         let painted = sample().render(None, TextPainter { enabled: true });
         assert_eq!(
             text::escape_control(&painted[1]),

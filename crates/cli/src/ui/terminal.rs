@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colour_is_for_terminals_that_want_it() {
+    fn color_is_used_only_on_capable_terminals() {
         assert!(decide_color(ColorChoice::Auto, true, false, false));
         assert!(!decide_color(ColorChoice::Auto, false, false, false));
         assert!(!decide_color(ColorChoice::Auto, true, true, false));

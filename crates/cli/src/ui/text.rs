@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn of_names_both_ends_are_kept() {
+    fn shortened_name_keeps_both_ends() {
         for (text, limit, expected) in [
             ("simulate_with_alpha_17", 22, "simulate_with_alpha_17"),
             ("simulate_with_alpha_17", 11, "simul…ha_17"),
@@ -205,12 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn times_are_utc_to_the_second() {
+    fn times_render_as_utc_seconds() {
         assert_eq!(render_time(Timestamp(1_700_000_000_123_000)), "2023-11-14 22:13:20Z");
     }
 
     #[test]
-    fn text_of_others_does_nothing_to_a_terminal() {
+    fn foreign_text_is_escaped_for_terminal() {
         for (text, shown) in [
             ("plain\ttext\n", "plain\ttext\n"),
             ("\x1b[31mred\x1b[0m \x1b[1;32mgood\x1b[m", "red good"),
@@ -228,19 +228,19 @@ mod tests {
     }
 
     #[test]
-    fn escapes_do_not_reach_the_terminal() {
+    fn one_line_text_has_no_control_characters() {
         assert_eq!(one_line("a\nb\x1b[2J\tc"), "a b [2J c");
         assert_eq!(one_line("a\u{202e}b\u{9b}c\u{7f}d\u{2066}e"), "a b c d e");
     }
 
     #[test]
-    fn only_the_painter_sets_colors() {
+    fn escapes_other_than_painter_colors_are_removed() {
         let painted = TextPainter { enabled: true }.apply(TextTone::Bad, "a\x1b[32mb\x1b[2J");
         assert_eq!(escape_control(&painted), "\x1b[31mab\\u{1b}[2J\x1b[0m");
     }
 
     #[test]
-    fn json_holds_no_raw_control_characters_and_means_the_same() {
+    fn json_escapes_control_characters_without_changing_value() {
         let value = serde_json::json!({"n\u{9b}": "a\x1b[2J\u{7f}\u{85}\u{202e}b\u{10fffe}\n", "é": "日本"});
         let mut pretty = Vec::new();
         serde_json::to_writer_pretty(JsonEscaper(&mut pretty), &value).unwrap();

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_how_things_stand_as_far_as_there_is_room() {
+    fn worker_line_shows_as_much_as_fits() {
         let calm = RemoteWorkerProgress {
             worker: Some(3),
             held_attempts: 2,
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_comes_before_who_one_is() {
+    fn worker_line_shows_problems_before_identity() {
         let held = RemoteWorkerProgress { held_attempts: 1, failed: 4, ..RemoteWorkerProgress::default() };
         let away = RemoteWorkerProgress {
             is_server_away: true,

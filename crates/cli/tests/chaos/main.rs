@@ -48,7 +48,7 @@ while [ "$n" -lt "$2" ]; do sleep 0.05; beat "$1"; n=$((n + 1)); done
 "#;
 
 #[test]
-fn every_job_is_done_once_whatever_is_killed_frozen_or_cut_off() {
+fn each_job_completes_once_despite_kills_freezes_and_cuts() {
     let blows = [
         Blow::KillServer,
         Blow::KillAgent,
@@ -62,7 +62,7 @@ fn every_job_is_done_once_whatever_is_killed_frozen_or_cut_off() {
 }
 
 #[test]
-fn every_job_is_done_once_also_when_postgres_goes_away() {
+fn each_job_completes_once_despite_postgres_outages() {
     let blows = [Blow::StopDatabase, Blow::StopDatabaseForLong, Blow::KillServer, Blow::CutShortly];
     have_a_bad_day(Some(Database::start()), &blows);
 }

@@ -33,7 +33,7 @@ fn categories(sandbox: &Sandbox) -> String {
 }
 
 #[test]
-fn each_comes_at_its_time_and_once() {
+fn actions_run_once_at_their_trigger() {
     let sandbox = Sandbox::new();
     sandbox.write("around.yaml", AROUND);
     let output = sandbox.windlass(&["run", "around.yaml"]).exits(0);
@@ -53,7 +53,7 @@ fn each_comes_at_its_time_and_once() {
 }
 
 #[test]
-fn one_that_fails_is_seen_and_can_be_tried_again() {
+fn failed_action_is_reported_and_can_be_retried() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "shaky.yaml",
@@ -73,7 +73,7 @@ fn one_that_fails_is_seen_and_can_be_tried_again() {
 }
 
 #[test]
-fn a_new_run_has_some_of_them_again() {
+fn retry_repeats_only_actions_of_rerun_jobs_and_workflow_end() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "again.yaml",
@@ -94,7 +94,7 @@ fn a_new_run_has_some_of_them_again() {
 }
 
 #[test]
-fn one_that_was_under_way_when_everything_died_is_shown_and_not_repeated() {
+fn interrupted_action_is_shown_and_not_repeated() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "killed.yaml",
@@ -132,7 +132,7 @@ actions:
 ";
 
 #[test]
-fn a_worker_of_a_server_carries_them_out_around_its_jobs() {
+fn server_worker_runs_actions_around_its_jobs() {
     let sandbox = Sandbox::new();
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.write("served.yaml", SERVED);
@@ -159,7 +159,7 @@ fn a_worker_of_a_server_carries_them_out_around_its_jobs() {
 }
 
 #[test]
-fn one_whose_worker_and_server_were_killed_is_interrupted_and_not_repeated() {
+fn action_of_killed_worker_and_server_is_not_repeated() {
     let sandbox = Sandbox::new();
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0", "--lease", "2s"]);
     sandbox.write(

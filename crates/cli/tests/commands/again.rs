@@ -37,7 +37,7 @@ fn names(view: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn what_failed_runs_again_with_what_was_built_on_it_and_history_stays() {
+fn reset_reruns_failed_jobs_with_dependents_and_keeps_history() {
     let sandbox = failed();
     ran(&sandbox);
     let dry = sandbox.windlass(&["workflows", "reset-status", "--failed-only", "--dry-run"]).exits(0);
@@ -59,7 +59,7 @@ fn what_failed_runs_again_with_what_was_built_on_it_and_history_stays() {
 }
 
 #[test]
-fn jobs_are_chosen_by_name_state_and_code() {
+fn reset_selects_jobs_by_name_status_and_return_code() {
     let sandbox = failed();
     let by_code = sandbox.json(&["workflows", "reset-status", "--return-code", "3", "--dry-run"]);
     assert_eq!(by_code["jobs"][0]["job_id"], 4);
@@ -77,7 +77,7 @@ fn jobs_are_chosen_by_name_state_and_code() {
 }
 
 #[test]
-fn completed_work_is_only_done_again_if_somebody_agrees() {
+fn reset_of_completed_jobs_requires_confirmation() {
     let sandbox = failed();
     let refused = sandbox.windlass(&["workflows", "reset-status", "--job", "first"]).exits(4);
     refused.says("1 completed job of workflow 1 (sim)").says("--yes");
@@ -86,7 +86,7 @@ fn completed_work_is_only_done_again_if_somebody_agrees() {
 }
 
 #[test]
-fn a_workflow_that_never_ran_has_nothing_to_reset() {
+fn new_workflow_has_nothing_to_reset() {
     let sandbox = Sandbox::new();
     sandbox.write("sim.yaml", SPEC);
     sandbox.windlass(&["create", "sim.yaml"]).exits(0);
@@ -95,7 +95,7 @@ fn a_workflow_that_never_ran_has_nothing_to_reset() {
 }
 
 #[test]
-fn reinit_takes_up_what_did_not_complete() {
+fn reinit_reruns_jobs_that_did_not_complete() {
     let sandbox = failed();
     ran(&sandbox);
     let found = sandbox.json(&["workflows", "reinit", "--dry-run"]);
@@ -133,7 +133,7 @@ fn with_files() -> Sandbox {
 }
 
 #[test]
-fn a_changed_input_runs_what_reads_it_and_what_builds_on_that() {
+fn changed_input_reruns_readers_and_dependents() {
     let sandbox = with_files();
     sandbox
         .windlass(&["workflows", "reinit", "--dry-run"])
@@ -151,7 +151,7 @@ fn a_changed_input_runs_what_reads_it_and_what_builds_on_that() {
 }
 
 #[test]
-fn running_the_same_spec_again_runs_what_its_files_ask_for() {
+fn rerun_of_same_spec_runs_jobs_with_changed_files() {
     let sandbox = with_files();
     sandbox.windlass(&["run", "files.yaml"]).exits(0).says("already ran");
     sandbox.write("in.txt", "12");
@@ -165,7 +165,7 @@ fn running_the_same_spec_again_runs_what_its_files_ask_for() {
 }
 
 #[test]
-fn a_missing_input_is_refused_unless_somebody_insists() {
+fn missing_input_is_refused_without_force() {
     let sandbox = with_files();
     std::fs::remove_file(sandbox.path("in.txt")).unwrap();
     sandbox.windlass(&["workflows", "reinit"]).exits(4).says("in.txt").says("--force");
@@ -178,7 +178,7 @@ fn a_missing_input_is_refused_unless_somebody_insists() {
 }
 
 #[test]
-fn a_file_that_was_only_touched_has_not_changed_where_contents_count() {
+fn touched_file_is_unchanged_with_content_detection() {
     let sandbox = Sandbox::new();
     sandbox.write("files.yaml", &format!("change_detection: content\n{FILES}"));
     sandbox.write("in.txt", "12345");
@@ -192,7 +192,7 @@ fn a_file_that_was_only_touched_has_not_changed_where_contents_count() {
 }
 
 #[test]
-fn a_changed_spec_reuses_what_is_as_it_was() {
+fn changed_spec_reuses_unchanged_jobs() {
     let sandbox = with_files();
     let changed = FILES.replace("wc -c <", "wc -l <") + "  - {name: more, command: 'echo more >> log'}\n";
     sandbox.write("files.yaml", &changed);
@@ -229,7 +229,7 @@ fn a_changed_spec_reuses_what_is_as_it_was() {
 }
 
 #[test]
-fn a_comment_in_the_spec_runs_nothing() {
+fn comment_in_spec_reruns_nothing() {
     let sandbox = with_files();
     sandbox.write("files.yaml", &format!("# said differently\n{FILES}"));
     sandbox.windlass(&["run", "files.yaml"]).exits(0).says("3 jobs reused, nothing to run");
@@ -238,7 +238,7 @@ fn a_comment_in_the_spec_runs_nothing() {
 }
 
 #[test]
-fn changed_data_runs_what_reads_it_and_written_data_is_carried_over() {
+fn changed_user_data_reruns_readers_and_written_data_is_kept() {
     let sandbox = Sandbox::new();
     let spec = "\
 name: data
@@ -268,7 +268,7 @@ jobs:
 }
 
 #[test]
-fn a_changed_table_beside_the_spec_makes_new_jobs_and_keeps_the_old() {
+fn changed_parameter_table_adds_jobs_and_keeps_old_ones() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "table.yaml",
@@ -284,7 +284,7 @@ fn a_changed_table_beside_the_spec_makes_new_jobs_and_keeps_the_old() {
 }
 
 #[test]
-fn a_change_that_means_nothing_is_accepted() {
+fn accepted_change_reruns_nothing() {
     let sandbox = with_files();
     sandbox.write("files.yaml", &FILES.replace("echo copy", "echo  copy"));
     sandbox.windlass(&["plan", "files.yaml"]).exits(0).prints("2 jobs run, 1 reused");
@@ -298,7 +298,7 @@ fn a_change_that_means_nothing_is_accepted() {
 }
 
 #[test]
-fn resetting_takes_up_changed_inputs_where_asked_to() {
+fn reset_includes_changed_inputs_on_request() {
     let sandbox = with_files();
     sandbox.write("in.txt", "1");
     let only = sandbox.json(&["jobs", "reset", "alone", "--dry-run"]);
@@ -315,7 +315,7 @@ fn resetting_takes_up_changed_inputs_where_asked_to() {
 }
 
 #[test]
-fn what_an_earlier_text_left_running_is_ended_before_the_new_one_runs() {
+fn leftover_jobs_of_old_spec_end_before_new_run() {
     let sandbox = Sandbox::new();
     let spec = "name: left\njobs:\n  - {name: quick, command: 'echo quick >> log'}\n  \
                 - {name: slow, command: 'echo $$ > pid; exec sleep 1000', depends_on: [quick]}\n";

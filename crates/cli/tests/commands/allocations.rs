@@ -17,7 +17,7 @@ fn created() -> Sandbox {
 }
 
 #[test]
-fn allocations_are_asked_for_and_canceled() {
+fn allocations_are_requested_and_canceled() {
     let sandbox = created();
     sandbox.windlass(&["slurm", "allocations"]).exits(0).says("has none");
     let asked = sandbox.windlass(&["slurm", "schedule-nodes", "last", "-n", "2"]).exits(0);
@@ -38,7 +38,7 @@ fn allocations_are_asked_for_and_canceled() {
 }
 
 #[test]
-fn schedulers_are_made_changed_and_deleted() {
+fn slurm_schedulers_are_created_updated_and_deleted() {
     let sandbox = created();
     let made = ["slurm", "create", "last", "-n", "day", "--account", "lab", "--partition", "short"];
     sandbox.windlass(&made).exits(0).prints("scheduler 2: day");
@@ -57,7 +57,7 @@ fn schedulers_are_made_changed_and_deleted() {
 }
 
 #[test]
-fn what_became_of_each_is_told_and_what_that_cost() {
+fn allocation_audit_and_cost_are_reported() {
     let sandbox = created();
     sandbox.windlass(&["slurm", "schedule-nodes", "-n", "2"]).exits(0);
     sandbox.windlass(&["slurm", "cancel", "2", "--reason", "too many"]).exits(0);

@@ -16,7 +16,7 @@ fn with_spec() -> Sandbox {
 }
 
 #[test]
-fn every_sort_of_command_goes_to_the_server_and_says_when_it_is_not_there() {
+fn commands_report_unreachable_server() {
     let (sandbox, url) = (with_spec(), nobody());
     for line in [
         "status",
@@ -59,7 +59,7 @@ fn every_sort_of_command_goes_to_the_server_and_says_when_it_is_not_there() {
 }
 
 #[test]
-fn what_needs_no_server_or_cannot_use_one_says_so() {
+fn local_commands_reject_server_url() {
     let (sandbox, url) = (with_spec(), nobody());
     for line in ["demo", "serve"] {
         sandbox.windlass(&["--url", &url, line]).exits(2).says(&url).says("leave out --url");
@@ -77,7 +77,7 @@ fn what_needs_no_server_or_cannot_use_one_says_so() {
 }
 
 #[test]
-fn what_is_typed_wins_over_what_is_set() {
+fn db_option_overrides_server_url_from_environment() {
     let (sandbox, url) = (with_spec(), nobody());
     sandbox.windlass(&["create", "w.yaml"]).exits(0);
     let database = sandbox.path(".windlass/windlass.db");

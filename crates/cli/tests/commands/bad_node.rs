@@ -56,7 +56,7 @@ impl Drop for On {
 }
 
 #[test]
-fn a_bad_node_is_set_aside_probed_and_trusted_again() {
+fn bad_node_is_quarantined_probed_and_released() {
     let sandbox = Sandbox::new();
     let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.write("picky.yaml", PICKY);

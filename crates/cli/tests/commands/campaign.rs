@@ -40,7 +40,7 @@ struct Wished {
 }
 
 #[test]
-fn a_campaign_survives_what_befalls_its_server() {
+fn campaign_survives_server_failures() {
     let sandbox = Sandbox::new();
     for (number, (dataset, sites)) in INPUTS.iter().enumerate() {
         write_events(&sandbox, number);

@@ -16,7 +16,7 @@ fn workflows(sandbox: &Sandbox) -> usize {
 }
 
 #[test]
-fn a_list_beside_the_spec_belongs_to_it_however_it_is_named() {
+fn parameter_list_file_is_part_of_spec_in_any_spelling() {
     for at in ["@", "\\u0040", "\\x40"] {
         let sandbox = Sandbox::new();
         let spec = format!(
@@ -35,7 +35,7 @@ fn a_list_beside_the_spec_belongs_to_it_however_it_is_named() {
 }
 
 #[test]
-fn a_spec_is_the_same_by_whatever_way_it_is_reached() {
+fn spec_is_same_by_any_path() {
     let sandbox = Sandbox::new();
     let spec = "name: one\njobs:\n  - {name: a, command: 'echo a >> log'}\n";
     sandbox.write("s.yaml", spec);
@@ -52,7 +52,7 @@ fn a_spec_is_the_same_by_whatever_way_it_is_reached() {
 }
 
 #[test]
-fn an_imported_workflow_says_nothing_about_the_spec_it_came_from() {
+fn imported_workflow_is_not_linked_to_original_spec() {
     let sandbox = Sandbox::new();
     sandbox.write("s.yaml", "name: one\njobs:\n  - {name: a, command: 'echo a >> log'}\n");
     sandbox.windlass(&["run", "s.yaml"]).exits(0);
@@ -64,7 +64,7 @@ fn an_imported_workflow_says_nothing_about_the_spec_it_came_from() {
 }
 
 #[test]
-fn a_file_from_elsewhere_does_not_choose_what_a_bundle_holds() {
+fn imported_file_does_not_select_bundle_contents() {
     let sandbox = Sandbox::new();
     sandbox.write("s.yaml", "name: one\njobs: [{name: a, command: 'true'}]\n");
     sandbox.write("secret", "the-password");
@@ -127,7 +127,7 @@ fn under_way() -> (Sandbox, Child, u32) {
 }
 
 #[test]
-fn a_job_of_the_old_text_is_dead_before_the_new_text_runs_it() {
+fn job_of_old_spec_is_dead_before_new_spec_runs_it() {
     let (sandbox, mut run, old) = under_way();
     // The one that decides and the one that executes, at once: nobody is left to end the job.
     let worker = children_of(run.id());
@@ -153,7 +153,7 @@ fn a_job_of_the_old_text_is_dead_before_the_new_text_runs_it() {
 }
 
 #[test]
-fn going_on_with_an_interrupted_run_looks_at_what_was_done() {
+fn resume_checks_files_of_completed_jobs() {
     for again in [&["run", "left.yaml", "-j1"][..], &["resume", "-j1"], &["run", "1", "-j1"]] {
         let (sandbox, mut run, _) = under_way();
         kill(run.id(), "TERM");
@@ -169,7 +169,7 @@ fn going_on_with_an_interrupted_run_looks_at_what_was_done() {
 }
 
 #[test]
-fn going_on_keeps_what_still_holds_and_failures_that_nobody_asked_about() {
+fn resume_keeps_valid_results_and_unselected_failures() {
     let sandbox = Sandbox::new();
     let spec = format!("{SLOW}  - {{name: bad, command: 'echo bad >> log; exit 3'}}\n");
     sandbox.write("left.yaml", &spec);

@@ -12,7 +12,7 @@ fn classify(sandbox: &Sandbox, arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn the_log_and_the_ending_make_the_class() {
+fn classification_uses_log_and_exit_status() {
     let sandbox = Sandbox::new();
     sandbox.write("net.e", REFUSED);
     sandbox.write("quiet.e", "");
@@ -45,7 +45,7 @@ fn the_log_and_the_ending_make_the_class() {
 }
 
 #[test]
-fn of_a_long_log_the_end_counts_also_from_a_pipe() {
+fn classification_reads_end_of_long_log_from_file_or_pipe() {
     let sandbox = Sandbox::new();
     let noise = "SyntaxError: invalid syntax\n".to_owned() + &"a line of output\n".repeat(200_000);
     sandbox.write("long.e", &(noise.clone() + REFUSED));
@@ -61,7 +61,7 @@ fn of_a_long_log_the_end_counts_also_from_a_pipe() {
 }
 
 #[test]
-fn secrets_are_not_repeated() {
+fn classification_output_redacts_secrets() {
     let sandbox = Sandbox::new();
     sandbox.write("job.e", "cannot use postgres://ada:hush@db/x: Connection refused\n");
     let Output { stdout, .. } = sandbox.windlass(&["failures", "classify", "job.e"]).exits(0);
@@ -69,7 +69,7 @@ fn secrets_are_not_repeated() {
 }
 
 #[test]
-fn rules_of_ones_own_come_first_from_the_settings_too() {
+fn user_rules_precede_built_in_rules() {
     let sandbox = Sandbox::new();
     sandbox.write("net.e", REFUSED);
     sandbox.write(
@@ -99,7 +99,7 @@ fn rules_of_ones_own_come_first_from_the_settings_too() {
 }
 
 #[test]
-fn what_is_printed_is_documented() {
+fn classification_fields_are_documented() {
     let sandbox = Sandbox::new();
     sandbox.write("net.e", REFUSED);
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md")).unwrap();

@@ -29,7 +29,7 @@ fn answer(sandbox: &Sandbox, words: &[&str]) -> i32 {
 }
 
 #[test]
-fn the_exit_code_is_the_answer() {
+fn condor_post_exit_code_is_the_decision() {
     let sandbox = bench();
     let post = |node: &str, returned: &str, job: &str| {
         answer(&sandbox, &["condor", "post", node, returned, "0", "3", job, "processing_0"])
@@ -57,7 +57,7 @@ fn the_exit_code_is_the_answer() {
 
 /// Whatever is wrong, DAGMan must not take it for one of its four codes, but for a failure.
 #[test]
-fn trouble_of_a_script_is_no_decision() {
+fn condor_script_error_is_not_taken_for_a_decision() {
     let sandbox = bench();
     let call = |kind: &str| ["condor", "post", "proc_000000", "0", "0", "3", "32.0", kind].map(str::to_owned);
     let output = sandbox.windlass(&call("odd").each_ref().map(String::as_str));
@@ -71,7 +71,7 @@ fn trouble_of_a_script_is_no_decision() {
 
 /// Settings are for people: a mistake in them must not fail thousands of nodes.
 #[test]
-fn scripts_read_no_settings() {
+fn condor_scripts_ignore_settings() {
     let sandbox = bench();
     sandbox.write("run/mg_000000/windlass.toml", "[broken");
     sandbox.write("run/windlass.toml", "[broken");
@@ -79,7 +79,7 @@ fn scripts_read_no_settings() {
 }
 
 #[test]
-fn the_long_way_answers_alike() {
+fn condor_scripts_accept_global_options() {
     let sandbox = bench();
     let words = ["--quiet", "condor", "post", "proc_000000", "-1002", "0", "3", "32.0", "processing_0"];
     assert_eq!(answer(&sandbox, &words), 1);

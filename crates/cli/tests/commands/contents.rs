@@ -39,7 +39,7 @@ fn names(list: &Value, field: &str) -> Vec<String> {
 }
 
 #[test]
-fn files_and_whether_they_are_there() {
+fn files_are_listed_with_existence() {
     let sandbox = with_parts();
     assert_eq!(names(&sandbox.json(&["files"]), "name"), ["raw", "clean"]);
     assert_eq!(names(&sandbox.json(&["files", "list-required-existing"]), "name"), ["raw"]);
@@ -53,7 +53,7 @@ fn files_and_whether_they_are_there() {
 }
 
 #[test]
-fn user_data_is_set_added_and_deleted() {
+fn user_data_is_updated_created_and_deleted() {
     let sandbox = with_parts();
     assert_eq!(names(&sandbox.json(&["user-data"]), "name"), ["limits", "best", "wanted"]);
     assert_eq!(names(&sandbox.json(&["user-data", "list-missing", "1"]), "name"), ["wanted"]);
@@ -97,7 +97,7 @@ fn user_data_is_set_added_and_deleted() {
 }
 
 #[test]
-fn a_job_passes_a_value_on() {
+fn job_passes_user_data_to_dependent() {
     let sandbox = Sandbox::new();
     let spec = r#"
 name: pass
@@ -115,7 +115,7 @@ jobs:
 }
 
 #[test]
-fn who_waits_for_whom_and_uses_what() {
+fn job_dependencies_and_relations_are_listed() {
     let sandbox = with_parts();
     let waits = sandbox.json(&["job-dependencies", "job-job"]);
     assert_eq!(names(&waits, "job_name"), ["fit"]);
@@ -134,7 +134,7 @@ fn who_waits_for_whom_and_uses_what() {
 }
 
 #[test]
-fn requirements_handlers_and_actions_are_shown() {
+fn requirements_failure_handlers_and_actions_are_listed() {
     let sandbox = with_parts();
     let small = sandbox.json(&["resource-requirements", "get", "small"]);
     assert_eq!((&small["memory_bytes"], &small["runtime_seconds"]), (&json!(100 << 20), &json!(300.0)));
@@ -162,7 +162,7 @@ fn requirements_handlers_and_actions_are_shown() {
 }
 
 #[test]
-fn events_say_who_did_what() {
+fn events_name_user_and_action() {
     let sandbox = with_parts();
     sandbox.windlass(&["user-data", "update", "best", "-d", "1"]).exits(0);
     let events = sandbox.json(&["events"]);
@@ -179,7 +179,7 @@ fn events_say_who_did_what() {
 }
 
 #[test]
-fn events_are_followed_until_the_workflow_is_over() {
+fn events_follow_ends_with_workflow() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "slow.yaml",
@@ -204,7 +204,7 @@ fn events_are_followed_until_the_workflow_is_over() {
 }
 
 #[test]
-fn workflows_are_archived_and_brought_back() {
+fn workflows_are_archived_and_unarchived() {
     let sandbox = with_parts();
     sandbox.windlass(&["create", "parts.yaml"]).exits(0);
     sandbox.windlass(&["workflows", "archive", "2", "--dry-run"]).exits(0).prints("would be archived");
@@ -221,7 +221,7 @@ fn workflows_are_archived_and_brought_back() {
 }
 
 #[test]
-fn deleting_asks_and_is_refused_while_somebody_runs_it() {
+fn delete_requires_confirmation_and_idle_workflow() {
     let sandbox = with_parts();
     sandbox.windlass(&["create", "parts.yaml"]).exits(0);
     sandbox.windlass(&["delete", "1-2"]).exits(4).says("workflow 1 (parts, 2 jobs)").says("--yes");
@@ -241,7 +241,7 @@ fn deleting_asks_and_is_refused_while_somebody_runs_it() {
 }
 
 #[test]
-fn notes_about_a_workflow_are_changed() {
+fn workflow_description_and_metadata_are_updated() {
     let sandbox = with_parts();
     let change =
         ["workflows", "update", "last", "-n", "renamed", "-d", "for the paper", "--project", "ocean"];
@@ -256,7 +256,7 @@ fn notes_about_a_workflow_are_changed() {
 }
 
 #[test]
-fn questions_need_somebody_to_answer() {
+fn confirmation_without_terminal_is_an_error() {
     let sandbox = with_parts();
     let output = Output::of(sandbox.command(&["delete", "last"]).stdin(Stdio::null())).exits(4);
     assert!(output.stderr.contains("hint:"), "{}", output.stderr);
@@ -264,7 +264,7 @@ fn questions_need_somebody_to_answer() {
 }
 
 #[test]
-fn a_workflow_leaves_as_a_file_and_comes_back() {
+fn workflow_is_exported_and_imported() {
     let sandbox = with_parts();
     sandbox.write("in/raw.csv", "1,2\n");
     sandbox.windlass(&["user-data", "update", "wanted", "-d", "1"]).exits(0);
@@ -305,7 +305,7 @@ fn a_workflow_leaves_as_a_file_and_comes_back() {
 }
 
 #[test]
-fn the_fields_of_every_list_are_documented() {
+fn list_fields_are_documented() {
     let sandbox = with_parts();
     for list in [
         "files",
@@ -333,7 +333,7 @@ fn the_fields_of_every_list_are_documented() {
 
 /// Log files are named by numbers that only one database hands out once.
 #[test]
-fn a_directory_of_logs_belongs_to_one_database() {
+fn log_directory_belongs_to_one_database() {
     let sandbox = Sandbox::new();
     sandbox.write("x.yaml", "name: x\njobs: [{name: a, command: echo I am x}]\n");
     sandbox.write("y.yaml", "name: y\njobs: [{name: a, command: echo I am y}]\n");
@@ -350,7 +350,7 @@ fn a_directory_of_logs_belongs_to_one_database() {
 }
 
 #[test]
-fn an_imported_workflow_runs_where_it_was_imported() {
+fn imported_workflow_runs_in_import_directory() {
     let sandbox = Sandbox::new();
     sandbox.write("spec.yaml", "name: w\njobs: [{name: a, command: pwd > here}]\n");
     sandbox.windlass(&["create", "spec.yaml"]).exits(0);

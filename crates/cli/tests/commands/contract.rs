@@ -40,7 +40,7 @@ jobs:
 }
 
 #[test]
-fn a_local_run_respects_labels() {
+fn local_run_respects_labels() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "sim.yaml",
@@ -57,7 +57,7 @@ fn a_local_run_respects_labels() {
 }
 
 #[test]
-fn tables_are_found_beside_the_spec_and_in_the_working_directory() {
+fn parameter_tables_are_found_beside_spec_and_in_working_dir() {
     let sandbox = Sandbox::new();
     std::fs::create_dir_all(sandbox.path("specs")).unwrap();
     sandbox.write("table.csv", "i\n1\n2\n3\n");
@@ -71,7 +71,7 @@ fn tables_are_found_beside_the_spec_and_in_the_working_directory() {
 }
 
 #[test]
-fn an_old_spelling_works_and_names_the_new_one() {
+fn old_spelling_works_and_names_new_spelling() {
     let sandbox = Sandbox::new();
     sandbox.write("sim.yaml", "name: sim\njobs:\n  - {name: a, command: 'true'}\n");
     sandbox.windlass(&["run", "sim.yaml"]).exits(0);

@@ -183,17 +183,17 @@ fn a_server_that_is_cut_off_lets_its_workers_go(how: Cut) {
 }
 
 #[test]
-fn a_server_that_is_cut_off_lets_its_workers_go_when_the_database_knows() {
+fn cut_off_server_releases_workers_if_database_noticed() {
     a_server_that_is_cut_off_lets_its_workers_go(Cut::Noticed);
 }
 
 #[test]
-fn a_server_that_is_cut_off_lets_its_workers_go_when_the_database_does_not_know() {
+fn cut_off_server_releases_workers_if_database_did_not_notice() {
     a_server_that_is_cut_off_lets_its_workers_go(Cut::Unnoticed);
 }
 
 #[test]
-fn a_run_that_is_cut_off_stops_when_somebody_else_has_its_workflow() {
+fn cut_off_run_stops_when_other_process_has_its_workflow() {
     let sandbox = Sandbox::new();
     let database = database();
     let (way, around) = Way::to(&database.url(), &sandbox.path("way"));
@@ -234,7 +234,7 @@ fn a_run_that_is_cut_off_stops_when_somebody_else_has_its_workflow() {
 
 /// It loses every connection and its lock, takes it again, and goes on; nothing runs twice.
 #[test]
-fn a_run_goes_on_after_a_restart_of_postgresql() {
+fn run_continues_after_postgresql_restart() {
     let sandbox = Sandbox::new();
     let directory = tempfile::tempdir().unwrap();
     let server = Server::at(directory.path());

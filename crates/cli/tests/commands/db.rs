@@ -15,7 +15,7 @@ fn with_books() -> Sandbox {
 }
 
 #[test]
-fn a_database_is_backed_up_and_looked_at() {
+fn database_is_backed_up_and_checked() {
     let sandbox = with_books();
     sandbox.windlass(&["db", "migrate"]).exits(0).prints("already");
     sandbox.windlass(&["db", "check"]).exits(0).prints("no problems found");
@@ -32,7 +32,7 @@ fn a_database_is_backed_up_and_looked_at() {
 }
 
 #[test]
-fn a_database_moves_to_postgres_and_is_used_there() {
+fn database_is_copied_to_postgresql() {
     let sandbox = with_books();
     let target = database();
     let url = target.url();
@@ -52,7 +52,7 @@ fn a_database_moves_to_postgres_and_is_used_there() {
 }
 
 #[test]
-fn who_may_not_make_tables_in_postgres_is_told_who_can_help() {
+fn missing_postgresql_create_permission_is_explained() {
     let (sandbox, target) = (Sandbox::new(), database());
     let name = target.sql("SELECT current_database()");
     let role = format!("poor_{name}");

@@ -14,34 +14,34 @@ use std::process::{Command, Stdio};
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 #[test]
-fn the_tour_of_the_readme_is_what_one_sees() {
+fn readme_transcripts_match_output() {
     walk(&[Path::new(ROOT).join("README.md")], 6);
 }
 
 #[test]
-fn the_tutorial_is_what_one_sees() {
+fn tutorial_transcripts_match_output() {
     walk(&[Path::new(ROOT).join("docs/tutorial.md")], 25);
 }
 
 #[test]
-fn the_guides_are_what_one_sees() {
+fn guide_transcripts_match_output() {
     walk(&pages("docs/guide"), 80);
 }
 
 #[test]
-fn the_pages_for_those_who_know_other_tools_are_what_one_sees() {
+fn migration_page_transcripts_match_output() {
     walk(&pages("docs/coming-from"), 15);
 }
 
 #[test]
-fn the_other_pages_are_what_one_sees() {
+fn other_page_transcripts_match_output() {
     let tutorial = Path::new(ROOT).join("docs/tutorial.md");
     let others: Vec<PathBuf> = pages("docs").into_iter().filter(|page| *page != tutorial).collect();
     walk(&others, 0);
 }
 
 #[test]
-fn the_environment_of_jobs_is_explained_whole() {
+fn job_environment_variables_are_documented() {
     let page = fs::read_to_string(Path::new(ROOT).join("docs/environment.md")).unwrap();
     let sandbox = Sandbox::new();
     sandbox.write(
@@ -64,7 +64,7 @@ fn the_environment_of_jobs_is_explained_whole() {
 }
 
 #[test]
-fn every_setting_is_on_its_page() {
+fn configuration_page_lists_every_setting() {
     let page = fs::read_to_string(Path::new(ROOT).join("docs/guide/configuration.md")).unwrap();
     let settings = Sandbox::new().json(&["config", "show"]);
     for setting in settings.as_array().unwrap() {
@@ -74,7 +74,7 @@ fn every_setting_is_on_its_page() {
 }
 
 #[test]
-fn every_page_is_in_the_table_of_contents() {
+fn table_of_contents_lists_every_page() {
     let contents = fs::read_to_string(Path::new(ROOT).join("docs/SUMMARY.md")).unwrap();
     let listed: BTreeSet<PathBuf> =
         links(&contents).map(|link| Path::new(ROOT).join("docs").join(link)).collect();
@@ -86,7 +86,7 @@ fn every_page_is_in_the_table_of_contents() {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn documentation_links_have_targets() {
     let folders = [".", "docs", "docs/guide", "docs/coming-from", "docs/reference", "docs/design"];
     for page in folders.map(pages).concat() {
         let text = fs::read_to_string(&page).unwrap();

@@ -24,7 +24,7 @@ fn names(sandbox: &Sandbox) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_workflow_made_by_hand_runs_and_grows() {
+fn workflow_created_by_commands_runs_and_gains_jobs() {
     let sandbox = by_hand();
     assert_eq!(
         sandbox.json(&["jobs", "get", "b"])["depends_on_job_ids"],
@@ -54,7 +54,7 @@ fn a_workflow_made_by_hand_runs_and_grows() {
 }
 
 #[test]
-fn a_changed_command_runs_again() {
+fn changed_job_command_reruns_job() {
     let sandbox = by_hand();
     sandbox.windlass(&["run", "1"]).exits(0);
     let update = ["jobs", "update", "a", "-c", "echo two > out.txt", "--priority", "7", "--label", "x"];
@@ -84,7 +84,7 @@ fn a_changed_command_runs_again() {
 }
 
 #[test]
-fn what_is_in_use_is_not_deleted_and_the_rest_is() {
+fn objects_in_use_are_not_deleted() {
     let sandbox = by_hand();
     let made =
         ["resource-requirements", "create", "1", "-n", "big", "--num-cpus", "2", "-m", "1g", "-r", "1h"];
@@ -117,7 +117,7 @@ fn what_is_in_use_is_not_deleted_and_the_rest_is() {
 }
 
 #[test]
-fn results_are_deleted_by_their_ids_and_recorded_events_are_not() {
+fn results_are_deleted_by_id_and_events_are_kept() {
     let sandbox = by_hand();
     sandbox.windlass(&["run", "1"]).exits(0);
     let id = sandbox.json(&["results"])[0]["id"].to_string();
@@ -131,7 +131,7 @@ fn results_are_deleted_by_their_ids_and_recorded_events_are_not() {
 }
 
 #[test]
-fn nothing_is_edited_while_the_workflow_runs() {
+fn running_workflow_rejects_edits() {
     let sandbox = Sandbox::new();
     sandbox.write("spec.yaml", "name: long\njobs: [{name: wait, command: 'touch here; sleep 600'}]\n");
     let mut run = sandbox.start(&["run", "spec.yaml"]);
@@ -150,7 +150,7 @@ fn nothing_is_edited_while_the_workflow_runs() {
 }
 
 #[test]
-fn a_verb_wins_over_the_name_of_a_workflow() {
+fn subcommand_takes_precedence_over_workflow_name() {
     let sandbox = by_hand();
     let listed = sandbox.windlass(&["jobs", "-f", "json", "list"]).exits(0).stdout;
     assert_eq!(serde_json::from_str::<Value>(&listed).unwrap(), sandbox.json(&["jobs", "list"]));
@@ -158,7 +158,7 @@ fn a_verb_wins_over_the_name_of_a_workflow() {
 }
 
 #[test]
-fn an_import_points_out_ids_that_mean_something_else_now() {
+fn import_warns_about_changed_ids() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "spec.yaml",

@@ -24,7 +24,7 @@ fn attempts(sandbox: &Sandbox, job: &str) -> Vec<(String, i64, String)> {
 }
 
 #[test]
-fn ctrl_c_asks_the_jobs_to_stop_and_leaves_a_resumable_workflow() {
+fn ctrl_c_terminates_jobs_and_workflow_is_resumable() {
     // The first time it waits for ever and says goodbye when asked; the second time it is quick.
     let sandbox = sandbox(
         "name: polite\njobs:\n  - name: job\n    command: |\n      [ -e said ] && exit 0\n      trap 'echo goodbye > said; exit 0' TERM\n      touch started; while :; do sleep 0.05; done\n  - {name: next, command: 'true', depends_on: [job]}\n",
@@ -45,7 +45,7 @@ fn ctrl_c_asks_the_jobs_to_stop_and_leaves_a_resumable_workflow() {
 
 /// As a machine or a service unit is shut down: everything gets SIGTERM at once, in any order.
 #[test]
-fn a_shutdown_that_signals_everything_is_an_interruption_and_no_failure() {
+fn system_shutdown_interrupts_run_without_failures() {
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 3, 0, 1]] {
         let sandbox = sandbox(
             "name: shutdown\njobs:\n  - {name: a, command: 'echo $$ > a; [ -e again ] || exec sleep 1000'}\n  \
@@ -78,7 +78,7 @@ fn a_shutdown_that_signals_everything_is_an_interruption_and_no_failure() {
 }
 
 #[test]
-fn ctrl_c_twice_kills() {
+fn second_ctrl_c_kills_jobs() {
     let sandbox = sandbox(
         "name: stubborn\njobs:\n  - name: job\n    command: trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done\n",
     );
@@ -94,7 +94,7 @@ fn ctrl_c_twice_kills() {
 }
 
 #[test]
-fn cancel_from_elsewhere_ends_the_whole_tree_daemons_included() {
+fn cancel_ends_process_tree_with_daemons() {
     let sandbox = sandbox(
         "name: family\njobs:\n  - name: parent\n    command: |\n      setsid sh -c 'echo $$ > daemon; exec sleep 1000' &\n      env -i setsid sh -c 'echo $$ > bare; exec sleep 1000' &\n      sh -c 'echo $$ > child; exec sleep 1000'\n  - {name: other, command: 'true', depends_on: [parent]}\n",
     );
@@ -115,7 +115,7 @@ fn cancel_from_elsewhere_ends_the_whole_tree_daemons_included() {
 }
 
 #[test]
-fn cancel_works_when_nobody_runs_it_and_retry_starts_it_again() {
+fn idle_workflow_is_canceled_and_retried() {
     let sandbox = sandbox("name: idle\njobs: [{name: a, command: 'true'}]\n");
     sandbox.windlass(&["create", "spec.yaml"]).exits(0);
     let output = sandbox.windlass(&["cancel"]).exits(0);
@@ -127,7 +127,7 @@ fn cancel_works_when_nobody_runs_it_and_retry_starts_it_again() {
 }
 
 #[test]
-fn cancel_as_json_says_who_was_asked() {
+fn cancel_json_names_process() {
     let sandbox = sandbox("name: asked\njobs: [{name: a, command: 'touch started; sleep 1000'}]\n");
     let mut run = sandbox.start(&["run", "spec.yaml"]);
     eventually("the job has started", || sandbox.path("started").exists());
@@ -145,7 +145,7 @@ fn cancel_as_json_says_who_was_asked() {
 }
 
 #[test]
-fn a_job_that_outlives_its_runtime_is_terminated_with_152() {
+fn job_beyond_runtime_is_terminated_with_152() {
     let sandbox = sandbox(
         "name: late\nresource_requirements: [{name: brief, num_cpus: 1, memory: 1g, runtime: 200ms}]\njobs:\n  - {name: slow, command: 'sleep 1000', resource_requirements: brief}\n  - {name: deaf, command: \"trap '' TERM; while :; do sleep 0.05; done\", resource_requirements: brief}\n  - {name: quick, command: 'true', resource_requirements: brief}\n",
     );
@@ -158,7 +158,7 @@ fn a_job_that_outlives_its_runtime_is_terminated_with_152() {
 }
 
 #[test]
-fn a_job_that_outgrows_its_memory_fails_with_137_and_is_marked() {
+fn job_beyond_memory_fails_with_137_and_out_of_memory() {
     let sandbox = sandbox(
         "name: large\nresource_requirements: [{name: little, num_cpus: 1, memory: 50m}]\njobs:\n  - {name: hog, command: 'head -c 300m /dev/zero | tail; sleep 1000', resource_requirements: little}\n  - {name: modest, command: 'head -c 1m /dev/zero | tail > /dev/null', resource_requirements: little}\n",
     );
@@ -171,14 +171,14 @@ fn a_job_that_outgrows_its_memory_fails_with_137_and_is_marked() {
 }
 
 #[test]
-fn a_grandchild_that_holds_the_output_open_does_not_hang_the_run() {
+fn grandchild_with_open_output_does_not_hang_run() {
     let sandbox = sandbox("name: holder\njobs: [{name: a, command: 'setsid sleep 1000 & echo $! > pid'}]\n");
     sandbox.windlass(&["run", "spec.yaml"]).exits(0);
     assert!(!is_alive(pid_in(&sandbox, "pid").unwrap()), "what a job leaves behind is ended");
 }
 
 #[test]
-fn the_death_of_the_worker_alone_costs_an_attempt_and_nothing_else() {
+fn worker_death_costs_one_attempt() {
     let sandbox = sandbox(
         "name: bereft\njobs:\n  - name: job\n    command: echo $$ >> pids; [ $(wc -l < pids) -gt 1 ] || sleep 1000\n  - {name: next, command: 'true', depends_on: [job]}\n",
     );
@@ -195,7 +195,7 @@ fn the_death_of_the_worker_alone_costs_an_attempt_and_nothing_else() {
 }
 
 #[test]
-fn when_the_engine_dies_its_jobs_do_not_outlive_it() {
+fn jobs_end_when_engine_dies() {
     let sandbox = sandbox("name: widow\njobs: [{name: job, command: 'echo $$ > pid; sleep 1000'}]\n");
     let mut run = sandbox.start(&["run", "spec.yaml"]);
     eventually("the job has started", || pid_in(&sandbox, "pid").is_some());
@@ -205,7 +205,7 @@ fn when_the_engine_dies_its_jobs_do_not_outlive_it() {
 }
 
 #[test]
-fn cancel_in_a_flood_of_short_jobs_leaves_no_loose_ends() {
+fn cancel_among_many_short_jobs_leaves_consistent_state() {
     let mut spec = String::from("name: flood\njobs:\n");
     for job in 0..3000 {
         writeln!(spec, "  - {{name: j{job}, command: sleep 0.002}}").unwrap();
@@ -231,7 +231,7 @@ fn completed(status: &Value) -> u64 {
 }
 
 #[test]
-fn nohup_is_meant() {
+fn run_under_nohup_survives_hangup() {
     let sandbox = sandbox(
         "name: deaf\njobs: [{name: job, command: 'touch started; while [ ! -e go ]; do sleep 0.02; done'}]\n",
     );
@@ -246,7 +246,7 @@ fn nohup_is_meant() {
 }
 
 #[test]
-fn a_job_that_kills_its_worker_fails_and_the_others_complete() {
+fn job_that_kills_its_worker_fails_and_others_complete() {
     let mut spec =
         String::from("name: poison\njobs:\n  - {name: killer, command: 'kill -9 $PPID; sleep 1000'}\n");
     for job in 0..20 {
@@ -260,7 +260,7 @@ fn a_job_that_kills_its_worker_fails_and_the_others_complete() {
 }
 
 #[test]
-fn a_time_limit_ends_what_runs_and_the_next_run_goes_on() {
+fn time_limit_ends_running_jobs_and_next_run_continues() {
     // The first time it waits for ever and says goodbye when asked; the second time it is quick.
     let sandbox = sandbox(
         "name: limited\njobs:\n  - name: job\n    command: |\n      [ -e said ] && exit 0\n      trap 'echo goodbye > said; exit 0' TERM\n      while :; do sleep 0.05; done\n  - {name: next, command: 'true', depends_on: [job]}\n",
@@ -276,7 +276,7 @@ fn a_time_limit_ends_what_runs_and_the_next_run_goes_on() {
 }
 
 #[test]
-fn nothing_is_started_that_would_not_end_in_time() {
+fn job_longer_than_time_limit_is_not_started() {
     let sandbox = sandbox(
         "name: limited\nresource_requirements:\n  - {name: long, num_cpus: 1, memory: 100m, runtime: PT2H}\n  - {name: short, num_cpus: 1, memory: 100m, runtime: PT1M}\njobs:\n  - {name: long, command: touch long, resource_requirements: long}\n  - {name: short, command: touch short, resource_requirements: short}\n  - {name: silent, command: touch silent}\n",
     );

@@ -64,7 +64,7 @@ fn every_example_runs() {
 }
 
 #[test]
-fn every_example_gives_the_same_plan_in_every_format() {
+fn examples_have_same_plan_in_every_format() {
     let sandbox = sandbox();
     for spec in specs() {
         let plan = plan_of(&sandbox, &spec);
@@ -104,7 +104,7 @@ fn in_every_format(sandbox: &Sandbox, name: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn specs_of_torc_give_the_right_plan_in_every_format() {
+fn torc_specs_have_expected_plan_in_every_format() {
     // Jobs, stages, dependencies.
     let expected = [(4, 3, 4), (14, 3, 24), (3, 2, 2), (41, 2, 40)];
     for ((name, text), (jobs, stages, dependencies)) in TORC.into_iter().zip(expected) {
@@ -119,7 +119,7 @@ fn specs_of_torc_give_the_right_plan_in_every_format() {
 }
 
 #[test]
-fn specs_of_torc_run_in_every_format() {
+fn torc_specs_run_in_every_format() {
     let [(mosaic, mosaic_text), (grid, grid_text), ..] = TORC;
     let formats = in_every_format(&Sandbox::new(), mosaic, mosaic_text).len();
     for number in 0..formats {

@@ -6,7 +6,7 @@ use windlass_types::WorkflowId;
 use windlass_types::resource_series::{self, ResourceRecording, SeriesSubject};
 
 #[test]
-fn a_missing_input_that_no_job_makes_is_told_before_anything_runs() {
+fn missing_input_without_producer_is_reported_before_run() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "spec.yaml",
@@ -27,7 +27,7 @@ fn a_missing_input_that_no_job_makes_is_told_before_anything_runs() {
 }
 
 #[test]
-fn an_input_that_is_there_is_enough() {
+fn existing_input_is_accepted() {
     let sandbox = Sandbox::new();
     sandbox.write("data/mesh.txt", "mesh");
     sandbox.write(
@@ -39,7 +39,7 @@ fn an_input_that_is_there_is_enough() {
 }
 
 #[test]
-fn a_job_is_invoked_told_and_ended_as_its_spec_says() {
+fn execution_config_sets_invocation_signals_and_exit_codes() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "spec.yaml",
@@ -67,7 +67,7 @@ fn a_job_is_invoked_told_and_ended_as_its_spec_says() {
 }
 
 #[test]
-fn time_series_are_written_where_a_spec_asks_for_them() {
+fn resource_time_series_follow_spec() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "spec.yaml",
@@ -90,7 +90,7 @@ fn time_series_are_written_where_a_spec_asks_for_them() {
 }
 
 #[test]
-fn logs_are_found_where_the_job_itself_wants_them() {
+fn logs_are_found_with_stdio_settings_of_job() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "spec.yaml",

@@ -31,7 +31,7 @@ fn man_pages_and_reference_are_up_to_date() {
 }
 
 #[test]
-fn every_shell_gets_completions() {
+fn completions_exist_for_every_shell() {
     let sandbox = Sandbox::new();
     for (shell, part) in [
         ("bash", "complete -F _windlass"),
@@ -46,7 +46,7 @@ fn every_shell_gets_completions() {
 }
 
 #[test]
-fn bash_completes_verbs() {
+fn bash_completes_subcommands() {
     let sandbox = Sandbox::new();
     let script = sandbox.windlass(&["completions", "bash"]).exits(0).stdout;
     sandbox.write("complete.bash", &script);

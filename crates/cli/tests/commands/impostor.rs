@@ -61,7 +61,7 @@ fn listen_as_server(address: &str) -> Receiver<String> {
 }
 
 #[test]
-fn whatever_takes_the_port_of_a_server_is_sent_no_token() {
+fn process_on_reused_server_port_gets_no_token() {
     let sandbox = Sandbox::new();
     let server = serve(&sandbox, "127.0.0.1:0");
     let url = announced(&sandbox)["url"].as_str().unwrap().to_owned();
@@ -81,7 +81,7 @@ fn whatever_takes_the_port_of_a_server_is_sent_no_token() {
 }
 
 #[test]
-fn a_server_that_is_started_anew_has_a_new_token_and_its_worker_follows() {
+fn restarted_server_has_new_token_and_keeps_worker() {
     let sandbox = Sandbox::new();
     let first = serve(&sandbox, "127.0.0.1:0");
     let url = announced(&sandbox)["url"].as_str().unwrap().to_owned();
@@ -106,7 +106,7 @@ fn a_server_that_is_started_anew_has_a_new_token_and_its_worker_follows() {
 }
 
 #[test]
-fn a_job_has_a_token_of_its_own_and_nothing_of_its_workers_secrets() {
+fn job_has_own_token_and_no_worker_secrets() {
     let sandbox = Sandbox::new();
     let _server = serve(&sandbox, "127.0.0.1:0");
     let mut command = sandbox.command(&["worker", "--state-dir", "state", "--pass-environment", "WANTED_*"]);
@@ -140,7 +140,7 @@ fn a_job_has_a_token_of_its_own_and_nothing_of_its_workers_secrets() {
 }
 
 #[test]
-fn a_local_run_passes_its_environment_on_without_credentials() {
+fn local_run_passes_environment_without_credentials() {
     let sandbox = Sandbox::new();
     sandbox.write("w.yaml", "name: w\njobs: [{name: a, command: env > environment}]\n");
     let mut command = sandbox.command(&["run", "w.yaml"]);

@@ -25,7 +25,7 @@ esac
 "#;
 
 #[test]
-fn a_program_killed_ten_times_loses_nothing_and_repeats_nothing() {
+fn run_killed_ten_times_loses_and_repeats_no_job() {
     let sandbox = prepared();
     let mut random = Random(std::process::id().into());
     println!("seed {}", random.0);
@@ -48,7 +48,7 @@ fn a_program_killed_ten_times_loses_nothing_and_repeats_nothing() {
 }
 
 #[test]
-fn a_copied_project_does_not_touch_the_jobs_of_the_original() {
+fn copied_project_does_not_affect_jobs_of_original() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "spec.yaml",

@@ -29,7 +29,7 @@ fn with_three() -> Sandbox {
 }
 
 #[test]
-fn a_list_is_the_same_in_every_format() {
+fn lists_have_same_rows_in_every_format() {
     let sandbox = troubled();
     let jobs = sandbox.json(&["jobs", "list"]);
     let csv = sandbox.windlass(&["jobs", "list", "1", "-f", "csv"]).exits(0).stdout;
@@ -44,7 +44,7 @@ fn a_list_is_the_same_in_every_format() {
 }
 
 #[test]
-fn lists_are_sorted_cut_and_narrowed() {
+fn lists_are_sorted_limited_and_filtered() {
     let sandbox = troubled();
     let names = |args: &[&str]| -> Vec<String> {
         let rows = sandbox.json(args);
@@ -59,7 +59,7 @@ fn lists_are_sorted_cut_and_narrowed() {
 }
 
 #[test]
-fn a_long_list_comes_page_by_page() {
+fn long_lists_are_paged() {
     let sandbox = Sandbox::new();
     let jobs: Vec<String> = (0..4500).map(|i| format!("  - {{name: job_{i}, command: 'true'}}")).collect();
     sandbox.write("many.yaml", &format!("name: many\njobs:\n{}\n", jobs.join("\n")));
@@ -74,7 +74,7 @@ fn a_long_list_comes_page_by_page() {
 }
 
 #[test]
-fn one_of_each_in_full() {
+fn get_shows_full_object() {
     let sandbox = troubled();
     assert_eq!(sandbox.json(&["jobs", "get", "good"])["status"], "completed");
     assert_eq!(sandbox.json(&["jobs", "get", "2"])["name"], "bad_1");
@@ -88,7 +88,7 @@ fn one_of_each_in_full() {
 }
 
 #[test]
-fn results_by_code_status_and_with_their_logs() {
+fn results_are_filtered_by_code_and_status_with_logs() {
     let sandbox = troubled();
     let failed = sandbox.json(&["results", "list", "1", "--return-code", "3", "--include-logs"]);
     assert_eq!(failed.as_array().unwrap().len(), 1);
@@ -101,7 +101,7 @@ fn results_by_code_status_and_with_their_logs() {
 }
 
 #[test]
-fn workflows_by_the_beginning_of_their_name_and_by_range() {
+fn workflows_are_selected_by_name_prefix_and_range() {
     let sandbox = with_three();
     assert_eq!(sandbox.json(&["status", "al"])["name"], "alpha");
     assert_eq!(sandbox.json(&["status", "beta"])["id"], 2);
@@ -121,7 +121,7 @@ fn workflows_by_the_beginning_of_their_name_and_by_range() {
 }
 
 #[test]
-fn jobs_by_the_beginning_of_their_name() {
+fn jobs_are_selected_by_name_prefix() {
     let sandbox = troubled();
     sandbox.windlass(&["logs", "goo"]).exits(0).prints("fine");
     sandbox.windlass(&["logs", "bad"]).exits(2).says("several jobs start with `bad`: `bad_1`, `bad_2`");
@@ -133,7 +133,7 @@ fn jobs_by_the_beginning_of_their_name() {
 }
 
 #[test]
-fn several_workflows_are_canceled_at_once() {
+fn cancel_takes_several_workflows() {
     let sandbox = with_three();
     sandbox.windlass(&["cancel", "1-2", "--dry-run"]).exits(0).says("would cancel workflow 1 (alpha)");
     assert_eq!(sandbox.json(&["status", "1"])["state"], "created");
@@ -143,7 +143,7 @@ fn several_workflows_are_canceled_at_once() {
 }
 
 #[test]
-fn the_spec_of_this_directory_needs_no_name() {
+fn spec_in_current_directory_is_found() {
     let sandbox = Sandbox::new();
     sandbox.windlass(&["run"]).exits(2).says("no spec given").says("hint:");
     sandbox.write("a.windlass.yaml", "name: a\njobs: [{name: x, command: 'true'}]\n");
@@ -155,7 +155,7 @@ fn the_spec_of_this_directory_needs_no_name() {
 }
 
 #[test]
-fn run_takes_a_workflow_as_well_as_a_file() {
+fn run_accepts_workflow_or_file() {
     let sandbox = with_three();
     sandbox.windlass(&["run", "1", "-p", "5"]).exits(0);
     sandbox.windlass(&["run", "1", "--persistent"]).exits(2).says("windlass worker --persistent");
@@ -169,7 +169,7 @@ fn run_takes_a_workflow_as_well_as_a_file() {
 }
 
 #[test]
-fn running_jobs_are_listed_while_they_run() {
+fn jobs_running_lists_running_jobs() {
     let sandbox = Sandbox::new();
     sandbox.write("slow.yaml", "name: slow\njobs: [{name: a, command: 'echo > started; sleep 600'}]\n");
     let mut run = sandbox.start(&["run", "slow.yaml"]);
@@ -181,7 +181,7 @@ fn running_jobs_are_listed_while_they_run() {
 }
 
 #[test]
-fn failed_attempts_are_searched_for_telling_lines() {
+fn log_analysis_finds_error_lines_of_failed_attempts() {
     let sandbox = troubled();
     let found = sandbox.json(&["logs", "analyze"]);
     let lines: Vec<(&str, i64, &str)> = found
@@ -199,7 +199,7 @@ fn failed_attempts_are_searched_for_telling_lines() {
 }
 
 #[test]
-fn a_bundle_has_all_that_is_needed_to_help() {
+fn log_bundle_has_logs_spec_and_state() {
     let sandbox = troubled();
     sandbox.windlass(&["logs", "bundle", "--bundle-dir", "out"]).exits(0).prints("out/wf1.tar.gz");
     let unpack = Command::new("tar")
@@ -220,7 +220,7 @@ fn a_bundle_has_all_that_is_needed_to_help() {
 }
 
 #[test]
-fn failed_jobs_are_listed_with_those_that_ran_out_of_time() {
+fn failed_jobs_list_includes_timeouts() {
     let sandbox = Sandbox::new();
     let spec = "name: ends\nresource_requirements: [{name: short, num_cpus: 1, memory: 1g, runtime: PT1S}]\njobs:\n\
         \x20 - {name: bad, command: exit 3}\n  - {name: slow, command: sleep 60, resource_requirements: short}\n\
@@ -250,7 +250,7 @@ fn failed_jobs_are_listed_with_those_that_ran_out_of_time() {
 
 /// Names and log lines of others: escape sequences, C1 and direction controls.
 #[test]
-fn control_characters_of_names_and_logs_reach_no_output() {
+fn control_characters_are_escaped_in_all_output() {
     let sandbox = Sandbox::new();
     // \033]0; sets a title, \033[35m a color that Windlass does not use, \302\233 is CSI as C1, \342\200\256 an override.
     let says = r"printf '\033]0;owned\007\033[35merror: \302\233 2J \342\200\256 gnp.exe \177\n' >&2; exit 3";

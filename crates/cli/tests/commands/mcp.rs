@@ -118,7 +118,7 @@ pub(crate) fn job(sandbox: &Sandbox, name: &str) -> i64 {
 }
 
 #[test]
-fn an_agent_that_may_only_look_sees_all_and_no_secrets() {
+fn read_only_agent_sees_state_without_secrets() {
     let sandbox = shaky();
     let mut agent = Agent::start(&sandbox, &[]);
     let tools = agent.tools();
@@ -173,7 +173,7 @@ fn an_agent_that_may_only_look_sees_all_and_no_secrets() {
 }
 
 #[test]
-fn specs_are_checked_and_planned_without_being_stored() {
+fn spec_check_and_plan_store_nothing() {
     let sandbox = shaky();
     let mut agent = Agent::start(&sandbox, &[]);
     let good = agent.call("check_spec", &json!({"spec": SHAKY}));
@@ -201,7 +201,7 @@ fn specs_are_checked_and_planned_without_being_stored() {
 }
 
 #[test]
-fn an_agent_that_may_act_has_to_mean_it() {
+fn agent_write_tools_require_confirm() {
     let sandbox = shaky();
     let mut agent = Agent::start(&sandbox, &["--allow-write"]);
     let bad = job(&sandbox, "bad");
@@ -243,7 +243,7 @@ fn an_agent_that_may_act_has_to_mean_it() {
 }
 
 #[test]
-fn a_log_that_is_a_link_is_not_read() {
+fn symlinked_log_is_not_read() {
     let sandbox = shaky();
     let bad = job(&sandbox, "bad");
     let log = sandbox.path(format!("windlass_output/job_stdio/job_wf1_j{bad}_r1_a1.e"));
@@ -257,7 +257,7 @@ fn a_log_that_is_a_link_is_not_read() {
 }
 
 #[test]
-fn decisions_are_checked_before_they_are_carried_out() {
+fn decisions_are_validated_before_execution() {
     let sandbox = Sandbox::new();
     sandbox.write("undecided.yaml", UNDECIDED);
     let _server = Served::start(&sandbox, &[]);
@@ -364,7 +364,7 @@ fn saw_the_failure(seen: &Value) {
 }
 
 #[test]
-fn the_official_sdk_over_stdio() {
+fn official_sdk_works_over_stdio() {
     let sandbox = shaky();
     let windlass = env!("CARGO_BIN_EXE_windlass");
     let seen = session(&sandbox, "session.py", &["stdio", windlass, "1"]);
@@ -375,7 +375,7 @@ fn the_official_sdk_over_stdio() {
 }
 
 #[test]
-fn the_official_sdk_over_http_with_a_token() {
+fn official_sdk_works_over_http_with_token() {
     let sandbox = shaky();
     let _server = Served::start(&sandbox, &["--mcp"]);
     let place = found(&sandbox);
@@ -398,7 +398,7 @@ jobs:
 "#;
 
 #[test]
-fn the_official_sdk_decides_and_what_it_decided_happens() {
+fn official_sdk_decisions_take_effect() {
     let sandbox = Sandbox::new();
     sandbox.write("hungry.yaml", HUNGRY);
     sandbox.windlass(&["run", "hungry.yaml", "--quiet"]).exits(6);
@@ -426,7 +426,7 @@ fn the_official_sdk_decides_and_what_it_decided_happens() {
 }
 
 #[test]
-fn watch_has_an_agent_decide_and_goes_on() {
+fn watch_continues_after_mcp_agent_decision() {
     let sandbox = Sandbox::new();
     sandbox.write("hungry.yaml", HUNGRY);
     sandbox.windlass(&["run", "hungry.yaml", "--quiet"]).exits(6);

@@ -15,7 +15,7 @@ jobs:
 ";
 
 #[test]
-fn an_agent_recovers_what_ran_out_of_memory_once_it_means_it() {
+fn agent_recovers_out_of_memory_jobs_with_confirm() {
     let sandbox = Sandbox::new();
     sandbox.write("worn.yaml", WORN);
     sandbox.windlass(&["run", "worn.yaml", "--quiet"]).exits(1);
@@ -56,7 +56,7 @@ jobs:
 ";
 
 #[test]
-fn an_agent_decides_while_somebody_runs_the_workflow() {
+fn agent_decides_while_workflow_runs() {
     let sandbox = Sandbox::new();
     sandbox.write("way.yaml", UNDER_WAY);
     let mut run = sandbox.start(&["run", "way.yaml", "--quiet"]);

@@ -27,7 +27,7 @@ fn robot(sandbox: &Sandbox, args: &[&str]) -> Output {
 }
 
 #[test]
-fn no_tool_and_no_command_goes_round_the_policy() {
+fn tools_and_commands_cannot_bypass_triage_policy() {
     let sandbox = Sandbox::new();
     sandbox.write("watched.yaml", WATCHED);
     sandbox.windlass(&["run", "watched.yaml", "--quiet"]).exits(6);
@@ -74,7 +74,7 @@ fn no_tool_and_no_command_goes_round_the_policy() {
 }
 
 #[test]
-fn an_agent_that_resets_what_it_may_is_named() {
+fn allowed_reset_by_agent_is_recorded_with_its_name() {
     let sandbox = Sandbox::new();
     sandbox.write("bad.yaml", "name: bad\njobs: [{name: bad, command: exit 3}]");
     sandbox.windlass(&["run", "bad.yaml", "--quiet"]).exits(1);
@@ -84,7 +84,7 @@ fn an_agent_that_resets_what_it_may_is_named() {
 }
 
 #[test]
-fn what_was_shown_can_be_quoted_and_a_letter_is_no_quote() {
+fn evidence_must_quote_shown_log_lines() {
     let sandbox = Sandbox::new();
     let says = "for i in $(seq 60); do echo \\\"step $i of the long way\\\" >&2; done; echo \\\"out of luck here\\\"; exit 3";
     let policy = "triage: {require_evidence: true}";
@@ -110,7 +110,7 @@ fn what_was_shown_can_be_quoted_and_a_letter_is_no_quote() {
 }
 
 #[test]
-fn answers_are_short_and_without_the_secrets_of_jobs() {
+fn mcp_answers_are_short_and_redacted() {
     let sandbox = Sandbox::new();
     let spec = r#"
 name: loud
@@ -143,7 +143,7 @@ jobs:
 }
 
 #[test]
-fn groups_of_jobs_are_changed_by_revisions_and_others_keep_theirs() {
+fn revision_changes_group_and_keeps_other_jobs() {
     let sandbox = Sandbox::new();
     let spec = "
 name: shared

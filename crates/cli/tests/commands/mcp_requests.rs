@@ -36,7 +36,7 @@ fn saw_what_is_wrong(seen: &Value) {
 }
 
 #[test]
-fn the_official_sdk_releases_a_request_over_stdio() {
+fn official_sdk_releases_request_over_stdio() {
     let sandbox = held();
     let windlass = env!("CARGO_BIN_EXE_windlass");
     let seen = session(&sandbox, "requests.py", &["stdio", windlass, "reco", "T2_bad"]);
@@ -54,7 +54,7 @@ fn the_official_sdk_releases_a_request_over_stdio() {
 }
 
 #[test]
-fn the_official_sdk_releases_a_request_over_http() {
+fn official_sdk_releases_request_over_http() {
     let sandbox = held();
     let _server = Served::start(&sandbox, &["--mcp=write"]);
     let place = found(&sandbox);
@@ -69,7 +69,7 @@ fn the_official_sdk_releases_a_request_over_http() {
 }
 
 #[test]
-fn an_agent_gives_a_request_up_only_when_it_is_meant() {
+fn agent_fails_request_only_with_confirm() {
     let sandbox = held();
     let mut agent = Agent::start(&sandbox, &["--allow-write"]);
     let wish = json!({"request_name": "reco", "reason": "nobody wants it"});

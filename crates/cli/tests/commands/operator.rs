@@ -57,7 +57,7 @@ fn await_outputs(sandbox: &Sandbox, name: &str, state: &str) {
 }
 
 #[test]
-fn what_is_suggested_is_typed_as_it_is_printed_and_helps() {
+fn suggested_request_commands_work_as_printed() {
     let sandbox = Sandbox::new();
     prepare(&sandbox);
     let file = write(&sandbox, "reco");
@@ -94,7 +94,7 @@ fn what_is_suggested_is_typed_as_it_is_printed_and_helps() {
 }
 
 #[test]
-fn a_request_is_begun_anew_or_given_up_and_its_outputs_go_by_policy() {
+fn outputs_of_failed_or_restarted_request_follow_policy() {
     let sandbox = Sandbox::new();
     prepare(&sandbox);
     let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
@@ -143,7 +143,7 @@ fn a_request_is_begun_anew_or_given_up_and_its_outputs_go_by_policy() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_without_a_server_too() {
+fn invalid_request_operations_are_refused_without_server() {
     let sandbox = Sandbox::new();
     prepare(&sandbox);
     let file = write(&sandbox, "reco");

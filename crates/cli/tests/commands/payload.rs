@@ -89,7 +89,7 @@ fn numbers(text: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_generated_unit_from_landing_to_cleanup() {
+fn generation_unit_runs_from_landing_to_cleanup() {
     let unit = Unit::generating();
     unit.payload(&["land"]).exits(0).says("can run at T1_XX_Here");
     unit.payload(&["run", "--node", "0"]).exits(0).prints("NANO_0.txt  10 events");
@@ -127,7 +127,7 @@ fn a_generated_unit_from_landing_to_cleanup() {
 }
 
 #[test]
-fn the_same_node_is_the_same_bytes_and_another_one_is_not() {
+fn node_output_is_reproducible_and_differs_between_nodes() {
     let unit = Unit::generating();
     unit.payload(&["run", "--node", "0"]).exits(0);
     let first = unit.sandbox.read(&format!("{UNMERGED}/NANO_0.txt"));
@@ -146,7 +146,7 @@ fn the_same_node_is_the_same_bytes_and_another_one_is_not() {
 }
 
 #[test]
-fn windows_and_masks_are_honoured() {
+fn event_windows_and_lumi_masks_are_applied() {
     let nodes = json!([{"index": 0, "expected_events": 3, "inputs": [
         {"lfn": "/store/a.txt", "events": {"first": 2, "last": 3}},
         {"lfn": "/store/b.txt", "lumis": {"1": [[2, 2], [4, 9]]}}]}]);
@@ -161,7 +161,7 @@ fn windows_and_masks_are_honoured() {
 }
 
 #[test]
-fn every_way_to_fail_has_its_code_its_report_and_its_class() {
+fn failures_have_exit_code_report_and_class() {
     for (kind, exit, code, class) in [
         (json!({"exit": 7}), 7, 7, "unknown"),
         (json!({"exit": 8001}), 70, 8001, "permanent"),
@@ -191,7 +191,7 @@ fn every_way_to_fail_has_its_code_its_report_and_its_class() {
 
 /// A step in between may let nothing through, as filters do; what is kept may not be empty.
 #[test]
-fn no_events_in_the_end_are_a_failure() {
+fn output_without_events_is_a_failure() {
     for step in [1, 2] {
         let mut unit = Unit::generating();
         unit.fail(step, &json!({"kind": "no_events"}));
@@ -204,7 +204,7 @@ fn no_events_in_the_end_are_a_failure() {
 }
 
 #[test]
-fn a_bad_input_is_named_by_its_lfn() {
+fn bad_input_is_reported_by_lfn() {
     let nodes = json!([{"index": 0, "expected_events": 1,
         "inputs": [{"lfn": "/store/a.txt"}, {"lfn": "/store/b.txt"}]}]);
     let unit = Unit::new(&["NANO"], &nodes);
@@ -216,7 +216,7 @@ fn a_bad_input_is_named_by_its_lfn() {
 }
 
 #[test]
-fn faults_happen_only_where_they_are_wanted() {
+fn simulated_faults_respect_their_conditions() {
     let mut unit = Unit::generating();
     unit.fail(2, &json!({"kind": {"exit": 9}, "node": 1, "site": SITE, "until_attempt": 2}));
     unit.payload(&["run", "--node", "0"]).exits(0);
@@ -230,7 +230,7 @@ fn faults_happen_only_where_they_are_wanted() {
 }
 
 #[test]
-fn a_step_that_hangs_ends_by_the_signal_for_its_job() {
+fn hanging_step_ends_with_job_signal() {
     let mut unit = Unit::generating();
     unit.fail(1, &json!({"kind": "hang"}));
     let mut child = unit.command(&["run", "--node", "0"]).stderr(Stdio::piped()).spawn().unwrap();
@@ -249,7 +249,7 @@ fn a_step_that_hangs_ends_by_the_signal_for_its_job() {
 }
 
 #[test]
-fn a_merge_that_is_killed_half_way_leaves_nothing_that_looks_finished() {
+fn killed_merge_leaves_no_finished_output() {
     let unit = Unit::generating();
     unit.payload(&["run", "--node", "0"]).exits(0);
     unit.payload(&["run", "--node", "1"]).exits(0);
@@ -282,7 +282,7 @@ fn a_merge_that_is_killed_half_way_leaves_nothing_that_looks_finished() {
 }
 
 #[test]
-fn simulate_writes_a_job_report_and_uses_what_it_says() {
+fn simulate_writes_job_report_and_uses_reported_resources() {
     let sandbox = Sandbox::new();
     let arguments = [
         "payload",
@@ -332,7 +332,7 @@ fn simulate_writes_a_job_report_and_uses_what_it_says() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_places() {
+fn invalid_payload_arguments_and_manifests_are_reported() {
     let mut unit = Unit::generating();
     unit.payload(&["run", "--node", "7"]).exits(70).says("mg_000003 has no node 7");
     unit.payload(&["run", "--node", "0", "--site", "T9"])

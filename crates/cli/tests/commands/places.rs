@@ -47,7 +47,7 @@ fn statuses(sandbox: &Sandbox, prefix: &str) -> Vec<String> {
 }
 
 #[test]
-fn jobs_run_at_their_sites_and_no_more_of_them_than_the_limit() {
+fn jobs_run_at_their_sites_within_job_limit() {
     let sandbox = Sandbox::new();
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.write(
@@ -105,7 +105,7 @@ jobs:
 }
 
 #[test]
-fn a_limit_holds_on_one_machine_too_and_a_site_elsewhere_is_refused() {
+fn local_run_applies_job_limit_and_refuses_other_sites() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "one.yaml",
@@ -134,7 +134,7 @@ fn a_limit_holds_on_one_machine_too_and_a_site_elsewhere_is_refused() {
 }
 
 #[test]
-fn sites_and_limits_outlive_export_and_import() {
+fn export_and_import_keep_sites_and_job_limits() {
     let sandbox = Sandbox::new();
     let spec = "name: w\nlimits: {disk: 1, spare: 7}\njobs:\n  - {name: a, command: 'true', limit: disk, sites: [north, south]}\n";
     sandbox.write("w.yaml", spec);

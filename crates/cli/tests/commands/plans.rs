@@ -23,7 +23,7 @@ fn with_sweep() -> Sandbox {
 }
 
 #[test]
-fn a_plan_has_stages_a_path_and_a_drawing_and_stores_nothing() {
+fn plan_shows_stages_and_critical_path_and_stores_nothing() {
     let sandbox = with_sweep();
     let plan = sandbox.windlass(&["plan", "--num-cpus", "8", "--memory-gb", "16"]).exits(0);
     let plan = plan.prints("sweep: 14 jobs in 3 stages").prints("at most 12 jobs in parallel, on 48 CPUs");
@@ -43,7 +43,7 @@ fn a_plan_has_stages_a_path_and_a_drawing_and_stores_nothing() {
 }
 
 #[test]
-fn a_plan_is_drawn_in_every_format() {
+fn plan_renders_in_every_format() {
     let sandbox = with_sweep();
     let drawn = |format: &str| sandbox.windlass(&["plan", "--format", format]).exits(0).stdout;
     assert!(drawn("dot").starts_with("digraph"));
@@ -59,7 +59,7 @@ fn a_plan_is_drawn_in_every_format() {
 }
 
 #[test]
-fn a_workflow_is_planned_by_its_id_or_name() {
+fn plan_accepts_workflow_id_or_name() {
     let sandbox = with_sweep();
     sandbox.windlass(&["create"]).exits(0);
     sandbox.windlass(&["plan", "1"]).exits(0).prints("sweep (workflow 1): 14 jobs in 3 stages");
@@ -69,7 +69,7 @@ fn a_workflow_is_planned_by_its_id_or_name() {
 }
 
 #[test]
-fn a_dry_run_says_what_a_spec_makes() {
+fn dry_run_summarizes_spec() {
     let sandbox = with_sweep();
     let good = sandbox.windlass(&["create", "--dry-run"]).exits(0);
     good.prints("the spec is valid: sweep, 14 jobs")
@@ -87,7 +87,7 @@ fn a_dry_run_says_what_a_spec_makes() {
 }
 
 #[test]
-fn a_dry_run_tells_all_errors_of_a_bad_spec() {
+fn dry_run_lists_all_spec_errors() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "bad.yaml",
@@ -104,7 +104,7 @@ fn a_dry_run_tells_all_errors_of_a_bad_spec() {
 }
 
 #[test]
-fn specs_change_their_format_and_keep_their_plan() {
+fn converted_specs_keep_their_plan() {
     let sandbox = with_sweep();
     let plan = |name: &str| {
         let mut plan = sandbox.json(&["plan", name]);
@@ -127,7 +127,7 @@ fn specs_change_their_format_and_keep_their_plan() {
 }
 
 #[test]
-fn the_schema_and_the_reference_are_at_hand() {
+fn spec_schema_and_reference_are_printed() {
     let sandbox = Sandbox::new();
     let schema: serde_json::Value =
         serde_json::from_str(&sandbox.windlass(&["spec", "schema"]).exits(0).stdout).unwrap();
@@ -137,7 +137,7 @@ fn the_schema_and_the_reference_are_at_hand() {
 }
 
 #[test]
-fn specs_are_put_into_shape_with_their_comments() {
+fn spec_format_keeps_comments() {
     let sandbox = Sandbox::new();
     let untidy = "name:   sim   # the name\njobs:\n    - {name: a,    command: 'true'}\n";
     sandbox.write("a.yaml", untidy);

@@ -27,7 +27,7 @@ fn count_runs(output: &Output, job: &str) -> usize {
 }
 
 #[test]
-fn a_database_of_schema_14_is_migrated_and_its_workflow_completes() {
+fn schema_14_database_is_migrated_and_workflow_completes() {
     let sandbox = sandbox_of_schema_14();
     sandbox.windlass(&["db", "migrate"]).exits(0).prints("15");
     sandbox.windlass(&["status"]).exits(0).prints("3 of 5 jobs completed");
@@ -42,7 +42,7 @@ fn a_database_of_schema_14_is_migrated_and_its_workflow_completes() {
 }
 
 #[test]
-fn a_spec_that_ran_with_schema_14_is_recognized() {
+fn spec_of_schema_14_run_is_recognized() {
     let sandbox = sandbox_of_schema_14();
     sandbox.write("repaired", "");
     sandbox.windlass(&["run", "pipeline.yaml"]).says("--retry-failed");

@@ -38,7 +38,7 @@ fn job<'a>(plan: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn each_job_gets_what_its_own_measurements_ask_for() {
+fn recovery_sizes_each_job_by_its_measurements() {
     let sandbox = ailing();
     let before = standing(&sandbox);
     let plan = sandbox.json(&["recover", "--dry-run"]);
@@ -75,7 +75,7 @@ fn each_job_gets_what_its_own_measurements_ask_for() {
 }
 
 #[test]
-fn one_command_brings_it_back_and_goes_on() {
+fn recover_with_run_completes_workflow() {
     let sandbox = ailing();
     sandbox.write("fixed", "");
     let done = sandbox.windlass(&["recover", "--retry-unknown", "--run"]).exits(0);
@@ -84,7 +84,7 @@ fn one_command_brings_it_back_and_goes_on() {
 }
 
 #[test]
-fn factors_and_the_size_of_the_machine_say_how_much_more() {
+fn recovery_growth_follows_multipliers_and_machine_size() {
     let sandbox = ailing();
     let more =
         sandbox.json(&["recover", "--dry-run", "--memory-multiplier", "4", "--runtime-multiplier", "300"]);
@@ -98,7 +98,7 @@ fn factors_and_the_size_of_the_machine_say_how_much_more() {
 }
 
 #[test]
-fn a_hook_puts_right_what_nobody_can_explain() {
+fn recovery_hook_handles_unknown_failures() {
     let sandbox = ailing();
     let hook = "env | sort > hook.env; echo talk; sh -c 'echo \"$@\" > hook.args; touch fixed' hook one";
     let done =
@@ -120,7 +120,7 @@ fn a_hook_puts_right_what_nobody_can_explain() {
 }
 
 #[test]
-fn a_hook_that_fails_leaves_everything_as_it_was() {
+fn failed_recovery_hook_changes_nothing() {
     let sandbox = ailing();
     let before = standing(&sandbox);
     sandbox.windlass(&["recover", "--recovery-hook", "exit 3; :"]).exits(4).says("nothing changed");
@@ -133,7 +133,7 @@ fn a_hook_that_fails_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn jobs_are_recovered_while_others_run() {
+fn recovery_works_while_other_jobs_run() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "both.yaml",
@@ -163,7 +163,7 @@ fn failed(sandbox: &Sandbox, name: &str) -> bool {
 }
 
 #[test]
-fn what_was_canceled_as_a_whole_begins_anew() {
+fn canceled_workflow_is_recovered() {
     let sandbox = Sandbox::new();
     sandbox.write("c.yaml", "name: c\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}\n  - {name: b, command: 'true', depends_on: [a]}\n");
     let mut run = sandbox.start(&["run", "c.yaml"]);
@@ -193,7 +193,7 @@ fn die(sandbox: &Sandbox, run: &mut Child) -> Vec<u32> {
 }
 
 #[test]
-fn jobs_of_a_dead_worker_go_back_with_the_code_of_the_contract() {
+fn jobs_of_dead_worker_are_reset_with_contract_exit_code() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "s.yaml",
@@ -248,7 +248,7 @@ fn recover_counts_jobs_whose_worker_died() {
 
 /// In namespaces of its own a machine has another name and other processes.
 #[test]
-fn nobody_on_another_machine_is_declared_dead_from_here() {
+fn worker_on_other_machine_is_not_declared_dead() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "s.yaml",
@@ -285,7 +285,7 @@ fn nobody_on_another_machine_is_declared_dead_from_here() {
 }
 
 #[test]
-fn recover_sees_to_the_dead_first() {
+fn recover_handles_dead_workers_first() {
     let sandbox = Sandbox::new();
     sandbox.write("s.yaml", "name: s\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}\n  - {name: b, command: exit 3}\n");
     let mut run = sandbox.start(&["run", "s.yaml"]);
@@ -302,7 +302,7 @@ fn recover_sees_to_the_dead_first() {
 
 /// No job has failed: whoever ran it died, and nobody goes on.
 #[test]
-fn what_a_crash_left_goes_on_with_one_command() {
+fn recover_continues_workflow_after_crash() {
     let sandbox = Sandbox::new();
     sandbox.write("s.yaml", "name: s\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}\n  - {name: b, command: 'true', depends_on: [a]}\n");
     let mut run = sandbox.start(&["run", "s.yaml"]);
@@ -331,7 +331,7 @@ jobs:
 "#;
 
 #[test]
-fn one_whose_dependent_runs_holds_up_no_others() {
+fn job_with_running_dependent_does_not_block_recovery() {
     let sandbox = Sandbox::new();
     sandbox.write("u.yaml", UNDER_WAY);
     let mut run = sandbox.start(&["run", "u.yaml", "-j2"]);
@@ -354,7 +354,7 @@ fn one_whose_dependent_runs_holds_up_no_others() {
 
 /// What an agent may only propose has not been done, whoever tells of it.
 #[test]
-fn what_waits_for_a_person_does_not_run_again() {
+fn job_with_open_proposal_is_not_rerun() {
     let sandbox = Sandbox::new();
     sandbox.write("p.yaml", "name: p\nuse_pending_failed: true\ntriage: {min_confidence: 0.9}\njobs: [{name: a, command: exit 3}]\n");
     sandbox.windlass(&["run", "p.yaml"]).exits(6);
@@ -375,7 +375,7 @@ fn what_waits_for_a_person_does_not_run_again() {
 
 /// A runner of Torc has no lease: only a person can say that it is dead.
 #[test]
-fn who_is_said_to_be_dead_gives_its_jobs_back_at_a_server() {
+fn server_requeues_jobs_of_worker_declared_dead() {
     let sandbox = Sandbox::new();
     let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.write("s.yaml", "name: s\njobs: [{name: a, command: 'true'}]\n");
@@ -419,7 +419,7 @@ shared = true
 ";
 
 #[test]
-fn what_no_partition_can_give_is_not_asked_for() {
+fn recovery_does_not_request_more_than_any_partition_has() {
     let sandbox = Sandbox::new();
     sandbox.write("ours.toml", CLUSTER);
     sandbox.write(

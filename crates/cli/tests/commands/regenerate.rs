@@ -49,7 +49,7 @@ fn names(done: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_left_gets_new_schedulers_and_nothing_is_made_twice() {
+fn regenerate_creates_schedulers_for_remaining_jobs_once() {
     let sandbox = sandbox();
     let shown = sandbox.windlass(&[&REGENERATE[..], &["--dry-run", "--submit"]].concat()).exits(0);
     shown.prints("would be requested").says("1 action would be disabled").says("nothing changed");
@@ -74,7 +74,7 @@ fn what_is_left_gets_new_schedulers_and_nothing_is_made_twice() {
 }
 
 #[test]
-fn of_several_at_once_one_asks() {
+fn concurrent_regenerations_request_once() {
     let sandbox = sandbox();
     let done: Vec<Value> = std::thread::scope(|scope| {
         let all: Vec<_> = (0..3).map(|_| scope.spawn(|| regenerate(&sandbox, &["--submit"]))).collect();
@@ -88,7 +88,7 @@ fn of_several_at_once_one_asks() {
 }
 
 #[test]
-fn what_was_made_is_asked_for_later_and_what_fits_nowhere_is_told() {
+fn regenerate_submits_later_and_reports_unfit_jobs() {
     let sandbox = sandbox();
     let done = regenerate(&sandbox, &[]);
     assert_eq!(done["allocations"], Value::Array(vec![]), "nobody said so");
@@ -107,7 +107,7 @@ fn what_was_made_is_asked_for_later_and_what_fits_nowhere_is_told() {
 }
 
 #[test]
-fn a_server_without_slurm_refuses_to_submit_and_plans_all_the_same() {
+fn server_without_slurm_refuses_submit_but_plans() {
     let sandbox = sandbox();
     let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let submit = [&REGENERATE[..], &["--submit"]].concat();
@@ -117,7 +117,7 @@ fn a_server_without_slurm_refuses_to_submit_and_plans_all_the_same() {
 }
 
 #[test]
-fn reinit_removes_recovery_actions_of_a_workflow_that_never_ran() {
+fn reinit_removes_recovery_actions_of_new_workflow() {
     let sandbox = sandbox();
     let actions = || sandbox.json(&["workflows", "actions"]).as_array().unwrap().len();
     assert_eq!(actions(), 1);

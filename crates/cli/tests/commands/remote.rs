@@ -88,7 +88,7 @@ impl Sshd {
 }
 
 #[test]
-fn workers_are_started_looked_after_and_stopped_over_ssh() {
+fn remote_workers_are_started_monitored_and_stopped_over_ssh() {
     let sandbox = Sandbox::new();
     let Some(sshd) = Sshd::start(&sandbox) else { return };
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);

@@ -15,7 +15,7 @@ fn document(name: &str) -> Value {
 }
 
 #[test]
-fn without_a_server_what_reqmgr2_has_is_imported_all_or_none() {
+fn local_reqmgr2_import_is_all_or_none() {
     let (sandbox, stub) = (Sandbox::new(), Stub::start());
     let mut wrong = document("wrong");
     wrong["Memory"] = json!("much");
@@ -47,7 +47,7 @@ fn without_a_server_what_reqmgr2_has_is_imported_all_or_none() {
 }
 
 #[test]
-fn a_server_imports_what_it_is_given_the_name_of_and_plans_it() {
+fn server_imports_reqmgr2_request_by_name_and_plans_it() {
     let (sandbox, stub) = (Sandbox::new(), Stub::start());
     events(&sandbox, 2);
     sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "here"]).exits(0);

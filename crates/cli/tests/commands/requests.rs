@@ -80,7 +80,7 @@ fn status(sandbox: &Sandbox, name: &str) -> String {
 }
 
 #[test]
-fn a_request_goes_from_submission_to_archived_outputs() {
+fn request_runs_from_submission_to_archived_outputs() {
     let sandbox = Sandbox::new();
     events(&sandbox, 6);
     let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
@@ -114,7 +114,7 @@ fn a_request_goes_from_submission_to_archived_outputs() {
 }
 
 #[test]
-fn a_stopped_request_goes_on_and_loses_nothing() {
+fn stopped_request_resumes_without_loss() {
     let sandbox = Sandbox::new();
     events(&sandbox, 4);
     let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
@@ -169,7 +169,7 @@ fn a_stopped_request_goes_on_and_loses_nothing() {
 /// the program can keep no more than three of its eight cores busy, on whatever machine. The first round, two
 /// work units, finds that out; the second asks for half as many.
 #[test]
-fn later_rounds_ask_for_what_the_first_one_used() {
+fn later_rounds_request_measured_resources() {
     let sandbox = Sandbox::new();
     events(&sandbox, 16);
     let _served = Served::start(
@@ -200,7 +200,7 @@ fn later_rounds_ask_for_what_the_first_one_used() {
 }
 
 #[test]
-fn a_laptop_needs_no_server() {
+fn request_runs_without_server() {
     let sandbox = Sandbox::new();
     events(&sandbox, 3);
     sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "here"]).exits(0);
@@ -213,7 +213,7 @@ fn a_laptop_needs_no_server() {
 }
 
 #[test]
-fn a_plan_needs_nothing_but_the_books() {
+fn request_plan_needs_only_database() {
     let sandbox = Sandbox::new();
     events(&sandbox, 5);
     sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW"]).exits(0);
@@ -254,7 +254,7 @@ fn generated(name: &str, output: &str) -> Value {
 }
 
 #[test]
-fn plan_and_dry_run_tell_why_a_submission_would_be_refused() {
+fn plan_and_dry_run_explain_refused_submission() {
     let sandbox = Sandbox::new();
     let refused = |file: &str, reasons: &[&str]| {
         let mut planned =
@@ -302,7 +302,7 @@ fn plan_and_dry_run_tell_why_a_submission_would_be_refused() {
 }
 
 #[test]
-fn malformed_requests_are_refused_with_their_places_and_nothing_is_stored() {
+fn malformed_requests_are_refused_by_field_and_not_stored() {
     let sandbox = Sandbox::new();
     let good = "request_name: r\ninput_dataset: /A/B-v1/RAW\noutput_datasets: [/A/C-v1/RECO]\nsplitting_algo: FileBased\n";
     let table = [
@@ -330,7 +330,7 @@ fn malformed_requests_are_refused_with_their_places_and_nothing_is_stored() {
 }
 
 #[test]
-fn a_catalog_is_filled_shown_and_taken_elsewhere() {
+fn catalog_is_filled_listed_and_exported() {
     let sandbox = Sandbox::new();
     events(&sandbox, 2);
     sandbox.write("data/.hidden", "x");
@@ -366,7 +366,7 @@ fn a_catalog_is_filled_shown_and_taken_elsewhere() {
 }
 
 #[test]
-fn sites_and_admission_are_for_operators_to_set() {
+fn operators_set_sites_and_admission() {
     let sandbox = Sandbox::new();
     for with_server in [false, true] {
         let _served = with_server.then(|| Served::start(&sandbox, &["--listen", "127.0.0.1:0"]));
@@ -388,7 +388,7 @@ fn sites_and_admission_are_for_operators_to_set() {
 }
 
 #[test]
-fn what_was_killed_on_a_laptop_goes_on_at_once() {
+fn killed_local_request_run_continues_at_once() {
     let sandbox = Sandbox::new();
     events(&sandbox, 2);
     sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "here"]).exits(0);
@@ -417,7 +417,7 @@ fn what_was_killed_on_a_laptop_goes_on_at_once() {
 }
 
 #[test]
-fn documents_of_reqmgr_are_imported_all_or_none() {
+fn reqmgr_documents_are_imported_all_or_none() {
     let sandbox = Sandbox::new();
     let rereco = include_str!("../../../core/tests/data/reqmgr/rereco.json");
     let chain = include_str!("../../../core/tests/data/reqmgr/taskchain.json");

@@ -93,7 +93,7 @@ fn check(case: &Case, sandbox: &Sandbox, file: &str) {
 }
 
 #[test]
-fn every_kind_of_rule_does_what_its_example_says() {
+fn failure_handler_examples_behave_as_described() {
     for case in &CASES {
         let (sandbox, file) = sandbox_with(case.spec);
         check(case, &sandbox, &file);
@@ -101,7 +101,7 @@ fn every_kind_of_rule_does_what_its_example_says() {
 }
 
 #[test]
-fn the_same_holds_with_a_server() {
+fn failure_handler_examples_behave_as_described_on_server() {
     for case in &CASES {
         let (sandbox, file) = sandbox_with(case.spec);
         let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
@@ -111,7 +111,7 @@ fn the_same_holds_with_a_server() {
 }
 
 #[test]
-fn what_a_recovery_script_says_is_kept_with_the_attempt_that_failed() {
+fn recovery_script_output_is_kept_with_failed_attempt() {
     let (sandbox, file) = sandbox_with("recovery_script");
     sandbox.windlass(&["run", &file]).exits(0);
     let log = sandbox.read("windlass_output/job_stdio/job_wf1_j2_r1_a1.recovery.log");
@@ -120,7 +120,7 @@ fn what_a_recovery_script_says_is_kept_with_the_attempt_that_failed() {
 
 /// The job is tried again all the same: who wrote the script has to hear of it elsewhere.
 #[test]
-fn a_recovery_script_that_takes_too_long_is_told_of_everywhere() {
+fn recovery_script_timeout_is_reported_everywhere() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "s.yaml",
@@ -145,7 +145,7 @@ fn a_recovery_script_that_takes_too_long_is_told_of_everywhere() {
 }
 
 #[test]
-fn others_with_the_same_requirements_stay_as_they_are() {
+fn memory_increase_keeps_other_jobs_with_same_requirements() {
     let (sandbox, file) = sandbox_with("more_memory");
     let text = sandbox.read(&file) + "  - {name: modest, command: 'true', resource_requirements: small}\n";
     sandbox.write(&file, &text);
@@ -157,7 +157,7 @@ fn others_with_the_same_requirements_stay_as_they_are() {
 
 /// Failures wait for a verdict; whoever has them run again gets on.
 #[test]
-fn what_waits_for_a_verdict_can_be_run_again() {
+fn pending_failed_jobs_can_be_rerun() {
     for serves in [false, true] {
         let (sandbox, file) = sandbox_with("pending_failed");
         let served = serves.then(|| Served::start(&sandbox, &["--listen", "127.0.0.1:0"]));
@@ -174,7 +174,7 @@ fn what_waits_for_a_verdict_can_be_run_again() {
 }
 
 #[test]
-fn a_storm_stops_by_budget_and_can_be_resumed() {
+fn exhausted_retry_budget_stops_retries_and_can_be_resumed() {
     for serves in [false, true] {
         let (sandbox, file) = sandbox_with("retry_budget");
         let served = serves.then(|| Served::start(&sandbox, &["--listen", "127.0.0.1:0"]));
@@ -195,7 +195,7 @@ fn a_storm_stops_by_budget_and_can_be_resumed() {
 
 /// A run that is interrupted while a job waits for its time: the next one waits for the rest of it, and no job is lost.
 #[test]
-fn a_delay_and_a_script_that_is_owed_outlive_the_process() {
+fn retry_delay_and_recovery_script_survive_restart() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "later.yaml",
@@ -219,7 +219,7 @@ fn a_delay_and_a_script_that_is_owed_outlive_the_process() {
 
 /// A class of the user's own rules is as good as one of those that are built in.
 #[test]
-fn rules_of_the_user_say_of_what_class_a_failure_is() {
+fn user_rules_set_failure_class() {
     let sandbox = Sandbox::new();
     sandbox.write("windlass.toml", "[classify]\nrules_file = \"rules.toml\"\n");
     sandbox.write(

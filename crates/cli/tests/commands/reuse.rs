@@ -26,7 +26,7 @@ fn planned(sandbox: &Sandbox) -> Vec<(String, String, Option<String>)> {
 }
 
 #[test]
-fn another_dependency_makes_a_job_run() {
+fn changed_dependency_reruns_job() {
     let sandbox = Sandbox::new();
     let spec = "\
 name: w
@@ -69,7 +69,7 @@ fn with_files() -> Sandbox {
 }
 
 #[test]
-fn an_output_that_somebody_overwrote_is_made_again() {
+fn overwritten_output_is_produced_again() {
     let sandbox = with_files();
     sandbox.write("o.txt", "garbage");
     let view = sandbox.json(&["plan", "s.yaml"]);
@@ -87,7 +87,7 @@ fn an_output_that_somebody_overwrote_is_made_again() {
 }
 
 #[test]
-fn an_output_with_the_same_contents_is_good_where_contents_count() {
+fn output_with_same_content_is_kept_with_content_detection() {
     let sandbox = Sandbox::new();
     sandbox.write("x.txt", "1");
     sandbox.write("y.txt", "22");
@@ -103,7 +103,7 @@ fn an_output_with_the_same_contents_is_good_where_contents_count() {
 }
 
 #[test]
-fn a_directory_that_jobs_fill_together_is_not_changed_by_that() {
+fn shared_output_directory_is_not_a_changed_output() {
     let sandbox = Sandbox::new();
     let spec = "\
 name: w
@@ -118,7 +118,7 @@ jobs:
 }
 
 #[test]
-fn files_are_told_apart_by_their_paths_not_by_their_places() {
+fn files_are_compared_by_path_not_position() {
     let sandbox = with_files();
     let swapped = FILES
         .replace("{name: x, path: x.txt}", "{name: z, path: z.txt}")
@@ -136,7 +136,7 @@ fn files_are_told_apart_by_their_paths_not_by_their_places() {
 }
 
 #[test]
-fn what_was_reused_is_one_attempt_not_whatever_its_job_did_later() {
+fn reuse_refers_to_one_attempt_not_later_ones() {
     let sandbox = with_files();
     run(&sandbox, &format!("{FILES}{OTHER}")).says("1 job reused, 1 to run");
     // The first workflow runs again on other inputs and overwrites what the second one has taken over.
@@ -150,7 +150,7 @@ fn what_was_reused_is_one_attempt_not_whatever_its_job_did_later() {
 }
 
 #[test]
-fn a_workflow_stands_alone_when_the_one_it_reuses_is_deleted() {
+fn workflow_survives_deletion_of_reused_workflow() {
     let sandbox = with_files();
     let spec = format!("{FILES}{OTHER}");
     run(&sandbox, &spec).says("1 job reused, 1 to run");
@@ -163,7 +163,7 @@ fn a_workflow_stands_alone_when_the_one_it_reuses_is_deleted() {
 }
 
 #[test]
-fn what_a_job_is_to_write_belongs_to_it() {
+fn declared_output_data_is_part_of_job_definition() {
     let sandbox = Sandbox::new();
     let spec = "\
 name: w
@@ -201,7 +201,7 @@ jobs: [{name: a, command: 'echo ${user_data.input.u} ${user_data.input.v} >> log
 }
 
 #[test]
-fn data_that_a_job_wrote_and_somebody_changed_are_read_again() {
+fn user_data_changed_after_job_wrote_it_reruns_readers() {
     let sandbox = Sandbox::new();
     let spec = "\
 name: w
@@ -226,7 +226,7 @@ jobs:
 }
 
 #[test]
-fn a_sweep_whose_parameters_are_swapped_is_reused() {
+fn sweep_with_swapped_parameters_is_reused() {
     let sandbox = Sandbox::new();
     let spec = "\
 name: w
@@ -240,7 +240,7 @@ jobs:
 }
 
 #[test]
-fn a_file_changed_inside_a_directory_is_a_changed_input() {
+fn file_changed_in_input_directory_is_changed_input() {
     for settings in ["", "change_detection: content\n"] {
         let sandbox = Sandbox::new();
         std::fs::create_dir_all(sandbox.path("data/deep")).unwrap();

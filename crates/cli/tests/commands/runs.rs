@@ -23,7 +23,7 @@ fn after_mixed() -> (Sandbox, Output) {
 }
 
 #[test]
-fn a_run_with_failures_says_which_why_and_what_next() {
+fn run_with_failures_names_jobs_causes_and_next_command() {
     let (sandbox, output) = after_mixed();
     let output = output
         .says("completed   good")
@@ -39,7 +39,7 @@ fn a_run_with_failures_says_which_why_and_what_next() {
 }
 
 #[test]
-fn quiet_means_quiet_unless_something_failed() {
+fn quiet_run_prints_only_failures() {
     let sandbox = Sandbox::new();
     sandbox.write("good.yaml", "name: good\njobs: [{name: a, command: 'true'}]\n");
     let output = sandbox.windlass(&["run", "-q", "good.yaml"]).exits(0);
@@ -50,7 +50,7 @@ fn quiet_means_quiet_unless_something_failed() {
 }
 
 #[test]
-fn the_end_of_a_run_as_json() {
+fn run_summary_as_json() {
     let sandbox = Sandbox::new();
     sandbox.write("mixed.yaml", MIXED);
     let output = sandbox.windlass(&["run", "mixed.yaml", "-f", "json"]).exits(1);
@@ -129,7 +129,7 @@ fn logs_show_both_streams_or_one() {
 }
 
 #[test]
-fn a_number_that_may_mean_two_jobs_is_not_guessed() {
+fn ambiguous_job_number_is_rejected() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "numbers.yaml",
@@ -144,7 +144,7 @@ fn a_number_that_may_mean_two_jobs_is_not_guessed() {
 }
 
 #[test]
-fn the_next_step_names_the_stream_that_says_something() {
+fn next_command_names_stream_with_output() {
     let sandbox = Sandbox::new();
     for (command, next) in [
         ("echo no >&2; false", "next: windlass logs job1 --stderr\n"),
@@ -156,7 +156,7 @@ fn the_next_step_names_the_stream_that_says_something() {
 }
 
 #[test]
-fn logs_of_earlier_runs_stay() {
+fn logs_of_earlier_runs_are_kept() {
     let (sandbox, _) = after_mixed();
     sandbox.windlass(&["resume", "--retry-failed"]).exits(1).says("job_wf1_j2_r2_a1.e");
     sandbox.windlass(&["logs", "bad"]).exits(0).prints("job_wf1_j2_r2_a1.e");
@@ -173,7 +173,7 @@ fn logs_of_earlier_runs_stay() {
 }
 
 #[test]
-fn logs_are_followed_until_the_job_is_over() {
+fn logs_follow_ends_with_job() {
     let sandbox = Sandbox::new();
     let job = "echo begin; while [ ! -e go ]; do sleep 0.02; done; echo end; echo last >&2";
     sandbox.write("wait.yaml", &format!("name: wait\njobs: [{{name: w, command: '{job}'}}]\n"));
@@ -212,7 +212,7 @@ fn logs_are_followed_until_the_job_is_over() {
 }
 
 #[test]
-fn the_demo_completes_in_a_database_of_its_own_and_can_be_quiet() {
+fn demo_uses_own_database_and_can_be_quiet() {
     let sandbox = Sandbox::new();
     // Other work in the directory above is none of its business.
     sandbox.windlass(&["exec", "-c", "true"]).exits(0);
@@ -227,7 +227,7 @@ fn the_demo_completes_in_a_database_of_its_own_and_can_be_quiet() {
 
 /// What it says to try next shows what it says.
 #[test]
-fn the_demo_of_requests_shows_what_it_promises() {
+fn request_demo_suggestions_work() {
     let sandbox = Sandbox::new();
     let demo = sandbox.windlass(&["demo", "requests", "d"]).exits(0);
     let tried: Vec<Vec<String>> = demo

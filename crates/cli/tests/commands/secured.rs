@@ -50,7 +50,7 @@ fn start(sandbox: &Sandbox, more: &[&str]) -> Served {
 }
 
 #[test]
-fn half_of_tls_is_refused_wherever_it_is_said() {
+fn incomplete_tls_options_are_refused_from_any_source() {
     let sandbox = with_certificates();
     for (setting, missing) in [
         (format!("tls_cert = \"{HOST}.pem\""), "--tls-key"),
@@ -77,7 +77,7 @@ fn half_of_tls_is_refused_wherever_it_is_said() {
 }
 
 #[test]
-fn a_check_reads_every_file_and_tries_the_port() {
+fn serve_check_reads_every_file_and_binds_port() {
     let sandbox = Sandbox::new();
     sandbox.windlass(&["serve", "--check", "--auth-config", "no.toml"]).exits(2).says("no.toml");
     sandbox.write("auth.toml", "[roles]\nbob = \"usr\"\n");
@@ -98,7 +98,7 @@ fn a_check_reads_every_file_and_tries_the_port() {
 }
 
 #[test]
-fn its_owner_finds_it_whatever_its_certificate_says() {
+fn owner_finds_server_with_any_certificate_name() {
     let sandbox = with_certificates();
     let served = start(&sandbox, &[]);
     let server = found(&sandbox);
@@ -126,7 +126,7 @@ fn its_owner_finds_it_whatever_its_certificate_says() {
 }
 
 #[test]
-fn who_has_no_certificate_is_not_let_in_and_leaves_nothing_behind() {
+fn client_without_certificate_is_refused_and_stores_nothing() {
     let sandbox = with_certificates();
     certify(&sandbox, "tester");
     let served = start(&sandbox, &["--client-ca", "ca.pem", "--require-client-cert"]);
@@ -151,7 +151,7 @@ fn who_has_no_certificate_is_not_let_in_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn each_mistake_about_a_connection_is_told_with_its_remedy() {
+fn connection_errors_have_hints() {
     let sandbox = with_certificates();
     let served = start(&sandbox, &[]);
     let url = found(&sandbox)["url"].as_str().unwrap().replace("127.0.0.1", "127.0.0.2");

@@ -75,7 +75,7 @@ impl Kept {
 }
 
 #[test]
-fn a_submitted_workflow_is_run_by_a_worker_and_looked_at() {
+fn submitted_workflow_is_run_by_worker_and_inspected() {
     let (sandbox, served) = served();
     sandbox.write("chain.yaml", CHAIN);
     sandbox
@@ -108,7 +108,7 @@ fn a_submitted_workflow_is_run_by_a_worker_and_looked_at() {
 }
 
 #[test]
-fn a_run_on_a_server_ends_as_one_without() {
+fn server_run_ends_like_local_run() {
     let (sandbox, served) = served();
     sandbox.write(
         "w.yaml",
@@ -132,7 +132,7 @@ fn a_run_on_a_server_ends_as_one_without() {
 }
 
 #[test]
-fn what_runs_is_followed_and_canceled() {
+fn running_server_workflow_is_followed_and_canceled() {
     let (sandbox, served) = served();
     sandbox.write("long.yaml", "name: long\njobs:\n  - {name: first, command: 'true'}\n  - {name: long, command: touch began; exec sleep 600, depends_on: [first]}\n");
     let mut run = Kept(sandbox.start(&["run", "long.yaml"]));
@@ -151,7 +151,7 @@ fn what_runs_is_followed_and_canceled() {
 }
 
 #[test]
-fn workers_are_seen_drained_and_retired() {
+fn workers_are_listed_drained_and_retired() {
     let (sandbox, served) = served();
     let workers = || sandbox.json(&["worker", "list"]).as_array().unwrap().clone();
     let start = || Kept(sandbox.start(&["worker", "--persistent", "--label", "big"]));
@@ -176,7 +176,7 @@ fn workers_are_seen_drained_and_retired() {
 
 /// Its workers get nothing until it is released; what they would do waits.
 #[test]
-fn a_node_is_set_aside_listed_and_released() {
+fn node_is_quarantined_listed_and_released() {
     let (sandbox, served) = served();
     let _worker = Kept(sandbox.start(&["worker", "--persistent"]));
     let workers = || sandbox.json(&["worker", "list"]).as_array().unwrap().clone();
@@ -205,7 +205,7 @@ fn a_node_is_set_aside_listed_and_released() {
 }
 
 #[test]
-fn a_token_opens_the_door_until_it_is_revoked() {
+fn token_grants_access_until_revoked() {
     let (sandbox, served) = served();
     let stranger = Guest::new(&sandbox, "");
     stranger.windlass(&["list"]).exits(4).says("token");
@@ -223,7 +223,7 @@ fn a_token_opens_the_door_until_it_is_revoked() {
 }
 
 #[test]
-fn people_see_their_own_workflows_and_what_is_shared_with_them() {
+fn users_see_own_and_shared_workflows() {
     let (sandbox, served) = served();
     let (ana, bob) = (Guest::invited(&sandbox, "ana"), Guest::invited(&sandbox, "bob"));
     ana.sandbox.write("chain.yaml", CHAIN);
@@ -260,7 +260,7 @@ fn people_see_their_own_workflows_and_what_is_shared_with_them() {
 }
 
 #[test]
-fn a_job_on_a_worker_adds_jobs_and_prints_no_token() {
+fn job_on_worker_adds_jobs_and_prints_no_token() {
     let (sandbox, served) = served();
     let ana = Guest::invited(&sandbox, "ana");
     ana.sandbox.write("next.yaml", "jobs: [{name: more, command: echo more > more.txt}]\n");

@@ -92,7 +92,7 @@ fn call(server: &Value, method: &str, path: &str, token: &str, body: &str) -> St
 }
 
 #[test]
-fn it_is_found_lets_its_owner_in_and_stops_clean() {
+fn server_is_discovered_admits_owner_and_stops_cleanly() {
     let sandbox = Sandbox::new();
     let served = Served::start(&sandbox, &[]);
     let server = found(&sandbox);
@@ -110,7 +110,7 @@ fn it_is_found_lets_its_owner_in_and_stops_clean() {
 
 /// As a worker in an allocation finds it: elsewhere than its server, with nothing but the name of a file.
 #[test]
-fn a_token_can_be_in_a_file() {
+fn token_is_read_from_file() {
     let sandbox = Sandbox::new();
     let served = Served::start(&sandbox, &[]);
     let server = found(&sandbox);
@@ -135,7 +135,7 @@ fn a_token_can_be_in_a_file() {
 }
 
 #[test]
-fn a_file_has_one_server() {
+fn database_file_has_one_server() {
     let sandbox = Sandbox::new();
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let second = sandbox.windlass(&["serve", "--listen", "127.0.0.1:0"]).exits(4);
@@ -145,7 +145,7 @@ fn a_file_has_one_server() {
 }
 
 #[test]
-fn without_a_port_that_was_asked_for_another_will_do() {
+fn busy_default_port_falls_back_to_another() {
     let taken = TcpListener::bind("127.0.0.1:8080");
     let sandbox = Sandbox::new();
     let served = Served::start(&sandbox, &[]);
@@ -158,7 +158,7 @@ fn without_a_port_that_was_asked_for_another_will_do() {
 }
 
 #[test]
-fn systemd_is_told_how_it_is() {
+fn systemd_is_notified_of_state() {
     let sandbox = Sandbox::new();
     let path = sandbox.path("notify");
     let systemd = UnixDatagram::bind(&path).unwrap();
@@ -183,7 +183,7 @@ fn systemd_is_told_how_it_is() {
 }
 
 #[test]
-fn settings_flags_and_files_are_checked_before_anything_is_served() {
+fn serve_settings_and_files_are_checked_before_start() {
     let sandbox = Sandbox::new();
     sandbox.write("windlass.toml", "[serve]\nlisten = \"127.0.0.1:8443\"\nlease = \"30s\"\n");
     let view = sandbox.json(&["serve", "--check"]);
@@ -203,7 +203,7 @@ fn settings_flags_and_files_are_checked_before_anything_is_served() {
 
 /// What requests need beside the server: files that are named, programs, schedds.
 #[test]
-fn files_and_schedds_of_requests_are_checked() {
+fn serve_check_covers_request_files_and_schedds() {
     let sandbox = Sandbox::new();
     sandbox.write("empty.pem", "");
     sandbox.write("bell", "#!/bin/sh\n");
@@ -219,7 +219,7 @@ fn files_and_schedds_of_requests_are_checked() {
 }
 
 #[test]
-fn half_of_tls_is_never_served_in_the_clear() {
+fn incomplete_tls_settings_never_serve_plain_http() {
     let sandbox = Sandbox::new();
     for (said, missing) in [
         ("tls_cert = \"c.pem\"", "--tls-key"),
@@ -240,7 +240,7 @@ fn half_of_tls_is_never_served_in_the_clear() {
 }
 
 #[test]
-fn all_files_are_read_and_the_port_is_tried_when_settings_are_checked() {
+fn serve_check_reads_all_files_and_tries_port() {
     let sandbox = Sandbox::new();
     sandbox.write("auth.toml", "[roles]\nbob = \"usr\"\n");
     sandbox.write("users", "rubbish\n");
@@ -258,7 +258,7 @@ fn all_files_are_read_and_the_port_is_tried_when_settings_are_checked() {
 }
 
 #[test]
-fn the_unit_starts_what_was_said() {
+fn systemd_unit_has_given_options() {
     let sandbox = Sandbox::new();
     sandbox
         .windlass(&[

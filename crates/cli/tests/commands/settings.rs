@@ -11,7 +11,7 @@ fn with_workflow() -> Sandbox {
 }
 
 #[test]
-fn settings_are_defaults_that_flags_override() {
+fn command_line_flags_override_settings() {
     let sandbox = with_workflow();
     sandbox.write("windlass.toml", "format = \"csv\"\n");
     sandbox.windlass(&["jobs"]).exits(0).prints("id,workflow_id,name,status");
@@ -23,7 +23,7 @@ fn settings_are_defaults_that_flags_override() {
 }
 
 #[test]
-fn the_origin_of_each_setting_is_shown() {
+fn config_show_names_origin_of_each_setting() {
     let sandbox = Sandbox::new();
     sandbox.write("home/.config/windlass/config.toml", "[run]\ngrace = \"1m\"\nnum_cpus = 3\n");
     sandbox.write("windlass.toml", "[run]\ngrace = \"2m\"\n");
@@ -41,7 +41,7 @@ fn the_origin_of_each_setting_is_shown() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_place() {
+fn config_validate_names_file_and_line() {
     let sandbox = with_workflow();
     sandbox.write("windlass.toml", "fromat = \"csv\"\n[run]\ngrace = \"soon\"\n");
     sandbox
@@ -55,7 +55,7 @@ fn mistakes_are_named_with_their_place() {
 }
 
 #[test]
-fn a_first_file_is_written_once() {
+fn config_init_does_not_overwrite() {
     let sandbox = Sandbox::new();
     sandbox.windlass(&["config", "init", "--local"]).exits(0).says("wrote");
     assert!(sandbox.read("windlass.toml").contains("# max_parallel_jobs = 8"));
@@ -67,7 +67,7 @@ fn a_first_file_is_written_once() {
 }
 
 #[test]
-fn usage_errors_come_as_json_too() {
+fn usage_errors_render_as_json() {
     let sandbox = Sandbox::new();
     let output = sandbox.windlass(&["statsu", "-f", "json"]).exits(2);
     let error: Value = serde_json::from_str(&output.stderr).unwrap();

@@ -27,7 +27,7 @@ fn ran(spec: &str) -> Sandbox {
 }
 
 #[test]
-fn asked_and_used_are_compared_by_class() {
+fn requested_and_used_resources_are_compared_by_group() {
     let sandbox = ran(GREEDY);
     let checked = sandbox.windlass(&["resources", "check"]).exits(0);
     let checked = checked.prints("work_{i}").prints("3 GiB").prints("memory 3 GiB →").prints("3 runs");
@@ -47,7 +47,7 @@ fn asked_and_used_are_compared_by_class() {
 }
 
 #[test]
-fn correcting_changes_what_the_class_asks_for_once() {
+fn resource_correction_changes_requirements_once() {
     let sandbox = ran(GREEDY);
     sandbox.windlass(&["resources", "correct", "--dry-run"]).exits(0).prints("runtime 4h →");
     assert_eq!(sandbox.json(&["jobs"])[0]["resource_requirements"], "big");
@@ -61,7 +61,7 @@ fn correcting_changes_what_the_class_asks_for_once() {
 }
 
 #[test]
-fn tuning_shows_a_diff_and_applies_it_with_comments_kept() {
+fn resource_tuning_shows_diff_and_keeps_comments() {
     let sandbox = ran(GREEDY);
     let shown = sandbox.windlass(&["resources", "tune", "greedy.yaml"]).exits(0);
     let shown =
@@ -81,7 +81,7 @@ fn tuning_shows_a_diff_and_applies_it_with_comments_kept() {
 }
 
 #[test]
-fn tuning_needs_a_workflow_to_learn_from() {
+fn resource_tuning_requires_workflow_of_spec() {
     let sandbox = ran(GREEDY);
     sandbox.write("other.yaml", GREEDY);
     sandbox
@@ -93,7 +93,7 @@ fn tuning_needs_a_workflow_to_learn_from() {
 }
 
 #[test]
-fn what_was_only_reused_teaches_nothing() {
+fn resource_tuning_ignores_reused_results() {
     let sandbox = ran(GREEDY);
     sandbox.write("greedy.yaml", &format!("{GREEDY}  - {{name: more, command: 'true'}}\n"));
     sandbox.windlass(&["run", "greedy.yaml"]).exits(0).says("reused, 1 to run");
@@ -107,7 +107,7 @@ fn what_was_only_reused_teaches_nothing() {
 }
 
 #[test]
-fn a_run_is_drawn_with_its_bars_and_lines() {
+fn resource_plot_has_bars_and_lines() {
     let sandbox = Sandbox::new();
     sandbox
         .windlass(&[
@@ -137,7 +137,7 @@ fn a_run_is_drawn_with_its_bars_and_lines() {
 }
 
 #[test]
-fn bars_are_drawn_without_samples_and_nothing_is_not() {
+fn resource_plot_without_samples_has_only_bars() {
     let sandbox = ran(GREEDY);
     sandbox.windlass(&["plot-resources", "1"]).exits(0).says("no samples were kept");
     assert!(sandbox.read("windlass_output/resources_wf1_r1.html").contains("work_2"));

@@ -49,7 +49,7 @@ fn sandbox() -> Sandbox {
 }
 
 #[test]
-fn a_plan_without_a_cluster() {
+fn slurm_plan_works_without_cluster() {
     let sandbox = sandbox();
     let args = ["slurm", "plan", "study.yaml", "--profile", "ours.toml", "--offline", "-a", "lab"];
     let rows = sandbox.json(&args);
@@ -66,7 +66,7 @@ fn a_plan_without_a_cluster() {
 }
 
 #[test]
-fn a_spec_with_its_schedule_keeps_its_comments_and_is_not_scheduled_twice() {
+fn slurm_generate_keeps_comments_and_needs_overwrite_to_repeat() {
     let sandbox = sandbox();
     let generate = ["slurm", "generate", "study.yaml", "--profile", "ours.toml", "-a", "lab"];
     sandbox.windlass(&[&generate[..], &["--dry-run"]].concat()).exits(0).prints("+slurm_schedulers:");
@@ -85,7 +85,7 @@ fn a_spec_with_its_schedule_keeps_its_comments_and_is_not_scheduled_twice() {
 
 /// A pattern would mean all of them, and the second waits for the first.
 #[test]
-fn nodes_for_a_chain_are_asked_for_when_its_first_job_is_ready() {
+fn allocation_for_chain_is_requested_when_first_job_is_ready() {
     let sandbox = sandbox();
     let chain = "\
 name: chain
@@ -110,7 +110,7 @@ jobs:
 }
 
 #[test]
-fn what_fits_nowhere_is_told_before_anything_is_done() {
+fn unfit_slurm_job_is_refused_before_submission() {
     let sandbox = sandbox();
     sandbox.write("huge.yaml", &SPEC.replace("memory: 8g", "memory: 80g"));
     let submit = ["submit", "--slurm", "huge.yaml", "--profile", "ours.toml", "-a", "lab"];
@@ -126,7 +126,7 @@ fn what_fits_nowhere_is_told_before_anything_is_done() {
 }
 
 #[test]
-fn a_server_that_asks_nothing_of_slurm_gets_no_such_workflow() {
+fn slurm_workflow_is_refused_by_server_without_slurm() {
     let sandbox = sandbox();
     let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let submit = ["submit", "--slurm", "study.yaml", "--profile", "ours.toml", "-a", "lab"];
@@ -137,7 +137,7 @@ fn a_server_that_asks_nothing_of_slurm_gets_no_such_workflow() {
 
 /// It knows no page that is asked for, as one from before there was Slurm.
 #[test]
-fn a_server_that_is_too_old_for_slurm_is_told_of() {
+fn slurm_submission_reports_too_old_server() {
     let sandbox = sandbox();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -163,7 +163,7 @@ fn a_server_that_is_too_old_for_slurm_is_told_of() {
 
 /// The command line, then the spec, then the settings.
 #[test]
-fn who_pays_is_said_in_three_places() {
+fn slurm_account_comes_from_option_spec_or_settings() {
     let sandbox = sandbox();
     sandbox.write("said.yaml", &format!("{SPEC}slurm_defaults: {{account: spec}}\n"));
     let account = |spec: &str, more: &[&str]| {
@@ -186,14 +186,14 @@ fn who_pays_is_said_in_three_places() {
 }
 
 #[test]
-fn a_submission_can_be_looked_at_first() {
+fn slurm_submission_has_dry_run() {
     let sandbox = sandbox();
     let submit = ["submit", "--slurm", "study.yaml", "--profile", "ours.toml", "-a", "lab", "--dry-run"];
     sandbox.windlass(&submit).exits(0).prints("standard_scheduler_deferred").says("nothing created");
 }
 
 #[test]
-fn clusters_that_files_describe() {
+fn cluster_profile_is_read_from_file() {
     let sandbox = sandbox();
     let found = sandbox.windlass(&["hpc", "partitions", "./ours.toml"]).exits(0);
     found.prints("standard").prints("default");
@@ -209,7 +209,7 @@ fn clusters_that_files_describe() {
 }
 
 #[test]
-fn the_output_of_an_allocation_is_explained() {
+fn allocation_output_is_explained() {
     let sandbox = Sandbox::new();
     let said = "\
 starting
@@ -232,7 +232,7 @@ srun: error: n1: task 0: Out Of Memory
 }
 
 #[test]
-fn a_workflow_without_allocations_has_no_usage() {
+fn workflow_without_allocations_has_no_slurm_usage() {
     let sandbox = Sandbox::new();
     sandbox.write("spec.yaml", "name: plain\njobs: [{name: a, command: 'true'}]\n");
     sandbox.windlass(&["run", "spec.yaml"]).exits(0);

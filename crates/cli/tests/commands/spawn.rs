@@ -9,7 +9,7 @@ fn run(sandbox: &Sandbox, spec: &str) -> Output {
 }
 
 #[test]
-fn a_job_adds_jobs_that_run_after_it() {
+fn spawned_jobs_run_after_their_job() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "next.yaml",
@@ -32,7 +32,7 @@ fn a_job_adds_jobs_that_run_after_it() {
 }
 
 #[test]
-fn rounds_go_on_until_the_cap() {
+fn spawned_rounds_stop_at_max_iterations() {
     let sandbox = Sandbox::new();
     let spec =
         "name: grow\ndynamic_jobs: {max_iterations: 3}\njobs:\n  - {name: round_0, command: sh round.sh}\n";
@@ -48,7 +48,7 @@ fn rounds_go_on_until_the_cap() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn invalid_spawns_are_rejected_with_reason() {
     let sandbox = Sandbox::new();
     sandbox.write("next.yaml", "jobs: [{name: a, command: 'true'}]\n");
     sandbox.windlass(&["jobs", "spawn", "next.yaml"]).exits(2).says("only a running job can add jobs");
@@ -61,7 +61,7 @@ fn mistakes_are_told() {
 }
 
 #[test]
-fn a_job_finds_the_database_of_its_workflow_wherever_both_are() {
+fn spawning_job_finds_database_from_other_directory() {
     let sandbox = Sandbox::new();
     sandbox.write("elsewhere/next.yaml", "jobs: [{name: late, command: touch late}]\n");
     sandbox.write(
@@ -73,7 +73,7 @@ fn a_job_finds_the_database_of_its_workflow_wherever_both_are() {
 }
 
 #[test]
-fn what_no_job_could_be_started_with_is_refused() {
+fn spawn_with_invalid_environment_is_refused() {
     let sandbox = Sandbox::new();
     let spec = "name: grow\njobs:\n  - {name: seed, command: 'for f in bad_*; do ! windlass jobs spawn $f || exit 9; done'}\n";
     let bad = [
@@ -141,7 +141,7 @@ fn first_time() -> Sandbox {
 }
 
 #[test]
-fn a_job_that_runs_again_and_asks_for_the_same_has_the_same_jobs() {
+fn rerun_job_with_same_spawn_keeps_its_jobs() {
     let sandbox = first_time();
     run_seed(&sandbox, "12");
     assert_eq!(outcome(&sandbox), ("one two".to_owned(), "s1=completed s2=completed".to_owned()));
@@ -151,7 +151,7 @@ fn a_job_that_runs_again_and_asks_for_the_same_has_the_same_jobs() {
 }
 
 #[test]
-fn a_job_that_runs_again_and_asks_for_something_else_gets_that() {
+fn rerun_job_with_changed_spawn_changes_its_jobs() {
     let sandbox = first_time();
     ask_for(&sandbox, &[("s1", "changed"), ("s2", "two"), ("s3", "three")]);
     run_seed(&sandbox, "12");
@@ -174,7 +174,7 @@ fn a_job_that_runs_again_and_asks_for_something_else_gets_that() {
 }
 
 #[test]
-fn what_a_job_does_not_ask_for_when_it_runs_again_does_not_run() {
+fn spawned_jobs_missing_in_rerun_are_disabled() {
     let sandbox = first_time();
     std::fs::remove_file(sandbox.path("next.yaml")).unwrap();
     run_seed(&sandbox, "12");
@@ -185,7 +185,7 @@ fn what_a_job_does_not_ask_for_when_it_runs_again_does_not_run() {
 }
 
 #[test]
-fn rounds_that_start_anew_take_their_followers_with_them() {
+fn rerun_of_spawned_round_reruns_later_rounds() {
     let sandbox = Sandbox::new();
     // Each round spawns the next until there are as many as `x.txt` has characters; they say what is in it.
     sandbox.write(
@@ -212,7 +212,7 @@ fn rounds_that_start_anew_take_their_followers_with_them() {
 }
 
 #[test]
-fn a_second_attempt_decides_anew() {
+fn second_attempt_replaces_spawned_jobs() {
     let sandbox = Sandbox::new();
     // The first attempt spawns and takes its worker with it; the second asks for something else.
     let spec = "name: grow\njobs:\n  - {name: seed, command: exec sh seed.sh}\n  - {name: other, command: echo other >> log}\n";
@@ -236,7 +236,7 @@ fn a_second_attempt_decides_anew() {
 }
 
 #[test]
-fn a_changed_spec_does_not_lose_what_jobs_had_added() {
+fn changed_spec_keeps_spawned_jobs() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "next.yaml",

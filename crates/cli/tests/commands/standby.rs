@@ -52,7 +52,7 @@ fn announced(sandbox: &Sandbox) -> Value {
 }
 
 #[test]
-fn one_that_stands_by_goes_on_where_the_killed_one_was() {
+fn standby_server_continues_after_kill() {
     let sandbox = Sandbox::new();
     let database = database();
     let db = database.url();
@@ -100,7 +100,7 @@ fn one_that_stands_by_goes_on_where_the_killed_one_was() {
 
 /// What is said, logged, answered, told to jobs and written down, where the URL of the database has a password.
 #[test]
-fn a_password_of_the_database_is_nowhere_to_be_seen() {
+fn database_password_is_never_shown() {
     let sandbox = Sandbox::new();
     let database = database();
     let db = database.url().replacen("@/", ":hush@/", 1);
@@ -155,7 +155,7 @@ fn files_below(directory: &std::path::Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_server_buries_the_worker_of_a_run_that_was_killed() {
+fn server_ends_worker_of_killed_run() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "w.yaml",
@@ -184,7 +184,7 @@ fn a_server_buries_the_worker_of_a_run_that_was_killed() {
 }
 
 #[test]
-fn whoever_is_kept_out_learns_no_password() {
+fn refused_process_learns_no_database_password() {
     let sandbox = Sandbox::new();
     let database = database();
     let (start, place) = database.url().split_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
@@ -211,7 +211,7 @@ fn whoever_is_kept_out_learns_no_password() {
 
 /// Jobs are told of the database without its password, and use it all the same.
 #[test]
-fn jobs_of_a_run_add_jobs_to_a_database_that_wants_a_password() {
+fn jobs_spawn_into_database_with_password() {
     let sandbox = Sandbox::new();
     let database = database();
     let db = database.url().replacen("@/", ":hush@/", 1);
@@ -232,7 +232,7 @@ fn jobs_of_a_run_add_jobs_to_a_database_that_wants_a_password() {
 /// Found by its database, a server is found again where another one has taken over. Its jobs reach the next server by the same
 /// socket at once, and are told of its address when their worker is there.
 #[test]
-fn a_worker_that_found_its_server_by_the_database_finds_the_next_one() {
+fn worker_with_database_url_finds_next_server() {
     let sandbox = Sandbox::new();
     let database = database();
     let db = database.url();

@@ -17,7 +17,7 @@ fn workflows(sandbox: &Sandbox) -> usize {
 }
 
 #[test]
-fn five_that_run_the_same_file_at_once_make_one_workflow() {
+fn five_concurrent_runs_of_one_file_create_one_workflow() {
     let sandbox = sandbox("name: once\njobs: [{name: a, command: 'echo ran >> ran; sleep 0.3'}]\n");
     let spawn = |_| {
         let mut command = sandbox.command(&["run", "spec.yaml"]);
@@ -35,7 +35,7 @@ fn five_that_run_the_same_file_at_once_make_one_workflow() {
 }
 
 #[test]
-fn a_spec_with_errors_leaves_nothing_behind() {
+fn invalid_spec_creates_no_files() {
     let sandbox = sandbox("name: wrong\njobs: [{name: a}]\n");
     sandbox.windlass(&["run", "spec.yaml"]).exits(2).says("spec.yaml");
     let left: Vec<_> =
@@ -44,7 +44,7 @@ fn a_spec_with_errors_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_changed_file_says_that_it_makes_a_new_workflow() {
+fn changed_spec_is_announced_as_new_workflow() {
     let sandbox = sandbox(TWO);
     sandbox.windlass(&["run", "spec.yaml"]).exits(1);
     sandbox.write("spec.yaml", &TWO.replace("two", "three"));
@@ -57,7 +57,7 @@ fn a_changed_file_says_that_it_makes_a_new_workflow() {
 }
 
 #[test]
-fn the_same_text_says_which_file_it_was() {
+fn identical_spec_names_original_file() {
     let sandbox = sandbox(TWO);
     sandbox.windlass(&["run", "spec.yaml"]).exits(1);
     sandbox.write("copy.yaml", TWO);
@@ -72,7 +72,7 @@ fn the_same_text_says_which_file_it_was() {
 }
 
 #[test]
-fn there_is_nothing_to_resume_when_all_is_over() {
+fn finished_workflow_has_nothing_to_resume() {
     let sandbox = sandbox(TWO);
     sandbox.windlass(&["run", "spec.yaml"]).exits(1);
     let started = sandbox.json(&["status"])["started_at"].clone();
@@ -89,7 +89,7 @@ fn there_is_nothing_to_resume_when_all_is_over() {
 }
 
 #[test]
-fn a_project_that_was_moved_is_told_so() {
+fn moved_project_is_reported() {
     let sandbox = Sandbox::new();
     sandbox.write("old/spec.yaml", TWO);
     Output::of(sandbox.command(&["create", "spec.yaml"]).current_dir(sandbox.path("old"))).exits(0);
@@ -103,7 +103,7 @@ fn a_project_that_was_moved_is_told_so() {
 }
 
 #[test]
-fn an_output_directory_that_cannot_be_used_is_refused_before_a_workflow_is_made() {
+fn unusable_output_directory_is_refused_before_creation() {
     let sandbox = sandbox(TWO);
     for directory in ["spec.yaml", "spec.yaml/logs", "/proc/nowhere"] {
         for args in [&["run", "spec.yaml"][..], &["create", "spec.yaml"], &["exec", "-c", "true"]] {
@@ -118,7 +118,7 @@ fn an_output_directory_that_cannot_be_used_is_refused_before_a_workflow_is_made(
 }
 
 #[test]
-fn exec_quotes_values_when_asked_and_runs_nothing_otherwise() {
+fn exec_refuses_unquoted_special_values() {
     let sandbox = Sandbox::new();
     sandbox.write("names", "a b\nc;touch oops\n");
     let exec = |args: &[&str]| sandbox.windlass(&[&["exec", "--param", "f=@names"], args].concat());

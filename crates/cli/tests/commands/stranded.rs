@@ -23,7 +23,7 @@ fn worker(sandbox: &Sandbox, args: &[&str]) -> Kept {
 }
 
 #[test]
-fn a_living_worker_is_not_ended_by_whoever_resumes() {
+fn resume_does_not_end_living_worker() {
     let sandbox = Sandbox::new();
     sandbox.write("w.yaml", WAITS);
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
@@ -52,7 +52,7 @@ fn a_living_worker_is_not_ended_by_whoever_resumes() {
 }
 
 #[test]
-fn who_is_told_to_take_over_does() {
+fn resume_with_take_over_ends_living_worker() {
     let sandbox = Sandbox::new();
     sandbox.write("w.yaml", WAITS);
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
@@ -67,14 +67,14 @@ fn who_is_told_to_take_over_does() {
 }
 
 #[test]
-fn a_worker_that_never_reached_its_server_says_so() {
+fn worker_reports_unreachable_server() {
     let sandbox = Sandbox::new();
     let nowhere = ["worker", "--url", "http://127.0.0.1:1", "--idle-timeout", "1s"];
     sandbox.windlass(&nowhere).exits(5).says("cannot reach the server");
 }
 
 #[test]
-fn jobs_that_were_stopped_for_time_are_told_by_the_exit_code() {
+fn worker_exit_code_reports_jobs_stopped_by_time_limit() {
     let sandbox = Sandbox::new();
     sandbox.write("w.yaml", "name: w\njobs: [{name: a, command: sleep 600}]\n");
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
@@ -86,7 +86,7 @@ fn jobs_that_were_stopped_for_time_are_told_by_the_exit_code() {
 }
 
 #[test]
-fn a_worker_without_the_directory_says_so_and_so_does_the_answer_to_why() {
+fn worker_and_why_report_missing_directory() {
     let sandbox = Sandbox::new();
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.write("gone/w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
@@ -106,7 +106,7 @@ fn a_worker_without_the_directory_says_so_and_so_does_the_answer_to_why() {
 }
 
 #[test]
-fn the_answer_to_why_names_what_no_worker_offers() {
+fn why_names_resources_that_no_worker_has() {
     let sandbox = Sandbox::new();
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.write(
@@ -131,7 +131,7 @@ fn the_answer_to_why_names_what_no_worker_offers() {
 }
 
 #[test]
-fn whoever_follows_events_goes_on_after_a_restart_of_the_server() {
+fn events_follow_continues_after_server_restart() {
     let sandbox = Sandbox::new();
     sandbox.write("w.yaml", WAITS);
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);

@@ -163,7 +163,7 @@ fn varies(word: &str) -> bool {
 }
 
 #[test]
-fn a_page_is_taken_apart_and_put_together() {
+fn transcript_page_round_trips() {
     let page = "# Title\n```console\n$ cat a \\\n  b\nx\n$ true\n```\nand\n```text other\n$ no\n```\n```yaml\nname: a\n```\nend";
     let pieces = parse(page).unwrap();
     assert_eq!(render(&pieces), page);
@@ -175,7 +175,7 @@ fn a_page_is_taken_apart_and_put_together() {
 }
 
 #[test]
-fn what_differs_from_run_to_run_does_not_count() {
+fn transcript_comparison_ignores_times_and_sizes() {
     assert_eq!(normal("done  a  6ms\nx"), normal("x\ndone b  7s".replace('b', "a").as_str()));
     assert_eq!(
         normal("took 1.5 MiB, at 2026-11-15 12:43:36Z"),

@@ -37,7 +37,7 @@ fn list(value: &Value) -> &Vec<Value> {
 }
 
 #[test]
-fn what_waits_is_listed_with_its_last_words() {
+fn pending_failures_are_listed_with_log_excerpt() {
     let sandbox = sandbox_with(PARTS);
     sandbox.windlass(&["run", "spec.yaml"]).exits(6);
     let listed = sandbox.windlass(&["failures", "pending"]).exits(0);
@@ -54,7 +54,7 @@ fn what_waits_is_listed_with_its_last_words() {
 }
 
 #[test]
-fn a_retry_goes_on_where_it_stopped_and_is_remembered() {
+fn retry_continues_workflow_and_is_recorded() {
     let sandbox = sandbox_with(PARTS);
     sandbox.windlass(&["run", "spec.yaml"]).exits(6);
     sandbox.windlass(&["failures", "retry", "part_2", "--dry-run"]).exits(0).prints("would: retry (part_2)");
@@ -81,7 +81,7 @@ fn a_retry_goes_on_where_it_stopped_and_is_remembered() {
 }
 
 #[test]
-fn more_memory_is_for_this_job_and_can_be_the_cure() {
+fn retry_with_more_memory_affects_one_job() {
     let sandbox = sandbox_with(
         "\
 name: grow
@@ -113,7 +113,7 @@ jobs:
 }
 
 #[test]
-fn what_is_failed_takes_along_what_depends_on_it() {
+fn fail_decision_cancels_dependents() {
     let sandbox = sandbox_with(PARTS);
     sandbox.windlass(&["run", "spec.yaml"]).exits(6);
     sandbox.windlass(&["failures", "fail", "part_2", "-r", "lost"]).exits(0).says("1 failed, 1 canceled");
@@ -137,7 +137,7 @@ fn what_is_failed_takes_along_what_depends_on_it() {
 }
 
 #[test]
-fn what_is_ignored_lets_others_go_on() {
+fn ignore_decision_unblocks_dependents() {
     let sandbox = sandbox_with(PARTS);
     sandbox.windlass(&["run", "spec.yaml"]).exits(6);
     sandbox.windlass(&["failures", "ignore", "part_2", "-r", "two parts will do"]).exits(0);
@@ -167,7 +167,7 @@ jobs:
 }
 
 #[test]
-fn a_group_of_fifty_is_tried_again_with_one_command() {
+fn failure_group_of_fifty_is_retried_with_one_command() {
     let sandbox = fifty();
     let groups = sandbox.json(&["failures"]);
     assert_eq!(list(&groups).len(), 2, "{groups}");
@@ -194,7 +194,7 @@ fn a_group_of_fifty_is_tried_again_with_one_command() {
 }
 
 #[test]
-fn many_are_ignored_only_by_somebody_who_means_it() {
+fn ignoring_many_failures_requires_confirmation() {
     let sandbox = fifty();
     let key = sandbox.json(&["failures"])[0]["signature"].as_str().unwrap().to_owned();
     let ignore = ["failures", "ignore", &key, "-r", "no reference"];
@@ -206,7 +206,7 @@ fn many_are_ignored_only_by_somebody_who_means_it() {
 }
 
 #[test]
-fn a_revision_of_many_is_undone_as_one() {
+fn revision_of_many_jobs_is_undone_at_once() {
     let sandbox = fifty();
     let key = sandbox.json(&["failures"])[0]["signature"].as_str().unwrap().to_owned();
     sandbox.windlass(&["failures", "change", &key, "-r", "x"]).exits(2).says("no changes given");
@@ -226,7 +226,7 @@ fn a_revision_of_many_is_undone_as_one() {
 }
 
 #[test]
-fn decisions_hold_at_once_while_the_rest_runs() {
+fn decisions_apply_while_other_jobs_run() {
     let sandbox = sandbox_with(&format!(
         "{PARTS}  - name: long\n    command: 'until test -e go; do sleep 0.05; done'\n"
     ));
@@ -249,7 +249,7 @@ fn decisions_hold_at_once_while_the_rest_runs() {
 }
 
 #[test]
-fn a_server_does_the_same() {
+fn decisions_apply_on_server() {
     let sandbox = sandbox_with(PARTS);
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.windlass(&["run", "spec.yaml"]).exits(6);
@@ -266,7 +266,7 @@ fn a_server_does_the_same() {
 }
 
 #[test]
-fn an_agent_that_is_not_sure_waits_for_a_person() {
+fn unsure_agent_decision_becomes_proposal() {
     let policy = "triage: {min_confidence: 0.8, max_agent_retries: 1, require_evidence: true}\n";
     let sandbox = sandbox_with(&format!("{policy}{PARTS}"));
     sandbox.windlass(&["run", "spec.yaml"]).exits(6);

@@ -33,7 +33,7 @@ fn log(sandbox: &Sandbox) -> String {
 }
 
 #[test]
-fn an_agent_is_told_all_and_its_decisions_hold() {
+fn agent_gets_prompt_and_its_decisions_apply() {
     let sandbox = odd();
     let binary = env!("CARGO_BIN_EXE_windlass");
     let agent = script(
@@ -66,7 +66,7 @@ fn an_agent_is_told_all_and_its_decisions_hold() {
 }
 
 #[test]
-fn watch_asks_the_agent_and_goes_on() {
+fn watch_continues_after_agent_decision() {
     let sandbox = odd();
     let binary = env!("CARGO_BIN_EXE_windlass");
     let agent =
@@ -77,7 +77,7 @@ fn watch_asks_the_agent_and_goes_on() {
 }
 
 #[test]
-fn an_agent_that_is_not_there_or_fails_does_no_harm() {
+fn missing_or_failing_agent_changes_nothing() {
     let sandbox = odd();
     let missing = ["recover", "--ai-recovery", "--ai-agent", "surely-no-such-agent"];
     sandbox.windlass(&missing).exits(1).says("is not installed").says("continuing without it").prints("odd");
@@ -88,7 +88,7 @@ fn an_agent_that_is_not_there_or_fails_does_no_harm() {
 }
 
 #[test]
-fn an_agent_that_takes_too_long_is_ended_with_all_it_started() {
+fn agent_timeout_ends_its_processes() {
     let sandbox = odd();
     let agent = "sh -c 'echo $$ > child.pid; sleep 600' & wait";
     let ai = ["recover", "--ai-recovery", "--ai-timeout", "1s", "--ai-agent-command", agent];
@@ -106,7 +106,7 @@ fn pid_in(sandbox: &Sandbox, file: &str) -> u32 {
 }
 
 #[test]
-fn what_an_agent_has_sent_away_is_ended_with_it() {
+fn agent_timeout_ends_detached_processes() {
     let sandbox = odd();
     let ai = ["recover", "--ai-recovery", "--ai-timeout", "3s", "--ai-agent-command", AWAY];
     sandbox.windlass(&ai).exits(1).says("timed out after 3.0s");
@@ -115,7 +115,7 @@ fn what_an_agent_has_sent_away_is_ended_with_it() {
 }
 
 #[test]
-fn who_is_told_to_end_ends_the_agent_first() {
+fn terminated_watch_ends_agent_first() {
     let sandbox = odd();
     let mut watch = sandbox.start(&["watch", "--ai-recovery", "--ai-agent-command", AWAY]);
     let is_written = |file: &str| sandbox.path(file).exists() && !sandbox.read(file).is_empty();
@@ -130,7 +130,7 @@ fn who_is_told_to_end_ends_the_agent_first() {
 }
 
 #[test]
-fn claude_is_told_of_the_server_for_tools() {
+fn claude_gets_mcp_server_config() {
     let sandbox = odd();
     script(
         &sandbox,
@@ -156,7 +156,7 @@ fn claude_is_told_of_the_server_for_tools() {
 }
 
 #[test]
-fn nobody_is_asked_where_nothing_waits() {
+fn agent_is_not_started_without_pending_failures() {
     let sandbox = Sandbox::new();
     sandbox.write("f.yaml", "name: f\njobs: [{name: a, command: exit 3}]\n");
     sandbox.windlass(&["run", "f.yaml"]).exits(1);
@@ -166,7 +166,7 @@ fn nobody_is_asked_where_nothing_waits() {
 }
 
 #[test]
-fn what_an_agent_types_is_decided_by_that_agent() {
+fn agent_commands_are_recorded_as_agent_decisions() {
     let sandbox = odd();
     let binary = env!("CARGO_BIN_EXE_windlass");
     let text = format!(
@@ -213,7 +213,7 @@ fn forgetful(binary: &str) -> String {
 }
 
 #[test]
-fn an_agent_that_drops_its_environment_does_not_approve_its_own_proposal() {
+fn agent_without_environment_cannot_approve_own_proposal() {
     let sandbox = Sandbox::new();
     sandbox.write("odd.yaml", STRICT);
     sandbox.windlass(&["run", "odd.yaml"]).exits(6);
@@ -236,7 +236,7 @@ fn an_agent_that_drops_its_environment_does_not_approve_its_own_proposal() {
 }
 
 #[test]
-fn at_a_server_an_agent_has_a_token_that_cannot_approve() {
+fn agent_token_on_server_cannot_approve() {
     let sandbox = Sandbox::new();
     let _server = Served::start(&sandbox, &[]);
     sandbox.write("odd.yaml", STRICT);

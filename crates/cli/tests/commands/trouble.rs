@@ -23,7 +23,7 @@ fn database(sandbox: &Sandbox) -> PathBuf {
 }
 
 #[test]
-fn while_one_runs_it_others_may_look_but_not_run_it_too() {
+fn running_workflow_can_be_inspected_but_not_run_twice() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "spec.yaml",
@@ -42,7 +42,7 @@ fn while_one_runs_it_others_may_look_but_not_run_it_too() {
 }
 
 #[test]
-fn a_damaged_database_is_named_as_such_and_never_taken_for_an_empty_one() {
+fn damaged_database_is_reported_and_not_taken_for_empty() {
     for (damage, words) in [
         ((|path| fs::write(path, "").unwrap()) as fn(&Path), "truncated"),
         (|path| truncate(path, 5000), "truncated"),
@@ -63,7 +63,7 @@ fn a_damaged_database_is_named_as_such_and_never_taken_for_an_empty_one() {
 }
 
 #[test]
-fn a_job_that_no_machine_here_can_hold_is_kept_back_and_the_others_run() {
+fn oversized_job_is_held_back_and_others_run() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "spec.yaml",
@@ -75,7 +75,7 @@ fn a_job_that_no_machine_here_can_hold_is_kept_back_and_the_others_run() {
 }
 
 #[test]
-fn a_full_disk_is_waited_out_and_nothing_is_called_done_meanwhile() {
+fn full_disk_pauses_run_without_false_completions() {
     let disk = SmallDisk::mount();
     let sandbox = Sandbox::new();
     let mut spec = String::from("name: full\njobs:\n");
@@ -101,7 +101,7 @@ fn a_full_disk_is_waited_out_and_nothing_is_called_done_meanwhile() {
 }
 
 #[test]
-fn a_run_whose_database_is_removed_says_so_and_does_not_end_well() {
+fn run_with_removed_database_fails_with_message() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "spec.yaml",
@@ -115,7 +115,7 @@ fn a_run_whose_database_is_removed_says_so_and_does_not_end_well() {
 }
 
 #[test]
-fn a_server_whose_disk_is_full_says_so_and_how_much_it_needs() {
+fn server_reports_full_disk_and_required_space() {
     let sandbox = Sandbox::new();
     let disk = SmallDisk::mount_at(sandbox.path(".windlass"), "4m");
     let _server = start_server(&sandbox, &disk);
@@ -141,7 +141,7 @@ fn a_server_whose_disk_is_full_says_so_and_how_much_it_needs() {
 }
 
 #[test]
-fn a_server_with_a_disk_of_6_mb_completes_four_hundred_jobs_once_each() {
+fn server_with_6_mb_disk_completes_400_jobs_once() {
     let sandbox = Sandbox::new();
     let disk = SmallDisk::mount_at(sandbox.path(".windlass"), "6m");
     let _server = start_server(&sandbox, &disk);
@@ -159,7 +159,7 @@ fn a_server_with_a_disk_of_6_mb_completes_four_hundred_jobs_once_each() {
 }
 
 #[test]
-fn a_server_whose_disk_was_full_for_a_while_completes_every_job_once() {
+fn server_completes_each_job_once_after_full_disk() {
     let sandbox = Sandbox::new();
     let disk = SmallDisk::mount_at(sandbox.path(".windlass"), "64m");
     let _server = start_server(&sandbox, &disk);
@@ -204,7 +204,7 @@ fn all_completed_once(sandbox: &Sandbox) {
 
 /// In a container the session is often led by somebody who cannot be seen from inside, and has the number 0 there.
 #[test]
-fn a_session_led_from_outside_the_pid_namespace_is_no_trouble() {
+fn session_leader_outside_pid_namespace_is_accepted() {
     let sandbox = Sandbox::new();
     sandbox.write("spec.yaml", "name: inside\njobs:\n  - {name: a, command: 'touch ran'}\n");
     let windlass = sandbox.command(&["run", "spec.yaml"]);

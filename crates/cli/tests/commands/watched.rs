@@ -33,7 +33,7 @@ fn ended(child: Child) -> Output {
 }
 
 #[test]
-fn a_stopped_workflow_is_recovered_and_run() {
+fn watch_recovers_and_runs_stopped_workflow() {
     let sandbox = Sandbox::new();
     sandbox.write("large.yaml", LARGE);
     sandbox.windlass(&["run", "large.yaml"]).exits(1);
@@ -46,7 +46,7 @@ fn a_stopped_workflow_is_recovered_and_run() {
 
 /// One by `recover`, one by `watch`.
 #[test]
-fn books_in_postgresql_are_recovered_alike() {
+fn recover_and_watch_work_with_postgresql() {
     let sandbox = Sandbox::new();
     let database = database();
     let db = database.url();
@@ -65,7 +65,7 @@ fn books_in_postgresql_are_recovered_alike() {
 }
 
 #[test]
-fn for_programs_it_prints_one_value() {
+fn watch_prints_one_json_value() {
     let sandbox = Sandbox::new();
     sandbox.write("large.yaml", LARGE);
     sandbox.windlass(&["run", "large.yaml"]).exits(1);
@@ -74,7 +74,7 @@ fn for_programs_it_prints_one_value() {
 }
 
 #[test]
-fn recoveries_are_limited() {
+fn watch_limits_recoveries() {
     let sandbox = Sandbox::new();
     sandbox.write("no.yaml", "name: no\njobs: [{name: a, command: exit 3}]\n");
     sandbox.windlass(&["run", "no.yaml"]).exits(1);
@@ -87,7 +87,7 @@ fn recoveries_are_limited() {
 }
 
 #[test]
-fn a_run_of_somebody_else_is_followed_to_its_end() {
+fn watch_follows_run_of_other_process() {
     for (code, exit) in [("0", 0), ("3", 1)] {
         let sandbox = Sandbox::new();
         sandbox.write("w.yaml", WAITS);
@@ -102,7 +102,7 @@ fn a_run_of_somebody_else_is_followed_to_its_end() {
 }
 
 #[test]
-fn what_nobody_runs_is_told_or_gone_on_with() {
+fn watch_reports_or_recovers_idle_workflow() {
     let sandbox = Sandbox::new();
     sandbox.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     sandbox.windlass(&["create", "w.yaml"]).exits(0);
@@ -111,7 +111,7 @@ fn what_nobody_runs_is_told_or_gone_on_with() {
 }
 
 #[test]
-fn a_servers_workflow_is_followed_and_recovered() {
+fn watch_follows_and_recovers_server_workflow() {
     let sandbox = Sandbox::new();
     sandbox.write("large.yaml", LARGE);
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
@@ -129,7 +129,7 @@ fn a_servers_workflow_is_followed_and_recovered() {
 const ASKS: &str = "name: asks\nuse_pending_failed: true\njobs: [{name: a, command: 'test -e mended'}]\n";
 
 #[test]
-fn it_waits_for_a_decision_and_goes_on() {
+fn watch_waits_for_decision_and_continues() {
     let sandbox = Sandbox::new();
     sandbox.write("asks.yaml", ASKS);
     sandbox.windlass(&["run", "asks.yaml"]).exits(6);
@@ -148,7 +148,7 @@ fn it_waits_for_a_decision_and_goes_on() {
 }
 
 #[test]
-fn the_time_of_a_finished_workflow_is_that_of_its_run() {
+fn finished_workflow_shows_run_time() {
     let sandbox = Sandbox::new();
     sandbox.write("one.yaml", "name: one\njobs: [{name: a, command: sleep 1.2}]\n");
     sandbox.windlass(&["run", "one.yaml"]).exits(0);

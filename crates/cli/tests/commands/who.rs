@@ -21,7 +21,7 @@ fn told(sandbox: &Sandbox, args: &[&str], input: &str) -> Output {
 }
 
 #[test]
-fn a_password_file_is_kept() {
+fn password_file_is_maintained() {
     let sandbox = Sandbox::new();
     sandbox.write("users", "# people\n");
     told(&sandbox, &["password", "add", "users", "ana"], "secret\n").exits(0).says("ana was added to users");
@@ -40,7 +40,7 @@ fn a_password_file_is_kept() {
 }
 
 #[test]
-fn mistakes_in_a_password_file_are_told_by_their_line() {
+fn password_file_error_names_line() {
     let sandbox = Sandbox::new();
     sandbox.write("users", "ana:plaintext\n");
     let said = sandbox.windlass(&["auth", "password", "list", "users"]).exits(2).says("line 1");
@@ -52,7 +52,7 @@ fn mistakes_in_a_password_file_are_told_by_their_line() {
 }
 
 #[test]
-fn a_new_password_file_is_private() {
+fn new_password_file_is_private() {
     let sandbox = Sandbox::new();
     told(&sandbox, &["password", "add", "users", "ana"], "secret\n").exits(0);
     let mode = sandbox.path("users").metadata().unwrap().permissions().mode();
@@ -60,7 +60,7 @@ fn a_new_password_file_is_private() {
 }
 
 #[test]
-fn a_token_is_not_sent_in_the_clear() {
+fn token_is_not_sent_unencrypted() {
     let sandbox = Sandbox::new();
     // Nobody is there: that it was not even tried is seen by what is said.
     told(&sandbox, &["login", "http://192.0.2.1:9"], "wl_x\n")
@@ -77,7 +77,7 @@ fn a_token_is_not_sent_in_the_clear() {
 }
 
 #[test]
-fn a_file_of_tokens_that_others_can_read_is_not_used() {
+fn token_file_readable_by_others_is_rejected() {
     let sandbox = Sandbox::new();
     let name = "home/.config/windlass/tokens.toml";
     sandbox.write(name, "[[server]]\nurl = 'http://127.0.0.1:1'\ntoken = 'wl_x'\n");
@@ -92,7 +92,7 @@ fn a_file_of_tokens_that_others_can_read_is_not_used() {
 }
 
 #[test]
-fn which_server_is_asked_for() {
+fn auth_command_requires_server() {
     let sandbox = Sandbox::new();
     sandbox.windlass(&["auth", "token", "list"]).exits(2).says("needs a server").says("WINDLASS_URL");
     sandbox

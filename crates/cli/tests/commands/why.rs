@@ -20,7 +20,7 @@ fn ran() -> Sandbox {
 }
 
 #[test]
-fn a_failed_job_shows_the_line_that_matters_and_what_to_type() {
+fn why_failed_shows_log_line_and_next_command() {
     let output = ran().windlass(&["why", "lost"]).exits(0);
     let output = output.prints("lost, job 2 of workflow 1 (sim): failed");
     let output = output.prints("no-such-program").prints("not found").prints(".e:1:");
@@ -28,7 +28,7 @@ fn a_failed_job_shows_the_line_that_matters_and_what_to_type() {
 }
 
 #[test]
-fn a_canceled_job_names_the_failure_behind_it() {
+fn why_canceled_names_failed_dependency() {
     let sandbox = ran();
     let output = sandbox.windlass(&["why", "last"]).exits(0);
     output.prints("canceled because lost (2)").prints("after (3): canceled").prints("windlass why 2");
@@ -42,14 +42,14 @@ fn a_canceled_job_names_the_failure_behind_it() {
 }
 
 #[test]
-fn a_completed_job_says_when_and_how_long() {
+fn why_completed_shows_time_and_duration() {
     let sandbox = ran();
     sandbox.windlass(&["why", "ok"]).exits(0).prints("completed in").prints("windlass logs 1");
     sandbox.windlass(&["why", "nothing"]).exits(2).says("no job `nothing`");
 }
 
 #[test]
-fn a_job_that_waits_is_told_from_one_that_nobody_runs() {
+fn why_distinguishes_waiting_job_from_idle_workflow() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "wait.yaml",
@@ -80,7 +80,7 @@ jobs:
 ";
 
 #[test]
-fn one_job_that_asks_for_too_much_stops_no_other_job() {
+fn oversized_job_does_not_stop_other_jobs() {
     let sandbox = Sandbox::new();
     sandbox.write("uneven.yaml", UNEVEN);
     let small = sandbox.windlass(&["run", "uneven.yaml", "--memory-gb", "0.5"]).exits(2);
@@ -104,7 +104,7 @@ fn one_job_that_asks_for_too_much_stops_no_other_job() {
 }
 
 #[test]
-fn a_job_that_asks_for_too_much_is_not_helped_by_another_run() {
+fn why_oversized_job_does_not_suggest_rerun() {
     let sandbox = Sandbox::new();
     sandbox.write("huge.yaml", &UNEVEN.replace("1g", "100000g"));
     sandbox.windlass(&["run", "huge.yaml"]).exits(2).says("2 completed");

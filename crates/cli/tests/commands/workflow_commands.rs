@@ -22,7 +22,7 @@ fn with_diamond() -> Sandbox {
 }
 
 #[test]
-fn without_arguments_it_explains_itself() {
+fn command_without_arguments_prints_help() {
     let output = Sandbox::new().windlass(&[""; 0]).exits(0);
     for word in ["run", "resume", "exec", "status", "logs", "Examples:"] {
         assert!(output.stdout.contains(word), "{word}\n{}", output.stdout);
@@ -31,7 +31,7 @@ fn without_arguments_it_explains_itself() {
 }
 
 #[test]
-fn a_created_workflow_is_shown() {
+fn created_workflow_is_shown() {
     let sandbox = with_diamond();
     sandbox
         .windlass(&["status"])
@@ -128,7 +128,7 @@ fn jobs_can_be_filtered_and_paged() {
 }
 
 #[test]
-fn a_dry_run_stores_nothing() {
+fn dry_run_stores_nothing() {
     let sandbox = Sandbox::new();
     sandbox.write("diamond.yaml", DIAMOND);
     sandbox.windlass(&["create", "--dry-run", "diamond.yaml"]).exits(0).prints("4 jobs");
@@ -142,7 +142,7 @@ fn a_dry_run_stores_nothing() {
 }
 
 #[test]
-fn warnings_about_a_spec_are_shown_and_change_nothing() {
+fn spec_warnings_are_shown_and_change_nothing() {
     let sandbox = Sandbox::new();
     sandbox
         .write("odd.yaml", "name: odd\njobs: [{name: 'a{i}', command: 'echo {i:x}', parameters: {i: 1}}]\n");
@@ -164,7 +164,7 @@ fn warnings_about_a_spec_are_shown_and_change_nothing() {
 }
 
 #[test]
-fn a_spec_comes_from_stdin_too() {
+fn spec_is_read_from_stdin() {
     let sandbox = Sandbox::new();
     sandbox.write("diamond.yaml", DIAMOND);
     let file = std::fs::File::open(sandbox.path("diamond.yaml")).unwrap();
@@ -173,7 +173,7 @@ fn a_spec_comes_from_stdin_too() {
 }
 
 #[test]
-fn the_database_is_found_above_and_can_be_named() {
+fn database_is_found_in_parent_or_by_option() {
     let sandbox = with_diamond();
     sandbox.write("deep/down/x", "");
     let deep = sandbox.path("deep/down");
@@ -191,7 +191,7 @@ fn the_database_is_found_above_and_can_be_named() {
 }
 
 #[test]
-fn all_mistakes_of_a_spec_are_told_with_their_place() {
+fn spec_errors_are_listed_with_line() {
     let sandbox = Sandbox::new();
     sandbox.write("bad.yaml", "name: bad\njobs:\n  - {name: a, comand: x, depends_on: [b]}\n");
     let output =
@@ -206,7 +206,7 @@ fn all_mistakes_of_a_spec_are_told_with_their_place() {
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_have_hints() {
     let empty = Sandbox::new();
     empty
         .windlass(&["status"])
@@ -236,7 +236,7 @@ fn errors_say_what_to_do() {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_named_and_left_alone() {
+fn file_that_is_not_a_database_is_left_unchanged() {
     let sandbox = Sandbox::new();
     sandbox.write("notes.txt", "these are notes, and there are enough of them to look like something");
     sandbox.windlass(&["status", "--db", "notes.txt"]).exits(5).says("is not a database").says("hint:");
@@ -246,7 +246,7 @@ fn a_file_that_is_no_database_is_named_and_left_alone() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn closed_output_pipe_is_not_an_error() {
     let sandbox = Sandbox::new();
     let jobs: Vec<String> = (0..5000).map(|i| format!("  - {{name: job_{i}, command: echo {i}}}")).collect();
     sandbox.write("many.yaml", &format!("name: many\njobs:\n{}\n", jobs.join("\n")));
@@ -259,7 +259,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn colour_comes_only_when_asked_for() {
+fn color_is_only_printed_on_request() {
     let sandbox = with_diamond();
     assert!(!sandbox.windlass(&["status"]).stdout.contains('\x1b'));
     assert!(sandbox.windlass(&["status", "--color", "always"]).stdout.contains('\x1b'));

@@ -13,7 +13,7 @@ fn outputs(house: &House, name: &str) -> Value {
 
 /// E 4.3: the old outputs stay until the new ones exist. The restart decides what is deleted then.
 #[test]
-fn the_next_version_takes_the_place_of_the_old_one_as_its_policy_says() {
+fn restarted_request_replaces_outputs_by_policy() {
     let pool = Pool::shared();
     let house = House::open(&pool, "anew");
     let input = "/Muons/Three-v1/RAW";
@@ -49,7 +49,7 @@ fn the_next_version_takes_the_place_of_the_old_one_as_its_policy_says() {
 
 /// E 5.1: event numbers are never used twice; new ones replace lost events.
 #[test]
-fn generation_with_a_lost_unit_makes_enough_events_and_each_once() {
+fn generation_with_lost_unit_makes_each_event_once() {
     let pool = Pool::shared();
     let house = House::open(&pool, "made");
     let lost = format!("[ $WINDLASS_FIRST_EVENT != 11 ] || {{ {}; }}", fails_with(8501));

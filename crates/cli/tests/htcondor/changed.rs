@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::fs;
 
 #[test]
-fn what_people_change_holds_for_what_is_left() {
+fn operator_changes_apply_to_remaining_jobs() {
     let pool = Pool::shared();
     let house = House::open(&pool, "changed");
     house.add_files("one", 0..1, "/Muons/One-v1/RAW", &[SITES[3]]);

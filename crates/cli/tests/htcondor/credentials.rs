@@ -33,7 +33,7 @@ fn secret(work: &Work, name: &str, text: &str) {
 }
 
 #[test]
-fn jobs_find_the_proxy_and_the_token() {
+fn condor_jobs_get_proxy_and_token() {
     // A new pool is configured to transfer proxies; the shared one may be older than that configuration.
     let pool = Pool::private();
     let keys = pool.work("keys");

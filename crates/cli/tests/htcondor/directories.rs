@@ -70,7 +70,7 @@ impl Place {
 }
 
 #[test]
-fn a_dag_is_held_released_removed_and_rescued() {
+fn dag_is_held_released_removed_and_rescued() {
     let pool = Pool::shared();
     let place = Place::new(&pool, "directory");
     assert!(place.refused(&["request", "dag", "show", "d"]).1.contains('d'), "there is none yet");
@@ -138,7 +138,7 @@ fn a_dag_is_held_released_removed_and_rescued() {
 }
 
 #[test]
-fn a_dag_that_dagman_refuses_is_submitted_again_once_it_is_mended() {
+fn repaired_dag_is_resubmitted_after_dagman_refusal() {
     let pool = Pool::shared();
     let place = Place::new(&pool, "refused");
     place.work.write("go", "");

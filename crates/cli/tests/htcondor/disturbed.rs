@@ -10,7 +10,7 @@ fn is_running(house: &House, name: &str) -> bool {
 }
 
 #[test]
-fn the_pool_is_stopped_and_started_in_the_middle() {
+fn running_requests_survive_pool_restart() {
     let pool = Pool::private();
     let house = House::open(&pool, "stopped");
     let gate = until(&house, "go");
@@ -50,7 +50,7 @@ fn check_logs(house: &House, id: &str) {
 }
 
 #[test]
-fn dagman_is_held_and_released_while_its_server_is_killed() {
+fn dagman_hold_and_release_survive_server_kill() {
     let pool = Pool::shared();
     let mut house = House::open(&pool, "held");
     let gate = until(&house, "go");

@@ -45,7 +45,7 @@ fn priorities(pool: &Pool, run: &Value) -> Vec<String> {
 /// it stops by itself and continues with a lower priority; a stop keeps completed units; and the next run
 /// completes all.
 #[test]
-fn a_third_then_two_then_stops_then_all_of_it() {
+fn request_completes_over_rescue_step_and_stop() {
     let pool = Pool::shared();
     let house = House::open(&pool, "chain");
     let fails = unless(&house, "mended", &fails_with(8501));
@@ -94,7 +94,7 @@ fn a_third_then_two_then_stops_then_all_of_it() {
 
 /// DESIGN 6.8.
 #[test]
-fn a_unit_does_not_stay_at_a_site_that_was_banned() {
+fn unit_leaves_banned_site() {
     let pool = Pool::shared();
     let house = House::open(&pool, "banned");
     submit(&house, "banned", &[("f4.txt", unless(&house, "mended", &fails_with(8501)))]);
@@ -135,7 +135,7 @@ fn dags(pool: &Pool, run: &Path) -> usize {
 }
 
 #[test]
-fn a_server_that_is_killed_while_it_hands_a_run_over() {
+fn server_killed_during_submission_recovers_run() {
     let pool = Pool::shared();
     let mut house = House::open(&pool, "killed");
     for (number, (moment, _)) in moments(Path::new("")).iter().enumerate() {

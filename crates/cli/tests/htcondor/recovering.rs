@@ -12,7 +12,7 @@ use std::fs;
 const OTHER: &str = SITES[3];
 
 #[test]
-fn few_failures_and_bad_files_need_nobody() {
+fn few_failures_and_bad_files_recover_without_operator() {
     let pool = Pool::shared();
     let house = House::open(&pool, "rescued");
     submit_few_failures(&house);
@@ -67,7 +67,7 @@ fn few_failures_are_rescued(house: &House) {
 
 /// E 3.4, 4.2: after any failure an operator decides.
 #[test]
-fn where_all_of_it_fails_a_person_decides() {
+fn request_with_all_units_failed_waits_for_operator() {
     let pool = Pool::shared();
     let house = House::open(&pool, "decided");
     house.add_files("three", 0..3, "/Muons/Three-v1/RAW", &[OTHER, SITES[1]]);
@@ -134,7 +134,7 @@ fn a_bad_file_is_excluded_and_the_rest_of_its_unit_follows(house: &House, lfn: &
 
 /// A configuration that is broken everywhere does not use up the retries of started units.
 #[test]
-fn what_fails_alike_is_paused_and_goes_on_once_it_is_mended() {
+fn uniform_failures_pause_run_until_repaired() {
     let pool = Pool::shared();
     let house = House::open_with(&pool, "alike", &["--cool-off", "3s", "--alike-attempts", "4"]);
     let input = "/Muons/Four-v1/RAW";
@@ -186,7 +186,7 @@ fn await_questions(run: &Value, more: usize) {
 
 /// a schedd that is gone for good.
 #[test]
-fn a_request_is_begun_anew_without_the_schedd_that_is_lost() {
+fn request_restarts_without_lost_schedd() {
     let pool = Pool::private();
     let known = pool.condor("condor_status", &["-schedd", "-autoformat", "Name"]);
     let (lost, stays): (Vec<_>, Vec<_>) = known.lines().partition(|name| name.starts_with("second@"));

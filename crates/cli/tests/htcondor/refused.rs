@@ -23,7 +23,7 @@ fn submissions(run: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn a_run_that_dagman_refuses_is_submitted_again_when_it_is_released() {
+fn refused_dagman_run_is_resubmitted_on_release() {
     let pool = Pool::shared();
     let mut house = House::open(&pool, "rejected");
     let script = breaking(&pool, &house);

@@ -6,7 +6,7 @@ use crate::support::{Pool, eventually};
 use serde_json::json;
 
 #[test]
-fn requests_with_all_kinds_of_trouble_at_once() {
+fn concurrent_requests_survive_mixed_failures() {
     let pool = Pool::shared();
     let house = House::open(&pool, "together");
     let once = |trouble: &str| format!("if [ $WINDLASS_ATTEMPT = 1 ]; then {trouble}; fi");

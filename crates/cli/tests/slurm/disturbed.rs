@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_node_that_fails_takes_no_job_with_it() {
+fn node_failure_loses_no_job() {
     let cluster = Cluster::alone();
     // Longer than Slurm takes to give up a node, so that the reason why its worker is silent is known by then.
     let house = House::with_steward_and(&cluster, "node", &["--lease", "45s"]);
@@ -22,7 +22,7 @@ fn a_node_that_fails_takes_no_job_with_it() {
 
 /// Slurm gives up the node while everything on it continues.
 #[test]
-fn a_node_that_only_slurm_has_lost_works_on() {
+fn worker_continues_on_node_lost_only_by_slurm() {
     let cluster = Cluster::alone();
     let house = House::with_steward(&cluster, "apart");
     let mut watched = Watched::begin(&house, stages("standard", "--nodelist=n2", 20));
@@ -34,7 +34,7 @@ fn a_node_that_only_slurm_has_lost_works_on() {
 /// A node that is lost while Slurm waits for the end of a canceled job on it: the job has then ended as canceled,
 /// but still runs.
 #[test]
-fn what_was_cancelled_on_a_lost_node_does_not_run_twice_at_once() {
+fn canceled_job_on_lost_node_does_not_run_twice() {
     let cluster = Cluster::alone();
     let house = House::with_steward_and(&cluster, "torn", &["--lease", "90s"]);
     house.submit(
@@ -78,7 +78,7 @@ jobs:
 }
 
 #[test]
-fn while_the_controller_is_down_nothing_is_declared_dead() {
+fn controller_outage_declares_no_worker_dead() {
     let cluster = Cluster::alone();
     let house = House::with_steward(&cluster, "controller");
     let mut watched = Watched::begin(&house, stages("standard", "", 70));
@@ -100,7 +100,7 @@ fn while_the_controller_is_down_nothing_is_declared_dead() {
 }
 
 #[test]
-fn nothing_is_concluded_from_a_controller_that_does_not_answer() {
+fn unresponsive_controller_changes_no_state() {
     let cluster = Cluster::alone();
     let house = House::with_steward(&cluster, "silent");
     house.submit(

@@ -4,7 +4,7 @@ use crate::house::House;
 use crate::support::Cluster;
 
 #[test]
-fn jobs_of_an_entry_that_wait_for_one_another_get_theirs() {
+fn dependent_jobs_of_one_group_get_allocations() {
     let cluster = Cluster::shared();
     let spec = "\
 name: test
@@ -30,7 +30,7 @@ jobs:
 
 /// Jobs of the second stage request whole nodes, so they have allocations of their own.
 #[test]
-fn one_job_that_fails_keeps_nobody_else_from_theirs() {
+fn failed_job_does_not_hold_back_other_allocations() {
     let cluster = Cluster::shared();
     let spec = "\
 name: test

@@ -22,7 +22,7 @@ jobs:
 ";
 
 #[test]
-fn the_nodes_of_small_jobs_do_not_wait_for_a_large_one() {
+fn idle_nodes_of_small_jobs_are_released_before_large_job() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "idle");
     let mut spec = SPEC.to_owned();

@@ -12,7 +12,7 @@ jobs: [{name: a, command: 'echo $SLURM_JOB_ID > done', scheduler: small}]
 ";
 
 #[test]
-fn a_workflow_runs_in_what_the_server_asks_for_and_that_can_be_looked_up() {
+fn server_allocations_run_workflow_and_are_listed() {
     let cluster = Cluster::shared();
     let house = House::served(&cluster, "looked-after", &["--slurm", "--slurm-poll", "1s"]);
     house.submit(SPEC);

@@ -98,7 +98,7 @@ impl Drop for Watched<'_> {
 }
 
 #[test]
-fn to_scancel() {
+fn workflow_survives_scancel() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "scancel");
     let mut watched = Watched::begin(&house, stages("standard", "", HOLDS));
@@ -116,7 +116,7 @@ pub(crate) fn preempt(cluster: &Cluster, node: &ReservedNode<'_>) -> u64 {
 }
 
 #[test]
-fn to_others_who_come_first() {
+fn workflow_survives_preemption() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "preemption");
     let node = cluster.reserve_node();
@@ -143,7 +143,7 @@ fn unheard<'a>(house: &'a House<'a>, stages: Stages) -> (Watched<'a>, HeldProces
 }
 
 #[test]
-fn to_others_who_do_not_wait_until_they_are_heard() {
+fn workflow_survives_unnoticed_preemption() {
     let cluster = Cluster::shared();
     let house = House::with_steward_and(&cluster, "preempted", &LONG_LEASE);
     let node = cluster.reserve_node();
@@ -156,7 +156,7 @@ fn to_others_who_do_not_wait_until_they_are_heard() {
 }
 
 #[test]
-fn to_an_end_that_they_do_not_hear_of() {
+fn workflow_survives_unnoticed_time_limit() {
     let cluster = Cluster::shared();
     let house = House::with_steward_and(&cluster, "overdue", &LONG_LEASE);
     let (mut watched, _agents) = unheard(&house, stages("standard", "", HOLDS));
@@ -167,7 +167,7 @@ fn to_an_end_that_they_do_not_hear_of() {
 }
 
 #[test]
-fn to_their_end() {
+fn workflow_survives_time_limit() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "timeout");
     let mut watched = Watched::begin(&house, stages("standard", "", HOLDS));

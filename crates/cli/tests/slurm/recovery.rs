@@ -37,7 +37,7 @@ fn hanging_in(house: &House<'_>) -> String {
 }
 
 #[test]
-fn what_ran_out_of_memory_is_done_in_a_larger_allocation() {
+fn out_of_memory_job_reruns_in_larger_allocation() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "oom");
     let greedy = "  - {name: a, command: 'echo $SLURM_JOB_ID >> jobs; exec python3 -c \"x = bytearray(300 << 20)\"', resource_requirements: small, scheduler: first}\n";
@@ -57,7 +57,7 @@ fn what_ran_out_of_memory_is_done_in_a_larger_allocation() {
 }
 
 #[test]
-fn an_allocation_that_was_cancelled_is_replaced_by_whoever_watches() {
+fn watch_replaces_canceled_allocation() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "watched");
     house.submit(&spec(HANGS_ONCE));
@@ -71,7 +71,7 @@ fn an_allocation_that_was_cancelled_is_replaced_by_whoever_watches() {
 
 /// No job has failed: the remaining jobs need nodes, and none are requested.
 #[test]
-fn what_lost_its_allocation_gets_another_one_when_it_is_recovered() {
+fn recover_requests_allocation_for_remaining_jobs() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "unfailed");
     house.submit(&spec(HANGS_ONCE));
@@ -95,7 +95,7 @@ fn what_lost_its_allocation_gets_another_one_when_it_is_recovered() {
 }
 
 #[test]
-fn without_allocations_a_watch_ends_and_regenerating_twice_asks_once() {
+fn watch_without_allocations_ends_and_regenerate_is_idempotent() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "alone");
     house.submit(&spec(HANGS_ONCE));
@@ -118,7 +118,7 @@ fn without_allocations_a_watch_ends_and_regenerating_twice_asks_once() {
 
 /// All requested allocations fail: the watch retries once at once, and then only now and then.
 #[test]
-fn what_came_to_nothing_is_not_asked_for_again_and_again() {
+fn watch_limits_requests_after_failed_allocations() {
     let cluster = Cluster::shared();
     let house = House::with_steward_and(&cluster, "in-vain", &["--slurm-windlass", "/bin/false"]);
     house.submit(&spec("  - {name: a, command: 'true', resource_requirements: small, scheduler: first}\n"));

@@ -54,7 +54,7 @@ fn calls(house: &House<'_>, command: &str) -> u64 {
 }
 
 #[test]
-fn what_became_of_allocations_is_told() {
+fn slurm_reports_show_outcome_of_allocations() {
     let cluster = Cluster::shared();
     let house = study(&cluster, "reports");
     let plan = ["slurm", "plan", EXAMPLE, "--account", "lab"];
@@ -99,7 +99,7 @@ fn what_became_of_allocations_is_told() {
 }
 
 #[test]
-fn what_steps_used_and_what_ended_them() {
+fn slurm_reports_show_step_usage_and_end_reason() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "steps-told");
     house.submit(STEPS);
@@ -191,7 +191,7 @@ fn saw_the_cluster(seen: &Value, allocations: &[Value]) {
 }
 
 #[test]
-fn agents_are_told_by_the_server_and_on_a_login_node() {
+fn agents_read_slurm_reports_on_server_and_login_node() {
     let cluster = Cluster::shared();
     let house = House::served(
         &cluster,

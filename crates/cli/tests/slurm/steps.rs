@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Command;
 
 #[test]
-fn slurm_keeps_the_limits_and_says_what_was_exceeded() {
+fn slurm_enforces_limits_and_exceeded_one_is_named() {
     let cluster = Cluster::shared();
     let mut house = House::open(&cluster, "steps");
     let jobs = "\
@@ -79,7 +79,7 @@ while [ ! -e gate ]; do sleep 0.1; done
 ";
 
 #[test]
-fn what_steps_used_is_measured_where_they_ran() {
+fn step_usage_is_measured_on_its_node() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "measured");
     house.work.write("busy.py", BUSY);
@@ -154,7 +154,7 @@ echo done >> "$1.done"
 "#;
 
 #[test]
-fn a_worker_that_is_killed_leaves_no_step_behind() {
+fn killed_worker_leaves_no_step() {
     let cluster = Cluster::shared();
     let house = House::with_steward_and(&cluster, "killed", &["--lease", "10s"]);
     house.work.write("job.sh", JOB);

@@ -7,7 +7,7 @@ use crate::support::{Cluster, eventually};
 use std::collections::BTreeSet;
 
 #[test]
-fn what_fits_nowhere_is_told_and_not_created() {
+fn unfit_job_is_reported_and_workflow_not_created() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "unfit");
     for (spec, complaint) in [
@@ -44,7 +44,7 @@ fn what_fits_nowhere_is_told_and_not_created() {
 }
 
 #[test]
-fn more_memory_after_it_was_too_little() {
+fn out_of_memory_step_retries_with_more_memory() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "memory");
     let spec = "\
@@ -75,7 +75,7 @@ jobs:
 
 /// The server dies each time after Slurm has accepted a job and before its id is recorded.
 #[test]
-fn a_crash_after_sbatch_loses_and_doubles_nothing() {
+fn crash_after_sbatch_loses_and_duplicates_no_allocation() {
     let cluster = Cluster::shared();
     let mut house = House::with_steward(&cluster, "crash");
     let place = house.work.path().display().to_string();

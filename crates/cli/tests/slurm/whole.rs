@@ -5,7 +5,7 @@ use crate::stages::Stages;
 use crate::support::{Cluster, eventually};
 
 #[test]
-fn five_hundred_jobs_share_a_few_allocations() {
+fn five_hundred_jobs_share_few_allocations() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "whole");
     let stages = Stages { width: 240, last: 20, seconds: 0.2, holds: 1, more: String::new() };
@@ -38,7 +38,7 @@ fn five_hundred_jobs_share_a_few_allocations() {
 }
 
 #[test]
-fn an_allocation_is_long_enough_for_its_jobs_to_begin() {
+fn allocation_is_long_enough_to_start_its_jobs() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "brief");
     // Jobs of a minute, and a workflow that reserves a minute and a half for their end.
@@ -50,7 +50,7 @@ fn an_allocation_is_long_enough_for_its_jobs_to_begin() {
 
 /// Slurm warns a minute and a half before the end, and up to a minute earlier still.
 #[test]
-fn what_can_be_done_in_time_is_begun_after_the_warning() {
+fn short_job_starts_after_end_warning() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "warned");
     house.submit(

@@ -18,7 +18,7 @@ fn spec(jobs: &[(&str, String)]) -> String {
 }
 
 #[test]
-fn jobs_in_two_allocations_are_done_and_the_workers_leave() {
+fn jobs_complete_in_two_allocations_and_workers_exit() {
     let cluster = Cluster::shared();
     let mut house = House::open(&cluster, "two");
     let names: Vec<String> = (0..8).map(|number| format!("j{number}")).collect();
@@ -37,7 +37,7 @@ fn jobs_in_two_allocations_are_done_and_the_workers_leave() {
 }
 
 #[test]
-fn what_runs_in_an_allocation_that_is_cancelled_runs_again_elsewhere() {
+fn job_of_canceled_allocation_reruns_in_another() {
     let cluster = Cluster::shared();
     let mut house = House::open(&cluster, "cancelled");
     let once = alone("a", "if mkdir first; then sleep 1000; fi; echo again >> done");
@@ -55,7 +55,7 @@ fn what_runs_in_an_allocation_that_is_cancelled_runs_again_elsewhere() {
 }
 
 #[test]
-fn a_job_that_kills_itself_has_failed() {
+fn job_that_kills_itself_fails() {
     let cluster = Cluster::shared();
     let mut house = House::open(&cluster, "suicide");
     house.submit(&spec(&[("a", "kill -KILL $$".to_owned())]));
@@ -65,7 +65,7 @@ fn a_job_that_kills_itself_has_failed() {
 }
 
 #[test]
-fn what_is_preempted_runs_again_elsewhere() {
+fn preempted_job_reruns_in_another_allocation() {
     let cluster = Cluster::shared();
     let mut house = House::open(&cluster, "preempted");
     let once = alone("a", "if mkdir first; then sleep 1000; fi; echo again >> done");
@@ -90,7 +90,7 @@ fn what_is_preempted_runs_again_elsewhere() {
 }
 
 #[test]
-fn nothing_is_begun_that_cannot_be_done_in_time() {
+fn job_longer_than_allocation_is_not_started() {
     let cluster = Cluster::shared();
     let mut house = House::open(&cluster, "short");
     let jobs = "\
@@ -111,7 +111,7 @@ jobs:
 }
 
 #[test]
-fn a_job_gets_the_cards_that_it_asks_for() {
+fn job_gets_requested_gpus() {
     let cluster = Cluster::shared();
     let mut house = House::open(&cluster, "cards");
     let jobs = "\

@@ -94,7 +94,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_text_parses_back_to_same_value() {
         let name = |lfn: &str| ReportedFileName { lfn: lfn.to_owned(), pfn: "a <&\"'> b".to_owned() };
         let lumis = LumiMask::from([(1, vec![(1, 3), (7, 7)]), (2, vec![(5, 5)])]);
         let report = JobReport {

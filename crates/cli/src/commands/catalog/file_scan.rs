@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_counted_by_lumi_in_pieces_of_any_size() {
+    fn event_count_by_lumi_is_independent_of_read_size() {
         let text = format!("1 1 1 a\n1 1 2\n1 2 3 {}\n2 7 4\n2 7 5", "y".repeat(500));
         let lumi = |run, lumi, events| FileLumi { run, lumi, events: Some(events) };
         for size in [1, 3, 64, 4096] {
@@ -320,14 +320,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_file_is_told_with_its_line() {
+    fn invalid_event_file_error_names_line() {
         assert!(counted("1 1 1\nhello\n", 4).unwrap_err().starts_with("line 2 is not an event"));
         assert!(counted("1 2 1\n1 1 2\n", 4).unwrap_err().contains("not ordered"));
         assert!(counted("1 5000000000 1\n", 4).unwrap_err().contains("too large"));
     }
 
     #[test]
-    fn patterns_match_names() {
+    fn file_patterns_match_names() {
         for (pattern, name, expected) in [
             ("*", "", true),
             ("*.root", "a.root", true),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_found_in_order_and_hidden_ones_left_out() {
+    fn file_scan_is_sorted_and_skips_hidden_files() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["b/2.txt", "b/1.txt", "a.txt", ".hidden", "b/.part"] {
             let path = dir.path().join(name);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn all_files_that_cannot_be_taken_are_told_at_once() {
+    fn file_scan_reports_all_rejected_files_at_once() {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in [("a", "1 1 1\n"), ("b", "no\n"), ("c", "no\n")] {
             fs::write(dir.path().join(name), text).unwrap();

@@ -327,7 +327,7 @@ mod tests {
     use windlass_types::catalog::FileLumi;
 
     #[test]
-    fn batches_are_small_in_files_and_lumis() {
+    fn catalog_batches_limit_files_and_lumis() {
         let file = |lumis: usize| CatalogFile {
             lumis: vec![FileLumi { run: 1, lumi: 1, events: None }; lumis],
             ..CatalogFile::default()

@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_wider_than_a_terminal() {
+    fn demo_text_fits_terminal_width() {
         for told in
             [introduction_text(&demo_requests()), conclusion_text(6, Path::new("/tmp/windlass-demo-1"))]
         {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn all_its_documents_are_requests() {
+    fn demo_documents_parse_as_requests() {
         for act in demo_requests() {
             let read = windlass_server::requests::submit::parse_request(
                 &act.document,

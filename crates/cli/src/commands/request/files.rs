@@ -79,7 +79,7 @@ mod tests {
     use windlass_types::LumiMask;
 
     #[test]
-    fn what_is_left_of_a_file_is_told() {
+    fn request_file_shows_remaining_events_and_lumis() {
         let row = |state, left| RequestFileRow { lfn: "/a".into(), state, round: 0, left, reason: None };
         let events = Some(FileRemainder::Events(vec![(1, 5), (9, 9)]));
         let lumis = Some(FileRemainder::Lumis(LumiMask::from([(1, vec![(2, 3)]), (4, vec![(7, 7)])])));

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_that_matter() {
+    fn metrics_have_three_significant_digits() {
         assert!(matches!(number_value(Some(1234.6)), FieldValue::Number(1235)));
         for (value, near) in [(12.345, 12.3), (0.012_345, 0.0123), (0.0, 0.0)] {
             let shown = number_value(Some(value));

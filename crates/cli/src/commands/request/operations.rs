@@ -228,7 +228,7 @@ mod tests {
 
     /// The printed command parses back to the same release.
     #[test]
-    fn a_release_is_told_as_the_command_that_makes_it() {
+    fn release_renders_as_command_line() {
         let release = ReleaseRequest {
             reason: "it loses files".to_owned(),
             rescue: true,

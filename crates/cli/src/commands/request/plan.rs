@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sites_may_have_slots() {
+    fn site_option_takes_slots() {
         assert_eq!(parse_site_slots("T2_A=500").unwrap(), ("T2_A".to_owned(), Some(500)));
         assert_eq!(parse_site_slots("T2_A").unwrap(), ("T2_A".to_owned(), None));
         for wrong in ["", "a b", "T2=x"] {

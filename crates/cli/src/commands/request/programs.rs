@@ -34,7 +34,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn commands_and_simulated_steps_are_told_apart() {
+    fn plan_distinguishes_commands_from_simulated_steps() {
         let request = |config: serde_json::Value| -> Request {
             let document = json!({
                 "request_name": "r", "generation": {"events": 10}, "output_datasets": ["/A/B-v1/GEN"],

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_to_decide_is_told_what_and_how() {
+    fn recovery_headline_names_decision_and_commands() {
         let state = RequestRecoveryState::default();
         let told = render_headline(&line(RequestStatus::Held), &state);
         assert_eq!(told, "reco is held since 2026-11-16 01:02:03Z: 3 of 12 work units failed");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_is_told() {
+    fn recovery_output_lists_changes() {
         assert_eq!(render_changes(&RequestRecoveryState::default()), None);
         let state = RequestRecoveryState {
             rescues_used: 1,

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_events_tell_and_what_the_row_tells_without_them() {
+    fn allocation_audit_uses_events_or_row() {
         let asked = "1 asked - \"ann\" tag windlass-1-5: 2 nodes for 0ms, scheduler night, by action 3, submitted 2 times";
         let found = audit_trail(&row(), &[]);
         assert_eq!(

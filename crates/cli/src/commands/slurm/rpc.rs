@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_it_goes_with_slurm() {
+    fn slurm_call_budget_renders_as_text() {
         assert_eq!(render_budget(None), "no server is running, so Slurm is not polled");
         let mut server = SlurmStatus::default();
         assert!(render_budget(Some(&server)).contains("`windlass serve --slurm`"));

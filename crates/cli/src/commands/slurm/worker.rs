@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_leaves_as_its_workflow_says() {
+    fn worker_exit_policy_follows_workflow_settings() {
         let usual = WorkerExitPolicy::from_settings(&WorkflowSettings::default(), None);
         assert_eq!((usual.idle, usual.persistent), (Some(Duration::from_secs(90)), false));
         assert!(usual.exits_when_done);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_have_half_of_the_time_at_least() {
+    fn jobs_get_at_least_half_of_worker_time() {
         let now = Instant::now();
         assert_eq!(
             worker_deadline(now, Duration::from_mins(1), Duration::from_secs(90)).stop_before_end,

@@ -56,7 +56,7 @@ mod tests {
     use windlass_types::{FailureClass, JobId};
 
     #[test]
-    fn the_prompt_names_the_workflow_the_tools_and_the_groups() {
+    fn agent_prompt_names_workflow_tools_and_failure_groups() {
         let row = overview(&[(JobStatus::PendingFailed, 3)], Vec::new()).workflow.row;
         let group = FailureGroup {
             signature: "k".into(),
