@@ -8,7 +8,7 @@
 mod allocations;
 mod error;
 mod events;
-mod groups;
+mod access_groups;
 mod keyring;
 mod nodes;
 mod remote_store;

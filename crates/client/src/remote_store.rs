@@ -29,7 +29,7 @@ impl Client {
 
 impl HttpStoreTransport {
     fn send_call(&self, request: &StoreCall) -> Result<Vec<u8>, ClientError> {
-        let post = self.0.http.post(self.0.url_for("/api/v1/books")).json(request);
+        let post = self.0.http.post(self.0.url_for("/api/v1/store")).json(request);
         self.0.fetch_body(post, CALL_TIMEOUT)
     }
 }
@@ -57,7 +57,7 @@ impl RpcTransport for HttpStoreTransport {
     }
 
     fn send_new_workflow(&self, lines: Box<dyn Read + Send>, _now: Timestamp) -> Result<Vec<u8>, StoreError> {
-        let post = self.0.http.post(self.0.url_for("/api/v1/books/create"));
+        let post = self.0.http.post(self.0.url_for("/api/v1/store/create"));
         let post =
             post.header("content-type", "application/x-ndjson").body(reqwest::blocking::Body::new(lines));
         Ok(self.0.fetch_body(post, CREATE_TIMEOUT)?)

@@ -24,7 +24,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const JSON_MEDIA_TYPE: &str = "application/json";
 /// Paths (without prefix) of routes whose bodies are not JSON. A test compares the list with the OpenAPI
 /// document.
-const NON_JSON_ROUTES: &[(&str, &str)] = &[("/books/create", "application/x-ndjson")];
+const NON_JSON_ROUTES: &[(&str, &str)] = &[("/store/create", "application/x-ndjson")];
 
 /// Settings of the checks.
 #[derive(Clone, Copy, Debug)]

@@ -28,7 +28,7 @@ mod openapi_page;
 pub mod options;
 mod peer_certificate;
 mod rate_limiter;
-mod request_guard;
+mod http_request_guard;
 mod request_lifecycle;
 pub mod requests;
 pub mod route_policy;

@@ -34,7 +34,7 @@ pub struct ServeOptions {
     pub stop_grace: Duration,
     /// Count failures of all users' workers on a host against all workers there.
     pub share_node_blame: bool,
-    pub limits: RequestLimits,
+    pub limits: HttpRequestLimits,
     pub tls: Option<ServerTlsOptions>,
     /// Disable authentication (loopback only): every client has full access.
     pub no_auth: bool,
@@ -184,7 +184,7 @@ pub enum AgentPermission {
 
 /// Limits per client and in total.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestLimits {
+pub struct HttpRequestLimits {
     /// Maximum size of a request in bytes; uploads of workflows have their own limit.
     pub max_body: usize,
     /// Maximum bytes of all requests being received, excluding small ones and workflow uploads.
@@ -205,7 +205,7 @@ pub struct RequestLimits {
     pub max_wait: Duration,
 }
 
-impl Default for RequestLimits {
+impl Default for HttpRequestLimits {
     fn default() -> Self {
         Self {
             max_body: 16 << 20,
@@ -244,7 +244,7 @@ impl Default for ServeOptions {
             share_node_blame: false,
             lease: Duration::from_mins(1),
             stop_grace: Duration::from_secs(10),
-            limits: RequestLimits::default(),
+            limits: HttpRequestLimits::default(),
             tls: None,
             no_auth: false,
             auth_config: None,

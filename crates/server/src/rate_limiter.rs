@@ -7,7 +7,7 @@
 
 use crate::error::{ApiError, ApiResult};
 use crate::metrics::{RejectionReason, ServerMetrics};
-use crate::options::RequestLimits;
+use crate::options::HttpRequestLimits;
 use axum::http::StatusCode;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -26,14 +26,14 @@ pub struct RateLimiter(Arc<RateLimiterState>);
 
 #[derive(Debug)]
 struct RateLimiterState {
-    limits: RequestLimits,
+    limits: HttpRequestLimits,
     metrics: Arc<ServerMetrics>,
     buckets: Mutex<HashMap<u64, TokenBucket>>,
     keys: RandomState,
 }
 
 impl RateLimiter {
-    pub(crate) fn new(limits: RequestLimits, metrics: Arc<ServerMetrics>) -> Self {
+    pub(crate) fn new(limits: HttpRequestLimits, metrics: Arc<ServerMetrics>) -> Self {
         let (buckets, keys) = (Mutex::default(), RandomState::new());
         Self(Arc::new(RateLimiterState { limits, metrics, buckets, keys }))
     }
@@ -116,26 +116,26 @@ struct TokenBucket {
 }
 
 impl TokenBucket {
-    fn new(now: Instant, limits: &RequestLimits, patience: u32) -> Self {
+    fn new(now: Instant, limits: &HttpRequestLimits, patience: u32) -> Self {
         Self { tokens: bucket_size(limits, patience), updated_at: now }
     }
 
-    fn tokens_at(&self, now: Instant, limits: &RequestLimits, patience: u32) -> f64 {
+    fn tokens_at(&self, now: Instant, limits: &HttpRequestLimits, patience: u32) -> f64 {
         let gained = now.duration_since(self.updated_at).as_secs_f64() * bucket_rate(limits, patience);
         (self.tokens + gained).min(bucket_size(limits, patience))
     }
 
-    fn is_full(&self, now: Instant, limits: &RequestLimits) -> bool {
+    fn is_full(&self, now: Instant, limits: &HttpRequestLimits) -> bool {
         self.tokens_at(now, limits, 1) >= bucket_size(limits, 1)
     }
 
     /// Time until the next request is permitted.
-    fn time_until_token(&self, now: Instant, limits: &RequestLimits, patience: u32) -> Option<Duration> {
+    fn time_until_token(&self, now: Instant, limits: &HttpRequestLimits, patience: u32) -> Option<Duration> {
         let missing = 1.0 - self.tokens_at(now, limits, patience);
         (missing > 0.0).then(|| Duration::from_secs_f64(missing / bucket_rate(limits, patience)))
     }
 
-    fn take_token(&mut self, now: Instant, limits: &RequestLimits, patience: u32) -> Option<Duration> {
+    fn take_token(&mut self, now: Instant, limits: &HttpRequestLimits, patience: u32) -> Option<Duration> {
         let wait = self.time_until_token(now, limits, patience);
         let taken = if wait.is_none() { 1.0 } else { 0.0 };
         (self.tokens, self.updated_at) = (self.tokens_at(now, limits, patience) - taken, now);
@@ -143,11 +143,11 @@ impl TokenBucket {
     }
 }
 
-fn bucket_rate(limits: &RequestLimits, patience: u32) -> f64 {
+fn bucket_rate(limits: &HttpRequestLimits, patience: u32) -> f64 {
     f64::from(limits.rate) * f64::from(patience)
 }
 
-fn bucket_size(limits: &RequestLimits, patience: u32) -> f64 {
+fn bucket_size(limits: &HttpRequestLimits, patience: u32) -> f64 {
     f64::from(limits.burst.max(1)) * f64::from(patience)
 }
 
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn bucket_allows_its_burst_then_its_rate() {
-        let limits = RequestLimits { rate: 10, burst: 3, ..RequestLimits::default() };
+        let limits = HttpRequestLimits { rate: 10, burst: 3, ..HttpRequestLimits::default() };
         let start = Instant::now();
         let mut bucket = TokenBucket::new(start, &limits, 1);
         for _ in 0..3 {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn rates(rate: u32, burst: u32) -> RateLimiter {
-        let limits = RequestLimits { rate, burst, ..RequestLimits::default() };
+        let limits = HttpRequestLimits { rate, burst, ..HttpRequestLimits::default() };
         RateLimiter::new(limits, Arc::new(ServerMetrics::default()))
     }
 
@@ -196,7 +196,7 @@ mod tests {
     fn exchanges_are_limited_for_unknown_workers_only() {
         // As in production: 16 workers of one user at one address, each with a thousand exchanges in the same
         // second.
-        let rates = rates(RequestLimits::default().rate, RequestLimits::default().burst);
+        let rates = rates(HttpRequestLimits::default().rate, HttpRequestLimits::default().burst);
         let (ana, here) =
             (Principal::with_all_scopes("ana", UserRole::User, AuthMethod::Password), address("192.0.2.1"));
         for worker in 0..16 {
@@ -204,7 +204,7 @@ mod tests {
                 rates.count_worker(&ana, here, &worker.to_string()).unwrap();
             }
         }
-        for _ in 0..RequestLimits::default().burst + RequestLimits::default().rate {
+        for _ in 0..HttpRequestLimits::default().burst + HttpRequestLimits::default().rate {
             rates.count_rejected_worker(&ana, here);
         }
         rates.count_worker(&ana, here, "17").unwrap_err();

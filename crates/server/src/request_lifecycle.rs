@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use windlass_core::requests::rounds;
-use windlass_requests::{LifecycleOptions, LifecycleParts, LocalCatalog, ReconcilerWaker, RequestLifecycle};
+use windlass_requests::{LifecycleOptions, LifecycleDependencies, LocalCatalog, ReconcilerWaker, RequestLifecycle};
 use windlass_scheduler::service::SchedulerHandle;
 use windlass_store::{StoreDatabase, StoreLocation};
 
@@ -17,7 +17,7 @@ pub(crate) fn open_lifecycle(
     nudge: ReconcilerWaker,
 ) -> io::Result<RequestLifecycle> {
     let catalog = LocalCatalog::new(Arc::clone(database), &options.requests.tape_rse);
-    let parts = LifecycleParts {
+    let parts = LifecycleDependencies {
         database: Arc::clone(database),
         service: service.clone(),
         catalog: Arc::new(catalog),

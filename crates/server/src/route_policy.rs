@@ -109,8 +109,8 @@ pub const ROUTE_ACCESS: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/catalog/blocks", Requires(ListVisible)),
     ("POST", "/catalog/import", Requires(CreateRequest)),
 
-    ("POST", "/books", Requires(Identify)),
-    ("POST", "/books/create", Requires(CreateWorkflow)),
+    ("POST", "/store", Requires(Identify)),
+    ("POST", "/store/create", Requires(CreateWorkflow)),
     ("GET", "/events/stream", Requires(ListVisible)),
     ("GET", "/workflows/{id}/events/stream", Requires(ReadWorkflow)),
     ("POST", "/workflows/{id}/start", Requires(ChangeWorkflow)),

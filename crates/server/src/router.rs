@@ -2,8 +2,8 @@
 
 use crate::cross_site::{self, CrossSiteRules};
 use crate::error::{self, API_PREFIX, ApiError, TORC_PREFIX};
-use crate::options::RequestLimits;
-use crate::request_guard::{self, RequestGuard};
+use crate::options::HttpRequestLimits;
+use crate::http_request_guard::{self, HttpRequestGuard};
 use crate::route_policy;
 use crate::routes;
 use crate::state::AppState;
@@ -29,7 +29,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) fn build_router(state: AppState, port: u16) -> Router {
     let options = state.options.clone();
     let cross_site = CrossSiteRules { loopback_port: options.no_auth.then_some(port) };
-    let guard = RequestGuard::new(state.metrics.clone(), options.limits.clone(), options.tls.is_some());
+    let guard = HttpRequestGuard::new(state.metrics.clone(), options.limits.clone(), options.tls.is_some());
     let brief =
         add_documented_routes(routes::unprefixed_routes(), routes::brief_routes(), routes::torc_routes());
     let brief: Router<AppState> = brief.into();
@@ -37,28 +37,28 @@ pub(crate) fn build_router(state: AppState, port: u16) -> Router {
         nest_at_both_prefixes(routes::long_running_routes(), routes::torc_long_running_routes()).into();
     let uploads: Router<AppState> =
         nest_at_both_prefixes(routes::upload_routes(), OpenApiRouter::new()).into();
-    let RequestLimits { max_body, max_upload, .. } = options.limits;
+    let HttpRequestLimits { max_body, max_upload, .. } = options.limits;
     let enforce = from_fn_with_state(state.clone(), route_policy::enforce_access);
     brief
         .layer(enforce.clone())
         .layer(DefaultBodyLimit::max(max_body))
-        .layer(from_fn_with_state(guard.clone(), request_guard::limit_body_memory))
-        .layer(from_fn_with_state(guard.clone(), request_guard::limit_brief_requests))
+        .layer(from_fn_with_state(guard.clone(), http_request_guard::limit_body_memory))
+        .layer(from_fn_with_state(guard.clone(), http_request_guard::limit_brief_requests))
         .merge(
             lasting
                 .layer(enforce.clone())
                 .layer(DefaultBodyLimit::max(max_body))
-                .layer(from_fn_with_state(guard.clone(), request_guard::limit_body_memory))
+                .layer(from_fn_with_state(guard.clone(), http_request_guard::limit_body_memory))
                 .layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT))
-                .layer(from_fn(request_guard::mark_long_running)),
+                .layer(from_fn(http_request_guard::mark_long_running)),
         )
         .merge(
             uploads
-                .layer(from_fn_with_state(guard.clone(), request_guard::limit_uploads))
+                .layer(from_fn_with_state(guard.clone(), http_request_guard::limit_uploads))
                 .layer(enforce)
                 .layer(DefaultBodyLimit::max(max_upload))
                 .layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT))
-                .layer(from_fn(request_guard::mark_long_running)),
+                .layer(from_fn(http_request_guard::mark_long_running)),
         )
         .fallback(|| async { StatusCode::NOT_FOUND })
         .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
@@ -66,7 +66,7 @@ pub(crate) fn build_router(state: AppState, port: u16) -> Router {
         .layer(CatchPanicLayer::custom(panic_response))
         .layer(from_fn_with_state(cross_site, cross_site::check_cross_site))
         .layer(from_fn(error::render_errors))
-        .layer(from_fn_with_state(guard, request_guard::observe_request))
+        .layer(from_fn_with_state(guard, http_request_guard::observe_request))
 }
 
 /// Builds the OpenAPI 3.1 document.

@@ -3,7 +3,7 @@
 use crate::error::{API_PREFIX, ApiError};
 use crate::metrics::ServerMetrics;
 use crate::options::ServeOptions;
-use crate::request_guard::{self, RequestGuard};
+use crate::http_request_guard::{self, HttpRequestGuard};
 use crate::routes::health::HealthResponse;
 use crate::{error, extract::Json};
 use axum::Router;
@@ -44,15 +44,15 @@ impl SwappableRouter {
 
 /// Answers while another server holds the database.
 pub(crate) fn standby_router(metrics: Arc<ServerMetrics>, options: &ServeOptions) -> Router {
-    let guard = RequestGuard::new(metrics, options.limits.clone(), options.tls.is_some());
+    let guard = HttpRequestGuard::new(metrics, options.limits.clone(), options.tls.is_some());
     let health = || get(|| async { (StatusCode::SERVICE_UNAVAILABLE, Json(HealthResponse::standby())) });
     Router::new()
         .route("/health", health())
         .route(&format!("{API_PREFIX}/health"), health())
         .fallback(|| async { standby_error().into_response() })
-        .layer(from_fn_with_state(guard.clone(), request_guard::limit_brief_requests))
+        .layer(from_fn_with_state(guard.clone(), http_request_guard::limit_brief_requests))
         .layer(from_fn(error::render_errors))
-        .layer(from_fn_with_state(guard, request_guard::observe_request))
+        .layer(from_fn_with_state(guard, http_request_guard::observe_request))
 }
 
 fn standby_error() -> ApiError {

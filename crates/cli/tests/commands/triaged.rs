@@ -262,7 +262,7 @@ fn agent_token_on_server_cannot_approve() {
         call("POST", "/workers", "{}"),
         call("DELETE", "/tokens/1", ""),
         call("GET", "/workflows/1/decisions", ""),
-        call("POST", "/books", settle),
+        call("POST", "/store", settle),
     ]
     .concat();
     let agent = script(&sandbox, "forgetful", &text);

@@ -5,7 +5,7 @@ use super::release::memory_range_mb;
 use crate::error::ApiResult;
 use std::collections::BTreeSet;
 use windlass_api::requests::{
-    ErrorsOfCategory, ErrorsOfCode, ErrorsOfFile, ErrorsOfKind, ErrorsOfSite, RecoverySuggestion,
+    ErrorsOfCategory, ErrorsOfCode, ErrorsOfFile, ErrorsOfSignature, ErrorsOfSite, RecoverySuggestion,
     ReleaseRequest, RequestErrors,
 };
 use windlass_core::adaptive::MemoryWindow;
@@ -214,8 +214,8 @@ fn api_file_errors(one: failures::FileErrors) -> ErrorsOfFile {
     ErrorsOfFile { lfn: one.lfn, attempts: one.attempts, sites: one.sites, work_units: one.units }
 }
 
-fn api_kind_errors(one: KindErrors) -> ErrorsOfKind {
-    ErrorsOfKind {
+fn api_kind_errors(one: KindErrors) -> ErrorsOfSignature {
+    ErrorsOfSignature {
         category: one.category,
         exit_code: one.exit_code,
         signature: one.signature,

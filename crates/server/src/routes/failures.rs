@@ -19,14 +19,14 @@ use windlass_api::failures::{
 use windlass_auth::AuthOperation;
 use windlass_core::job_explanation::WorkerAvailability;
 use windlass_insight::allocation_planning;
-use windlass_insight::failure_commands::{LimitedCommands, changes_resources};
-use windlass_insight::recovery::EligibleCapacity;
+use windlass_insight::failure_commands::{CapacityCheckedCommands, changes_resources};
+use windlass_insight::recovery::EligibleWorkers;
 use windlass_scheduler::service::ExclusiveRequirement;
 use windlass_store::Store;
 use windlass_store::model::{
     DecisionFilter, DecisionState, FailureFilter, RevisionFilter, WorkerFilter, WorkerKind, WorkerRow,
 };
-use windlass_types::failure_commands::{FailureCommandOutcome, TriageCommand};
+use windlass_types::failure_commands::{FailureCommandOutcome, PendingCommand};
 use windlass_types::{JobId, WorkflowId};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
@@ -127,7 +127,7 @@ async fn give_failure_commands(
     let is_agent = orders.agent.is_some();
     let operation = if is_agent { AuthOperation::DecideAsAgent } else { AuthOperation::ChangeWorkflow };
     let id = caller.authorize_workflow(&state, operation, WorkflowId(id)).await?.id;
-    perform_commands(&state, &caller, id, TriageCommand::Orders(convert::parse_commands(orders)?)).await
+    perform_commands(&state, &caller, id, PendingCommand::Orders(convert::parse_commands(orders)?)).await
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
@@ -187,7 +187,7 @@ async fn settle_decision(
     if state.with_store(move |store| store.decisions(id, &filter)).await?.is_empty() {
         return Err(ApiError::not_found(format_args!("decision {decision} that waits for approval")));
     }
-    perform_commands(&state, &caller, id, TriageCommand::Settle { decision, agreed }).await
+    perform_commands(&state, &caller, id, PendingCommand::Settle { decision, agreed }).await
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
@@ -239,7 +239,7 @@ async fn undo_revision(
         let by = rows.iter().find_map(|row| row.undone_by.as_deref()).unwrap_or("another user");
         return Err(ApiError::conflict("undone", format!("revision {batch} was undone by {by}")));
     }
-    perform_commands(&state, &caller, id, TriageCommand::Undo { batch, agent: None }).await
+    perform_commands(&state, &caller, id, PendingCommand::Undo { batch, agent: None }).await
 }
 
 /// Changes the workflow while the scheduler has suspended it, so that memory and database agree.
@@ -247,7 +247,7 @@ async fn perform_commands(
     state: &AppState,
     caller: &Caller,
     id: WorkflowId,
-    wanted: TriageCommand,
+    wanted: PendingCommand,
 ) -> ApiResult<Json<FailureCommandResponses>> {
     let done =
         perform_commands_within_limits(state, caller.user(), id, wanted).await?.map_err(ApiError::from)?;
@@ -259,20 +259,20 @@ pub(super) async fn perform_commands_within_limits(
     state: &AppState,
     by: &str,
     id: WorkflowId,
-    wanted: TriageCommand,
+    wanted: PendingCommand,
 ) -> ApiResult<Result<Vec<FailureCommandOutcome>, windlass_store::StoreError>> {
     let (by, now) = (by.to_owned(), state.now());
     let room = match &wanted {
-        TriageCommand::Orders(orders) if changes_resources(orders) => {
+        PendingCommand::Orders(orders) if changes_resources(orders) => {
             load_eligible_capacity(state, id).await?
         }
-        _ => EligibleCapacity::default(),
+        _ => EligibleWorkers::default(),
     };
     let carry_out = move |store: &dyn Store| {
         let store = store.acting_as(&by);
         match wanted {
-            TriageCommand::Orders(orders) => LimitedCommands::new(&*store, id, orders, &room)?
-                .perform(|orders| store.apply_triage_command(id, &TriageCommand::Orders(orders), now)),
+            PendingCommand::Orders(orders) => CapacityCheckedCommands::new(&*store, id, orders, &room)?
+                .perform(|orders| store.apply_triage_command(id, &PendingCommand::Orders(orders), now)),
             other => store.apply_triage_command(id, &other, now),
         }
     };
@@ -285,7 +285,7 @@ pub(super) async fn perform_commands_within_limits(
 
 /// Returns the capacities of workers that may run jobs of the workflow; on Slurm, of the cluster's nodes. Empty
 /// if unknown.
-async fn load_eligible_capacity(state: &AppState, id: WorkflowId) -> ApiResult<EligibleCapacity> {
+async fn load_eligible_capacity(state: &AppState, id: WorkflowId) -> ApiResult<EligibleWorkers> {
     let state = state.clone();
     run_blocking(move || {
         let store = &*state.store;
@@ -309,7 +309,7 @@ async fn load_eligible_capacity(state: &AppState, id: WorkflowId) -> ApiResult<E
         // Clients that claim jobs anonymously do not state their capacity.
         let is_known = |row: &WorkerRow| row.worker.kind != WorkerKind::Claims;
         let workers = store.workers(&filter)?.into_iter().filter(is_known);
-        Ok(EligibleCapacity::from_offers(&workers.map(offer).collect::<Vec<_>>()))
+        Ok(EligibleWorkers::from_offers(&workers.map(offer).collect::<Vec<_>>()))
     })
     .await?
 }

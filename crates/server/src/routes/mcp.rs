@@ -24,7 +24,7 @@ use windlass_auth::{AuthOperation, ObjectRelation};
 use windlass_core::job_explanation::WorkerAvailability;
 use windlass_core::slurm::cluster_profile::ClusterProfile;
 use windlass_insight::allocation_planning;
-use windlass_insight::recovery::EligibleCapacity;
+use windlass_insight::recovery::EligibleWorkers;
 use windlass_mcp::{
     AgentActions, AgentCapability, AgentSession, JobVariables, RequestToolCall, SpecText, ToolError,
     create_workflow, load_job_variables,
@@ -245,14 +245,14 @@ impl AgentActions for CallerBackend {
         &self,
         jobs_store: &dyn Store,
         workflow: WorkflowId,
-    ) -> Result<EligibleCapacity, ToolError> {
+    ) -> Result<EligibleWorkers, ToolError> {
         if allocation_planning::is_on_slurm(jobs_store, workflow)?
             && let Ok(profile) = slurm_allocations::load_cluster_profile(&self.state)
         {
             let settings = jobs_store.workflow(workflow)?.map(|row| row.settings).unwrap_or_default();
             return Ok(allocation_planning::cluster_capacity(&profile, None, &settings));
         }
-        Ok(EligibleCapacity::from_offers(&self.available_workers(jobs_store, workflow)?))
+        Ok(EligibleWorkers::from_offers(&self.available_workers(jobs_store, workflow)?))
     }
 
     fn create_workflow(&self, spec: &SpecText, working_dir: Option<&str>) -> Result<Value, ToolError> {

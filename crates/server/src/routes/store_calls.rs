@@ -27,7 +27,7 @@ use windlass_store::Store;
 use windlass_store::model::WorkflowPartId;
 use windlass_store::rpc::{self, AccessLevel, CallSubject, StoreCall, Viewer};
 use windlass_types::WorkflowId;
-use windlass_types::failure_commands::TriageCommand;
+use windlass_types::failure_commands::PendingCommand;
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(call_store))
@@ -44,7 +44,7 @@ const UPLOAD_CHUNK: usize = 1 << 20;
 ///
 /// For the command line of Windlass; programs should use the other routes. The body names a method and its
 /// arguments; the response is `{"ok": …}` or `{"error": …}`.
-#[utoipa::path(post, path = "/books", tag = "books", request_body = serde_json::Value, responses(
+#[utoipa::path(post, path = "/store", tag = "store", request_body = serde_json::Value, responses(
     (status = 200, description = "The result", body = serde_json::Value),
     (status = 404, description = "Not found, or not visible to the caller"),
     (status = 409, description = "Conflict with the current state", body = serde_json::Value),
@@ -74,7 +74,7 @@ pub(super) async fn perform_call(
 ///
 /// For the command line of Windlass: one JSON object per line, the workflow first, then files, user data, jobs,
 /// and a last line with their numbers. Everything is created or nothing. The caller becomes the owner.
-#[utoipa::path(post, path = "/books/create", tag = "books",
+#[utoipa::path(post, path = "/store/create", tag = "store",
     request_body(content = String, content_type = "application/x-ndjson"), responses(
     (status = 200, description = "The id of the workflow", body = serde_json::Value),
     (status = 422, description = "Invalid lines", body = serde_json::Value)))]
@@ -104,8 +104,8 @@ async fn authorize_call(
 ) -> ApiResult<ConcernedWorkflows> {
     let access = request.access();
     let count = access.subject.count();
-    if count > rpc::MOST_IDS {
-        let most = rpc::MOST_IDS;
+    if count > rpc::MAX_IDS_PER_CALL {
+        let most = rpc::MAX_IDS_PER_CALL;
         return Err(ApiError::invalid(format!("the request names {count} objects; the maximum is {most}"))
             .with_hint("split it into several requests"));
     }
@@ -180,7 +180,7 @@ fn call_operation(request: &StoreCall, level: AccessLevel) -> AuthOperation {
         (StoreCall::Spawn { .. }, _) => AuthOperation::SpawnJobs,
         (StoreCall::AddUserData { .. } | StoreCall::SetUserData { .. }, _) => AuthOperation::ChangeUserData,
         // Decisions of a person, and proposals that wait for one, require a higher permission.
-        (StoreCall::CarryOut { wanted: TriageCommand::Orders(orders), .. }, _) if orders.agent.is_some() => {
+        (StoreCall::CarryOut { wanted: PendingCommand::Orders(orders), .. }, _) if orders.agent.is_some() => {
             AuthOperation::DecideAsAgent
         }
         (StoreCall::AddEvent { .. }, _) => AuthOperation::DecideAsAgent,

@@ -46,7 +46,7 @@ pub(crate) struct AttemptKeyMessage {
 /// Whose jobs a worker runs.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum JobsOfMessage {
+pub(crate) enum AcceptedJobOwnersMessage {
     Own,
     /// Also jobs of these users: up to 1,000 names, each up to 255 bytes.
     Users(Vec<String>),
@@ -56,7 +56,7 @@ pub(crate) enum JobsOfMessage {
 /// Registration of a worker, or its return.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct IntroductionMessage {
+pub(crate) struct WorkerRegistrationMessage {
     /// Names must not have control characters.
     #[schema(min_length = 1, max_length = 255)]
     host: String,
@@ -83,20 +83,20 @@ pub(crate) struct IntroductionMessage {
     workflow: Option<i64>,
     /// Default: jobs of its own user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    jobs_of: Option<JobsOfMessage>,
+    jobs_of: Option<AcceptedJobOwnersMessage>,
     #[serde(default)]
-    before: Option<ComebackMessage>,
+    before: Option<WorkerReconnectMessage>,
     /// The allocation that started the worker, of a workflow whose jobs its user may run.
     #[serde(default)]
     allocation: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    slurm: Option<SlurmPlaceMessage>,
+    slurm: Option<SlurmLocationMessage>,
 }
 
 /// The previous identity of a worker, and everything that it still holds.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ComebackMessage {
+pub(crate) struct WorkerReconnectMessage {
     worker: i64,
     #[schema(max_length = 256)]
     secret: String,
@@ -110,7 +110,7 @@ pub(crate) struct ComebackMessage {
 /// Location of a worker in Slurm.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SlurmPlaceMessage {
+pub(crate) struct SlurmLocationMessage {
     #[schema(maximum = 4_294_967_295_i64)]
     job_id: u64,
     #[schema(maximum = 2_147_483_647)]
@@ -122,7 +122,7 @@ pub(crate) struct SlurmPlaceMessage {
 /// Response to a registration.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct WelcomeMessage {
+pub(crate) struct RegistrationReplyMessage {
     worker: i64,
     /// Secret that every exchange includes.
     secret: String,
@@ -135,7 +135,7 @@ pub(crate) struct WelcomeMessage {
 /// Reports of a worker, and its free capacity.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ExchangeMessage {
+pub(crate) struct WorkerExchangeMessage {
     worker: i64,
     #[schema(max_length = 256)]
     secret: String,
@@ -209,7 +209,7 @@ mod tests {
             held: vec![key()],
             actions: vec![(1, Attempt(1))],
         };
-        agrees::<IntroductionMessage>(&WorkerRegistration {
+        agrees::<WorkerRegistrationMessage>(&WorkerRegistration {
             host: "h".into(),
             boot_id: "b".into(),
             pid: 1,
@@ -226,7 +226,7 @@ mod tests {
         });
         let (lost, lost_actions) = (vec![key()], vec![(1, Attempt(1))]);
         let lease = Duration::from_mins(1);
-        agrees::<WelcomeMessage>(&RegistrationReply {
+        agrees::<RegistrationReplyMessage>(&RegistrationReply {
             worker: WorkerId(1),
             secret: "s".into(),
             lease,
@@ -243,7 +243,7 @@ mod tests {
             return_code: 0,
             message: Some("m".into()),
         };
-        agrees::<ExchangeMessage>(&WorkerExchange {
+        agrees::<WorkerExchangeMessage>(&WorkerExchange {
             worker: WorkerId(1),
             secret: "s".into(),
             number: 1,
@@ -264,7 +264,7 @@ mod tests {
             match name {
                 "capacity" => json!(WorkerCapacityMessage::schema()),
                 "length" => json!(DurationMessage::schema()),
-                _ => json!(IntroductionMessage::schema()),
+                _ => json!(WorkerRegistrationMessage::schema()),
             }
         };
         let expected = [

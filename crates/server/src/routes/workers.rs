@@ -1,6 +1,6 @@
 //! Remote workers: they register, and then exchange reports for assignments.
 
-use super::worker_messages::{ExchangeMessage, IntroductionMessage, WelcomeMessage};
+use super::worker_messages::{WorkerExchangeMessage, WorkerRegistrationMessage, RegistrationReplyMessage};
 use crate::caller::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
@@ -38,8 +38,8 @@ pub(crate) fn long_running_routes() -> OpenApiRouter<AppState> {
 ///
 /// Also used by a worker that returns after a server restart. The response has a secret that every exchange
 /// includes. The worker gets jobs of the workflows whose jobs its user may run.
-#[utoipa::path(post, path = "/workers", tag = "workers", request_body = IntroductionMessage, responses(
-    (status = 200, description = "It is welcome", body = WelcomeMessage),
+#[utoipa::path(post, path = "/workers", tag = "workers", request_body = WorkerRegistrationMessage, responses(
+    (status = 200, description = "It is welcome", body = RegistrationReplyMessage),
     (status = 403, description = "The worker may not register at this site"),
     (status = 422, description = "A field is out of bounds"),
     (status = 409, description = "The previous identity is not valid")))]
@@ -91,7 +91,7 @@ async fn check_site(state: &AppState, caller: &Caller, site: &str) -> ApiResult<
 /// response is repeated unchanged, and nothing is applied twice. A newer exchange ends the wait of an older
 /// one.
 #[utoipa::path(post, path = "/workers/{id}/exchange", tag = "workers", params(("id" = i64, Path,)),
-    request_body = ExchangeMessage, responses((status = 200, description = "Assignments and commands", body = Value),
+    request_body = WorkerExchangeMessage, responses((status = 200, description = "Assignments and commands", body = Value),
     (status = 422, description = "A field is out of bounds"),
     (status = 409, description = "The server no longer knows this worker: it has to register again")))]
 async fn exchange_with_worker(

@@ -31,8 +31,8 @@ type Foreign<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>, u16);
 fn web_page_cannot_create_or_start_workflows() {
     let bench = Bench::with(open);
     let page = [("origin", "http://evil.example"), ("content-type", "text/plain")];
-    assert_eq!(send(&bench, "POST", "/api/v1/books/create", &page, Some("{}")), 403);
-    assert_eq!(send(&bench, "POST", "/api/v1/books/create", &page[1..], Some("{}")), 415);
+    assert_eq!(send(&bench, "POST", "/api/v1/store/create", &page, Some("{}")), 403);
+    assert_eq!(send(&bench, "POST", "/api/v1/store/create", &page[1..], Some("{}")), 415);
     let workflow = crate::work::workflow_of(&bench, "owner");
     let start = format!("/api/v1/workflows/{workflow}/start");
     assert_eq!(send(&bench, "POST", &start, &page[..1], None), 403);

@@ -41,7 +41,7 @@ fn permissions() -> String {
     let head = "# Permissions\n\n\
         Requirements of each route of the REST interface: the scope of the token, and the minimum role for an object of the\n\
         caller's own, for one that is shared with the caller, and for one of another user. Objects of others that a\n\
-        viewer or user may not see return 404. `POST /books` checks each of its methods by the object that it\n\
+        viewer or user may not see return 404. `POST /store` checks each of its methods by the object that it\n\
         names, and lists contain only what the caller may read. This page is generated (`cargo xtask docs`); tests call\n\
         every route with every role and scope and compare the whole database before and after each rejected call.\n\n\
         | method | path | scope | own | shared | other |\n|---|---|---|---|---|---|\n";

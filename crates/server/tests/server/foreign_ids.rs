@@ -264,7 +264,7 @@ pub(crate) fn send_foreign_ids(
         if route.method == "GET" || !is_allowed || route.template.ends_with("/exchange") {
             continue;
         }
-        if route.template.ends_with("/books") || route.template.ends_with("/mcp") {
+        if route.template.ends_with("/store") || route.template.ends_with("/mcp") {
             continue;
         }
         let name = format!("{} {}", route.method, route.template);

@@ -76,7 +76,7 @@ fn job_token_is_limited_to_its_running_workflow() {
     }
     let spawned = call(&bench, &job, "POST", &format!("/api/v1/jobs/{}/spawn_jobs", key.job), &spawn);
     assert!(!matches!(spawned, 401 | 403 | 404), "{spawned}");
-    assert!(!matches!(call(&bench, &job, "POST", "/api/v1/books", &read), 401 | 403));
+    assert!(!matches!(call(&bench, &job, "POST", "/api/v1/store", &read), 401 | 403));
 
     // Other objects of the workflow's owner are rejected or hidden.
     let token_of_admin = json!({"name": "mine", "role": "admin", "scopes": ["admin"]});

@@ -250,7 +250,7 @@ fn slow_uploads_of_one_user_do_not_block_others() {
     let bench = Bench::new();
     let begin = |token: &str| {
         let mut stream = bench.connect();
-        let head = wire_as(&bench, token, "POST", "/api/v1/books/create", "")
+        let head = wire_as(&bench, token, "POST", "/api/v1/store/create", "")
             .replace("content-length: 0", "content-length: 1000");
         let head = closing(&head.replace("application/json", "application/x-ndjson"));
         stream.write_all(head.as_bytes()).unwrap();
@@ -271,7 +271,7 @@ fn a_request_names_a_bounded_number_of_objects() {
     let bench = Bench::new();
     let jobs: Vec<i64> = (0..10_001).collect();
     let request = json!({"method": "job_names", "args": {"jobs": jobs}});
-    let answer = bench.post("/api/v1/books").json(&request).send().unwrap();
+    let answer = bench.post("/api/v1/store").json(&request).send().unwrap();
     assert_eq!(answer.status(), 422);
     assert!(answer.text().unwrap().contains("10001 objects; the maximum is 10000"));
 }

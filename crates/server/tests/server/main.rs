@@ -10,7 +10,7 @@ mod allocations;
 #[cfg(test)]
 mod bench;
 #[cfg(test)]
-mod books;
+mod store_calls;
 #[cfg(test)]
 mod cross_site;
 #[cfg(test)]

@@ -160,7 +160,7 @@ fn check(bench: &Bench, location: &str) {
         for route in routes(&document) {
             let RouteAccess::Requires(operation) = route.declared() else { continue };
             // Store calls have their objects in the body; see below. Streams do not end.
-            if route.template.ends_with("/books") || route.template.ends_with("/stream") {
+            if route.template.ends_with("/store") || route.template.ends_with("/stream") {
                 continue;
             }
             let (path, mut relation) = victim.aim(&route);
@@ -222,7 +222,7 @@ fn ask_the_books(bench: &Bench, victim: &Victim, role: UserRole, token: &str) ->
     let job = JobId(victim.parts["jobs"]);
     let mut asked = 0;
     for question in questions(victim.workflow, job) {
-        let url = format!("{}/api/v1/books", bench.server.url);
+        let url = format!("{}/api/v1/store", bench.server.url);
         let answer = bench.client.post(url).bearer_auth(token).json(&question).send().unwrap();
         let (got, text) = (answer.status().as_u16(), answer.text().unwrap());
         assert!([200, 403, 404].contains(&got), "{role}: {} gave {got}: {text}", question.method());
@@ -231,7 +231,7 @@ fn ask_the_books(bench: &Bench, victim: &Victim, role: UserRole, token: &str) ->
     }
     for (method, args) in changes(victim, victim.workflow) {
         let body = json!({"method": method, "args": args});
-        let got = status(bench, token, "POST", "/api/v1/books", Some(&body));
+        let got = status(bench, token, "POST", "/api/v1/store", Some(&body));
         assert!([403, 404].contains(&got), "{role}: {method} gave {got}");
         asked += 1;
     }
@@ -271,7 +271,7 @@ fn mix_own_with_foreign(bench: &Bench, victim: &Victim, reader: &ContentsReader)
         let workflow = workflow_of(bench, "eve");
         own.push(workflow);
         let args = changes(victim, workflow).into_iter().find(|(name, _)| *name == method).unwrap().1;
-        status(bench, &eve, "POST", "/api/v1/books", Some(&json!({"method": method, "args": args})));
+        status(bench, &eve, "POST", "/api/v1/store", Some(&json!({"method": method, "args": args})));
     }
     let workflow = workflow_of(bench, "eve");
     let parts = parts_of(bench, workflow);

@@ -90,7 +90,7 @@ fn resource_requests_are_bounded_like_those_of_a_spec() {
         ("update_requirements", json!({"id": set, "update": {"resources": huge}})),
     ] {
         let question = json!({"method": method, "args": args});
-        let answer = bench.post("/api/v1/books").json(&question).send().unwrap();
+        let answer = bench.post("/api/v1/store").json(&question).send().unwrap();
         let (status, text) = (answer.status(), answer.text().unwrap());
         assert!(status.is_client_error() && text.contains("num_nodes"), "{method}: {status} {text}");
     }
@@ -247,7 +247,7 @@ fn only_admins_change_workflow_owners() {
         json!(windlass_store::rpc::StoreCall::UpdateWorkflow { id: workflow, update })
     };
     let ask = |by: &str, role, to: &str| {
-        status(&bench, &token(&bench, by, role, "admin"), "POST", "/api/v1/books", Some(&user(to)))
+        status(&bench, &token(&bench, by, role, "admin"), "POST", "/api/v1/store", Some(&user(to)))
     };
     assert_eq!(ask("bob", UserRole::User, "bob"), 403, "sharing does not transfer ownership");
     assert_eq!(ask("zoe", UserRole::User, "bob"), 403);

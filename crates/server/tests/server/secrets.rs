@@ -129,7 +129,7 @@ const CHANGES: &[&str] = &[
 ];
 
 fn ask(bench: &Bench, token: &str, question: &StoreCall) -> (u16, String) {
-    let url = format!("{}/api/v1/books", bench.server.url);
+    let url = format!("{}/api/v1/store", bench.server.url);
     let answer = bench.client.post(url).bearer_auth(token).json(question).send().unwrap();
     (answer.status().as_u16(), answer.text().unwrap())
 }

@@ -1,6 +1,6 @@
 //! Access groups: users who share workflows.
 
-use super::call::TorcCall;
+use super::call_context::TorcCallContext;
 use super::input;
 use super::operation_table::OperationTable;
 use crate::error::{ApiError, ApiResult};
@@ -59,7 +59,7 @@ pub(super) fn operations() -> OperationTable {
 }
 
 fn group_page(
-    call: &TorcCall,
+    call: &TorcCallContext,
     groups: Vec<AccessGroupRow>,
     page: &PageQuery,
 ) -> ApiResult<GroupPage<AccessGroupModel>> {
@@ -69,7 +69,7 @@ fn group_page(
 }
 
 /// Returns the group if the caller may perform the operation on it.
-fn authorize_group(call: &TorcCall, operation: AuthOperation, id: i64) -> ApiResult<AccessGroupRow> {
+fn authorize_group(call: &TorcCallContext, operation: AuthOperation, id: i64) -> ApiResult<AccessGroupRow> {
     let missing = || ApiError::not_found(format_args!("access group {id}"));
     call.check_access(operation, ObjectRelation::Own, missing)?;
     let row = call.store().group(id)?.ok_or_else(missing)?;
@@ -83,7 +83,7 @@ fn authorize_group(call: &TorcCall, operation: AuthOperation, id: i64) -> ApiRes
     Ok(row)
 }
 
-fn list_groups(call: &TorcCall, Query(query): Query<PageQuery>) -> ApiResult<GroupPage<AccessGroupModel>> {
+fn list_groups(call: &TorcCallContext, Query(query): Query<PageQuery>) -> ApiResult<GroupPage<AccessGroupModel>> {
     call.authorize(AuthOperation::ListVisible)?;
     let groups = if call.principal.sees_all() {
         call.store().groups()?
@@ -93,7 +93,7 @@ fn list_groups(call: &TorcCall, Query(query): Query<PageQuery>) -> ApiResult<Gro
     group_page(call, groups, &query)
 }
 
-fn create_group(call: &TorcCall, Json(body): Json<AccessGroupModel>) -> ApiResult<AccessGroupModel> {
+fn create_group(call: &TorcCallContext, Json(body): Json<AccessGroupModel>) -> ApiResult<AccessGroupModel> {
     call.authorize(AuthOperation::CreateGroup)?;
     let name = input::check_name("an access group", &body.name)?;
     let id = call.store().acting_as(call.caller_name()).add_group(
@@ -104,11 +104,11 @@ fn create_group(call: &TorcCall, Json(body): Json<AccessGroupModel>) -> ApiResul
     get_group(call, Path(id))
 }
 
-fn get_group(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<AccessGroupModel> {
+fn get_group(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<AccessGroupModel> {
     authorize_group(call, AuthOperation::ReadGroup, id).map(group_model)
 }
 
-fn delete_group(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<AccessGroupModel> {
+fn delete_group(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<AccessGroupModel> {
     let row = authorize_group(call, AuthOperation::DeleteGroup, id)?;
     call.store().acting_as(call.caller_name()).delete_group(id, call.now())?;
     call.state.service.notify_access_changed();
@@ -116,7 +116,7 @@ fn delete_group(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<AccessGroupMo
 }
 
 fn list_members(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Query(query): Query<PageQuery>,
 ) -> ApiResult<GroupPage<UserGroupMembershipModel>> {
@@ -127,7 +127,7 @@ fn list_members(
 }
 
 fn add_member(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Json(body): Json<UserGroupMembershipModel>,
 ) -> ApiResult<UserGroupMembershipModel> {
@@ -150,7 +150,7 @@ fn add_member(
 }
 
 fn remove_member(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path((id, user)): Path<(i64, String)>,
 ) -> ApiResult<UserGroupMembershipModel> {
     authorize_group(call, AuthOperation::ChangeGroup, id)?;
@@ -164,7 +164,7 @@ fn remove_member(
 
 /// For another user, lists only groups that the caller shares with that user.
 fn list_user_groups(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(user): Path<String>,
     Query(query): Query<PageQuery>,
 ) -> ApiResult<GroupPage<AccessGroupModel>> {
@@ -180,7 +180,7 @@ fn list_user_groups(
 }
 
 fn list_workflow_groups(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Query(query): Query<PageQuery>,
 ) -> ApiResult<GroupPage<AccessGroupModel>> {
@@ -190,7 +190,7 @@ fn list_workflow_groups(
 
 /// A workflow can be shared with any visible group; the owner decides.
 fn share_workflow(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path((id, group_id)): Path<(i64, i64)>,
 ) -> ApiResult<WorkflowAccessGroupModel> {
     let row = call.authorize_workflow(AuthOperation::ShareWorkflow, id)?;
@@ -204,7 +204,7 @@ fn share_workflow(
 }
 
 fn unshare_workflow(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path((id, group_id)): Path<(i64, i64)>,
 ) -> ApiResult<WorkflowAccessGroupModel> {
     let row = call.authorize_workflow(AuthOperation::ShareWorkflow, id)?;
@@ -217,7 +217,7 @@ fn unshare_workflow(
     Ok(WorkflowAccessGroupModel { group_id, workflow_id: id, created_at: None })
 }
 
-fn check_access(call: &TorcCall, Path((id, user)): Path<(i64, String)>) -> ApiResult<AccessCheckResponse> {
+fn check_access(call: &TorcCallContext, Path((id, user)): Path<(i64, String)>) -> ApiResult<AccessCheckResponse> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let (has_access, reason) = match () {
         () if row.user == user => (true, "owner of the workflow"),

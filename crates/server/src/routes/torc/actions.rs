@@ -1,6 +1,6 @@
 //! Actions: commands triggered by workflow events.
 
-use super::call::TorcCall;
+use super::call_context::TorcCallContext;
 use super::input;
 use super::operation_table::{HandlerArgument as Taken, HandlerInput, OperationDescription, OperationTable};
 use crate::error::{ApiError, ApiResult};
@@ -51,7 +51,7 @@ pub(super) fn operations() -> OperationTable {
         )
 }
 
-fn list_actions(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<Vec<WorkflowActionModel>> {
+fn list_actions(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<Vec<WorkflowActionModel>> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     action_models(call, &row, call.store().actions(row.id)?)
 }
@@ -64,7 +64,7 @@ impl Taken for TriggerFilter {
         description.with_parameters(PendingActionsQuery::into_params(|| Some(ParameterIn::Query)))
     }
 
-    async fn extract(given: &mut HandlerInput, call: &TorcCall) -> ApiResult<Self> {
+    async fn extract(given: &mut HandlerInput, call: &TorcCallContext) -> ApiResult<Self> {
         let pairs: Vec<(String, String)> = given.query(call).await?;
         let triggers = pairs.into_iter().filter(|(name, _)| name == "trigger_type").map(|(_, value)| value);
         Ok(Self(triggers.collect()))
@@ -72,7 +72,7 @@ impl Taken for TriggerFilter {
 }
 
 fn list_pending_actions(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     TriggerFilter(triggers): TriggerFilter,
 ) -> ApiResult<Vec<WorkflowActionModel>> {
@@ -88,7 +88,7 @@ fn list_pending_actions(
 }
 
 fn create_action(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Json(body): Json<WorkflowActionModel>,
 ) -> ApiResult<WorkflowActionModel> {
@@ -103,7 +103,7 @@ fn create_action(
     load_action_model(call, &row, id)
 }
 
-fn load_action_model(call: &TorcCall, row: &WorkflowRow, id: i64) -> ApiResult<WorkflowActionModel> {
+fn load_action_model(call: &TorcCallContext, row: &WorkflowRow, id: i64) -> ApiResult<WorkflowActionModel> {
     let found = call.store().actions(row.id)?.into_iter().find(|action| action.id == id);
     let found = found.ok_or_else(|| ApiError::not_found(format_args!("action {id}")))?;
     action_models(call, row, vec![found])?
@@ -113,7 +113,7 @@ fn load_action_model(call: &TorcCall, row: &WorkflowRow, id: i64) -> ApiResult<W
 
 /// Checks and converts an action.
 fn parse_action(
-    call: &TorcCall,
+    call: &TorcCallContext,
     row: &WorkflowRow,
     body: &WorkflowActionModel,
 ) -> ApiResult<NewAllocationAction> {
@@ -142,7 +142,7 @@ fn parse_action(
     Ok(NewAllocationAction { action, jobs, is_recovery: body.is_recovery })
 }
 
-fn load_scheduler_name(call: &TorcCall, row: &WorkflowRow, id: i64) -> ApiResult<String> {
+fn load_scheduler_name(call: &TorcCallContext, row: &WorkflowRow, id: i64) -> ApiResult<String> {
     let found = call.store().schedulers(row.id)?.into_iter().find(|scheduler| scheduler.id == id);
     let missing = || ApiError::invalid(format!("workflow {} has no scheduler {id}", row.id));
     found.map(|found| found.scheduler.name).ok_or_else(missing)
@@ -150,7 +150,7 @@ fn load_scheduler_name(call: &TorcCall, row: &WorkflowRow, id: i64) -> ApiResult
 
 /// Changes fields of the action's configuration.
 fn update_action(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path((id, action)): Path<(i64, i64)>,
     Json(body): Json<Value>,
 ) -> ApiResult<WorkflowActionModel> {
@@ -177,7 +177,7 @@ fn update_action(
 
 /// Returns the workflow of the path, if the action belongs to it.
 fn authorize_action(
-    call: &TorcCall,
+    call: &TorcCallContext,
     operation: AuthOperation,
     id: i64,
     action: i64,
@@ -189,7 +189,7 @@ fn authorize_action(
     }
 }
 
-fn delete_action(call: &TorcCall, Path((id, action)): Path<(i64, i64)>) -> ApiResult<MessageResponse> {
+fn delete_action(call: &TorcCallContext, Path((id, action)): Path<(i64, i64)>) -> ApiResult<MessageResponse> {
     let row = authorize_action(call, AuthOperation::ChangeWorkflow, id, action)?;
     call.change_workflow(row.id, ExclusiveRequirement::NoneRequired, move |store, now| {
         store.delete_action(action, now)
@@ -198,7 +198,7 @@ fn delete_action(call: &TorcCall, Path((id, action)): Path<(i64, i64)>) -> ApiRe
 }
 
 fn claim_action(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path((id, action)): Path<(i64, i64)>,
     Json(body): Json<ClaimActionRequest>,
 ) -> ApiResult<ClaimActionResponse> {
@@ -216,7 +216,7 @@ fn claim_action(
 }
 
 fn action_models(
-    call: &TorcCall,
+    call: &TorcCallContext,
     row: &WorkflowRow,
     actions: Vec<ActionRow>,
 ) -> ApiResult<Vec<WorkflowActionModel>> {

@@ -1,9 +1,9 @@
 //! Scheduled compute nodes: the contract's name for allocations. Torc runners report the state of theirs;
 //! allocations of Windlass are managed here and can be listed.
 
-use super::call::TorcCall;
+use super::call_context::TorcCallContext;
 use super::operation_table::OperationTable;
-use super::records::sort_models;
+use super::opaque_records::sort_models;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
 use windlass_api::torc::query::{ListScheduledComputeNodes, WorkflowQuery};
@@ -56,7 +56,7 @@ pub(super) fn operations() -> OperationTable {
 
 /// State of the open allocations.
 pub(super) fn list_open_allocations(
-    call: &TorcCall,
+    call: &TorcCallContext,
     workflow: WorkflowId,
 ) -> ApiResult<Vec<TorcAllocationStatus>> {
     let filter =
@@ -93,19 +93,19 @@ fn parse_allocation(body: &ScheduledComputeNodesModel) -> ApiResult<ExternalAllo
     })
 }
 
-fn authorize_allocation(call: &TorcCall, operation: AuthOperation, id: i64) -> ApiResult<Allocation> {
+fn authorize_allocation(call: &TorcCallContext, operation: AuthOperation, id: i64) -> ApiResult<Allocation> {
     let id = AllocationId(id);
     call.authorize_part(operation, WorkflowPartId::Allocation(id))?;
     let found = call.store().allocation(id)?;
     found.ok_or_else(|| ApiError::not_found(format_args!("scheduled compute node {id}")))
 }
 
-fn get_allocation(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ScheduledComputeNodesModel> {
+fn get_allocation(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<ScheduledComputeNodesModel> {
     Ok(allocation_model(&authorize_allocation(call, AuthOperation::ReadWorkflow, id)?))
 }
 
 fn create_allocation(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Json(body): Json<ScheduledComputeNodesModel>,
 ) -> ApiResult<ScheduledComputeNodesModel> {
     call.authorize_workflow(AuthOperation::RunJobs, body.workflow_id)?;
@@ -115,7 +115,7 @@ fn create_allocation(
 }
 
 fn update_allocation(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Json(body): Json<ScheduledComputeNodesModel>,
 ) -> ApiResult<ScheduledComputeNodesModel> {
@@ -128,20 +128,20 @@ fn update_allocation(
     Ok(ScheduledComputeNodesModel { id: Some(id), ..body })
 }
 
-fn delete_allocation(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ScheduledComputeNodesModel> {
+fn delete_allocation(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<ScheduledComputeNodesModel> {
     let row = authorize_allocation(call, AuthOperation::RunJobs, id)?;
     call.write_store(|store, now| store.delete_allocation(row.id, now))?;
     Ok(allocation_model(&row))
 }
 
-fn delete_allocations(call: &TorcCall, Query(query): Query<WorkflowQuery>) -> ApiResult<DeleteCountResponse> {
+fn delete_allocations(call: &TorcCallContext, Query(query): Query<WorkflowQuery>) -> ApiResult<DeleteCountResponse> {
     let row = call.authorize_workflow(AuthOperation::RunJobs, query.workflow_id)?;
     let count = call.write_store(|store, now| store.delete_allocations(row.id, now))?;
     Ok(DeleteCountResponse { count: count as i64 })
 }
 
 fn list_allocations(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Query(query): Query<ListScheduledComputeNodes>,
 ) -> ApiResult<ListPage<ScheduledComputeNodesModel>> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;

@@ -1,6 +1,6 @@
 //! Events, recorded by the server or by clients.
 
-use super::call::{TorcCall, limit, offset};
+use super::call_context::{TorcCallContext, limit, offset};
 use super::operation_table::OperationTable;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
@@ -21,7 +21,7 @@ pub(super) fn operations() -> OperationTable {
         .delete("/events/{id}", "delete_event", "Delete an event", delete_event)
 }
 
-fn list_events(call: &TorcCall, Query(query): Query<ListEvents>) -> ApiResult<ListPage<EventModel>> {
+fn list_events(call: &TorcCallContext, Query(query): Query<ListEvents>) -> ApiResult<ListPage<EventModel>> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
     let view = query.view();
     if !matches!(view.sort_by, None | Some("id" | "timestamp" | "workflow_id")) {
@@ -40,18 +40,18 @@ fn list_events(call: &TorcCall, Query(query): Query<ListEvents>) -> ApiResult<Li
     Ok(ListPage::new(events.into_iter().map(event_model).collect(), view.offset, total as i64))
 }
 
-fn get_event(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<EventModel> {
+fn get_event(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<EventModel> {
     call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::Event(EventId(id)))?;
     load_event_model(call, id)
 }
 
-fn load_event_model(call: &TorcCall, id: i64) -> ApiResult<EventModel> {
+fn load_event_model(call: &TorcCallContext, id: i64) -> ApiResult<EventModel> {
     let row = call.store().event(EventId(id))?;
     row.map(event_model).ok_or_else(|| ApiError::not_found(format_args!("event {id}")))
 }
 
 /// The category is taken from the data. The server sets the time.
-fn create_event(call: &TorcCall, Json(body): Json<EventModel>) -> ApiResult<EventModel> {
+fn create_event(call: &TorcCallContext, Json(body): Json<EventModel>) -> ApiResult<EventModel> {
     let row = call.authorize_workflow(AuthOperation::RunJobs, body.workflow_id)?;
     let word = |field: &str| body.data.get(field).and_then(Value::as_str);
     let event = NewEvent {
@@ -76,7 +76,7 @@ fn parse_severity(word: Option<&str>) -> EventSeverity {
     }
 }
 
-fn update_event(call: &TorcCall, Path(id): Path<i64>, Json(body): Json<Value>) -> ApiResult<EventModel> {
+fn update_event(call: &TorcCallContext, Path(id): Path<i64>, Json(body): Json<Value>) -> ApiResult<EventModel> {
     call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Event(EventId(id)))?;
     // A whole event, or only its data.
     let data = match &body {
@@ -89,14 +89,14 @@ fn update_event(call: &TorcCall, Path(id): Path<i64>, Json(body): Json<Value>) -
     load_event_model(call, id)
 }
 
-fn delete_event(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<EventModel> {
+fn delete_event(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<EventModel> {
     call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Event(EventId(id)))?;
     let event = load_event_model(call, id)?;
     call.store().acting_as(call.caller_name()).delete_event(EventId(id), call.now())?;
     Ok(event)
 }
 
-fn delete_events(call: &TorcCall, Query(query): Query<WorkflowQuery>) -> ApiResult<Value> {
+fn delete_events(call: &TorcCallContext, Query(query): Query<WorkflowQuery>) -> ApiResult<Value> {
     let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, query.workflow_id)?;
     let count = call.store().acting_as(call.caller_name()).delete_events(row.id, call.now())?;
     Ok(json!({ "count": count }))

@@ -1,6 +1,6 @@
 //! Failure handlers: what to do when jobs that name them fail.
 
-use super::call::TorcCall;
+use super::call_context::TorcCallContext;
 use super::input;
 use super::operation_table::OperationTable;
 use crate::error::{ApiError, ApiResult};
@@ -33,7 +33,7 @@ pub(super) fn operations() -> OperationTable {
 }
 
 fn list_failure_handlers(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Query(page): Query<PageQuery>,
 ) -> ApiResult<ListPage<FailureHandlerModel>> {
@@ -43,13 +43,13 @@ fn list_failure_handlers(
     Ok(ListPage::from_full_list(all.collect::<ApiResult<_>>()?, view.offset, view.limit))
 }
 
-fn get_failure_handler(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<FailureHandlerModel> {
+fn get_failure_handler(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<FailureHandlerModel> {
     let row = call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::Handler(id))?;
     load_failure_handler_model(call, row.id, id)
 }
 
 fn load_failure_handler_model(
-    call: &TorcCall,
+    call: &TorcCallContext,
     workflow: WorkflowId,
     id: i64,
 ) -> ApiResult<FailureHandlerModel> {
@@ -61,7 +61,7 @@ fn load_failure_handler_model(
 }
 
 fn create_failure_handler(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Json(body): Json<FailureHandlerModel>,
 ) -> ApiResult<FailureHandlerModel> {
     let workflow = call.authorize_workflow(AuthOperation::ChangeWorkflow, body.workflow_id)?.id;
@@ -95,7 +95,7 @@ fn check_rule_fields(rules: &str) -> ApiResult<()> {
     Ok(())
 }
 
-fn delete_failure_handler(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<FailureHandlerModel> {
+fn delete_failure_handler(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<FailureHandlerModel> {
     let workflow = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Handler(id))?.id;
     let handler = load_failure_handler_model(call, workflow, id)?;
     call.change_workflow(workflow, ExclusiveRequirement::NoneRequired, move |store, now| {

@@ -1,6 +1,6 @@
 //! Files that jobs read and write.
 
-use super::call::{TorcCall, limit, offset, sort_order};
+use super::call_context::{TorcCallContext, limit, offset, sort_order};
 use super::input;
 use super::operation_table::OperationTable;
 use crate::error::{ApiError, ApiResult};
@@ -40,7 +40,7 @@ pub(super) fn operations() -> OperationTable {
         )
 }
 
-fn list_files(call: &TorcCall, Query(query): Query<ListFiles>) -> ApiResult<ListPage<FileModel>> {
+fn list_files(call: &TorcCallContext, Query(query): Query<ListFiles>) -> ApiResult<ListPage<FileModel>> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
     let view = query.view();
     let mut filter = DataFilter {
@@ -58,23 +58,23 @@ fn list_files(call: &TorcCall, Query(query): Query<ListFiles>) -> ApiResult<List
     Ok(ListPage::new(files.into_iter().map(file_model).collect(), view.offset, total as i64))
 }
 
-fn get_file(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<FileModel> {
+fn get_file(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<FileModel> {
     call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::File(FileId(id)))?;
     load_file_model(call, id)
 }
 
-fn load_file_model(call: &TorcCall, id: i64) -> ApiResult<FileModel> {
+fn load_file_model(call: &TorcCallContext, id: i64) -> ApiResult<FileModel> {
     let row = call.store().file(FileId(id))?;
     row.map(file_model).ok_or_else(|| ApiError::not_found(format_args!("file {id}")))
 }
 
-fn create_file(call: &TorcCall, Json(body): Json<FileModel>) -> ApiResult<FileModel> {
+fn create_file(call: &TorcCallContext, Json(body): Json<FileModel>) -> ApiResult<FileModel> {
     let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, body.workflow_id)?;
     let ids = add_files(call, row.id, std::slice::from_ref(&body))?;
     load_file_model(call, ids[0].0)
 }
 
-fn create_files(call: &TorcCall, Json(body): Json<FilesModel>) -> ApiResult<CreateFilesResponse> {
+fn create_files(call: &TorcCallContext, Json(body): Json<FilesModel>) -> ApiResult<CreateFilesResponse> {
     let Some(first) = body.files.first() else { return Ok(CreateFilesResponse { files: Some(Vec::new()) }) };
     if body.files.len() as i64 > MAX_PAGE {
         return Err(ApiError::invalid(format!("at most {MAX_PAGE} files per request")));
@@ -88,7 +88,7 @@ fn create_files(call: &TorcCall, Json(body): Json<FilesModel>) -> ApiResult<Crea
     Ok(CreateFilesResponse { files: Some(files.collect()) })
 }
 
-fn add_files(call: &TorcCall, workflow: WorkflowId, files: &[FileModel]) -> ApiResult<Vec<FileId>> {
+fn add_files(call: &TorcCallContext, workflow: WorkflowId, files: &[FileModel]) -> ApiResult<Vec<FileId>> {
     let new = |file: &FileModel| {
         Ok(AddFile {
             name: input::check_name("a file", &file.name)?,
@@ -115,7 +115,7 @@ fn to_nanoseconds(seconds: f64) -> ApiResult<i64> {
     }
 }
 
-fn update_file(call: &TorcCall, Path(id): Path<i64>, Json(body): Json<FileModel>) -> ApiResult<FileModel> {
+fn update_file(call: &TorcCallContext, Path(id): Path<i64>, Json(body): Json<FileModel>) -> ApiResult<FileModel> {
     let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::File(FileId(id)))?;
     if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
         return Err(ApiError::invalid("id and workflow of a file cannot change"));
@@ -130,14 +130,14 @@ fn update_file(call: &TorcCall, Path(id): Path<i64>, Json(body): Json<FileModel>
     load_file_model(call, id)
 }
 
-fn delete_file(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<FileModel> {
+fn delete_file(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<FileModel> {
     call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::File(FileId(id)))?;
     let file = load_file_model(call, id)?;
     call.write_store(|store, now| store.delete_file(FileId(id), now))?;
     Ok(file)
 }
 
-fn delete_files(call: &TorcCall, Query(query): Query<WorkflowQuery>) -> ApiResult<DeleteCountResponse> {
+fn delete_files(call: &TorcCallContext, Query(query): Query<WorkflowQuery>) -> ApiResult<DeleteCountResponse> {
     let id = call.authorize_workflow(AuthOperation::ChangeWorkflow, query.workflow_id)?.id;
     let count = call.change_workflow(id, ExclusiveRequirement::NoHeldJobs, move |store, now| {
         let files = store.files(id, &DataFilter::default())?;

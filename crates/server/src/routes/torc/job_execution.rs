@@ -1,6 +1,6 @@
 //! Operations of runners: claim, start, complete and retry jobs, and add jobs.
 
-use super::call::TorcCall;
+use super::call_context::TorcCallContext;
 use super::input;
 use super::jobs;
 use super::operation_table::{DescribedSchema, HandlerReply, OperationDescription, OperationTable};
@@ -112,7 +112,7 @@ impl<T: Serialize + DescribedSchema + Send + 'static> HandlerReply for ClaimedJo
 }
 
 fn claim_jobs(
-    call: &TorcCall,
+    call: &TorcCallContext,
     row: &WorkflowRow,
     request: ClaimRequest,
 ) -> ApiResult<ClaimedJobs<Vec<JobModel>>> {
@@ -128,7 +128,7 @@ fn claim_jobs(
 }
 
 fn claim_next_jobs(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Query(query): Query<ClaimNextQuery>,
 ) -> ApiResult<ClaimedJobs<ClaimNextJobsResponse>> {
@@ -144,7 +144,7 @@ fn claim_next_jobs(
 }
 
 fn claim_fitting_jobs(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path((id, limit)): Path<(i64, i64)>,
     Query(query): Query<ClaimFittingQuery>,
     Json(body): Json<ComputeNodesResources>,
@@ -170,7 +170,7 @@ fn claim_fitting_jobs(
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "like a claim that returns jobs")]
-fn claim_nothing<T>(call: &TorcCall, row: &WorkflowRow, answer: T) -> ApiResult<ClaimedJobs<T>> {
+fn claim_nothing<T>(call: &TorcCallContext, row: &WorkflowRow, answer: T) -> ApiResult<ClaimedJobs<T>> {
     let service = call.state.service.clone();
     Ok(ClaimedJobs {
         answer,
@@ -201,7 +201,7 @@ fn parse_node_offer(body: &ComputeNodesResources, strict: bool) -> ApiResult<Nod
     Ok(NodeCapacityOffer { capacity, time_left, scheduler: body.scheduler_config_id, strict })
 }
 
-fn start_job(call: &TorcCall, Path((id, run, node)): Path<(i64, i64, i64)>) -> ApiResult<JobModel> {
+fn start_job(call: &TorcCallContext, Path((id, run, node)): Path<(i64, i64, i64)>) -> ApiResult<JobModel> {
     let row = call.authorize_part(AuthOperation::RunJobs, WorkflowPartId::Job(JobId(id)))?;
     call.check_part_of(row.id, WorkflowPartId::Worker(WorkerId(node)))?;
     call.call_service(|service, reply| service.start_job(JobId(id), RunId(run), WorkerId(node), reply))?;
@@ -209,7 +209,7 @@ fn start_job(call: &TorcCall, Path((id, run, node)): Path<(i64, i64, i64)>) -> A
 }
 
 fn complete_job(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path((id, status, run)): Path<(i64, JobStatus, i64)>,
     Json(result): Json<ResultModel>,
 ) -> ApiResult<JobModel> {
@@ -232,7 +232,7 @@ fn as_unprocessable(mut error: ApiError) -> ApiError {
 }
 
 fn complete_jobs(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Json(body): Json<BatchCompleteJobsRequest>,
 ) -> ApiResult<BatchCompleteJobsResponse> {
@@ -266,7 +266,7 @@ fn completion_error(job_id: i64, message: &str) -> JobCompletionError {
 
 /// Converts and checks a reported result.
 fn parse_completion(
-    call: &TorcCall,
+    call: &TorcCallContext,
     row: &WorkflowRow,
     job: i64,
     status: JobStatus,
@@ -347,7 +347,7 @@ pub(super) fn parse_usage(result: &ResultModel) -> ApiResult<AttemptUsage> {
 }
 
 fn retry_job(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path((id, run)): Path<(i64, i64)>,
     Query(query): Query<RetryQuery>,
 ) -> ApiResult<JobModel> {
@@ -362,7 +362,7 @@ fn retry_job(
 }
 
 fn change_job_status(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path((id, status, run)): Path<(i64, JobStatus, i64)>,
 ) -> ApiResult<JobModel> {
     let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Job(JobId(id)))?;
@@ -374,7 +374,7 @@ fn change_job_status(
 }
 
 fn spawn_jobs(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Json(body): Json<SpawnJobsRequest>,
 ) -> ApiResult<SpawnJobsResponse> {
@@ -459,7 +459,7 @@ fn reject_cycles(jobs: &[SpawnJob]) -> ApiResult<()> {
 }
 
 fn list_running_jobs(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Query(page): Query<PageQuery>,
 ) -> ApiResult<ListPage<RunningJobModel>> {
@@ -483,7 +483,7 @@ fn list_running_jobs(
 }
 
 fn list_slurm_job_correlations(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Query(page): Query<PageQuery>,
 ) -> ApiResult<ListPage<SlurmJobCorrelationModel>> {
@@ -504,7 +504,7 @@ fn list_slurm_job_correlations(
     Ok(ListPage::from_full_list(hosted.collect(), view.offset, view.limit))
 }
 
-fn load_workers(call: &TorcCall, ids: impl Iterator<Item = WorkerId>) -> ApiResult<Vec<WorkerRow>> {
+fn load_workers(call: &TorcCallContext, ids: impl Iterator<Item = WorkerId>) -> ApiResult<Vec<WorkerRow>> {
     let mut ids: Vec<WorkerId> = ids.collect();
     ids.sort_unstable();
     ids.dedup();

@@ -1,6 +1,6 @@
 //! Jobs as objects: create, list, change, delete.
 
-use super::call::{TorcCall, limit, offset, sort_order};
+use super::call_context::{TorcCallContext, limit, offset, sort_order};
 use super::input::{self, DEFAULT_REQUIREMENTS, DEFAULT_RESOURCES};
 use super::operation_table::OperationTable;
 use super::workflows::visible_environment;
@@ -36,7 +36,7 @@ pub(super) fn operations() -> OperationTable {
         )
 }
 
-fn list_jobs(call: &TorcCall, Query(query): Query<ListJobs>) -> ApiResult<ListPage<JobModel>> {
+fn list_jobs(call: &TorcCallContext, Query(query): Query<ListJobs>) -> ApiResult<ListPage<JobModel>> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
     let view = query.view();
     let mut filter = JobFilter {
@@ -59,13 +59,13 @@ fn list_jobs(call: &TorcCall, Query(query): Query<ListJobs>) -> ApiResult<ListPa
     Ok(ListPage::new(job_models(call, &row, jobs, with_relations)?, view.offset, total as i64))
 }
 
-fn get_job(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<JobModel> {
+fn get_job(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<JobModel> {
     let row = call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::Job(JobId(id)))?;
     load_job_model(call, &row, JobId(id))
 }
 
 /// Returns a job with its relations.
-pub(super) fn load_job_model(call: &TorcCall, row: &WorkflowRow, id: JobId) -> ApiResult<JobModel> {
+pub(super) fn load_job_model(call: &TorcCallContext, row: &WorkflowRow, id: JobId) -> ApiResult<JobModel> {
     let job = call.store().job(id)?.ok_or_else(|| ApiError::not_found(format_args!("job {id}")))?;
     let mut models = job_models(call, row, vec![job], true)?;
     models.pop().ok_or_else(|| ApiError::internal("a job without a model"))
@@ -73,7 +73,7 @@ pub(super) fn load_job_model(call: &TorcCall, row: &WorkflowRow, id: JobId) -> A
 
 /// Returns jobs for the runner that executes them, with secrets unmasked. Ordered by id.
 pub(super) fn load_jobs_to_run(
-    call: &TorcCall,
+    call: &TorcCallContext,
     row: &WorkflowRow,
     ids: &[JobId],
 ) -> ApiResult<Vec<JobModel>> {
@@ -87,7 +87,7 @@ pub(super) fn load_jobs_to_run(
 }
 
 /// Returns the jobs with these ids, in this order.
-fn load_job_details(call: &TorcCall, row: &WorkflowRow, ids: &[JobId]) -> ApiResult<Vec<JobDetails>> {
+fn load_job_details(call: &TorcCallContext, row: &WorkflowRow, ids: &[JobId]) -> ApiResult<Vec<JobDetails>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -98,13 +98,13 @@ fn load_job_details(call: &TorcCall, row: &WorkflowRow, ids: &[JobId]) -> ApiRes
     Ok(jobs)
 }
 
-fn create_job(call: &TorcCall, Json(body): Json<JobModel>) -> ApiResult<JobModel> {
+fn create_job(call: &TorcCallContext, Json(body): Json<JobModel>) -> ApiResult<JobModel> {
     let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, body.workflow_id)?;
     let ids = add_jobs(call, &row, std::slice::from_ref(&body))?;
     load_job_model(call, &row, ids[0])
 }
 
-fn create_jobs(call: &TorcCall, Json(body): Json<JobsModel>) -> ApiResult<CreateJobsResponse> {
+fn create_jobs(call: &TorcCallContext, Json(body): Json<JobsModel>) -> ApiResult<CreateJobsResponse> {
     let Some(first) = body.jobs.first() else { return Ok(CreateJobsResponse { jobs: Some(Vec::new()) }) };
     if body.jobs.len() as i64 > MAX_PAGE {
         return Err(ApiError::invalid(format!("at most {MAX_PAGE} jobs per request")));
@@ -117,7 +117,7 @@ fn create_jobs(call: &TorcCall, Json(body): Json<JobsModel>) -> ApiResult<Create
     Ok(CreateJobsResponse { jobs: Some(job_models(call, &row, load_job_details(call, &row, &ids)?, true)?) })
 }
 
-fn add_jobs(call: &TorcCall, row: &WorkflowRow, bodies: &[JobModel]) -> ApiResult<Vec<JobId>> {
+fn add_jobs(call: &TorcCallContext, row: &WorkflowRow, bodies: &[JobModel]) -> ApiResult<Vec<JobId>> {
     let default = ensure_default_requirements(call, row.id)?;
     let jobs = bodies.iter().map(|body| parse_job(body, default)).collect::<ApiResult<Vec<AddJob>>>()?;
     check_references(call, row.id, &jobs)?;
@@ -177,7 +177,7 @@ fn parse_priority(said: Option<i64>) -> ApiResult<Option<i32>> {
 }
 
 /// Checks that objects named by jobs belong to their workflow. Each object is looked up once.
-fn check_references(call: &TorcCall, workflow: WorkflowId, jobs: &[AddJob]) -> ApiResult<()> {
+fn check_references(call: &TorcCallContext, workflow: WorkflowId, jobs: &[AddJob]) -> ApiResult<()> {
     let mut named: Vec<(u8, i64)> = Vec::new();
     for job in jobs {
         named.extend(job.waits_for.iter().map(|id| (0, id.0)));
@@ -201,7 +201,7 @@ fn check_references(call: &TorcCall, workflow: WorkflowId, jobs: &[AddJob]) -> A
 }
 
 /// Changes the given fields that differ. The status is not among them: it has its own operations.
-fn update_job(call: &TorcCall, Path(id): Path<i64>, Json(body): Json<JobModel>) -> ApiResult<JobModel> {
+fn update_job(call: &TorcCallContext, Path(id): Path<i64>, Json(body): Json<JobModel>) -> ApiResult<JobModel> {
     let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Job(JobId(id)))?;
     let old = load_job_model(call, &row, JobId(id))?;
     if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
@@ -275,7 +275,7 @@ fn reject_fixed_changes(body: &JobModel, old: &JobModel) -> ApiResult<()> {
     Ok(())
 }
 
-fn delete_job(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<JobModel> {
+fn delete_job(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<JobModel> {
     let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Job(JobId(id)))?;
     let job = load_job_model(call, &row, JobId(id))?;
     let workflow = row.id;
@@ -285,7 +285,7 @@ fn delete_job(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<JobModel> {
     Ok(job)
 }
 
-fn delete_jobs(call: &TorcCall, Query(query): Query<WorkflowQuery>) -> ApiResult<DeleteCountResponse> {
+fn delete_jobs(call: &TorcCallContext, Query(query): Query<WorkflowQuery>) -> ApiResult<DeleteCountResponse> {
     let id = call.authorize_workflow(AuthOperation::ChangeWorkflow, query.workflow_id)?.id;
     let count = call.change_workflow(id, ExclusiveRequirement::NoHeldJobs, move |store, now| {
         let jobs = store.job_ids(id)?;
@@ -295,7 +295,7 @@ fn delete_jobs(call: &TorcCall, Query(query): Query<WorkflowQuery>) -> ApiResult
     Ok(DeleteCountResponse { count })
 }
 
-fn list_job_ids(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ListJobIdsResponse> {
+fn list_job_ids(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<ListJobIdsResponse> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let job_ids: Vec<i64> = call.store().job_ids(row.id)?.into_iter().map(|id| id.0).collect();
     Ok(ListJobIdsResponse { count: job_ids.len() as i64, job_ids })
@@ -304,7 +304,7 @@ fn list_job_ids(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ListJobIdsRes
 /// Returns the default requirements. Clients expect every job to have requirements, so workflows created
 /// elsewhere get them on the first request.
 pub(super) fn ensure_default_requirements(
-    call: &TorcCall,
+    call: &TorcCallContext,
     workflow: WorkflowId,
 ) -> ApiResult<RequirementsId> {
     let known = call.store().requirements(workflow)?;
@@ -317,7 +317,7 @@ pub(super) fn ensure_default_requirements(
 }
 
 fn job_models(
-    call: &TorcCall,
+    call: &TorcCallContext,
     row: &WorkflowRow,
     jobs: Vec<JobDetails>,
     with_relations: bool,
@@ -336,7 +336,7 @@ fn job_models(
 }
 
 fn job_model(
-    call: &TorcCall,
+    call: &TorcCallContext,
     row: &WorkflowRow,
     job: JobDetails,
     relations: Option<JobRelations>,

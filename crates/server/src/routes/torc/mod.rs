@@ -4,7 +4,7 @@
 mod access;
 mod actions;
 mod allocations;
-mod call;
+mod call_context;
 mod events;
 mod failure_handlers;
 mod files;
@@ -13,7 +13,7 @@ mod job_execution;
 mod jobs;
 mod nodes;
 mod operation_table;
-mod records;
+mod opaque_records;
 mod relations;
 mod requirements;
 mod results;
@@ -44,7 +44,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         events::operations(),
         actions::operations(),
         allocations::operations(),
-        records::operations(),
+        opaque_records::operations(),
         access::operations(),
         system::operations(),
     ];

@@ -1,7 +1,7 @@
 //! Compute nodes: the contract's name for workers. Torc runners create theirs here; Windlass workers register
 //! themselves.
 
-use super::call::{TorcCall, limit, offset, sort_order};
+use super::call_context::{TorcCallContext, limit, offset, sort_order};
 use super::input;
 use super::operation_table::OperationTable;
 use crate::error::{ApiError, ApiResult};
@@ -14,7 +14,7 @@ use windlass_auth::AuthOperation;
 use windlass_store::model::{
     CountQuery, NewWorker, WorkerFilter, WorkerKind, WorkerRow, WorkerUpdate, WorkflowPartId, WorkflowRow,
 };
-use windlass_types::worker_bounds::{self, UserWorkers};
+use windlass_types::worker_bounds::{self, UserWorkerCount};
 use windlass_types::{AllocationId, Bytes, Capacity, WorkerId};
 
 pub(super) fn operations() -> OperationTable {
@@ -46,7 +46,7 @@ pub(super) fn operations() -> OperationTable {
 const LISTED_KINDS: [WorkerKind; 3] = [WorkerKind::Local, WorkerKind::Remote, WorkerKind::Torc];
 
 fn list_compute_nodes(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Query(query): Query<ListComputeNodes>,
 ) -> ApiResult<ListPage<ComputeNodeModel>> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
@@ -68,12 +68,12 @@ fn list_compute_nodes(
     Ok(ListPage::new(items, view.offset, total as i64))
 }
 
-fn get_compute_node(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ComputeNodeModel> {
+fn get_compute_node(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<ComputeNodeModel> {
     let row = call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::Worker(WorkerId(id)))?;
     Ok(compute_node_model(&row, load_worker(call, id)?))
 }
 
-fn load_worker(call: &TorcCall, id: i64) -> ApiResult<WorkerRow> {
+fn load_worker(call: &TorcCallContext, id: i64) -> ApiResult<WorkerRow> {
     let missing = || ApiError::not_found(format_args!("compute node {id}"));
     call.store()
         .worker(WorkerId(id))?
@@ -81,7 +81,7 @@ fn load_worker(call: &TorcCall, id: i64) -> ApiResult<WorkerRow> {
         .ok_or_else(missing)
 }
 
-fn create_compute_node(call: &TorcCall, Json(body): Json<ComputeNodeModel>) -> ApiResult<ComputeNodeModel> {
+fn create_compute_node(call: &TorcCallContext, Json(body): Json<ComputeNodeModel>) -> ApiResult<ComputeNodeModel> {
     let row = call.authorize_workflow(AuthOperation::RunJobs, body.workflow_id)?;
     let capacity = parse_capacity(&body)?;
     check_user_workers(call, capacity)?;
@@ -111,7 +111,7 @@ fn create_compute_node(call: &TorcCall, Json(body): Json<ComputeNodeModel>) -> A
 }
 
 /// Runners of Torc are counted by their rows: the scheduler does not know them until they hold a job.
-fn check_user_workers(call: &TorcCall, capacity: Capacity) -> ApiResult<()> {
+fn check_user_workers(call: &TorcCallContext, capacity: Capacity) -> ApiResult<()> {
     let filter = WorkerFilter {
         user: Some(call.caller_name().to_owned()),
         kinds: vec![WorkerKind::Torc],
@@ -119,7 +119,7 @@ fn check_user_workers(call: &TorcCall, capacity: Capacity) -> ApiResult<()> {
         ..WorkerFilter::default()
     };
     let others = call.store().workers(&filter)?;
-    let others: UserWorkers = others.into_iter().map(|row| row.worker.capacity).collect();
+    let others: UserWorkerCount = others.into_iter().map(|row| row.worker.capacity).collect();
     others.check_further(&capacity).map_err(|error| {
         ApiError::invalid(error.to_string())
             .with_hint("set `is_active` to false for compute nodes that are gone")
@@ -146,7 +146,7 @@ fn parse_capacity(body: &ComputeNodeModel) -> ApiResult<Capacity> {
 }
 
 /// Returns the scheduled compute node that started the worker, if it belongs to the workflow.
-fn find_allocation(call: &TorcCall, row: &WorkflowRow, body: &ComputeNodeModel) -> ApiResult<Option<i64>> {
+fn find_allocation(call: &TorcCallContext, row: &WorkflowRow, body: &ComputeNodeModel) -> ApiResult<Option<i64>> {
     let said = body.scheduler.as_ref().and_then(|scheduler| scheduler.get("scheduler_id")?.as_i64());
     let Some(id) = said else { return Ok(None) };
     let found = call.store().allocation(AllocationId(id))?;
@@ -181,7 +181,7 @@ fn extra_fields(body: &ComputeNodeModel) -> ApiResult<Value> {
 
 /// A runner that becomes inactive has left: the jobs that it held run again.
 fn update_compute_node(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Json(body): Json<ComputeNodeModel>,
 ) -> ApiResult<ComputeNodeModel> {
@@ -221,7 +221,7 @@ fn update_compute_node(
     get_compute_node(call, Path(id))
 }
 
-fn delete_compute_node(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ComputeNodeModel> {
+fn delete_compute_node(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<ComputeNodeModel> {
     let row = call.authorize_part(AuthOperation::RunJobs, WorkflowPartId::Worker(WorkerId(id)))?;
     let shown = compute_node_model(&row, load_worker(call, id)?);
     delete_workers(call, &[load_worker(call, id)?])?;
@@ -229,7 +229,7 @@ fn delete_compute_node(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<Comput
 }
 
 fn delete_compute_nodes(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Query(query): Query<WorkflowQuery>,
 ) -> ApiResult<DeleteCountResponse> {
     let row = call.authorize_workflow(AuthOperation::RunJobs, query.workflow_id)?;
@@ -242,7 +242,7 @@ fn delete_compute_nodes(
 
 /// Retires the worker, so that its jobs run again, and deletes it. The scheduler knows only workers that have
 /// held jobs.
-fn retire_worker(call: &TorcCall, id: WorkerId) -> ApiResult<()> {
+fn retire_worker(call: &TorcCallContext, id: WorkerId) -> ApiResult<()> {
     match call.call_service(|service, reply| service.retire_worker(id, call.caller_name(), reply)) {
         Err(error) if error.status != StatusCode::NOT_FOUND => return Err(error),
         _ => {}
@@ -251,7 +251,7 @@ fn retire_worker(call: &TorcCall, id: WorkerId) -> ApiResult<()> {
 }
 
 /// Retires connected runners before their rows are deleted. Possible for Torc runners only.
-fn delete_workers(call: &TorcCall, workers: &[WorkerRow]) -> ApiResult<()> {
+fn delete_workers(call: &TorcCallContext, workers: &[WorkerRow]) -> ApiResult<()> {
     if let Some(own) = workers.iter().find(|row| row.is_active() && row.worker.kind != WorkerKind::Torc) {
         return Err(ApiError::invalid(format!("worker {} is connected and reports its own state", own.id))
             .with_hint("`windlass worker drain` drains it"));

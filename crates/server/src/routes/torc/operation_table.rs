@@ -3,14 +3,14 @@
 //!
 //! ```ignore
 //! OperationTable::new("files")
-//!     .get("/files/{id}", "get_file", "Get a file record", get) // fn get(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<FileModel>
+//!     .get("/files/{id}", "get_file", "Get a file record", get) // fn get(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<FileModel>
 //! ```
 //!
 //! Handlers of the contract call the store and the scheduler and wait for the answers, so each runs as a whole
 //! on the blocking pool. It runs to its end even if the client disconnects: an operation is applied completely
 //! or not at all.
 
-use super::call::TorcCall;
+use super::call_context::TorcCallContext;
 use crate::caller::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
@@ -87,7 +87,7 @@ impl OperationTable {
         let route: MethodRouter<AppState> =
             on(filter, move |caller: Caller, state: axum::extract::State<AppState>, request: Request| {
                 let handler = handler.clone();
-                async move { handler.handle(TorcCall::new(state.0, caller.0), request).await }
+                async move { handler.handle(TorcCallContext::new(state.0, caller.0), request).await }
             });
         self.router = self.router.routes((schemas, paths, route));
         self
@@ -137,14 +137,14 @@ impl OperationDescription<'_> {
 /// A handler function of an operation.
 pub(super) trait OperationHandler<A>: Clone + Send + Sync + 'static {
     fn describe(description: OperationDescription<'_>) -> Operation;
-    fn handle(self, call: TorcCall, request: Request) -> impl Future<Output = Response> + Send;
+    fn handle(self, call: TorcCallContext, request: Request) -> impl Future<Output = Response> + Send;
 }
 
 macro_rules! handlers {
     ($(($($part:ident $value:ident),*))*) => {$(
         impl<F, R, $($part,)*> OperationHandler<($($part,)* R,)> for F
         where
-            F: Fn(&TorcCall, $($part),*) -> ApiResult<R> + Clone + Send + Sync + 'static,
+            F: Fn(&TorcCallContext, $($part),*) -> ApiResult<R> + Clone + Send + Sync + 'static,
             R: HandlerReply,
             $($part: HandlerArgument,)*
         {
@@ -153,7 +153,7 @@ macro_rules! handlers {
                 R::describe(description).operation.build()
             }
 
-            async fn handle(self, call: TorcCall, request: Request) -> Response {
+            async fn handle(self, call: TorcCallContext, request: Request) -> Response {
                 let mut given = HandlerInput::new(request);
                 $(
                     let $value = match $part::extract(&mut given, &call).await {
@@ -179,14 +179,14 @@ async fn run_blocking_handler<R: HandlerReply>(
 
 impl<F, R> OperationHandler<(R,)> for F
 where
-    F: Fn(&TorcCall) -> ApiResult<R> + Clone + Send + Sync + 'static,
+    F: Fn(&TorcCallContext) -> ApiResult<R> + Clone + Send + Sync + 'static,
     R: HandlerReply,
 {
     fn describe(description: OperationDescription<'_>) -> Operation {
         R::describe(description).operation.build()
     }
 
-    async fn handle(self, call: TorcCall, _: Request) -> Response {
+    async fn handle(self, call: TorcCallContext, _: Request) -> Response {
         run_blocking_handler(move || self(&call)).await
     }
 }
@@ -209,7 +209,7 @@ impl HandlerInput {
         Self { parts, body: Some(body) }
     }
 
-    pub(super) async fn query<T: DeserializeOwned>(&mut self, call: &TorcCall) -> ApiResult<T> {
+    pub(super) async fn query<T: DeserializeOwned>(&mut self, call: &TorcCallContext) -> ApiResult<T> {
         Query::from_request_parts(&mut self.parts, &call.state).await.map(|Query(query)| query)
     }
 }
@@ -217,7 +217,7 @@ impl HandlerInput {
 /// A parameter that is extracted from a request.
 pub(super) trait HandlerArgument: Sized + Send + 'static {
     fn describe(description: OperationDescription<'_>) -> OperationDescription<'_>;
-    fn extract(given: &mut HandlerInput, call: &TorcCall) -> impl Future<Output = ApiResult<Self>> + Send;
+    fn extract(given: &mut HandlerInput, call: &TorcCallContext) -> impl Future<Output = ApiResult<Self>> + Send;
 }
 
 impl<T: PathParameters> HandlerArgument for Path<T> {
@@ -228,7 +228,7 @@ impl<T: PathParameters> HandlerArgument for Path<T> {
         description.with_parameters(parameters)
     }
 
-    async fn extract(given: &mut HandlerInput, call: &TorcCall) -> ApiResult<Self> {
+    async fn extract(given: &mut HandlerInput, call: &TorcCallContext) -> ApiResult<Self> {
         Self::from_request_parts(&mut given.parts, &call.state).await
     }
 }
@@ -247,7 +247,7 @@ impl<T: DeserializeOwned + IntoParams + Send + 'static> HandlerArgument for Quer
         description.with_parameters(T::into_params(|| Some(ParameterIn::Query)))
     }
 
-    async fn extract(given: &mut HandlerInput, call: &TorcCall) -> ApiResult<Self> {
+    async fn extract(given: &mut HandlerInput, call: &TorcCallContext) -> ApiResult<Self> {
         given.query(call).await.map(Self)
     }
 }
@@ -262,7 +262,7 @@ impl<T: DeserializeOwned + DescribedSchema + Send + 'static> HandlerArgument for
         description.with(|operation| operation.request_body(Some(body)))
     }
 
-    async fn extract(given: &mut HandlerInput, call: &TorcCall) -> ApiResult<Self> {
+    async fn extract(given: &mut HandlerInput, call: &TorcCallContext) -> ApiResult<Self> {
         let body = given.body.take().ok_or_else(|| ApiError::internal("a body is extracted twice"))?;
         let request = Request::from_parts(given.parts.clone(), body);
         Self::from_request(request, &call.state).await
@@ -312,12 +312,12 @@ impl TryFrom<String> for WorkflowKey {
 }
 
 /// A response of the contract, or a Windlass response for a key that the contract does not know.
-pub(super) enum ContractOrOwn<T, O> {
+pub(super) enum TorcOrOwnReply<T, O> {
     Contract(T),
     Own(O),
 }
 
-impl<T: HandlerReply, O: Serialize + Send + 'static> HandlerReply for ContractOrOwn<T, O> {
+impl<T: HandlerReply, O: Serialize + Send + 'static> HandlerReply for TorcOrOwnReply<T, O> {
     fn describe(description: OperationDescription<'_>) -> OperationDescription<'_> {
         T::describe(description)
     }

@@ -1,6 +1,6 @@
 //! Relations: dependencies of jobs, readers and writers of data, and files that must exist at the start.
 
-use super::call::{TorcCall, limit, offset};
+use super::call_context::{TorcCallContext, limit, offset};
 use super::input;
 use super::operation_table::OperationTable;
 use crate::error::ApiResult;
@@ -56,7 +56,7 @@ pub(super) fn operations() -> OperationTable {
 }
 
 fn list_dependencies(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Query(query): Query<ListInWorkflow>,
 ) -> ApiResult<ListPage<JobDependencyModel>> {
@@ -83,7 +83,7 @@ struct ProducerConsumerMap<K> {
 }
 
 impl<K: Ord + Copy> ProducerConsumerMap<K> {
-    fn new(call: &TorcCall, rows: impl IntoIterator<Item = (JobId, bool, K)>) -> ApiResult<Self> {
+    fn new(call: &TorcCallContext, rows: impl IntoIterator<Item = (JobId, bool, K)>) -> ApiResult<Self> {
         let mut ties = Self { writers: BTreeMap::new(), readers: BTreeMap::new(), names: HashMap::new() };
         for (job, is_output, what) in rows {
             let side = if is_output { &mut ties.writers } else { &mut ties.readers };
@@ -113,7 +113,7 @@ impl<K: Ord + Copy> ProducerConsumerMap<K> {
 }
 
 fn list_job_files(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Query(query): Query<ListInWorkflow>,
 ) -> ApiResult<ListPage<JobFileRelationshipModel>> {
@@ -139,7 +139,7 @@ fn list_job_files(
 }
 
 fn list_job_user_data(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Query(query): Query<ListInWorkflow>,
 ) -> ApiResult<ListPage<JobUserDataRelationshipModel>> {
@@ -165,20 +165,20 @@ fn list_job_user_data(
     Ok(ListPage::from_full_list(items, view.offset, view.limit))
 }
 
-fn list_required_files(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ListRequiredExistingFilesResponse> {
+fn list_required_files(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<ListRequiredExistingFilesResponse> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let files = call.store().required_files(row.id)?.into_iter().map(|id| id.0).collect();
     Ok(ListRequiredExistingFilesResponse { files })
 }
 
-fn list_missing_user_data(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ListMissingUserDataResponse> {
+fn list_missing_user_data(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<ListMissingUserDataResponse> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let user_data = call.store().missing_user_data(row.id)?.into_iter().map(|id| id.0).collect();
     Ok(ListMissingUserDataResponse { user_data })
 }
 
 fn get_ready_job_requirements(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Query(query): Query<ReadyJobsQuery>,
 ) -> ApiResult<GetReadyJobRequirementsResponse> {

@@ -1,6 +1,6 @@
 //! Resource requirements of jobs.
 
-use super::call::TorcCall;
+use super::call_context::TorcCallContext;
 use super::input::{self, render_duration, render_memory};
 use super::operation_table::OperationTable;
 use crate::error::{ApiError, ApiResult};
@@ -53,7 +53,7 @@ pub(super) fn operations() -> OperationTable {
 }
 
 fn list_requirements(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Query(query): Query<ListRequirements>,
 ) -> ApiResult<ListPage<ResourceRequirementsModel>> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
@@ -99,14 +99,14 @@ fn effective_runtime(resources: &Resources) -> std::time::Duration {
     resources.runtime.unwrap_or(Resources::ASSUMED_RUNTIME)
 }
 
-fn get_requirements(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ResourceRequirementsModel> {
+fn get_requirements(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<ResourceRequirementsModel> {
     let row =
         call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::Requirements(RequirementsId(id)))?;
     load_requirements_model(call, row.id, id)
 }
 
 fn load_requirements_model(
-    call: &TorcCall,
+    call: &TorcCallContext,
     workflow: WorkflowId,
     id: i64,
 ) -> ApiResult<ResourceRequirementsModel> {
@@ -116,7 +116,7 @@ fn load_requirements_model(
 }
 
 fn create_requirements(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Json(body): Json<ResourceRequirementsModel>,
 ) -> ApiResult<ResourceRequirementsModel> {
     let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, body.workflow_id)?;
@@ -146,7 +146,7 @@ fn parse_resources(body: &ResourceRequirementsModel) -> ApiResult<Resources> {
 }
 
 fn update_requirements(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Json(body): Json<ResourceRequirementsModel>,
 ) -> ApiResult<ResourceRequirementsModel> {
@@ -166,7 +166,7 @@ fn update_requirements(
     load_requirements_model(call, row.id, id)
 }
 
-fn delete_requirements(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ResourceRequirementsModel> {
+fn delete_requirements(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<ResourceRequirementsModel> {
     let row =
         call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Requirements(RequirementsId(id)))?;
     let shown = load_requirements_model(call, row.id, id)?;
@@ -177,7 +177,7 @@ fn delete_requirements(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<Resour
 }
 
 fn delete_all_requirements(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Query(query): Query<WorkflowQuery>,
 ) -> ApiResult<DeleteCountResponse> {
     let id = call.authorize_workflow(AuthOperation::ChangeWorkflow, query.workflow_id)?.id;

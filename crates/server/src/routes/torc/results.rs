@@ -1,6 +1,6 @@
 //! Results of job attempts.
 
-use super::call::{TorcCall, limit, offset, sort_order};
+use super::call_context::{TorcCallContext, limit, offset, sort_order};
 use super::input;
 use super::job_execution::{parse_minutes, parse_usage};
 use super::operation_table::OperationTable;
@@ -24,7 +24,7 @@ pub(super) fn operations() -> OperationTable {
         .delete("/results/{id}", "delete_result", "Delete a result without changing the job", delete_result)
 }
 
-fn list_results(call: &TorcCall, Query(query): Query<ListResults>) -> ApiResult<ListPage<ResultModel>> {
+fn list_results(call: &TorcCallContext, Query(query): Query<ListResults>) -> ApiResult<ListPage<ResultModel>> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
     let view = query.view();
     let mut filter = ResultFilter {
@@ -45,17 +45,17 @@ fn list_results(call: &TorcCall, Query(query): Query<ListResults>) -> ApiResult<
     Ok(ListPage::new(results.into_iter().map(result_model).collect(), view.offset, total as i64))
 }
 
-fn get_result(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ResultModel> {
+fn get_result(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<ResultModel> {
     call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::Result(ResultId(id)))?;
     load_result_model(call, id)
 }
 
-fn load_result_model(call: &TorcCall, id: i64) -> ApiResult<ResultModel> {
+fn load_result_model(call: &TorcCallContext, id: i64) -> ApiResult<ResultModel> {
     let row = call.store().result(ResultId(id))?;
     row.map(result_model).ok_or_else(|| ApiError::not_found(format_args!("result {id}")))
 }
 
-fn create_result(call: &TorcCall, Json(body): Json<ResultModel>) -> ApiResult<ResultModel> {
+fn create_result(call: &TorcCallContext, Json(body): Json<ResultModel>) -> ApiResult<ResultModel> {
     let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, body.workflow_id)?;
     let result = parse_result(call, &row, &body)?;
     let id = call.change_workflow(row.id, ExclusiveRequirement::NoneRequired, move |store, now| {
@@ -64,7 +64,7 @@ fn create_result(call: &TorcCall, Json(body): Json<ResultModel>) -> ApiResult<Re
     load_result_model(call, id.0)
 }
 
-fn parse_result(call: &TorcCall, row: &WorkflowRow, body: &ResultModel) -> ApiResult<ClientResult> {
+fn parse_result(call: &TorcCallContext, row: &WorkflowRow, body: &ResultModel) -> ApiResult<ClientResult> {
     call.check_part_of(row.id, WorkflowPartId::Job(JobId(body.job_id)))?;
     call.check_part_of(row.id, WorkflowPartId::Worker(WorkerId(body.compute_node_id)))?;
     if !(1..=row.run_id.0).contains(&body.run_id) {
@@ -96,7 +96,7 @@ fn parse_result(call: &TorcCall, row: &WorkflowRow, body: &ResultModel) -> ApiRe
 }
 
 fn update_result(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Json(body): Json<ResultModel>,
 ) -> ApiResult<ResultModel> {
@@ -111,7 +111,7 @@ fn update_result(
     load_result_model(call, id)
 }
 
-fn delete_result(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ResultModel> {
+fn delete_result(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<ResultModel> {
     let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Result(ResultId(id)))?;
     let result = load_result_model(call, id)?;
     call.change_workflow(row.id, ExclusiveRequirement::NoneRequired, move |store, now| {
@@ -120,7 +120,7 @@ fn delete_result(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ResultModel>
     Ok(result)
 }
 
-fn delete_results(call: &TorcCall, Query(query): Query<WorkflowQuery>) -> ApiResult<Value> {
+fn delete_results(call: &TorcCallContext, Query(query): Query<WorkflowQuery>) -> ApiResult<Value> {
     let id = call.authorize_workflow(AuthOperation::ChangeWorkflow, query.workflow_id)?.id;
     let count = call.change_workflow(id, ExclusiveRequirement::NoHeldJobs, move |store, now| {
         store.delete_results(id, now)

@@ -1,9 +1,9 @@
 //! Slurm schedulers: settings for allocations.
 
-use super::call::TorcCall;
+use super::call_context::TorcCallContext;
 use super::input;
 use super::operation_table::OperationTable;
-use super::records::sort_models;
+use super::opaque_records::sort_models;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
 use windlass_api::torc::query::{ListSlurmSchedulers, WorkflowQuery};
@@ -40,7 +40,7 @@ pub(super) fn operations() -> OperationTable {
 }
 
 fn list_schedulers(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Query(query): Query<ListSlurmSchedulers>,
 ) -> ApiResult<ListPage<SlurmSchedulerModel>> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
@@ -50,19 +50,19 @@ fn list_schedulers(
     Ok(ListPage::from_full_list(sort_models(all, view)?, view.offset, view.limit))
 }
 
-fn get_scheduler(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<SlurmSchedulerModel> {
+fn get_scheduler(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<SlurmSchedulerModel> {
     let row = call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::Scheduler(id))?;
     load_scheduler_model(call, row.id, id)
 }
 
-fn load_scheduler_model(call: &TorcCall, workflow: WorkflowId, id: i64) -> ApiResult<SlurmSchedulerModel> {
+fn load_scheduler_model(call: &TorcCallContext, workflow: WorkflowId, id: i64) -> ApiResult<SlurmSchedulerModel> {
     let found = call.store().schedulers(workflow)?.into_iter().find(|row| row.id == id);
     let found = found.ok_or_else(|| ApiError::not_found(format_args!("scheduler {id}")))?;
     Ok(scheduler_model(workflow, found))
 }
 
 fn create_scheduler(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Json(body): Json<SlurmSchedulerModel>,
 ) -> ApiResult<SlurmSchedulerModel> {
     let workflow = call.authorize_workflow(AuthOperation::ChangeWorkflow, body.workflow_id)?.id;
@@ -108,7 +108,7 @@ fn parse_scheduler(body: &SlurmSchedulerModel) -> ApiResult<SlurmScheduler> {
 }
 
 fn update_scheduler(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Json(body): Json<SlurmSchedulerModel>,
 ) -> ApiResult<SlurmSchedulerModel> {
@@ -126,7 +126,7 @@ fn update_scheduler(
     load_scheduler_model(call, workflow, id)
 }
 
-fn delete_scheduler(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<SlurmSchedulerModel> {
+fn delete_scheduler(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<SlurmSchedulerModel> {
     let workflow = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Scheduler(id))?.id;
     let scheduler = load_scheduler_model(call, workflow, id)?;
     call.change_workflow(workflow, ExclusiveRequirement::NoneRequired, move |store, now| {
@@ -135,7 +135,7 @@ fn delete_scheduler(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<SlurmSche
     Ok(scheduler)
 }
 
-fn delete_schedulers(call: &TorcCall, Query(query): Query<WorkflowQuery>) -> ApiResult<DeleteCountResponse> {
+fn delete_schedulers(call: &TorcCallContext, Query(query): Query<WorkflowQuery>) -> ApiResult<DeleteCountResponse> {
     let id = call.authorize_workflow(AuthOperation::ChangeWorkflow, query.workflow_id)?.id;
     let count = call.change_workflow(id, ExclusiveRequirement::NoHeldJobs, move |store, now| {
         let rows = store.schedulers(id)?;

@@ -1,6 +1,6 @@
 //! The server itself: ping, version, status, and administration.
 
-use super::call::TorcCall;
+use super::call_context::TorcCallContext;
 use super::operation_table::OperationTable;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Query};
@@ -28,12 +28,12 @@ pub(super) fn operations() -> OperationTable {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "same signature as all handlers")]
-fn get_ping(_: &TorcCall) -> ApiResult<PingResponse> {
+fn get_ping(_: &TorcCallContext) -> ApiResult<PingResponse> {
     Ok(PingResponse { status: "ok".to_owned() })
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "same signature as all handlers")]
-fn get_version(_: &TorcCall) -> ApiResult<VersionResponse> {
+fn get_version(_: &TorcCallContext) -> ApiResult<VersionResponse> {
     Ok(VersionResponse {
         api_version: API_VERSION.to_owned(),
         version: format!("windlass {}", env!("CARGO_PKG_VERSION")),
@@ -42,13 +42,13 @@ fn get_version(_: &TorcCall) -> ApiResult<VersionResponse> {
 }
 
 /// Always empty: SQL statements are not supported. Administrative actions are recorded as events.
-fn list_audit_log(call: &TorcCall, Query(page): Query<PageQuery>) -> ApiResult<ListPage<AdminAuditLogEntry>> {
+fn list_audit_log(call: &TorcCallContext, Query(page): Query<PageQuery>) -> ApiResult<ListPage<AdminAuditLogEntry>> {
     call.authorize(AuthOperation::Administer)?;
     Ok(ListPage::new(Vec::new(), page.view().offset, 0))
 }
 
 /// Some figures; `/metrics` has all of them.
-fn get_stats(call: &TorcCall) -> ApiResult<Value> {
+fn get_stats(call: &TorcCallContext) -> ApiResult<Value> {
     call.authorize(AuthOperation::Administer)?;
     let figures = call.state.service.metrics();
     Ok(json!({
@@ -63,7 +63,7 @@ fn get_stats(call: &TorcCall) -> ApiResult<Value> {
     }))
 }
 
-fn reject_sql(call: &TorcCall, Json(_): Json<AdminSqlRequest>) -> ApiResult<AdminSqlResponse> {
+fn reject_sql(call: &TorcCallContext, Json(_): Json<AdminSqlRequest>) -> ApiResult<AdminSqlResponse> {
     call.authorize(AuthOperation::Administer)?;
     let refusal = "this server does not run SQL statements: they would bypass its memory, its events and its permission checks";
     Err(ApiError::new(StatusCode::FORBIDDEN, "no_sql", refusal)

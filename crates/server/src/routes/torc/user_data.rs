@@ -1,6 +1,6 @@
 //! User data that jobs read and write.
 
-use super::call::{TorcCall, limit, offset, sort_order};
+use super::call_context::{TorcCallContext, limit, offset, sort_order};
 use super::input;
 use super::operation_table::OperationTable;
 use crate::error::{ApiError, ApiResult};
@@ -43,7 +43,7 @@ pub(super) fn operations() -> OperationTable {
         .delete("/user_data/{id}", "delete_user_data", "Delete user data", delete_user_data)
 }
 
-fn list_user_data(call: &TorcCall, Query(query): Query<ListUserData>) -> ApiResult<ListPage<UserDataModel>> {
+fn list_user_data(call: &TorcCallContext, Query(query): Query<ListUserData>) -> ApiResult<ListPage<UserDataModel>> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
     let view = query.view();
     let mut filter = DataFilter {
@@ -61,18 +61,18 @@ fn list_user_data(call: &TorcCall, Query(query): Query<ListUserData>) -> ApiResu
     Ok(ListPage::new(pieces.into_iter().map(user_data_model).collect(), view.offset, total as i64))
 }
 
-fn get_user_data(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<UserDataModel> {
+fn get_user_data(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<UserDataModel> {
     call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::UserData(UserDataId(id)))?;
     load_user_data_model(call, id)
 }
 
-fn load_user_data_model(call: &TorcCall, id: i64) -> ApiResult<UserDataModel> {
+fn load_user_data_model(call: &TorcCallContext, id: i64) -> ApiResult<UserDataModel> {
     let row = call.store().find_user_data(UserDataId(id))?;
     row.map(user_data_model).ok_or_else(|| ApiError::not_found(format_args!("user data {id}")))
 }
 
 fn create_user_data(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Query(jobs): Query<CreateUserDataQuery>,
     Json(body): Json<UserDataModel>,
 ) -> ApiResult<UserDataModel> {
@@ -87,7 +87,7 @@ fn create_user_data(
 }
 
 fn create_user_data_list(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Json(body): Json<UserDataListModel>,
 ) -> ApiResult<CreateUserDataListResponse> {
     let Some(first) = body.user_data.first() else {
@@ -121,7 +121,7 @@ fn non_null(data: Option<Value>) -> Option<Value> {
 }
 
 fn add_user_data(
-    call: &TorcCall,
+    call: &TorcCallContext,
     workflow: WorkflowId,
     list: Vec<AddUserData>,
 ) -> ApiResult<Vec<UserDataId>> {
@@ -137,7 +137,7 @@ fn add_user_data(
 
 /// Absent data is not changed: jobs write it while the workflow runs.
 fn update_user_data(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Json(body): Json<UserDataModel>,
 ) -> ApiResult<UserDataModel> {
@@ -155,7 +155,7 @@ fn update_user_data(
     load_user_data_model(call, id)
 }
 
-fn delete_user_data(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<UserDataModel> {
+fn delete_user_data(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<UserDataModel> {
     call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::UserData(UserDataId(id)))?;
     let piece = load_user_data_model(call, id)?;
     call.write_store(|store, now| store.delete_user_data(UserDataId(id), now))?;
@@ -163,7 +163,7 @@ fn delete_user_data(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<UserDataM
 }
 
 fn delete_all_user_data(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Query(query): Query<WorkflowQuery>,
 ) -> ApiResult<DeleteCountResponse> {
     let id = call.authorize_workflow(AuthOperation::ChangeWorkflow, query.workflow_id)?.id;

@@ -1,8 +1,8 @@
 //! Operations on whole workflows, and their status.
 
-use super::call::TorcCall;
+use super::call_context::TorcCallContext;
 use super::operation_table::{
-    ContractOrOwn, HandlerReply, OperationDescription, OperationTable, WorkflowKey,
+    TorcOrOwnReply, HandlerReply, OperationDescription, OperationTable, WorkflowKey,
 };
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
@@ -85,19 +85,19 @@ pub(super) fn operations() -> OperationTable {
 }
 
 fn get_status_by_key(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(key): Path<WorkflowKey>,
-) -> ApiResult<ContractOrOwn<WorkflowStatusResponse, windlass_api::requests::RequestWorkflowStatus>> {
+) -> ApiResult<TorcOrOwnReply<WorkflowStatusResponse, windlass_api::requests::RequestWorkflowStatus>> {
     match key {
-        WorkflowKey::Id(id) => get_workflow_status(call, id).map(ContractOrOwn::Contract),
+        WorkflowKey::Id(id) => get_workflow_status(call, id).map(TorcOrOwnReply::Contract),
         WorkflowKey::Uuid(uuid) => {
             call.authorize(AuthOperation::ListVisible)?;
-            requests::get_status_by_uuid(&*call.state.database, &uuid, call.now()).map(ContractOrOwn::Own)
+            requests::get_status_by_uuid(&*call.state.database, &uuid, call.now()).map(TorcOrOwnReply::Own)
         }
     }
 }
 
-fn get_workflow_status(call: &TorcCall, id: i64) -> ApiResult<WorkflowStatusResponse> {
+fn get_workflow_status(call: &TorcCallContext, id: i64) -> ApiResult<WorkflowStatusResponse> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let filter = WorkerFilter {
         workflow: Some(row.id),
@@ -153,7 +153,7 @@ fn time_left(worker: &WorkerRow, now: Timestamp) -> Option<Duration> {
 }
 
 /// Counts jobs from memory if the workflow is active, regardless of its size; otherwise from the database.
-fn load_outline(call: &TorcCall, row: &WorkflowRow) -> ApiResult<WorkflowSnapshot> {
+fn load_outline(call: &TorcCallContext, row: &WorkflowRow) -> ApiResult<WorkflowSnapshot> {
     if let Some(outline) = call.call_service(|service, reply| service.snapshot_workflow(row.id, reply))? {
         return Ok(outline);
     }
@@ -207,12 +207,12 @@ fn is_over(row: &WorkflowRow) -> bool {
     row.is_canceled || row.counts.settled() == row.counts.total()
 }
 
-fn is_complete(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<IsCompleteResponse> {
+fn is_complete(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<IsCompleteResponse> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     Ok(IsCompleteResponse { is_canceled: row.is_canceled, is_complete: is_over(&row) })
 }
 
-fn is_uninitialized(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<IsUninitializedResponse> {
+fn is_uninitialized(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<IsUninitializedResponse> {
     let counts = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?.counts;
     let untouched = counts.get(JobStatus::Uninitialized) + counts.get(JobStatus::Disabled);
     Ok(IsUninitializedResponse { is_uninitialized: untouched == counts.total() })
@@ -243,7 +243,7 @@ impl HandlerReply for InitializeResponse {
 }
 
 fn initialize_jobs(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Query(query): Query<InitializeQuery>,
 ) -> ApiResult<InitializeResponse> {
@@ -270,7 +270,7 @@ fn initialize_jobs(
 
 /// Initializing takes no longer than a response may, so a task has ended when it is first returned.
 fn record_task(
-    call: &TorcCall,
+    call: &TorcCallContext,
     workflow: WorkflowId,
     started: Timestamp,
     error: Option<ApiError>,
@@ -292,7 +292,7 @@ fn record_task(
 
 const TASK_RECORD: &str = "task";
 
-fn get_task(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<TaskModel> {
+fn get_task(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<TaskModel> {
     call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::Record(id))?;
     let record = call.store().record(id)?.filter(|record| record.kind == TASK_RECORD);
     let record = record.ok_or_else(|| ApiError::not_found(format_args!("task {id}")))?;
@@ -301,19 +301,19 @@ fn get_task(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<TaskModel> {
     Ok(task)
 }
 
-fn get_active_task(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ActiveTaskResponse> {
+fn get_active_task(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<ActiveTaskResponse> {
     call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     Ok(ActiveTaskResponse { task: None })
 }
 
-fn cancel_workflow(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<Value> {
+fn cancel_workflow(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<Value> {
     let row = call.authorize_workflow(AuthOperation::CancelWorkflow, id)?;
     call.call_service(|service, reply| service.cancel_workflow(row.id, call.caller_name(), reply))?;
     Ok(Value::Null)
 }
 
 fn reset_workflow_status(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Query(query): Query<ResetStatusQuery>,
 ) -> ApiResult<Value> {
@@ -330,7 +330,7 @@ fn reset_workflow_status(
     Ok(Value::Null)
 }
 
-fn reject_open_allocations(call: &TorcCall, id: WorkflowId) -> ApiResult<()> {
+fn reject_open_allocations(call: &TorcCallContext, id: WorkflowId) -> ApiResult<()> {
     match super::allocations::list_open_allocations(call, id)?.len() {
         0 => Ok(()),
         n => Err(ApiError::invalid(format!("{n} scheduled compute nodes are pending or active"))
@@ -339,7 +339,7 @@ fn reject_open_allocations(call: &TorcCall, id: WorkflowId) -> ApiResult<()> {
 }
 
 fn reset_job_status(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Query(query): Query<ResetJobsQuery>,
 ) -> ApiResult<ResetJobStatusResponse> {
@@ -359,7 +359,7 @@ fn reset_job_status(
 /// Name of the record with the job inputs at initialization: one entry per workflow.
 const INPUTS_RECORD: &str = "job_inputs";
 
-fn save_input_digests(call: &TorcCall, workflow: WorkflowId) -> ApiResult<()> {
+fn save_input_digests(call: &TorcCallContext, workflow: WorkflowId) -> ApiResult<()> {
     let inputs = json!(compute_input_digests(call, workflow)?);
     let store = call.store();
     match store.records(Some(workflow), INPUTS_RECORD)?.into_iter().next() {
@@ -372,7 +372,7 @@ fn save_input_digests(call: &TorcCall, workflow: WorkflowId) -> ApiResult<()> {
 }
 
 fn process_changed_inputs(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Query(query): Query<DryRunQuery>,
 ) -> ApiResult<ProcessChangedJobInputsResponse> {
@@ -395,7 +395,7 @@ fn process_changed_inputs(
 }
 
 /// Computes a digest of the definition and inputs of each job, by id.
-fn compute_input_digests(call: &TorcCall, workflow: WorkflowId) -> ApiResult<BTreeMap<i64, String>> {
+fn compute_input_digests(call: &TorcCallContext, workflow: WorkflowId) -> ApiResult<BTreeMap<i64, String>> {
     let store = call.store();
     let jobs = store.job_details(workflow, &JobFilter::default())?;
     let ids: Vec<JobId> = jobs.iter().map(|job| job.row.id).collect();

@@ -1,8 +1,8 @@
 //! Workflows as objects: create, list, change, delete.
 
-use super::call::{TorcCall, limit, offset, sort_order};
+use super::call_context::{TorcCallContext, limit, offset, sort_order};
 use super::input::{self, DEFAULT_REQUIREMENTS, DEFAULT_RESOURCES};
-use super::operation_table::{ContractOrOwn, OperationTable, WorkflowKey};
+use super::operation_table::{TorcOrOwnReply, OperationTable, WorkflowKey};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
 use crate::routes::requests;
@@ -53,7 +53,7 @@ pub(super) fn operations() -> OperationTable {
         )
 }
 
-fn list_workflows(call: &TorcCall, Query(query): Query<ListWorkflows>) -> ApiResult<ListPage<WorkflowModel>> {
+fn list_workflows(call: &TorcCallContext, Query(query): Query<ListWorkflows>) -> ApiResult<ListPage<WorkflowModel>> {
     call.authorize(AuthOperation::ListVisible)?;
     let view = query.view();
     let mut filter = WorkflowFilter {
@@ -80,23 +80,23 @@ fn list_workflows(call: &TorcCall, Query(query): Query<ListWorkflows>) -> ApiRes
 }
 
 fn get_workflow_by_key(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(key): Path<WorkflowKey>,
-) -> ApiResult<ContractOrOwn<WorkflowModel, windlass_api::requests::RequestWorkflowDetails>> {
+) -> ApiResult<TorcOrOwnReply<WorkflowModel, windlass_api::requests::RequestWorkflowDetails>> {
     match key {
-        WorkflowKey::Id(id) => get_workflow(call, Path(id)).map(ContractOrOwn::Contract),
+        WorkflowKey::Id(id) => get_workflow(call, Path(id)).map(TorcOrOwnReply::Contract),
         WorkflowKey::Uuid(uuid) => {
             call.authorize(AuthOperation::ListVisible)?;
-            requests::get_workflow_by_uuid(&*call.state.database, &uuid).map(ContractOrOwn::Own)
+            requests::get_workflow_by_uuid(&*call.state.database, &uuid).map(TorcOrOwnReply::Own)
         }
     }
 }
 
-fn get_workflow(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<WorkflowModel> {
+fn get_workflow(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<WorkflowModel> {
     workflow_model(call, &call.authorize_workflow(AuthOperation::ReadWorkflow, id)?)
 }
 
-fn create_workflow(call: &TorcCall, Json(body): Json<WorkflowModel>) -> ApiResult<WorkflowModel> {
+fn create_workflow(call: &TorcCallContext, Json(body): Json<WorkflowModel>) -> ApiResult<WorkflowModel> {
     call.authorize(AuthOperation::CreateWorkflow)?;
     let settings = merge_settings(&body, WorkflowSettings::default())?;
     let groups = find_group_ids(call, &settings.access_groups)?;
@@ -124,7 +124,7 @@ fn create_workflow(call: &TorcCall, Json(body): Json<WorkflowModel>) -> ApiResul
 }
 
 /// Returns the ids of groups by name; an unknown group makes the request invalid.
-fn find_group_ids(call: &TorcCall, names: &[String]) -> ApiResult<Vec<i64>> {
+fn find_group_ids(call: &TorcCallContext, names: &[String]) -> ApiResult<Vec<i64>> {
     if names.is_empty() {
         return Ok(Vec::new());
     }
@@ -158,7 +158,7 @@ fn submission_directory(said: Option<&str>) -> ApiResult<String> {
 
 /// Changes the given fields. Absent fields keep their value; the owner cannot be changed.
 fn update_workflow(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Json(body): Json<WorkflowModel>,
 ) -> ApiResult<WorkflowModel> {
@@ -207,7 +207,7 @@ fn merge_environment(said: &BTreeMap<String, String>, row: &WorkflowRow) -> ApiR
     Ok(env)
 }
 
-fn delete_workflow(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<WorkflowModel> {
+fn delete_workflow(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<WorkflowModel> {
     let row = call.authorize_workflow(AuthOperation::DeleteWorkflow, id)?;
     let shown = workflow_model(call, &row)?;
     call.change_workflow(row.id, ExclusiveRequirement::NoHeldJobs, move |store, now| {
@@ -217,7 +217,7 @@ fn delete_workflow(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<WorkflowMo
 }
 
 fn archive_workflow(
-    call: &TorcCall,
+    call: &TorcCallContext,
     Path(id): Path<i64>,
     Json(body): Json<ArchiveWorkflowRequest>,
 ) -> ApiResult<WorkflowModel> {
@@ -226,7 +226,7 @@ fn archive_workflow(
     get_workflow(call, Path(id))
 }
 
-fn set_archived(call: &TorcCall, id: i64, is_archived: bool) -> ApiResult<()> {
+fn set_archived(call: &TorcCallContext, id: i64, is_archived: bool) -> ApiResult<()> {
     let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, id)?;
     if row.is_archived == is_archived {
         return Ok(());
@@ -315,7 +315,7 @@ fn monitor_model(config: &ResourceMonitor) -> ApiResult<ResourceMonitorConfig> {
     serde_json::from_value(json).map_err(ApiError::internal)
 }
 
-pub(super) fn workflow_model(call: &TorcCall, row: &WorkflowRow) -> ApiResult<WorkflowModel> {
+pub(super) fn workflow_model(call: &TorcCallContext, row: &WorkflowRow) -> ApiResult<WorkflowModel> {
     let settings = &row.settings;
     let number = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok());
     let groups = call.store().groups_sharing(row.id)?;
@@ -353,7 +353,7 @@ pub(super) fn workflow_model(call: &TorcCall, row: &WorkflowRow) -> ApiResult<Wo
 
 /// Returns the environment variables, with secret values masked for callers that may not see them.
 pub(super) fn visible_environment(
-    call: &TorcCall,
+    call: &TorcCallContext,
     row: &WorkflowRow,
     env: &[(String, String)],
 ) -> ApiResult<Option<BTreeMap<String, String>>> {
