@@ -1,4 +1,4 @@
-//! Writes one picture of each kind into a folder, to be looked at: `cargo run -p windlass-render --example gallery -- DIR`.
+//! Writes one picture of each kind into a folder for inspection: `cargo run -p windlass-render --example gallery -- DIR`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn tone(n: usize) -> StatusTone {
     [StatusTone::Good, StatusTone::Good, StatusTone::Active, StatusTone::Bad, StatusTone::Quiet][n % 5]
 }
 
-/// Fetch and mesh, then a sweep, then two ways to look at it, and a report on everything.
+/// Fetch and mesh, then a sweep, two analyses of it, and a report.
 fn pipeline(grain: OutlineGrain) -> WorkflowOutline {
     let mut names = vec!["fetch".to_owned(), "mesh".to_owned()];
     names.extend((0..4).flat_map(|nu| (0..3).map(move |seed| format!("solve_{nu}_{seed}"))));
@@ -78,10 +78,10 @@ fn pipeline(grain: OutlineGrain) -> WorkflowOutline {
         grain,
         capacity: None,
     })
-    .expect("no circle")
+    .expect("no cycle")
 }
 
-/// Ten stages, some two hundred boxes.
+/// Ten stages with about two hundred boxes.
 fn large() -> WorkflowOutline {
     let (stages, wide) = (10u32, 20u32);
     let names: Vec<String> = (0..stages * wide).map(|n| format!("task_{}_{}", n / wide, n % wide)).collect();
@@ -114,7 +114,7 @@ fn large() -> WorkflowOutline {
         grain: OutlineGrain::Jobs,
         capacity: None,
     })
-    .expect("no circle")
+    .expect("no cycle")
 }
 
 /// Twelve solvers, four at a time.

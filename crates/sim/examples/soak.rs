@@ -1,4 +1,4 @@
-//! Many worlds, one after the other: what `cargo xtask soak` runs.
+//! Runs many simulations with different seeds, for `cargo xtask soak`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 
@@ -47,13 +47,13 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             "--sites" => options.world.sites = small()?,
             "--days" => options.world.days = small()?,
             "--jobs" => options.jobs = number.max(1),
-            _ => return Err(format!("`{word}` is not an option of this")),
+            _ => return Err(format!("`{word}` is not an option")),
         }
     }
     Ok(options)
 }
 
-/// Each thread takes the next seed that nobody has.
+/// Runs all seeds; each thread takes the next free one.
 fn soak(options: &Options) -> ExitCode {
     let next = AtomicU64::new(options.from);
     let end = options.from.saturating_add(options.seeds);
@@ -76,12 +76,12 @@ fn soak(options: &Options) -> ExitCode {
                     };
                     let took = begin.elapsed();
                     tell(&outcome, took);
-                    outcomes.lock().expect("nobody panics while holding it").push((outcome, took));
+                    outcomes.lock().expect("no thread panics while holding it").push((outcome, took));
                 }
             });
         }
     });
-    let outcomes = outcomes.into_inner().expect("all threads have ended well");
+    let outcomes = outcomes.into_inner().expect("no thread panicked");
     sum_up(&outcomes, panicked.into_inner())
 }
 
@@ -122,7 +122,7 @@ fn sum_up(outcomes: &[(SimulationOutcome, Duration)], panicked: u64) -> ExitCode
     let attempts: u64 = outcomes.iter().map(|(one, _)| one.statistics.attempts).sum();
     let longest = outcomes.iter().map(|(_, took)| *took).max().unwrap_or_default();
     println!(
-        "{} worlds, {requests} requests, {attempts} attempts, the slowest in {:.1} s; {} broken{}, {panicked} panicked",
+        "{} simulations, {requests} requests, {attempts} attempts, the slowest in {:.1} s; {} broken{}, {panicked} panicked",
         outcomes.len(),
         longest.as_secs_f64(),
         broken.len(),

@@ -1,4 +1,4 @@
-//! Reads spec files and shows what is wrong with them: `cargo run -p windlass-spec --example check -- FILE…`
+//! Reads spec files and prints their problems: `cargo run -p windlass-spec --example check -- FILE…`
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 

@@ -38,7 +38,7 @@ fn plain(jobs: usize) -> String {
     )
 }
 
-/// Each job of the second half reads what one of the first half writes.
+/// Each job of the second half reads the output of one of the first half.
 fn files(half: usize) -> String {
     format!(
         "name: sweep\nparameters: {{i: '1:{half}'}}\n\

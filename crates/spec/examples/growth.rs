@@ -1,8 +1,8 @@
-//! Looks for input that costs more than its size: reads much of one piece, in every format, at growing sizes, and prints
-//! what took long.
+//! Searches for input whose cost grows faster than its size: reads many repetitions of a string, in every format, at
+//! growing sizes, and prints slow ones.
 //!
 //! `cargo run --release -p windlass-spec --example growth -- [load|convert|reformat|patch|many] [PIECE]`; `many` reads
-//! specs with many different entries of one sort, which are fine or have many mistakes.
+//! specs with many different entries of one kind, valid or with many errors.
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use windlass_spec::patch::{NewFieldValue, SpecEdit, set_values};
 use windlass_spec::{DiagnosticStyle, NoAttachments, SpecFormat, SpecSource};
 
-/// Separated by spaces; those that hold one follow.
+/// Pieces without spaces, separated by spaces; those with spaces follow.
 const PIECES: &str = "[ { ( \" ' \"\"\" ''' # /* // /- - a. a= a{ [a. {\"a\": {a: {a= 0 9 1e 0x \\ \\u ? &a *a ! = , ; r#\" #\" \
     } ] ) a, a; \"a\", {}, [], (a) !a, a=1; a{} a{};";
 #[rustfmt::skip]
@@ -20,11 +20,11 @@ const SPACED: [&str; 40] = [
     "// a\n", "a: |\n", "\"\n", "\\\n", "a \\\n", "a /-", "<<: 1\n", "name: x\n", "- {name: a, command: b}\n",
     "job a command=b\n", "{name: a}, ", "a\r", "%a\n", "---\n",
 ];
-/// What may stand in front of them, so that they are met at several places.
+/// Prefixes, so that pieces occur at several places.
 const BEFORE: [&str; 4] =
     ["", "name: w\njobs:\n- name: ", "name = \"w\"\n[[jobs]]\nname = ", "{\"name\": \"w\", \"jobs\": ["];
 
-/// The start of a spec in YAML, what comes again and again with `#` as a running number, and the end.
+/// The start of a spec in YAML, the repeated part with `#` as a running number, and the end.
 const MANY: [(&str, &str, &str); 22] = [
     ("{variables: {", "v#: 1, ", "}, jobs: [{name: a, command: b}]}"),
     ("{variables: {v0: x, ", "v#: '{v0}', ", "}, jobs: [{name: a, command: b}]}"),
@@ -81,7 +81,7 @@ fn numbered(start: &str, piece: &str, end: &str, size: usize) -> String {
     text + end
 }
 
-/// Larger sizes are left out once it is slow.
+/// Skips larger sizes once it is slow.
 fn measure(work: &str, piece: &str, format: SpecFormat, always: bool, make: impl Fn(usize) -> String) {
     let mut times = Vec::new();
     for size in [1 << 16, 1 << 18, 1 << 20] {
