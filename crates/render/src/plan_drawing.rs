@@ -81,7 +81,7 @@ mod tests {
 
     fn planned() -> RoundPlan {
         let request = serde_json::json!({
-            "request_name": "r", "requestor": "somebody", "input_dataset": "/a/b/RAW",
+            "request_name": "r", "requestor": "user", "input_dataset": "/a/b/RAW",
             "output_datasets": ["/a/b/AOD"], "memory_mb": 2000, "time_per_event_sec": 1.5,
             "size_per_event_kb": 2000.0, "multicore": 1, "splitting_algo": "FileBased",
             "splitting_params": {"files_per_job": 1}, "processing_version": 1, "priority": 1,

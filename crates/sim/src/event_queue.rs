@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_time_and_then_in_order() {
+    fn events_are_ordered_by_time_then_insertion() {
         let mut agenda = SimulationEventQueue::default();
         for (at, event) in [(5, "late"), (1, "first"), (5, "later"), (2, "second")] {
             agenda.schedule(Timestamp(at), event);

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_are_kept_and_all_of_one() {
+    fn history_keeps_last_lines_and_all_of_one_request() {
         let mut stories = RequestHistories::new(Some("b".into()));
         for n in 0..100 {
             for request in ["a", "b"] {

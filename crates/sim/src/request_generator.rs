@@ -2,7 +2,7 @@
 //! hints; and the datasets that they read.
 
 use crate::seeded_random::SeededRandom;
-use crate::setup::weather;
+use crate::setup::failure_rates;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use windlass_core::requests::document;
@@ -58,7 +58,7 @@ pub(crate) fn generate_request(number: u32, seed: u64, sites: &[String]) -> Gene
         flaws = generate_flaws(&files, &mut dice);
     }
     let context =
-        document::DocumentContext { requestor: "nobody", name_suffix: "1", max_memory_per_core_mb: 3000 };
+        document::DocumentContext { requestor: "operator", name_suffix: "1", max_memory_per_core_mb: 3000 };
     let request = document::parse_request(&document, &context)
         .unwrap_or_else(|faults| panic!("invalid request: {faults:?} {document}"));
     let mut of_filter = SeededRandom::for_part(seed, &format!("filter {number}"));
@@ -66,7 +66,7 @@ pub(crate) fn generate_request(number: u32, seed: u64, sites: &[String]) -> Gene
         filter_factor: *of_filter.pick_one(&[1.0, 1.0, 0.4]),
         memory_per_core: dice.fraction_between(600.0, 2300.0),
         time_factor: dice.fraction_between(0.5, 2.0),
-        is_broken: dice.chance(weather::BROKEN_REQUESTS),
+        is_broken: dice.chance(failure_rates::BROKEN_REQUESTS),
         is_condor: dice.chance(0.5),
     };
     GeneratedRequest { request, truth, files, flaws }
@@ -183,12 +183,12 @@ fn generate_files(
 fn generate_flaws(files: &[CatalogFile], dice: &mut SeededRandom) -> BTreeMap<String, FileFlaw> {
     let mut flaws = BTreeMap::new();
     for file in files {
-        if dice.chance(weather::CORRUPT_FILES) {
+        if dice.chance(failure_rates::CORRUPT_FILES) {
             flaws.insert(file.lfn.clone(), FileFlaw::Corrupt { shy: dice.chance(0.3) });
-        } else if dice.chance(weather::BAD_COPIES) {
+        } else if dice.chance(failure_rates::BAD_COPIES) {
             let places: Vec<&String> = file.replicas.keys().collect();
             flaws.insert(file.lfn.clone(), FileFlaw::BadCopy { site: (*dice.pick_one(&places)).clone() });
-        } else if dice.chance(weather::POISON) {
+        } else if dice.chance(failure_rates::POISON) {
             flaws.insert(file.lfn.clone(), FileFlaw::Poison);
         }
     }
@@ -201,7 +201,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn all_sorts_of_requests_are_wished_for() {
+    fn generator_makes_all_kinds_of_requests() {
         let sites: Vec<String> = (0..20).map(|n| format!("T2_{n}")).collect();
         let commands: Vec<GeneratedRequest> =
             (0..200).map(|number| generate_request(number, 5, &sites)).collect();

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_throws_the_same() {
+    fn equal_seeds_give_equal_numbers() {
         let throw = |seed, part| {
             let mut dice = SeededRandom::for_part(seed, part);
             (0..20).map(|_| dice.number_below(1000)).collect::<Vec<_>>()
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn throws_are_where_they_should_be() {
+    fn random_numbers_have_the_expected_distribution() {
         let mut dice = SeededRandom::for_part(7, "any");
         let hits = (0..10_000).filter(|_| dice.chance(0.3)).count();
         assert!((2700..3300).contains(&hits), "{hits}");

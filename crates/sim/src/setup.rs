@@ -54,7 +54,7 @@ pub enum InjectedFault {
 }
 
 /// Rates of failures. They are constants, because a simulation with fewer failures tests less.
-pub(crate) mod weather {
+pub(crate) mod failure_rates {
     use std::time::Duration;
 
     const HOUR: Duration = Duration::from_hours(1);

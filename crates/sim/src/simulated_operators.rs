@@ -2,7 +2,7 @@
 
 use crate::request_generator::FileFlaw;
 use crate::seeded_random::SeededRandom;
-use crate::setup::{InjectedFault, weather};
+use crate::setup::{InjectedFault, failure_rates};
 use crate::simulation::{RequestSimulation, SimulationEvent};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl SimulatedOperators {
 impl RequestSimulation {
     /// Schedules an operator for a held request.
     pub(crate) fn schedule_operator(&mut self, request: &str) {
-        let (low, high) = weather::OPERATOR_DELAY_HOURS;
+        let (low, high) = failure_rates::OPERATOR_DELAY_HOURS;
         let after = self.people.dice.random_hours(low, high);
         self.schedule_after(after, SimulationEvent::Operator(request.to_owned()));
     }

@@ -7,7 +7,7 @@ use crate::invariants::{InvariantChecker, OutputCatalog};
 use crate::memory_store::MemoryStore;
 use crate::request_generator::{FileFlaw, GeneratedRequest, RequestGroundTruth, generate_request};
 use crate::seeded_random::SeededRandom;
-use crate::setup::{InjectedFault, SimulationSetup, weather};
+use crate::setup::{InjectedFault, SimulationSetup, failure_rates};
 use crate::simulated_operators::SimulatedOperators;
 use crate::simulated_server::{SimulatedEffectKey, SimulatedServer};
 use crate::sites::{SimulatedGrid, SiteHealth};
@@ -124,7 +124,7 @@ pub(crate) struct RequestSimulation {
 /// Runs a simulation to its end.
 pub fn run_simulation(setup: &SimulationSetup) -> SimulationOutcome {
     let mut sim = RequestSimulation::new(setup.clone());
-    let limit = sim.end_at.after(weather::DRAIN);
+    let limit = sim.end_at.after(failure_rates::DRAIN);
     while let Some((at, event)) = sim.events.next_event() {
         if at > limit || sim.invariants.has_too_many_violations() {
             break;
@@ -161,7 +161,7 @@ fn lifecycle_settings(mistake: Option<InjectedFault>) -> LifecycleSettings {
 impl RequestSimulation {
     fn new(setup: SimulationSetup) -> Self {
         let seed = setup.seed;
-        let places = (f64::from(setup.requests) * weather::ACTIVE_RUNS_PER_REQUEST).ceil() as usize;
+        let places = (f64::from(setup.requests) * failure_rates::ACTIVE_RUNS_PER_REQUEST).ceil() as usize;
         let mut sim = Self {
             now: START,
             events: SimulationEventQueue::default(),
@@ -211,9 +211,9 @@ impl RequestSimulation {
         for site in 0..self.grid.sites.len() {
             self.schedule_outage(site);
         }
-        self.schedule_next(weather::CRASH_EVERY, SimulationEvent::Crash);
-        self.schedule_next(weather::CATALOG_OUTAGE_EVERY, SimulationEvent::Catalog { is_up: false });
-        self.schedule_next(weather::SCHEDD_OUTAGE_EVERY, SimulationEvent::Schedd { is_up: false });
+        self.schedule_next(failure_rates::CRASH_EVERY, SimulationEvent::Crash);
+        self.schedule_next(failure_rates::CATALOG_OUTAGE_EVERY, SimulationEvent::Catalog { is_up: false });
+        self.schedule_next(failure_rates::SCHEDD_OUTAGE_EVERY, SimulationEvent::Schedd { is_up: false });
         self.schedule_random_change();
         self.schedule_after(Duration::from_hours(1), SimulationEvent::CheckProgress);
     }
@@ -231,9 +231,9 @@ impl RequestSimulation {
     }
 
     fn schedule_outage(&mut self, site: usize) {
-        let is_hole = self.random.chance(weather::BLACK_HOLES);
+        let is_hole = self.random.chance(failure_rates::BLACK_HOLES);
         let health = if is_hole { SiteHealth::BlackHole } else { SiteHealth::Down };
-        self.schedule_next(weather::OUTAGE_EVERY, SimulationEvent::Site { site, health });
+        self.schedule_next(failure_rates::OUTAGE_EVERY, SimulationEvent::Site { site, health });
     }
 
     fn schedule_random_change(&mut self) {
@@ -265,7 +265,7 @@ impl RequestSimulation {
             SimulationEvent::EffectDone { generation: life, key } => self.on_effect_done(life, &key),
             SimulationEvent::Crash => {
                 self.crash_server();
-                self.schedule_next(weather::CRASH_EVERY, SimulationEvent::Crash);
+                self.schedule_next(failure_rates::CRASH_EVERY, SimulationEvent::Crash);
             }
             SimulationEvent::Restart => self.restart_server(),
             SimulationEvent::Site { site, health } => self.set_site_health(site, health),
@@ -294,7 +294,7 @@ impl RequestSimulation {
                 if health == SiteHealth::Down {
                     self.fail_site_attempts(site);
                 }
-                let lasts = self.random.random_hours(0.5, weather::LONGEST_OUTAGE);
+                let lasts = self.random.random_hours(0.5, failure_rates::LONGEST_OUTAGE);
                 self.schedule_after(lasts, SimulationEvent::Site { site, health: SiteHealth::Healthy });
             }
         }
@@ -303,7 +303,7 @@ impl RequestSimulation {
     fn set_catalog_up(&mut self, is_up: bool) {
         self.catalog.is_up = is_up;
         if is_up {
-            self.schedule_next(weather::CATALOG_OUTAGE_EVERY, SimulationEvent::Catalog { is_up: false });
+            self.schedule_next(failure_rates::CATALOG_OUTAGE_EVERY, SimulationEvent::Catalog { is_up: false });
         } else {
             // Sometimes longer than any timeout.
             let is_long = self.random.chance(0.15);
@@ -319,7 +319,7 @@ impl RequestSimulation {
     fn set_schedd_up(&mut self, is_up: bool) {
         self.backends.is_schedd_up = is_up;
         if is_up {
-            self.schedule_next(weather::SCHEDD_OUTAGE_EVERY, SimulationEvent::Schedd { is_up: false });
+            self.schedule_next(failure_rates::SCHEDD_OUTAGE_EVERY, SimulationEvent::Schedd { is_up: false });
         } else {
             let lasts = self.random.random_hours(0.1, 8.0);
             self.schedule_after(lasts, SimulationEvent::Schedd { is_up: true });

@@ -2,7 +2,7 @@
 
 use crate::backends::SimulatedNodeId;
 use crate::seeded_random::SeededRandom;
-use crate::setup::weather;
+use crate::setup::failure_rates;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The true health of a site.
@@ -41,7 +41,7 @@ impl SimulatedGrid {
         let sites: Vec<SimulatedSite> = (0..count)
             .map(|number| {
                 let slots = dice.number_within(16, 120) as u32;
-                let is_slow = dice.chance(weather::SLOW_SITES);
+                let is_slow = dice.chance(failure_rates::SLOW_SITES);
                 SimulatedSite {
                     name: format!("T2_{}_{number:03}", dice.pick_one(&["DE", "US", "IT", "FR", "UK", "CH"])),
                     slots,

@@ -16,7 +16,7 @@ fn holds(setup: &SimulationSetup) -> SimulationOutcome {
 }
 
 #[test]
-fn everybody_comes_to_an_end_whatever_goes_wrong() {
+fn all_requests_end_despite_failures() {
     let mut rescues = 0;
     for seed in 1..=4 {
         let outcome = holds(&SimulationSetup::small(seed));
@@ -32,20 +32,20 @@ fn everybody_comes_to_an_end_whatever_goes_wrong() {
 
 /// The setup that `cargo xtask soak` runs with many seeds.
 #[test]
-fn three_hundred_requests_at_a_hundred_sites_for_a_month() {
+fn large_simulation_of_a_month_holds_all_invariants() {
     let outcome = holds(&SimulationSetup::large(1));
     assert!(outcome.statistics.promotions > 0, "no site was banned for all: {:?}", outcome.statistics);
 }
 
 #[test]
-fn the_same_seed_has_the_same_history() {
+fn equal_seeds_give_equal_histories() {
     let setup = |seed| SimulationSetup { requests: 12, ..SimulationSetup::small(seed) };
     assert_eq!(run_simulation(&setup(7)), run_simulation(&setup(7)));
     assert_ne!(run_simulation(&setup(7)).digest, run_simulation(&setup(8)).digest);
 }
 
 #[test]
-fn everything_that_happened_to_a_request_can_be_told() {
+fn history_of_one_request_is_recorded() {
     let setup = SimulationSetup { requests: 12, ..SimulationSetup::small(3) };
     let name = "sim_0003_v1";
     let told = run_simulation(&SimulationSetup { history_of: Some(name.to_owned()), ..setup.clone() });
@@ -70,56 +70,56 @@ fn is_caught(mistake: InjectedFault, told: &str) {
 }
 
 #[test]
-fn a_unit_that_failed_is_not_registered() {
+fn failed_unit_must_not_be_registered() {
     is_caught(InjectedFault::ReportFailedUnitCompleted, "is registered, but is failed");
 }
 
 #[test]
-fn input_that_was_not_processed_is_not_credited() {
+fn unprocessed_input_must_not_be_credited() {
     is_caught(InjectedFault::CreditFailedUnit, "were processed");
 }
 
 #[test]
-fn input_is_not_processed_twice() {
+fn input_must_not_be_processed_twice() {
     is_caught(InjectedFault::ForgetFileRows, "are processed twice");
 }
 
 #[test]
-fn good_files_are_not_left_out() {
+fn good_files_must_not_be_excluded() {
     is_caught(InjectedFault::ExcludeGoodFile, "is excluded, but has no flaw");
 }
 
 #[test]
-fn nobody_but_a_person_fails_a_request() {
+fn only_a_person_may_fail_a_request() {
     is_caught(InjectedFault::FailByItself, "no person requested that");
 }
 
 #[test]
-fn nobody_is_forgotten() {
+fn forgotten_request_is_detected() {
     is_caught(InjectedFault::ForgetRequest, "for too long");
 }
 
 #[test]
-fn numbers_of_events_are_given_out_once() {
+fn event_numbers_must_not_repeat() {
     is_caught(InjectedFault::RepeatNumbers, "generated twice");
 }
 
 #[test]
-fn people_are_told() {
+fn lost_alerts_are_detected() {
     is_caught(InjectedFault::LoseAlerts, "0 alerts `held`");
 }
 
 #[test]
-fn rescues_come_to_an_end() {
+fn endless_rescues_are_detected() {
     is_caught(InjectedFault::RescueForEver, "is rescue 4 of 3");
 }
 
 #[test]
-fn what_is_completed_is_registered() {
+fn completed_units_must_be_registered() {
     is_caught(InjectedFault::LoseUnit, "closes without unit 1");
 }
 
 #[test]
-fn what_people_want_is_seen_to() {
+fn lost_operator_commands_are_detected() {
     is_caught(InjectedFault::LoseOperatorRequests, "but the simulation has ended");
 }

@@ -366,9 +366,9 @@ impl<'a> NameResolver<'a, '_> {
     }
 
     fn parameters_used_in(&self, name: NamedText, bindings: &crate::expand::ParameterBindings) -> u64 {
-        let holes = crate::template::find_holes(self.spec.texts.get(name.text));
-        let bits = holes
-            .filter_map(|hole| bindings.find_parameter(hole.name))
+        let placeholders = crate::template::find_placeholders(self.spec.texts.get(name.text));
+        let bits = placeholders
+            .filter_map(|placeholder| bindings.find_parameter(placeholder.name))
             .map(|number| 1u64.checked_shl(number));
         bits.flatten().fold(0, |all, bit| all | bit)
     }

@@ -1,6 +1,6 @@
 //! Texts with `{name}` placeholders: parsed once, rendered once per job.
 //!
-//! A *hole* is a brace pair around exactly a name, or a name and a format: `{i}`, `{i:03d}`, `{x:.4f}`, `{x:q}`.
+//! A *placeholder* is a brace pair around exactly a name, or a name and a format: `{i}`, `{i:03d}`, `{x:.4f}`, `{x:q}`.
 //! All other braces belong to the shell and are kept. Where values exist, `{{name}}` of a name without a value is
 //! the text `{name}`. Used by spec files and by `exec`.
 
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// A placeholder in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TemplateHole<'t> {
+pub struct TemplatePlaceholder<'t> {
     /// Including the braces.
     pub range: Range<usize>,
     pub name: &'t str,
@@ -22,7 +22,7 @@ pub struct TemplateHole<'t> {
     pub is_doubled: bool,
 }
 
-impl TemplateHole<'_> {
+impl TemplatePlaceholder<'_> {
     /// The outer braces of `{{name}}`, which is the text `{name}` if there is no value of that name.
     /// `${{name}}` is kept.
     pub fn escape_range(&self, text: &str) -> Option<Range<usize>> {
@@ -40,27 +40,27 @@ impl TemplateHole<'_> {
     }
 }
 
-/// Returns all holes of a text, in order.
-pub fn find_holes(text: &str) -> impl Iterator<Item = TemplateHole<'_>> {
+/// Returns all placeholders of a text, in order.
+pub fn find_placeholders(text: &str) -> impl Iterator<Item = TemplatePlaceholder<'_>> {
     let mut from = 0;
     std::iter::from_fn(move || {
         loop {
             let open = from + text[from..].find('{')?;
             from = open + 1;
-            if let Some(hole) = parse_hole(text, open) {
-                from = hole.range.end;
-                return Some(hole);
+            if let Some(placeholder) = parse_placeholder(text, open) {
+                from = placeholder.range.end;
+                return Some(placeholder);
             }
         }
     })
 }
 
-fn parse_hole(text: &str, open: usize) -> Option<TemplateHole<'_>> {
+fn parse_placeholder(text: &str, open: usize) -> Option<TemplatePlaceholder<'_>> {
     let length = text[open + 1..].find(['{', '}']).filter(|at| text.as_bytes()[open + 1 + at] == b'}')?;
     let inside = &text[open + 1..open + 1 + length];
     let (name, format) = inside.split_once(':').map_or((inside, None), |(name, format)| (name, Some(format)));
     let end = open + length + 2;
-    is_valid_name(name).then(|| TemplateHole {
+    is_valid_name(name).then(|| TemplatePlaceholder {
         range: open..end,
         name,
         format,
@@ -78,7 +78,7 @@ pub fn is_valid_name(text: &str) -> bool {
 
 /// The format of an inserted value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HoleFormat {
+pub enum PlaceholderFormat {
     #[default]
     Plain,
     /// `{i:03d}`: an integer, padded with zeros to this width.
@@ -89,7 +89,7 @@ pub enum HoleFormat {
     Quoted,
 }
 
-impl HoleFormat {
+impl PlaceholderFormat {
     /// Maximum width and number of decimal places: more than any reasonable number, too few to fill a disk.
     const MAX_WIDTH: usize = 100;
 
@@ -172,7 +172,7 @@ enum TemplatePiece {
     /// The number of a parameter.
     Value {
         parameter: u32,
-        format: HoleFormat,
+        format: PlaceholderFormat,
     },
     /// The number of a value that the owner of the template inserts.
     Reference(u32),
@@ -246,7 +246,7 @@ impl TemplateBuilder {
         }
     }
 
-    pub(crate) fn push_value(&mut self, parameter: u32, format: HoleFormat) {
+    pub(crate) fn push_value(&mut self, parameter: u32, format: PlaceholderFormat) {
         self.pieces.push(TemplatePiece::Value { parameter, format });
     }
 
@@ -264,11 +264,11 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<String> {
-        find_holes(text).map(|hole| text[hole.range].to_owned()).collect()
+        find_placeholders(text).map(|placeholder| text[placeholder.range].to_owned()).collect()
     }
 
     #[test]
-    fn holes_are_braces_around_a_name() {
+    fn placeholders_are_braces_around_a_name() {
         for (text, expected) in [
             ("sim {i} {x:.4f}{_a1}", vec!["{i}", "{x:.4f}", "{_a1}"]),
             ("{} {a,b} {print $1} { i } {1} {a b} {a-b} {", vec![]),
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_is_surely_meant() {
-        let sure = |text: &str| find_holes(text).next().is_some_and(|hole| hole.is_unmistakable());
+        let sure = |text: &str| find_placeholders(text).next().is_some_and(|placeholder| placeholder.is_unmistakable());
         for text in ["{i}", "{i:03d}", "{x:.4f}", "{x:q}", "{x:>8}", "{x:e}", "{x:}"] {
             assert!(sure(text), "{text}");
         }
@@ -294,7 +294,7 @@ mod tests {
     fn formats() {
         let put = |format: &str, value| {
             let mut out = String::new();
-            HoleFormat::parse(format).unwrap_or_default().write_value(value, &mut out);
+            PlaceholderFormat::parse(format).unwrap_or_default().write_value(value, &mut out);
             out
         };
         let (integer, float, text) = (ParameterValue::Integer, ParameterValue::Float, ParameterValue::Text);
@@ -321,7 +321,7 @@ mod tests {
             assert_eq!(put(format, value), expected, "{format} {value}");
         }
         for unknown in ["x", "3d", "d", "0d", ".f", "f", "0999d", ".+2f", "", "qq"] {
-            assert_eq!(HoleFormat::parse(unknown), None, "{unknown}");
+            assert_eq!(PlaceholderFormat::parse(unknown), None, "{unknown}");
         }
     }
 }

@@ -186,7 +186,7 @@ files: [{name: 'f-{who}', path: '{out}/f'}]
 user_data: [{name: u, data: {a: ['{out}', 1], b: {c: 'x{who}y'}}}]
 jobs:
   - name: 'job-{who}'
-    command: 'run {out} ${OUT} ${who} {print $1} {{nobody}} {a,b} {}'
+    command: 'run {out} ${OUT} ${who} {print $1} {{unknown}} {a,b} {}'
     invocation_script: 'srun -A {who}'
     env: {WHO: '{who}', CONST: c}
     resource_requirements: '{pool}'
@@ -205,7 +205,7 @@ actions:
     let data = workflow.user_data(0).data.unwrap().into_owned();
     assert_eq!(data, serde_json::json!({"a": ["runs/1.10", 1], "b": {"c": "xaday"}}));
     let job = workflow.job(0);
-    assert_eq!(job.command(0), "run runs/1.10 ${OUT} ${who} {print $1} {nobody} {a,b} {}");
+    assert_eq!(job.command(0), "run runs/1.10 ${OUT} ${who} {print $1} {unknown} {a,b} {}");
     assert_eq!((job.name, job.requirements), ("job-ada", Some(0)));
     let kind = &workflow.job_groups()[0];
     assert_eq!(kind.invocation_script.as_deref(), Some("srun -A ada"));

@@ -3,7 +3,7 @@
 
 use super::{SimulatedAttemptFailure, SimulatedNodeId};
 use crate::request_generator::FileFlaw;
-use crate::setup::weather;
+use crate::setup::failure_rates;
 use crate::simulation::RequestSimulation;
 use crate::sites::SiteHealth;
 use std::time::Duration;
@@ -125,10 +125,10 @@ impl RequestSimulation {
             return None;
         }
         let sorts = [
-            (weather::TRANSIENT, FailureClass::Transient, 60311, "stage-out timed out"),
-            (weather::INFRASTRUCTURE, FailureClass::Infrastructure, 10032, "node failure"),
-            (weather::UNKNOWN, FailureClass::Unknown, 1, "no output"),
-            (weather::PERMANENT, FailureClass::Permanent, 8009, "exception in event processing"),
+            (failure_rates::TRANSIENT, FailureClass::Transient, 60311, "stage-out timed out"),
+            (failure_rates::INFRASTRUCTURE, FailureClass::Infrastructure, 10032, "node failure"),
+            (failure_rates::UNKNOWN, FailureClass::Unknown, 1, "no output"),
+            (failure_rates::PERMANENT, FailureClass::Permanent, 8009, "exception in event processing"),
         ];
         sorts.into_iter().find_map(|(share, class, code, message)| {
             self.backends.dice.chance(share).then(|| SimulatedAttemptFailure::new(class, code, message))

@@ -51,7 +51,7 @@ impl RequestSimulation {
         from: RequestStatus,
         to: RequestStatus,
     ) -> Result<(), String> {
-        transitions::check(from, to).map_err(|error| error.to_string())?;
+        transitions::check_transition(from, to).map_err(|error| error.to_string())?;
         let name = &at.row.request.request_name;
         match to {
             RequestStatus::Failed | RequestStatus::Aborted if !self.invariants.unwanted.contains(name) => {

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_overlaps_is_noticed() {
+    fn overlapping_ranges_are_detected() {
         let mut ranges = RangeSet::default();
         assert!(ranges.add_range(10, 19) && ranges.add_range(30, 39) && ranges.add_range(20, 29));
         assert_eq!(ranges.total_length(), 30);

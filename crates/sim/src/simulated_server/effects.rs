@@ -3,7 +3,7 @@
 use super::{SimulatedEffectKey, StartedEffect};
 use crate::backends::SimulatedWorkflow;
 use crate::seeded_random::SeededRandom;
-use crate::setup::weather;
+use crate::setup::failure_rates;
 use crate::simulation::RequestSimulation;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -46,10 +46,10 @@ impl RequestSimulation {
     /// Attempts an effect; it may fail, or its response may be lost.
     fn attempt_effect(&mut self, request: &str, begun: &StartedEffect) -> (Vec<LifecycleEvent>, Duration) {
         let is_windy = !self.is_calm;
-        if is_windy && self.server.dice.chance(weather::EFFECT_FAILS) {
+        if is_windy && self.server.dice.chance(failure_rates::EFFECT_FAILS) {
             return self.failed_effect_news(begun);
         }
-        if is_windy && self.server.dice.chance(weather::ANSWER_LOST) {
+        if is_windy && self.server.dice.chance(failure_rates::ANSWER_LOST) {
             self.perform_effect(request, begun);
             return self.failed_effect_news(begun);
         }

@@ -19,7 +19,7 @@ mod reconcile_pass;
 pub(crate) use planning::round_directory;
 
 use crate::seeded_random::SeededRandom;
-use crate::setup::weather;
+use crate::setup::failure_rates;
 use crate::simulation::{RequestSimulation, SimulationEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -150,7 +150,7 @@ impl RequestSimulation {
             .server
             .memory
             .last_full_scan
-            .is_none_or(|last| self.now.since(last) >= weather::FULL_SCAN_INTERVAL);
+            .is_none_or(|last| self.now.since(last) >= failure_rates::FULL_SCAN_INTERVAL);
         if is_due {
             self.server.memory.last_full_scan = Some(self.now);
         }

@@ -2,7 +2,7 @@
 
 use super::{EffectSubject, SimulatedEffectKey, StartedEffect};
 use crate::memory_store::{CommitRefusal, is_open};
-use crate::setup::{InjectedFault, weather};
+use crate::setup::{InjectedFault, failure_rates};
 use crate::simulation::{RequestSimulation, SimulationEvent};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -45,8 +45,8 @@ impl RequestSimulation {
         }
         let mind = &self.server.memory;
         let next = mind.wake_at.values().chain(mind.paused_effects.values()).copied().min();
-        let everybody = mind.last_full_scan.map(|last| last.after(weather::FULL_SCAN_INTERVAL));
-        if let Some(at) = next.into_iter().chain(everybody).min() {
+        let next_full_scan = mind.last_full_scan.map(|last| last.after(failure_rates::FULL_SCAN_INTERVAL));
+        if let Some(at) = next.into_iter().chain(next_full_scan).min() {
             self.schedule_pass(at.max(self.now.after(std::time::Duration::from_secs(1))));
         }
     }

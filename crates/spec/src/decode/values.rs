@@ -10,7 +10,7 @@ use crate::event::{DocumentEvent, EventStream, StopReading};
 use crate::parameters::ParameterValue;
 use crate::resolve::check_regex;
 use crate::source::SourceSpan;
-use crate::template::{self, HoleFormat};
+use crate::template::{self, PlaceholderFormat};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error as WordError, StrDeserializer};
@@ -259,17 +259,17 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         let Some((text, span)) = self.read_string(event, subject)? else { return Ok(None) };
         let mut filled = String::new();
         let mut from = 0;
-        for hole in template::find_holes(&text) {
-            let Some(value) = self.constants.get(hole.name) else {
+        for placeholder in template::find_placeholders(&text) {
+            let Some(value) = self.constants.get(placeholder.name) else {
                 if self.constants.is_complete() {
-                    self.report_undefined_name(hole.name, span);
+                    self.report_undefined_name(placeholder.name, span);
                 }
                 return Ok(None);
             };
-            filled.push_str(&text[from..hole.range.start]);
-            let format = hole.format.and_then(HoleFormat::parse).unwrap_or_default();
+            filled.push_str(&text[from..placeholder.range.start]);
+            let format = placeholder.format.and_then(PlaceholderFormat::parse).unwrap_or_default();
             format.write_value(ParameterValue::Text(value), &mut filled);
-            from = hole.range.end;
+            from = placeholder.range.end;
         }
         if from == 0 {
             return Ok(Some((text, span)));

@@ -3,7 +3,7 @@
 use super::{DiagnosticSinks, TextPosition};
 use crate::diagnostic::SpecDiagnostic;
 use crate::model::{NamedText, WorkflowSpec};
-use crate::template::{self, HoleFormat};
+use crate::template::{self, PlaceholderFormat};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 
@@ -135,20 +135,20 @@ impl<'a> ConstantResolver<'a, '_> {
         let text = self.spec.texts.get(value.text);
         let mut filled = String::new();
         let mut from = 0;
-        for hole in template::find_holes(text) {
-            if hole.after_dollar {
+        for placeholder in template::find_placeholders(text) {
+            if placeholder.after_dollar {
                 continue;
             }
-            let span = TextPosition::from_named(&self.spec.texts, value).part_span(hole.range.clone());
-            let Some((&inner, _)) = self.written.get_key_value(hole.name) else {
-                if let Some(doubled) = hole.escape_range(text) {
+            let span = TextPosition::from_named(&self.spec.texts, value).part_span(placeholder.range.clone());
+            let Some((&inner, _)) = self.written.get_key_value(placeholder.name) else {
+                if let Some(doubled) = placeholder.escape_range(text) {
                     filled.push_str(&text[from..doubled.start]);
-                    filled.push_str(&text[hole.range]);
+                    filled.push_str(&text[placeholder.range]);
                     from = doubled.end;
                     continue;
                 }
-                if hole.is_unmistakable() && self.constants.is_complete {
-                    let message = format!("`{{{}}}` is not a variable of the workflow", hole.name);
+                if placeholder.is_unmistakable() && self.constants.is_complete {
+                    let message = format!("`{{{}}}` is not a variable of the workflow", placeholder.name);
                     let diagnostic = SpecDiagnostic::new("undefined-name", message).with_span(span);
                     self.sinks
                         .errors
@@ -164,15 +164,15 @@ impl<'a> ConstantResolver<'a, '_> {
                 continue;
             }
             self.resolve_constant(inner);
-            filled.push_str(&text[from..hole.range.start]);
-            let format = hole.format.and_then(HoleFormat::parse).unwrap_or_default();
+            filled.push_str(&text[from..placeholder.range.start]);
+            let format = placeholder.format.and_then(PlaceholderFormat::parse).unwrap_or_default();
             let value = self.constants.get(inner).unwrap_or_default();
             if self.length + filled.len() + value.len() > MAX_VALUE_BYTES {
                 self.report_too_long(span);
                 break;
             }
             format.write_value(crate::parameters::ParameterValue::Text(value), &mut filled);
-            from = hole.range.end;
+            from = placeholder.range.end;
         }
         filled.push_str(&text[from..]);
         self.path.pop();

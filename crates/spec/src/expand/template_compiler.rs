@@ -6,7 +6,7 @@ use crate::model::NamedText;
 use crate::parameters::ParameterValue;
 use crate::source::SourceSpan;
 use crate::suggest::NameSuggester;
-use crate::template::{self, HoleFormat, TemplateBuilder, TemplateHole, TextTemplate};
+use crate::template::{self, PlaceholderFormat, TemplateBuilder, TemplatePlaceholder, TextTemplate};
 use crate::text_store::{TextRef, TextStore};
 use std::ops::Range;
 
@@ -82,7 +82,7 @@ impl<'a> TemplateCompiler<'a> {
             return None;
         }
         let mut builder = TemplateBuilder::default();
-        self.compile_holes(text, place, &mut builder);
+        self.compile_placeholders(text, place, &mut builder);
         let template = builder.finish();
         (template.as_constant() != Some(text)).then_some(template)
     }
@@ -101,7 +101,7 @@ impl<'a> TemplateCompiler<'a> {
         let mut parts = Vec::new();
         let mut from = 0;
         while let Some((whole, inside)) = find_reference(text, from) {
-            self.compile_holes_in(text, from..whole.start, place, &mut builder);
+            self.compile_placeholders_in(text, from..whole.start, place, &mut builder);
             match self.compile_reference(text, inside.clone(), place) {
                 Some(part) => {
                     builder.push_reference(parts.len() as u32);
@@ -111,7 +111,7 @@ impl<'a> TemplateCompiler<'a> {
             }
             from = whole.end;
         }
-        self.compile_holes_in(text, from..text.len(), place, &mut builder);
+        self.compile_placeholders_in(text, from..text.len(), place, &mut builder);
         (Some(builder.finish()), parts)
     }
 
@@ -149,11 +149,11 @@ impl<'a> TemplateCompiler<'a> {
         })
     }
 
-    fn compile_holes(&mut self, text: &str, place: TextPosition<'_, '_>, builder: &mut TemplateBuilder) {
-        self.compile_holes_in(text, 0..text.len(), place, builder);
+    fn compile_placeholders(&mut self, text: &str, place: TextPosition<'_, '_>, builder: &mut TemplateBuilder) {
+        self.compile_placeholders_in(text, 0..text.len(), place, builder);
     }
 
-    fn compile_holes_in(
+    fn compile_placeholders_in(
         &mut self,
         text: &str,
         range: Range<usize>,
@@ -162,33 +162,33 @@ impl<'a> TemplateCompiler<'a> {
     ) {
         let part = &text[range.clone()];
         let mut from = 0;
-        for hole in template::find_holes(part) {
+        for placeholder in template::find_placeholders(part) {
             let after_dollar =
-                hole.after_dollar || hole.range.start == 0 && text[..range.start].ends_with('$');
+                placeholder.after_dollar || placeholder.range.start == 0 && text[..range.start].ends_with('$');
             if after_dollar {
                 continue;
             }
-            let span = || place.part_span(range.start + hole.range.start..range.start + hole.range.end);
-            let parameter = self.bindings.and_then(|bindings| bindings.find_parameter(hole.name));
-            let constant = self.constants.get(hole.name);
+            let span = || place.part_span(range.start + placeholder.range.start..range.start + placeholder.range.end);
+            let parameter = self.bindings.and_then(|bindings| bindings.find_parameter(placeholder.name));
+            let constant = self.constants.get(placeholder.name);
             if parameter.is_none() && constant.is_none() {
-                if self.bindings.is_none() && !self.constants.is_likely_mistake(hole.name) {
+                if self.bindings.is_none() && !self.constants.is_likely_mistake(placeholder.name) {
                     continue;
                 }
-                if let Some(doubled) = hole.escape_range(part) {
+                if let Some(doubled) = placeholder.escape_range(part) {
                     builder.push_text(&part[from..doubled.start]);
-                    builder.push_text(&part[hole.range]);
+                    builder.push_text(&part[placeholder.range]);
                     from = doubled.end;
                     continue;
                 }
-                if hole.is_unmistakable() && self.constants.is_complete() {
-                    self.report_undefined_name(&hole, span());
+                if placeholder.is_unmistakable() && self.constants.is_complete() {
+                    self.report_undefined_name(&placeholder, span());
                 }
                 continue;
             }
-            builder.push_text(&part[from..hole.range.start]);
-            from = hole.range.end;
-            let format = self.parse_hole_format(&hole, span);
+            builder.push_text(&part[from..placeholder.range.start]);
+            from = placeholder.range.end;
+            let format = self.parse_placeholder_format(&placeholder, span);
             match (parameter, constant) {
                 (Some(parameter), _) => builder.push_value(parameter, format),
                 (None, value) => {
@@ -204,16 +204,16 @@ impl<'a> TemplateCompiler<'a> {
         builder.push_text(&part[from..]);
     }
 
-    fn parse_hole_format(&mut self, hole: &TemplateHole<'_>, span: impl Fn() -> SourceSpan) -> HoleFormat {
-        let Some(text) = hole.format else { return HoleFormat::Plain };
-        HoleFormat::parse(text).unwrap_or_else(|| {
+    fn parse_placeholder_format(&mut self, placeholder: &TemplatePlaceholder<'_>, span: impl Fn() -> SourceSpan) -> PlaceholderFormat {
+        let Some(text) = placeholder.format else { return PlaceholderFormat::Plain };
+        PlaceholderFormat::parse(text).unwrap_or_else(|| {
             let message =
-                format!("unknown format `:{text}`; the value of `{}` is inserted without it", hole.name);
+                format!("unknown format `:{text}`; the value of `{}` is inserted without it", placeholder.name);
             let help = "formats are `:03d` (leading zeros), `:.4f` (decimal places) and `:q` (shell quoting)";
             self.sinks
                 .warnings
                 .push(SpecDiagnostic::new("unknown-format", message).with_span(span()).with_help(help));
-            HoleFormat::Plain
+            PlaceholderFormat::Plain
         })
     }
 
@@ -224,8 +224,8 @@ impl<'a> TemplateCompiler<'a> {
 
     /// Reports an error if the workflow has variables, as Torc does. Otherwise the text stays as it is, with a
     /// warning if the name looks like a typing error.
-    fn report_undefined_name(&mut self, hole: &TemplateHole<'_>, span: SourceSpan) {
-        let name = hole.name;
+    fn report_undefined_name(&mut self, placeholder: &TemplatePlaceholder<'_>, span: SourceSpan) {
+        let name = placeholder.name;
         let is_error = self.constants.has_any();
         let sink = if is_error { &mut self.sinks.errors } else { &mut self.sinks.warnings };
         let parameters = self.bindings.into_iter().flat_map(ParameterBindings::names);

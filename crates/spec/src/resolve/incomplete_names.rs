@@ -18,7 +18,7 @@ impl NameResolver<'_, '_> {
         let prefix = literal_prefix(pattern);
         self.is_any_unread(sort, |written| {
             let start =
-                template::find_holes(written).next().map_or(written, |hole| &written[..hole.range.start]);
+                template::find_placeholders(written).next().map_or(written, |placeholder| &written[..placeholder.range.start]);
             start.starts_with(prefix) || prefix.starts_with(start)
         })
     }
@@ -46,14 +46,14 @@ impl NameResolver<'_, '_> {
 /// Whether `name` can result from `written` with some values.
 fn can_expand_to(written: &str, name: &str) -> bool {
     let (mut rest, mut from) = (name, 0);
-    for hole in template::find_holes(written) {
-        let piece = &written[from..hole.range.start];
+    for placeholder in template::find_placeholders(written) {
+        let piece = &written[from..placeholder.range.start];
         let after = match from {
             0 => rest.strip_prefix(piece),
             _ => rest.split_once(piece).map(|(_, after)| after),
         };
         let Some(after) = after else { return false };
-        (rest, from) = (after, hole.range.end);
+        (rest, from) = (after, placeholder.range.end);
     }
     if from == 0 { name == written } else { rest.ends_with(&written[from..]) }
 }

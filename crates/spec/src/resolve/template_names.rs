@@ -25,17 +25,17 @@ impl NameResolver<'_, '_> {
             ours.is_none_or(|ours| ours.find_parameter(name).is_none())
                 && self.expanded.constants.get(name).is_none()
         };
-        let unknown = template::find_holes(text).find(|hole| !hole.after_dollar && is_unknown(hole.name));
-        let Some(hole) = unknown else { return false };
+        let unknown = template::find_placeholders(text).find(|placeholder| !placeholder.after_dollar && is_unknown(placeholder.name));
+        let Some(placeholder) = unknown else { return false };
         let Some(other) = self.find_entry_by_template(sort, text) else { return false };
         if self
             .entry_series(sort)
             .bindings(other)
-            .is_none_or(|theirs| theirs.find_parameter(hole.name).is_none())
+            .is_none_or(|theirs| theirs.find_parameter(placeholder.name).is_none())
         {
             return false;
         }
-        let (parameter, what) = (hole.name, sort.singular());
+        let (parameter, what) = (placeholder.name, sort.singular());
         let message =
             format!("`{{{parameter}}}` is not defined here: it is a parameter of the {what} `{text}` only");
         let all =
@@ -50,7 +50,7 @@ impl NameResolver<'_, '_> {
         } else {
             "the same `parameters` here create one job for each of them".to_owned()
         };
-        let place = TextPosition::from_named(&spec.texts, name).part_span(hole.range);
+        let place = TextPosition::from_named(&spec.texts, name).part_span(placeholder.range);
         self.sinks.errors.push(
             SpecDiagnostic::new("undefined-name", message)
                 .with_span(place)
@@ -89,9 +89,9 @@ impl NameResolver<'_, '_> {
 fn template_pattern(text: &str) -> String {
     let mut pattern = "^".to_owned();
     let mut from = 0;
-    for hole in template::find_holes(text) {
-        pattern.push_str(&regex::escape(&text[from..hole.range.start]));
-        from = hole.range.end;
+    for placeholder in template::find_placeholders(text) {
+        pattern.push_str(&regex::escape(&text[from..placeholder.range.start]));
+        from = placeholder.range.end;
         if from < text.len() || pattern.len() == 1 {
             pattern.push_str(".+");
         }

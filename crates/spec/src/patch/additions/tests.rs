@@ -147,10 +147,10 @@ fn a_schedule_can_be_taken_out_again() {
 #[test]
 fn what_is_not_there_cannot_get_a_field() {
     let mut addition = addition();
-    addition.fields[0].name = "nobody";
+    addition.fields[0].name = "unknown";
     let error = apply_addition(SpecSource::new("w.yaml", YAML.as_bytes()), &addition).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot set `scheduler` of `nobody` in `jobs`: there is no such entry; edit it manually"
+        "cannot set `scheduler` of `unknown` in `jobs`: there is no such entry; edit it manually"
     );
 }
