@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_credential() {
+    fn missing_and_malformed_credentials_are_rejected() {
         let (_dir, gate) = gate(&[], &book(&[]));
         let denied = |header| gate.authenticate(&shows(header)).unwrap_err();
         assert_eq!(denied(None), AuthenticationError::Missing);
@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_and_tokens() {
+    fn owner_and_tokens_are_authenticated() {
         let tokens =
             book(&[("wl_a", record("ana", UserRole::Admin)), ("wl_c", record("carla", UserRole::Viewer))]);
         let (_dir, gate) = gate(&people("secret"), &tokens);
@@ -631,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_looked_up_once_and_gone_when_it_is_revoked() {
+    fn token_is_cached_until_revoked() {
         let tokens = book(&[("wl_a", record("ana", UserRole::User))]);
         let (_dir, gate) = gate(&[], &tokens);
         let header = shows(Some("Bearer wl_a"));
@@ -647,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_bound_to_its_workflow_and_ends_with_its_attempt() {
+    fn job_token_is_bound_to_workflow_and_attempt() {
         let (_dir, gate) = gate(&people("secret"), &book(&[]));
         let claim = |attempt| JobTokenClaims {
             worker: WorkerId(9),
@@ -675,14 +675,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_ends() {
+    fn expired_token_is_rejected() {
         let ended = TokenRecord { expires: Some(NOW), ..record("ana", UserRole::User) };
         let (_dir, gate) = gate(&[], &book(&[("wl_a", ended)]));
         assert_eq!(gate.authenticate(&shows(Some("Bearer wl_a"))), Err(AuthenticationError::Expired));
     }
 
     #[test]
-    fn passwords_are_checked_once_a_while_and_forgotten_on_reload() {
+    fn passwords_are_cached_until_reload() {
         let (dir, gate) = gate(&people("secret"), &book(&[]));
         let right = basic("ana", "secret");
         let right = shows(Some(&right));
@@ -706,7 +706,7 @@ mod tests {
     }
 
     #[test]
-    fn guessing_is_slowed_down() {
+    fn guessing_is_throttled() {
         let (_dir, gate) = gate(&people("secret"), &book(&[]));
         let wrong = basic("ana", "wrong");
         let wrong = shows(Some(&wrong));
@@ -721,7 +721,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_credential_is_not_made_good_by_a_right_certificate() {
+    fn valid_certificate_does_not_excuse_wrong_credential() {
         let files = [("auth.toml", "[certificates]\n'CN=ana' = 'ana'\n".to_owned())];
         let (_dir, gate) = gate(&files, &book(&[]));
         let of = |name: &str| PeerCertificate {
@@ -751,7 +751,7 @@ mod tests {
     }
 
     #[test]
-    fn without_auth_everybody_is_the_owner() {
+    fn without_auth_every_client_is_the_owner() {
         let options = AuthenticatorOptions {
             owner: "olga".to_owned(),
             no_auth: true,

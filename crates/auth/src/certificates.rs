@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn subjects_are_understood_in_both_manners() {
+    fn subjects_are_parsed_in_both_formats() {
         let ana = subject(&[("DC", "org"), ("O", "Example, Inc"), ("CN", "ana")]);
         for written in [
             "/DC=org/O=Example, Inc/CN=ana",
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_a_subject_counts() {
+    fn subject_order_matters() {
         let reversed = subject(&[("CN", "ana"), ("O", "Example")]);
         assert_eq!(user(&map(&[("CN=ana,O=Example", "ana")]), &reversed), None);
         assert_eq!(user(&map(&[("/O=Example/CN=ana", "ana")]), &reversed), None);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_subject_belongs_to_no_user() {
+    fn partial_subject_matches_no_user() {
         let known = map(&[("CN=ana,O=Example", "ana")]);
         assert_eq!(user(&known, &subject(&[("CN", "ana")])), None);
         assert_eq!(
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_cannot_be_read_in_full_belongs_to_no_user() {
+    fn partly_unreadable_certificate_matches_no_user() {
         let known = map(&[("CN=ana", "ana"), ("email:ana@example.org", "ana")]);
         let email = SubjectAlternative::Email("ana@example.org".into());
         let unreadable =
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_is_of_one_authority() {
+    fn subject_is_bound_to_its_authority() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, der: &[u8]| {
             let path = dir.path().join(name);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn alternative_names() {
+    fn alternative_names_are_matched() {
         let known = map(&[("email:Ana@example.org", "ana"), ("uri:spiffe://x/ana", "ana2")]);
         let with = |name| shows(&[], vec![name]);
         let email = SubjectAlternative::Email("ana@Example.org".into());
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_subject_is_refused() {
+    fn invalid_subject_is_rejected() {
         let entries = [("ana".to_owned(), CertificateUser::Name("ana".to_owned()))].into();
         assert!(CertificateMap::parse(&entries, 1).unwrap_err().to_string().contains("CN=ana"));
     }

@@ -10,7 +10,7 @@
 //!
 //! Neither uses HTTP or the database. The server determines the relation of the caller to an object.
 //!
-//! Invariants: a wrong credential is rejected, whatever other credentials are present; secrets are stored as
+//! Invariants: a wrong credential is rejected, also beside valid ones; secrets are stored as
 //! hashes only and compared in constant time; no message contains anything from which a secret can be read.
 
 mod authenticator;

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remembers_for_a_short_while_and_only_what_was_right() {
+    fn only_correct_passwords_are_cached_for_a_short_time() {
         let mut verified = PasswordCache::new().unwrap();
         let now = Instant::now();
         verified.insert("ana", "secret", now);

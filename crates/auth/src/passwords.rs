@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_torc_and_apache_are_read() {
+    fn torc_and_apache_password_files_are_read() {
         for version in [bcrypt::Version::TwoA, bcrypt::Version::TwoB, bcrypt::Version::TwoY] {
             let hash = bcrypt::hash_with_result("secret", 4).unwrap().format_for_version(version);
             let file = PasswordFile::parse(&format!("ana:{hash}\n")).unwrap();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hash_is_named_by_its_line() {
+    fn invalid_hash_is_reported_with_its_line() {
         for (text, line) in
             [("ana\n", 1), ("# x\nana:plain\n", 2), ("ana:{SHA}abc=\n", 1), (":$2y$04$x\n", 1)]
         {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_set_and_removed_and_the_rest_stays() {
+    fn users_are_set_and_removed_and_other_lines_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("users");
         let mut file = PasswordFile::parse(&apache()).unwrap();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_passwords_that_cannot_be_are_refused() {
+    fn invalid_names_and_passwords_are_rejected() {
         let mut file = PasswordFile::default();
         for name in ["", "a:b", "#ana", " ana", "a\nb"] {
             assert!(
@@ -285,9 +285,9 @@ mod tests {
     }
 
     #[test]
-    fn somebody_who_is_not_there_is_checked_against_somebody_who_is() {
+    fn unknown_user_is_checked_against_a_decoy_hash() {
         let file = PasswordFile::parse(&apache()).unwrap();
-        assert!(file.decoy_hash("nobody").is_some());
-        assert!(!file.verify("nobody", "secret"), "rejected, although the decoy's password is right");
+        assert!(file.decoy_hash("unknown").is_some());
+        assert!(!file.verify("unknown", "secret"), "rejected, although the decoy's password is right");
     }
 }

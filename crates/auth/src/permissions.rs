@@ -140,7 +140,7 @@ pub const fn access_rule(operation: AuthOperation) -> AccessRule {
     const USER: MinimumRole = MinimumRole::AtLeast(UserRole::User);
     const OPERATOR: MinimumRole = MinimumRole::AtLeast(UserRole::Operator);
     const ADMIN: MinimumRole = MinimumRole::AtLeast(UserRole::Admin);
-    const NOBODY: MinimumRole = MinimumRole::Never;
+    const NEVER: MinimumRole = MinimumRole::Never;
     const READ: TokenScopes = TokenScopes::READ;
     const CREATE: TokenScopes = TokenScopes::NONE.with(TokenScope::Create);
     const MODIFY: TokenScopes = TokenScopes::NONE.with(TokenScope::Modify);
@@ -170,7 +170,7 @@ pub const fn access_rule(operation: AuthOperation) -> AccessRule {
         O::ReadRequestDetails                   => (READ,               VIEWER,   OPERATOR, OPERATOR),
         O::CreateRequest                        => (CREATE,             USER,     OPERATOR, OPERATOR),
         O::CancelRequest                        => (CANCEL,             USER,     OPERATOR, OPERATOR),
-        O::ReadSecrets                          => (MODIFY,             USER,     NOBODY,   NOBODY),
+        O::ReadSecrets                          => (MODIFY,             USER,     NEVER,    NEVER),
         O::RunJobs                                 => (WORK.union(MODIFY),   USER,     USER,     OPERATOR),
         O::SpawnJobs | O::ChangeUserData        => (WORK.union(MODIFY).union(JOB),
                                                                         USER,     USER,     OPERATOR),
@@ -183,7 +183,7 @@ pub const fn access_rule(operation: AuthOperation) -> AccessRule {
         O::ChangeGroup                          => (MODIFY,             USER,     ADMIN,    ADMIN),
         O::ReadTokens                           => (READ,               VIEWER,   ADMIN,    ADMIN),
         O::ChangeTokens                         => (MODIFY,             VIEWER,   ADMIN,    ADMIN),
-        O::Sql                                  => (ADMINISTER,         NOBODY,   NOBODY,   NOBODY),
+        O::Sql                                  => (ADMINISTER,         NEVER,    NEVER,    NEVER),
     };
     AccessRule { scopes, own, shared, other }
 }
@@ -256,7 +256,7 @@ mod tests {
 
     /// Expected decisions written by hand, not read from the table.
     #[test]
-    fn who_may_do_what() {
+    fn access_decisions_match_the_table() {
         //                             viewer user operator admin
         let truths = [
             (O::ReadWorkflow, ObjectRelation::Own, [A, A, A, A]),
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_is_good_for_no_more_than_its_scopes() {
+    fn credential_is_limited_to_its_scopes() {
         let may = |operation, scopes| decide_access(operation, UserRole::Admin, scopes, ObjectRelation::Own);
         assert_eq!(may(O::ReadWorkflow, TokenScopes::READ), A);
         assert_eq!(may(O::ChangeWorkflow, TokenScopes::READ), AccessDecision::ForbidScope);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn bound_tokens_allow_what_is_listed_and_nothing_else() {
+    fn bound_tokens_allow_listed_operations_only() {
         let allowed = |scopes| {
             let mut all = AuthOperation::ALL.to_vec();
             all.retain(|operation| {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agents_token_reads_and_decides_and_does_nothing_else() {
+    fn agent_token_only_reads_and_decides() {
         let may =
             |operation| decide_access(operation, UserRole::Admin, TokenScopes::AGENT, ObjectRelation::Own);
         assert_eq!([O::ListVisible, O::ReadWorkflow, O::DecideAsAgent].map(may), [A; 3]);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_help_is_told() {
+    fn denial_suggests_a_remedy() {
         let told = |operation, role, scopes, relation| {
             suggest_remedy(operation, decide_access(operation, role, scopes, relation), relation)
                 .unwrap_or_default()
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_want_of_scope_says_nothing_about_the_object() {
+    fn missing_scope_reveals_nothing_about_the_object() {
         for relation in [ObjectRelation::Own, ObjectRelation::Shared, ObjectRelation::Other] {
             let verdict = decide_access(O::ChangeWorkflow, UserRole::User, TokenScopes::READ, relation);
             assert_eq!(verdict, AccessDecision::ForbidScope);

@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_for_scopes_are_read_back() {
+    fn scope_names_round_trip() {
         for words in [
             vec!["read"],
             vec!["write"],

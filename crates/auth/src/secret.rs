@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_long_new_each_time_and_not_printed() {
+    fn secret_is_long_random_and_not_printed() {
         let (one, two) = (TokenSecret::random().unwrap(), TokenSecret::random().unwrap());
         assert_ne!(one.reveal(), two.reveal());
         assert_eq!(one.reveal().len(), 3 + 43, "32 bytes in base64");
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_is_kept_as_text() {
+    fn hash_round_trips_as_text() {
         let hash = SecretHash::from_secret("abc");
         let text = hash.to_string();
         assert_eq!(text, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

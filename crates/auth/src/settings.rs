@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_before_groups_and_groups_before_what_is_usual() {
+    fn user_role_precedes_group_role_and_default() {
         let config: AuthConfig = toml::from_str(
             "[roles]\nana = 'viewer'\neve = 'none'\n[group_roles]\nops = 'operator'\nall = 'user'\nroot = 'admin'",
         )

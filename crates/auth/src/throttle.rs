@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_and_end() {
+    fn wait_doubles_up_to_a_limit() {
         let wait = |failures| {
             let (throttle, now) = after(failures);
             throttle.wait_time("ana", HERE, now).map(|wait| wait.as_secs())
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_locks_another_out() {
+    fn failures_do_not_lock_out_other_users_or_addresses() {
         let (throttle, now) = after(20);
         assert!(throttle.wait_time("ana", HERE, now).is_some());
         assert_eq!(throttle.wait_time("ana", THERE, now), None);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_tries_many_names_waits_with_all() {
+    fn address_that_tries_many_names_waits_for_all() {
         let (mut throttle, now) = after(0);
         for number in 0..FREE_TRIES_OF_ADDRESS {
             throttle.record_failure(&format!("user{number}"), HERE, now);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_the_address_remembered() {
+    fn throttle_memory_is_bounded_and_keeps_the_address() {
         let (mut throttle, now) = after(0);
         for number in 0..2 * MAX_ENTRIES {
             throttle.record_failure(&number.to_string(), HERE, now);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn success_and_time_forget() {
+    fn success_and_time_clear_failures() {
         let (mut throttle, now) = after(6);
         throttle.record_success("ana", HERE);
         assert_eq!(throttle.wait_time("ana", HERE, now), None);

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_looked_up_while_it_was_revoked_is_not_remembered() {
+    fn lookup_during_revocation_is_not_cached() {
         let hash = SecretHash::from_secret("x");
         let record = TokenRecord {
             id: 7,
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_good_for_no_more_than_its_maker() {
+    fn token_cannot_exceed_its_creator() {
         assert_eq!(
             grant_token(&ana(), &asks(TokenScopes::WRITE), NOW).unwrap(),
             ("ana".into(), UserRole::User, TokenScopes::WRITE, None)
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn only_admins_make_them_for_others() {
+    fn only_admins_create_tokens_for_others() {
         let for_bob = TokenGrantRequest { user: Some("bob".into()), ..asks(TokenScopes::READ) };
         assert_eq!(grant_token(&ana(), &for_bob, NOW), Err(TokenGrantError::ForOthers));
         let admin = Principal { role: UserRole::Admin, ..ana() };
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_makes_nothing_that_lasts() {
+    fn token_cannot_outlast_its_creator() {
         let ending = Principal { expires: Some(NOW.after(HOUR)), ..ana() };
         let (.., expires) = grant_token(&ending, &asks(TokenScopes::READ), NOW).unwrap();
         assert_eq!(expires, ending.expires);

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_claims_are_rejected() {
         let claim = |name: &str| JwtError::Claim(name.to_owned());
         for (claims, error) in [
             (with("iss", json!("https://j")), JwtError::Issuer),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_believed() {
+    fn valid_claims_are_accepted() {
         let believed = check(&with("aud", json!(["x", "https://w"]))).unwrap();
         assert_eq!(&*believed.user, "ana");
         assert_eq!(believed.scopes, TokenScopes::READ);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_are_those_that_are_said() {
+    fn scopes_are_read_from_claims() {
         let scopes = |value| check(&with("scope", value)).unwrap().scopes;
         assert_eq!(scopes(json!("storage.read:/ openid")), TokenScopes::NONE);
         assert_eq!(scopes(json!("compute.read compute.cancel")), TokenScopes::READ.with(TokenScope::Cancel));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn names_groups_and_required_claims() {
+    fn user_mapping_groups_and_required_claims_apply() {
         let terms = terms(
             "user_prefix = 'cern:'\ngroups_claim = 'wlcg.groups'\nusers = {'abc' = 'carla'}\nrequire = {'wlcg.ver' = '1.0'}",
         );

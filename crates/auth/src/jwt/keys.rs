@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Minimum interval between fetches, whatever key ids tokens name.
+/// Minimum interval between fetches, also if tokens name unknown key ids.
 const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum age of cached keys; a withdrawn key is rejected after this time.
 const KEY_LIFETIME: Duration = Duration::from_hours(1);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_asked_for_but_not_all_the_time() {
+    fn fetches_for_unknown_keys_are_rate_limited() {
         let second = FIRST.replace("one", "two");
         let (keys, answers) = keys(&[Ok(FIRST), Ok(&second)]);
         let start = Instant::now();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_issuer_that_is_away_is_believed_for_a_day() {
+    fn cached_keys_are_valid_for_a_day() {
         let (keys, _) = keys(&[Ok(FIRST), Err("away")]);
         let start = Instant::now();
         assert_eq!(found(&keys, "one", start), Ok(()));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_secrets_and_unknown_kinds_are_left_out() {
+    fn shared_secrets_and_unknown_key_types_are_ignored() {
         let names: Vec<_> = parse_jwks(FIRST).unwrap().into_iter().map(|key| key.name.unwrap()).collect();
         assert_eq!(names, ["one"]);
         assert!(parse_jwks("{}").is_err());
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_verifies_only_what_its_issuer_says_it_is_for() {
+    fn key_verifies_only_its_declared_use() {
         let algorithms = |fields: Value| {
             let mut key = serde_json::json!({"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"});
             key.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_over_lines_that_nobody_changes() {
+    fn key_urls_must_be_https_or_loopback() {
         for url in ["https://i/keys", "http://127.0.0.1:8000/keys", "http://localhost/keys"] {
             assert!(check_secure_url(url).is_ok(), "{url}");
         }
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn an_issuer_says_where_its_keys_are() {
+    fn key_url_is_discovered_from_the_issuer() {
         let about = r#"{"issuer": "https://i", "jwks_uri": "https://i/k"}"#;
         assert_eq!(parse_jwks_uri(about, "https://i").unwrap(), "https://i/k");
         assert!(parse_jwks_uri(about, "https://j").is_err());

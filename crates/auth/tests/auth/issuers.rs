@@ -126,7 +126,7 @@ fn is_refused(result: &Result<Principal, AuthenticationError>) -> bool {
 }
 
 #[test]
-fn a_token_of_an_issuer_that_is_believed() {
+fn token_of_a_trusted_issuer_is_accepted() {
     let world = World::new(&[&ONE]);
     let ana = world.admit(&sign(&claims(), &ONE)).unwrap();
     assert_eq!((&*ana.user, ana.role, ana.scopes), ("ana", UserRole::Operator, TokenScopes::WRITE));
@@ -135,7 +135,7 @@ fn a_token_of_an_issuer_that_is_believed() {
 }
 
 #[test]
-fn what_is_not_believed() {
+fn wrong_issuer_audience_expiry_and_key_are_rejected() {
     let world = World::new(&[&ONE]);
     let with = |name: &str, value: Value| {
         let mut claims = claims();
@@ -143,14 +143,14 @@ fn what_is_not_believed() {
         sign(&claims, &ONE)
     };
     assert!(is_refused(&world.admit(&with("iss", json!("https://evil.example")))));
-    assert!(is_refused(&world.admit(&with("aud", json!("somebody else")))));
+    assert!(is_refused(&world.admit(&with("aud", json!("another audience")))));
     assert_eq!(world.admit(&with("exp", json!(1_700_000_000))), Err(AuthenticationError::Expired));
     let as_if_it_were_one = sign(&claims(), &Key { kid: "one", ..TWO });
     assert!(is_refused(&world.admit(&as_if_it_were_one)), "another key with the same id");
 }
 
 #[test]
-fn signatures_that_are_none() {
+fn missing_and_forged_signatures_are_rejected() {
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
     let world = World::new(&[&ONE]);
@@ -179,7 +179,7 @@ fn signatures_that_are_none() {
 }
 
 #[test]
-fn a_token_with_critical_extensions_is_rejected() {
+fn token_with_critical_extensions_is_rejected() {
     let world = World::new(&[&ONE]);
     let signer = EncodingKey::from_ed_pem(ONE.private.as_bytes()).unwrap();
     let admit = |crit: Option<Vec<String>>| {
@@ -193,7 +193,7 @@ fn a_token_with_critical_extensions_is_rejected() {
 }
 
 #[test]
-fn a_key_for_another_algorithm_or_use_verifies_nothing() {
+fn key_for_another_algorithm_or_use_is_rejected() {
     let world = World::new(&[&ONE]);
     let token = sign(&claims(), &ONE);
     let mut passed = Duration::ZERO;
@@ -214,7 +214,7 @@ fn a_key_for_another_algorithm_or_use_verifies_nothing() {
 }
 
 #[test]
-fn keys_change() {
+fn rotated_keys_are_fetched() {
     let world = World::new(&[&ONE]);
     let (old, new) = (sign(&claims(), &ONE), sign(&claims(), &TWO));
     assert!(world.admit(&old).is_ok());
@@ -231,7 +231,7 @@ fn keys_change() {
 }
 
 #[test]
-fn an_issuer_that_was_never_there_is_no_reason_to_let_anybody_in() {
+fn unreachable_issuer_authenticates_no_token() {
     let world = World::new(&[&ONE]);
     world.issuer.documents.lock().unwrap().clear();
     assert_eq!(world.admit(&sign(&claims(), &ONE)), Err(AuthenticationError::Unavailable));
