@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_as_people_write_them() {
+    fn sizes_are_parsed_with_units() {
         for (text, bytes) in [
             ("512", 512),
             ("1k", 1024),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_as_people_write_them() {
+    fn durations_are_parsed_with_units() {
         for (text, seconds) in [
             ("PT1H", 3600.0),
             ("P0DT1M", 60.0),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn formatted_amounts_are_parsed_back() {
         for (bytes, text) in [(3 << 30, "3g"), (1152 << 20, "1152m"), (1 << 9, "512"), (77, "77"), (0, "0")] {
             assert_eq!(format_exact_size(Bytes(bytes)), text);
             assert_eq!(text.parse(), Ok(Bytes(bytes)));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_read_well() {
+    fn durations_are_formatted_for_people() {
         for (ms, text) in [
             (120, "120ms"),
             (2500, "2.5s"),

@@ -96,7 +96,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn the_digest_is_the_same_for_ever() {
+    fn digest_is_stable() {
         // Digests are stored in databases: if the function changes, Windlass no longer recognizes specs and
         // reruns jobs.
         assert_eq!(digest_bytes(b"name: sim\n"), "34a335ae9def5d497213617dc8499137");
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_and_the_length_count() {
+    fn every_bit_and_the_length_change_the_digest() {
         let text = vec![b'a'; 100];
         let mut seen = HashSet::from([digest_bytes(&text)]);
         for bit in 0..800 {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_pieces_are_cut_does_not_matter() {
+    fn digest_is_independent_of_chunks() {
         let text: Vec<u8> = (0..=255).cycle().take(1000).collect();
         for size in [1, 2, 7, 15, 16, 17, 31, 64, 999] {
             let mut pieces = ContentDigest::default();

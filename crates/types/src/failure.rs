@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_json_are_the_same_word_and_lead_back() {
+    fn names_and_json_agree_and_round_trip() {
         for class in FailureClass::ALL {
             assert_eq!(class.as_str().parse(), Ok(class));
             assert_eq!(serde_json::to_value(class).unwrap(), class.as_str());
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_misspells_one_is_told_all() {
+    fn unknown_class_error_lists_all_classes() {
         let said = "transiet".parse::<FailureClass>().unwrap_err().to_string();
         assert!(said.contains("`transiet`"), "{said}");
         assert!(FailureClass::ALL.iter().all(|class| said.contains(class.as_str())), "{said}");

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn lumis_become_ranges_whatever_their_order() {
+    fn lumis_in_any_order_become_ranges() {
         let mut mask = LumiMask::default();
         for lumi in [5, 1, 2, 9, 3, 5, 8, 4, 20] {
             mask.insert(1, lumi);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_is_written_as_cms_does() {
+    fn lumi_mask_has_the_cms_format() {
         let text = r#"{"356164":[[11,15],[40,40]],"356165":[[1,10]]}"#;
         let mask: LumiMask = serde_json::from_str(text).unwrap();
         assert!(mask.contains(356_164, 40) && !mask.contains(356_165, 11));

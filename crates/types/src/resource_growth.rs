@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_that_grow() {
+    fn growth_is_applied_and_saturates() {
         let memory =
             |growth: &str, from: u64| growth.parse::<ResourceGrowth<Bytes>>().unwrap().grow(Bytes(from)).0;
         for (growth, from, to) in [
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_grow_is_refused() {
+    fn non_growing_amounts_are_rejected() {
         for text in
             ["", "2g", "1.5", "x", "x-2", "x1e3", "x1.1234567", "+", "+%", "+lots", "-2g", "+-1", "x2g"]
         {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_written_as_they_are_read() {
+    fn growth_round_trips() {
         for text in ["x1.5", "x2", "+30%", "+12.5%", "+2g", "+1536m", "+77"] {
             let growth: ResourceGrowth<Bytes> = text.parse().unwrap();
             assert_eq!(growth.to_string(), text);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_numbers_in_json() {
+    fn ratios_are_json_numbers() {
         for (json, millionths) in [("2", 2_000_000), ("2.0", 2_000_000), ("0.2", 200_000), ("0", 0)] {
             let ratio: Ratio = serde_json::from_str(json).unwrap();
             assert_eq!(ratio.millionths(), millionths);

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn recording_round_trips() {
         let (blocks, file) = sample();
         let recording = ResourceRecording::read(&file).unwrap();
         assert_eq!(recording.head, head());
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_end_costs_its_own_block_and_no_other() {
+    fn truncated_end_loses_only_its_block() {
         let (blocks, file) = sample();
         let head_end = head().encode().unwrap().len();
         for cut in head_end..file.len() {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_was_changed_is_left_out_and_the_next_one_read() {
+    fn damaged_block_is_skipped() {
         let (blocks, mut file) = sample();
         let at = head().encode().unwrap().len() + FRAME_BYTES + 3;
         file[at] ^= 0x10;
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_that_has_the_right_checksum_ends_and_does_not_panic() {
+    fn garbage_with_valid_checksum_does_not_panic() {
         let mut dice = 1u64;
         for length in 0..400usize {
             let payload: Vec<u8> = std::iter::repeat_with(|| {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_whose_they_are() {
+    fn series_file_names_identify_their_workflow() {
         let name = |earlier| series_file_name(WorkflowId(7), RunId(2), "node1", 99, earlier);
         assert_eq!(name(0), "resource_metrics_wf7_hnode1_r2_p99.wlm");
         assert_eq!(name(1), "resource_metrics_wf7_hnode1_r2_p99_2.wlm");

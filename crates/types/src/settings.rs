@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_as_slurm_reads_them() {
+    fn slurm_amounts_are_parsed() {
         for (text, minutes) in
             [("90", 90), ("10:00", 10), ("01:30:00", 90), ("1-00", 1440), ("2h", 120), ("PT1H", 60)]
         {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_about_an_allocation() {
+    fn allocation_defaults_apply() {
         let scheduler: SlurmScheduler = serde_json::from_str(r#"{"name": "s", "account": "a"}"#).unwrap();
         assert_eq!((scheduler.nodes, scheduler.walltime()), (1, Some(Duration::from_hours(1))));
         assert_eq!(scheduler.memory(), None);

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_commands_that_all_shells_read_alike_have_plain_words() {
+    fn only_shell_independent_commands_are_split() {
         let words = |command: &str| split_plain_words(command).map(|words| words.join("|"));
         for (command, expected) in [
             ("solve --n=4  a/b.txt\n", Some("solve|--n=4|a/b.txt")),

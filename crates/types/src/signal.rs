@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_and_without_sig_and_numbers() {
+    fn signals_are_parsed_by_name_and_number() {
         for text in ["SIGTERM", "TERM", "sigterm", "Term", "15"] {
             assert_eq!(signal_number(text), Some(15), "{text}");
         }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_has_a_name_that_leads_back() {
+    fn every_signal_name_round_trips() {
         for number in 1..=31 {
             assert_eq!(signal_number(&signal_name(number).unwrap()), Some(number));
         }

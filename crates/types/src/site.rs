@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_a_site() {
+    fn site_names_are_checked() {
         let (longest, longer) = ("x".repeat(LONGEST), "x".repeat(LONGEST + 1));
         for (name, may_be) in [
             ("local", true),

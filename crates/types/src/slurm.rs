@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back() {
+    fn state_names_round_trip() {
         for state in AllocationState::ALL {
             assert_eq!(AllocationState::from_name(state.name()), Some(state));
         }
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn states_as_slurm_writes_them() {
+    fn slurm_states_are_parsed() {
         assert_eq!(SlurmJobState::parse("CANCELLED by 1001"), Some(SlurmJobState::Cancelled));
         assert_eq!(SlurmJobState::parse("CANCELLED+"), Some(SlurmJobState::Cancelled));
         assert_eq!(SlurmJobState::parse("RUNNING"), Some(SlurmJobState::Running));

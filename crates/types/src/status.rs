@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_names_are_those_of_the_contract() {
+    fn status_numbers_and_names_match_torc() {
         let expected = [
             "uninitialized",
             "blocked",

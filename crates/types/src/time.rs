@@ -77,14 +77,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prints_utc_and_reads_it_back() {
+    fn timestamp_prints_utc_and_parses_it() {
         let t = Timestamp(1_700_000_000_123_000);
         assert_eq!(t.to_string(), "2023-11-14T22:13:20.123Z");
         assert_eq!(t.to_string().parse::<Timestamp>().unwrap(), t);
     }
 
     #[test]
-    fn programs_get_every_microsecond() {
+    fn json_timestamps_keep_microseconds() {
         for (micros, text) in
             [(1_700_000_000_123_456, "2023-11-14T22:13:20.123456Z"), (0, "1970-01-01T00:00:00.000Z")]
         {

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back() {
+    fn status_names_round_trip() {
         for status in WorkUnitStatus::ALL {
             assert_eq!(WorkUnitStatus::from_name(status.name()), Some(status));
         }

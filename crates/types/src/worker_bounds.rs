@@ -384,7 +384,7 @@ mod tests {
     type Change = fn(&mut WorkerRegistration);
 
     #[test]
-    fn every_field_of_an_introduction_is_bounded() {
+    fn every_registration_field_is_bounded() {
         assert_eq!(worker().check(), Ok(()));
         let cases: [(&str, Change); 22] = [
             ("host", |who| who.host = String::new()),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_that_is_accepted() {
+    fn largest_registration_is_accepted() {
         let mut who = worker();
         who.host = "h".repeat(MAX_NAME_BYTES);
         who.labels = (0..MAX_LABELS).map(|n| format!("label {n}")).collect();
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_a_report_is_bounded() {
+    fn every_report_number_is_bounded() {
         let forever = Duration::from_secs(u64::MAX);
         let file = FileSnapshot { mtime_ns: 0, size: u64::MAX, hash: None };
         let files = AttemptFiles { inputs: vec![Some(file)], outputs: Vec::new() };

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_one_plain_part_of_a_path() {
+    fn names_are_single_path_components() {
         for good in ["GEN", "T2_CH_CERN", "pdmv_1.2-v3", "mg_000001", "mg_1234567"] {
             assert_eq!(check_name(good), Ok(()), "{good}");
         }

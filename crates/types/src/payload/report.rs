@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::float_cmp, reason = "the values are exactly representable")]
-    fn the_spread_of_values() {
+    fn statistics_of_values_ignore_non_finite_ones() {
         let spread = SampleStatistics::from_values([4.0, 1.0, f64::NAN, 2.0, 9.0]).unwrap();
         assert_eq!((spread.min, spread.max, spread.mean, spread.median), (1.0, 9.0, 4.0, 3.0));
         assert_eq!(SampleStatistics::from_values([5.0, 1.0, 3.0]).unwrap().median, 3.0);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_reads_what_the_specification_shows() {
+    fn profile_of_the_specification_is_parsed() {
         let text = r#"{"round": 1, "jobs_sampled": 42, "steps": {"DIGI":
             {"cpu_efficiency": 0.85, "rss_mb": 1800, "wall_sec_per_event": 0.05, "threads": 8}}}"#;
         let profile: StepProfile = serde_json::from_str(text).unwrap();

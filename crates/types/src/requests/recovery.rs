@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_now_stands_over_what_was_said_before() {
+    fn later_overrides_win_and_exclusions_add_up() {
         let files = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
         let before = RequestOverrides {
             retry_count: Some(5),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_file_is_written_plainly() {
+    fn file_remainder_has_plain_json() {
         let left = |text: &str| serde_json::from_str::<FileRemainder>(text).unwrap();
         assert_eq!(left(r#"{"events":[[1,10],[21,30]]}"#), FileRemainder::Events(vec![(1, 10), (21, 30)]));
         let mask = LumiMask::from([(7, vec![(1, 3)])]);

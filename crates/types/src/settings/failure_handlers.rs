@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_of_the_contract_reads_as_before_and_gains_nothing() {
+    fn torc_rule_is_read_and_written_unchanged() {
         let old = json!({"exit_codes": [10, 11], "match_all_exit_codes": true, "recovery_script": "x", "max_retries": 2});
         assert_eq!(serde_json::to_value(rule(old.clone())).unwrap(), old);
         assert_eq!(rule(json!({})).max_retries, 3);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_with_everything_comes_back() {
+    fn rule_with_all_fields_round_trips() {
         let full = json!({
             "exit_codes": [75], "match_all_exit_codes": true, "signals": ["SIGKILL", "SIGSEGV"],
             "on": ["out_of_memory", "timeout", "missing_output", "cannot_start"], "classes": ["transient"],
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn budgets() {
+    fn retry_budgets_are_parsed_and_computed() {
         for (json, limit) in
             [(json!(100), 100), (json!("100"), 100), (json!("20%"), 2), (json!("0.1%"), 1), (json!("0%"), 0)]
         {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_names_of_causes_agree() {
+    fn cause_names_and_json_agree() {
         for cause in FailureCause::ALL {
             assert_eq!(serde_json::to_value(cause).unwrap(), json!(cause.as_str()));
         }

@@ -17,7 +17,7 @@ fn small() -> WorkUnitManifest {
 }
 
 #[test]
-fn a_small_manifest_is_in_order_and_survives_json() {
+fn small_manifest_is_valid_and_round_trips() {
     let manifest = small();
     assert_eq!(manifest.find_problems(), Vec::<String>::new());
     assert_eq!(manifest.steps[0].threads, 1);
@@ -34,7 +34,7 @@ fn files_are_named_after_run_unit_and_node() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn manifest_check_reports_all_errors() {
     let mut manifest = small();
     manifest.tag = "../x".to_owned();
     manifest.steps.push(manifest.steps[0].clone());
@@ -61,7 +61,7 @@ fn all_that_is_wrong_is_told_at_once() {
 }
 
 #[test]
-fn faults_of_the_simulation_read_well() {
+fn simulated_failures_are_parsed() {
     let fault: SimulatedFailure =
         serde_json::from_value(json!({"kind": {"exit": 8021}, "until_attempt": 1})).unwrap();
     assert_eq!(fault.kind, SimulatedFailureKind::Exit(8021));
