@@ -299,7 +299,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_batch_script_has_all_nodes() {
+    fn batch_script_sees_all_nodes() {
         let found = read(&BATCH).unwrap();
         assert_eq!(found.place, SlurmJobNode { job_id: 8, restarts: 0, node: "n1".into() });
         assert_eq!(found.nodes, ["n1", "n2"]);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_has_its_own_node() {
+    fn step_sees_its_own_node() {
         let step = [("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "2"), ("SLURMD_NODENAME", "n2")];
         let found = read(&[&BATCH[..], &step].concat()).unwrap();
         assert_eq!(
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_as_it_is_said() {
+    fn memory_is_read_from_the_environment() {
         let basics = [("SLURM_JOB_ID", "8"), ("SLURM_CPUS_ON_NODE", "4")];
         for (said, expected) in [
             (&[][..], None),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_as_they_are_said() {
+    fn gpus_are_read_from_the_environment() {
         let basics = [("SLURM_JOB_ID", "8"), ("SLURM_CPUS_ON_NODE", "4")];
         for (said, expected) in [
             (&[][..], &[][..]),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn slurm_is_asked_how_long_it_lasts_only_where_nobody_says_so() {
+    fn slurm_is_asked_for_the_end_only_if_unknown() {
         let now = Timestamp(1_000_000_000);
         let seconds = |seconds: u64| Some(Duration::from_secs(seconds));
         for (end, asked_for, is_looked_after, answer, expected, is_asked) in [
@@ -370,14 +370,14 @@ mod tests {
     }
 
     #[test]
-    fn outside_of_an_allocation_it_says_so() {
+    fn missing_allocation_is_an_error() {
         assert_eq!(read(&[]), Err(SlurmEnvironmentError::MissingVariable("SLURM_JOB_ID")));
         let odd = read(&[("SLURM_JOB_ID", "8"), ("SLURM_CPUS_ON_NODE", "many")]).unwrap_err();
         assert_eq!(odd.to_string(), "SLURM_CPUS_ON_NODE is \"many\", which is not a number");
     }
 
     #[test]
-    fn lists_of_nodes() {
+    fn node_lists_are_expanded() {
         for (list, names) in [
             ("n1", &["n1"][..]),
             ("n[1-3,5],g1", &["n1", "n2", "n3", "n5", "g1"]),
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn how_much_time_is_left() {
+    fn time_left_is_parsed() {
         for (text, expected) in [
             ("1:00\n", Some(60)),
             ("0:07", Some(7)),
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_slurm_waits_before_it_kills() {
+    fn kill_wait_is_parsed() {
         assert_eq!(parse_kill_wait("# KillWait=9\nKillWait=2 # quick\nFoo=1"), Duration::from_secs(2));
         assert_eq!(parse_kill_wait("killwait = 60"), Duration::from_mins(1));
         assert_eq!(parse_kill_wait(""), Duration::from_secs(30));
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn many_do_not_begin_at_once_and_few_need_not_wait() {
+    fn start_of_many_workers_is_spread() {
         let one = read(&BATCH).unwrap();
         assert_eq!(one.start_delay(), Duration::ZERO);
         let of = |number| {

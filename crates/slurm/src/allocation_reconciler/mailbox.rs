@@ -147,7 +147,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn whoever_wants_a_look_gets_what_came_of_it_or_of_a_later_one() {
+    fn poll_request_gets_its_own_or_a_later_outcome() {
         let nudge = ReconcilerMailbox::default();
         let (first, second) = (nudge.request_poll(), nudge.request_poll());
         let far = Instant::now() + Duration::from_hours(1);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_often_is_heard_once() {
+    fn repeated_notices_are_merged() {
         let nudge = ReconcilerMailbox::default();
         for _ in 0..100 {
             nudge.notify_workflow(WorkflowId(7));

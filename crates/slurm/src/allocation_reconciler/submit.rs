@@ -212,7 +212,7 @@ mod tests {
 
     /// The server may have permissions that the owner of the directory lacks.
     #[test]
-    fn nothing_is_written_through_links_in_the_directory_of_a_user() {
+    fn submit_does_not_write_through_symlinks() {
         let directory = tempfile::tempdir().unwrap();
         let batch = submission(directory.path());
         prepare_outputs(&batch).unwrap();

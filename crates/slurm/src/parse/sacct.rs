@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_as_sacct_prints_them() {
+    fn sacct_end_states_are_parsed() {
         let end = "2026-11-15T06:40:00";
         let rows = [
             ("22", "FAILED", "7:0", Failed),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_row_counts() {
+    fn last_sacct_row_of_a_job_wins() {
         let resized = line("119", "RESIZING", "0:0", "2026-11-15T06:40:00", "n[1,3]")
             + &line("119", "CANCELLED by 0", "0:0", "2026-11-15T06:41:00", "n1");
         let job = &parse_jobs(&resized)[&119];
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_other_lines_are_no_jobs() {
+    fn steps_and_other_lines_are_skipped() {
         assert!(parse_jobs(&line("22.batch", "FAILED", "7:0", "Unknown", "n1")).is_empty());
         assert!(parse_jobs("Slurm accounting storage is disabled\n").is_empty());
         assert!(is_accounting_disabled("Slurm accounting storage is disabled\n"));

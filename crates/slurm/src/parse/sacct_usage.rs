@@ -92,7 +92,7 @@ Slurm accounting storage is disabled
 ";
 
     #[test]
-    fn allocations_and_their_steps() {
+    fn usage_of_allocations_and_steps_is_parsed() {
         let rows = parse_accounting(PRINTED);
         let ids: Vec<_> = rows.iter().map(|row| (row.slurm_job_id, row.step.as_deref())).collect();
         assert_eq!(ids, [(2, None), (2, Some("batch")), (2, Some("0")), (3, None)]);
@@ -106,7 +106,7 @@ Slurm accounting storage is disabled
     }
 
     #[test]
-    fn a_step_is_an_attempt_by_its_name() {
+    fn step_name_gives_the_attempt() {
         let rows = parse_accounting(PRINTED);
         assert_eq!(parse_attempt(&rows[2]).map(|key| key.log_stem()), Some("job_wf3_j7_r1_a2".into()));
         assert_eq!((parse_attempt(&rows[0]), parse_attempt(&rows[1])), (None, None));
@@ -121,7 +121,7 @@ Slurm accounting storage is disabled
     }
 
     #[test]
-    fn times_and_sizes_as_sacct_writes_them() {
+    fn sacct_times_and_sizes_are_parsed() {
         for (text, seconds) in [
             ("00:01.500", Some(1.5)),
             ("01:02:03", Some(3723.0)),

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_is_what_stands_before_the_cluster() {
+    fn job_id_is_parsed_before_the_cluster_name() {
         assert_eq!(parse_job_id("11\n"), Some(11));
         assert_eq!(parse_job_id("12;testcluster\n"), Some(12));
         for other in ["", "\n", "Submitted batch job 10\n", "0\n", "x;y\n"] {
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_in_slurms_words() {
+    fn refusals_keep_the_text_of_slurm() {
         let rows = [
             (
                 "sbatch: error: invalid partition specified: nope\n\
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_from_other_refusals() {
+    fn limits_differ_from_other_refusals() {
         let policy = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)";
         assert!(is_job_limit(policy) && is_job_limit("QOSMaxSubmitJobPerUserLimit"));
         assert!(!is_job_limit("Invalid partition name specified"));

@@ -21,7 +21,7 @@ fn parse_row(line: &str) -> Option<QueueJob> {
     let (submitted_at, started_at, ends_at) =
         (parse_time(fields.next()?), parse_time(fields.next()?), parse_time(fields.next()?));
     let (nodes, reason) = (parse_value(fields.next()?), parse_value(fields.next()?));
-    // Whatever the name contains: our tags have no bar, and the comment follows the last one.
+    // The name may contain bars. Our tags have none, and the comment follows the last one.
     let (name, comment) = fields.next()?.rsplit_once('|')?;
     let comment = parse_value(comment).unwrap_or_default();
     Some(QueueJob {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_as_squeue_prints_them() {
+    fn squeue_rows_are_parsed() {
         let text = "8|COMPLETED|2026-11-15T06:31:13|2026-11-15T06:31:14|2026-11-15T06:31:14|n1|None|wl-1|wl-1\n\
                     15|PENDING|2026-11-15T06:31:13|N/A|N/A||PartitionTimeLimit|series|wl-2\n\
                     31|RUNNING|2026-11-15T06:31:13|2026-11-15T06:31:14|2026-11-15T07:31:14|n[1-2]|None|a|b|(null)\n";
@@ -59,13 +59,13 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_we_do_not_know_is_still_a_job() {
+    fn row_with_unknown_state_is_a_job() {
         let rows = parse_queue("9|FROZEN|N/A|N/A|N/A|n1|None|x|wl-3\n");
         assert_eq!((rows[0].state, rows[0].is_alive()), (None, true));
     }
 
     #[test]
-    fn what_is_no_row_is_left_out() {
+    fn malformed_squeue_rows_are_skipped() {
         for text in [
             "",
             "\n",

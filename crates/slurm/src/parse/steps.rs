@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_it_is_printed() {
+    fn squeue_steps_are_parsed() {
         let found = parse_steps(
             "459.0|job_wf3_j7_r1_a2\n459.batch|batch\n459.extern|extern\n8+1.2|x\n\nrest\n460.12|a|b\n",
         );

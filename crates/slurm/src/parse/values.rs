@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_has_many_names() {
+    fn empty_values_of_slurm_are_none() {
         for text in ["", " ", "N/A", "(null)", "None", "Unknown", "None assigned"] {
             assert_eq!((parse_value(text), parse_time(text)), (None, None), "{text:?}");
         }

@@ -71,7 +71,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn words_as_a_shell_takes_them_apart() {
+    fn words_are_split_like_a_shell() {
         let rows: &[(&str, &[&str])] = &[
             ("", &[]),
             ("  ", &[]),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_apart_says_so() {
+    fn unbalanced_quotes_are_an_error() {
         for (text, error) in [
             ("'a", WordSplitError::OpenQuote),
             ("\"a\\", WordSplitError::OpenQuote),
@@ -101,7 +101,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_quoted_comes_back(words in prop::collection::vec("[^\\p{Cc}]*", 0..5)) {
+        fn quoted_words_round_trip(words in prop::collection::vec("[^\\p{Cc}]*", 0..5)) {
             let line = words.iter().map(|word| quote_word(word)).collect::<Vec<_>>().join(" ");
             prop_assert_eq!(split_words(&line).unwrap(), words);
         }

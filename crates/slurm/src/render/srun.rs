@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn word_for_word() {
+    fn srun_command_line_is_exact() {
         let asked = Resources { cpus: 2, memory: Bytes(300 << 20), ..Resources::DEFAULT };
         assert_eq!(
             line(asked, Some(Duration::from_secs(90)), None),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_that_nobody_keeps_do_not_come_to_srun() {
+    fn discarded_output_is_not_sent_to_srun() {
         for (mode, words) in [
             (StdioMode::Separate, &[][..]),
             (StdioMode::Combined, &[]),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_no_words_are_left_out() {
+    fn invalid_srun_options_are_omitted() {
         let config = ExecutionConfig {
             srun_mpi: Some("pmix --jobid=1".into()),
             srun_termination_signal: Some("TERM@1; rm".into()),

@@ -142,7 +142,7 @@ impl CallBudget {
         pause.failures = pause.failures.saturating_add(1);
         let doubled = self.options.first_pause.saturating_mul(1 << (pause.failures - 1).min(16));
         let length = doubled.min(self.options.longest_pause);
-        // Between three quarters and all of it, at random: so servers that failed together do not return
+        // Between 75 % and 100 % of it, at random: so servers that failed together do not return
         // together.
         let spread = u32::try_from(now.micros().rem_euclid(256)).unwrap_or(0);
         pause.until = Some(now.after(length * 3 / 4 + length / 4 * spread / 256));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_and_then_one_a_second() {
+    fn budget_allows_a_burst_then_one_call_per_second() {
         let mut budget = CallBudget::new(options(), at(0));
         for _ in 0..2 {
             assert_eq!(budget.take_call(SlurmTool::Squeue, at(0)), Ok(()));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_call_is_for_canceling() {
+    fn last_call_is_reserved_for_scancel() {
         for (burst, others) in [(20, 19), (2, 1), (1, 1)] {
             let mut budget = CallBudget::new(CallBudgetOptions { burst, ..options() }, at(0));
             assert_eq!(budget.remaining(at(0)).calls, others, "{burst}");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_of_asking_all_the_time_is_within_the_budget() {
+    fn hour_of_constant_calls_stays_within_budget() {
         let mut budget = CallBudget::new(options(), at(0));
         let asked = (0..3_600_000)
             .step_by(20)
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_and_end_with_the_first_answer() {
+    fn backoff_grows_and_ends_with_the_first_answer() {
         let mut budget = CallBudget::new(CallBudgetOptions { burst: 100, ..options() }, at(0));
         let mut now = at(0);
         let mut pauses = Vec::new();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn accounting_that_is_down_stops_no_submission() {
+    fn unavailable_accounting_does_not_stop_submission() {
         let mut budget = CallBudget::new(options(), at(0));
         assert_eq!(budget.take_call(SlurmTool::Sacct, at(0)), Ok(()));
         budget.record_call(SlurmTool::Sacct, CallResult::Failed, Duration::ZERO, at(0));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_stops_nothing() {
+    fn clock_set_back_does_not_stop_calls() {
         let mut budget = CallBudget::new(options(), at(10_000_000));
         for _ in 0..2 {
             budget.take_call(SlurmTool::Squeue, at(10_000_000)).unwrap();

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_and_secrets_stay_here() {
+    fn options_and_secrets_are_not_passed_to_slurm() {
         for name in [
             "SLURM_MEM_PER_CPU",
             "SLURM_NTASKS",

@@ -2,7 +2,7 @@ use super::*;
 use std::os::unix::fs::PermissionsExt as _;
 
 #[test]
-fn who_cannot_be_reached_is_told_from_who_refuses() {
+fn unreachable_slurm_differs_from_a_refusal() {
     for away in [
         "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
         "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
@@ -54,7 +54,7 @@ fn scripted(commands: &[(&str, &str)], limit: Duration) -> (tempfile::TempDir, S
 const LONG: Duration = Duration::from_mins(1);
 
 #[test]
-fn a_command_that_hangs_is_ended_and_says_nothing() {
+fn hanging_command_is_killed_without_answer() {
     let (_directory, slurm) = scripted(&[("sbatch", "exec sleep 1000")], Duration::from_millis(300));
     let outcome = slurm.submit(&[], "#!/bin/sh\n", &[]);
     assert!(
@@ -76,7 +76,7 @@ fn a_command_that_hangs_is_ended_and_says_nothing() {
 
 /// Larger than the capacity of a pipe.
 #[test]
-fn the_script_is_read_from_the_standard_input() {
+fn script_is_passed_on_stdin() {
     let script = format!("#!/bin/sh\n: {}\n", "x".repeat(1 << 20));
     let length = script.len();
     let sbatch = format!("[ $# = 0 ] && [ \"$(wc -c)\" -eq {length} ] && echo 42");
@@ -85,7 +85,7 @@ fn the_script_is_read_from_the_standard_input() {
 }
 
 #[test]
-fn answers_that_mean_nothing_are_no_answers() {
+fn unreadable_answer_is_not_an_empty_list() {
     let (_directory, slurm) = scripted(&[("sbatch", "echo hello"), ("squeue", "exit 1")], LONG);
     let outcome = slurm.submit(&[], "#!/bin/sh\n", &[]);
     assert!(
@@ -96,7 +96,7 @@ fn answers_that_mean_nothing_are_no_answers() {
 }
 
 #[test]
-fn commands_that_are_not_there_say_so() {
+fn missing_commands_are_reported() {
     let (_directory, slurm) = scripted(&[], LONG);
     let SlurmOutcome::Unknown(why) = slurm.list_jobs() else { panic!("answered") };
     assert!(
@@ -106,7 +106,7 @@ fn commands_that_are_not_there_say_so() {
 }
 
 #[test]
-fn what_is_canceled_goes_in_chunks() {
+fn cancels_are_sent_in_chunks() {
     let (directory, slurm) = scripted(&[("scancel", "echo $# >> \"$0.log\"")], LONG);
     assert_eq!(slurm.cancel_jobs(&(1..=250).collect::<Vec<_>>()), SlurmOutcome::Answered(()));
     let calls = std::fs::read_to_string(directory.path().join("scancel.log")).unwrap();
@@ -115,7 +115,7 @@ fn what_is_canceled_goes_in_chunks() {
 }
 
 #[test]
-fn accounting_that_is_not_there_is_an_answer() {
+fn missing_accounting_is_an_answer() {
     let disabled = "echo 'Slurm accounting storage is disabled' >&2; exit 1";
     let (_directory, slurm) = scripted(&[("sacct", disabled)], LONG);
     let ids = BTreeSet::from([1]);

@@ -3,7 +3,7 @@
 use crate::support::Cluster;
 
 #[test]
-fn a_batch_job_runs_and_its_end_is_known() {
+fn batch_job_runs_and_its_end_is_reported() {
     let cluster = Cluster::shared();
     let work = cluster.work("bed");
     let place = format!("--chdir={}", work.path().display());
@@ -14,7 +14,7 @@ fn a_batch_job_runs_and_its_end_is_known() {
 }
 
 #[test]
-fn each_node_and_partition_that_tests_name_is_there() {
+fn cluster_has_all_nodes_and_partitions_of_tests() {
     let cluster = Cluster::shared();
     let said = cluster.slurm("sinfo", &["-h", "-o", "%R %D"]);
     let mut partitions: Vec<&str> = said.lines().collect();

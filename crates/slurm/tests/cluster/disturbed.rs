@@ -5,7 +5,7 @@ use crate::world::{World, request};
 use windlass_types::slurm::AllocationState as A;
 
 #[test]
-fn a_controller_that_was_down_has_its_jobs_again() {
+fn restarted_controller_reports_its_jobs() {
     let cluster = Cluster::alone();
     let job = cluster.submit(&["--time=5"], "sleep 300");
     cluster.await_state(job, &["RUNNING"]);
@@ -20,7 +20,7 @@ fn a_controller_that_was_down_has_its_jobs_again() {
 }
 
 #[test]
-fn nothing_is_concluded_while_the_controller_is_down() {
+fn unreachable_controller_changes_no_allocation() {
     let world = World::new(Cluster::alone(), "down");
     let reconciler = world.reconciler("exec sleep 600");
     let workflow = world.workflow(0);
@@ -39,7 +39,7 @@ fn nothing_is_concluded_while_the_controller_is_down() {
 }
 
 #[test]
-fn a_submission_that_a_hung_controller_took_is_found_and_not_doubled() {
+fn unconfirmed_submission_is_found_and_not_repeated() {
     let world = World::new(Cluster::alone(), "hung");
     let reconciler = world.reconciler("exec sleep 600");
     let workflow = world.workflow(0);

@@ -16,7 +16,7 @@ use windlass_types::worker_protocol::{
 use windlass_types::{AllocationId, Bytes, Capacity, JobStatus, Resources, SystemClock, WorkflowId};
 
 #[test]
-fn an_action_asks_once_and_what_it_asked_for_ends() {
+fn action_submits_once_and_its_allocation_ends() {
     let world = World::new(Cluster::shared(), "action");
     let reconciler = world.reconciler("exit 0");
     let workflow = world.workflow(3);
@@ -45,7 +45,7 @@ fn an_action_asks_once_and_what_it_asked_for_ends() {
 }
 
 #[test]
-fn an_action_that_others_may_have_as_well_asks_once() {
+fn persistent_action_submits_once() {
     let world = World::new(Cluster::shared(), "persistent");
     let reconciler = world.reconciler("exit 0");
     let workflow = world.persistent(2);
@@ -60,9 +60,9 @@ fn an_action_that_others_may_have_as_well_asks_once() {
 }
 
 #[test]
-fn what_nobody_wants_is_canceled() {
+fn unwanted_allocation_is_canceled() {
     let world = World::new(Cluster::shared(), "unwanted");
-    let _steward = world.reconciler("exec sleep 600");
+    let _reconciler = world.reconciler("exec sleep 600");
     let workflow = world.workflow(0);
     let (runs, waits) = (world.want(workflow, request()), {
         let options = [("hold".to_owned(), String::new())].into();
@@ -84,11 +84,11 @@ fn what_nobody_wants_is_canceled() {
 }
 
 #[test]
-fn what_nobody_wants_goes_however_many_wait_for_their_turn() {
+fn unwanted_allocation_is_canceled_within_the_budget() {
     let world = World::new(Cluster::shared(), "budget");
     // So few calls that waiting allocations use every one.
     let budget = CallBudgetOptions { per_minute: 60, burst: 2, ..CallBudgetOptions::default() };
-    let _steward = world.steward_within("exec sleep 600", budget);
+    let _reconciler = world.reconciler_with_budget("exec sleep 600", budget);
     let workflow = world.workflow(0);
     let held = || {
         let options = [("hold".to_owned(), String::new())].into();
@@ -109,9 +109,9 @@ fn what_nobody_wants_goes_however_many_wait_for_their_turn() {
 }
 
 #[test]
-fn one_that_waits_goes_when_nothing_that_is_left_fits_into_it() {
+fn pending_allocation_that_fits_no_job_is_canceled() {
     let world = World::new(Cluster::shared(), "unfit");
-    let _steward = world.reconciler("exec sleep 600");
+    let _reconciler = world.reconciler("exec sleep 600");
     let workflow = world.asking(Resources { memory: Bytes(200 << 20), ..Resources::DEFAULT });
     let held = |mem: &str| {
         let options = [("hold".to_owned(), String::new())].into();
@@ -126,9 +126,9 @@ fn one_that_waits_goes_when_nothing_that_is_left_fits_into_it() {
 }
 
 #[test]
-fn what_slurm_refuses_says_so_in_its_words() {
+fn refused_allocation_has_the_text_of_slurm() {
     let world = World::new(Cluster::shared(), "refused");
-    let _steward = world.reconciler("exit 0");
+    let _reconciler = world.reconciler("exit 0");
     let workflow = world.workflow(0);
     let partition = Some("nope".to_owned());
     let no = world.want(workflow, AllocationRequest { partition, ..request() });
@@ -145,7 +145,7 @@ fn what_slurm_refuses_says_so_in_its_words() {
 }
 
 #[test]
-fn a_crash_between_sbatch_and_the_books_submits_nothing_twice() {
+fn crash_after_sbatch_does_not_submit_twice() {
     let world = World::new(Cluster::shared(), "crash");
     // The database fails from when Slurm has accepted the job.
     let tools = world.work.path().join("tools");
@@ -161,7 +161,7 @@ fn a_crash_between_sbatch_and_the_books_submits_nothing_twice() {
         _ => InjectedOutcome::Done,
     });
     let workflow = world.workflow(0);
-    let dies = world.steward_behind("exec sleep 600", door, &tools);
+    let dies = world.reconciler_with_faults("exec sleep 600", door, &tools);
     let id = world.want(workflow, request());
     let tag = world.row(id).tag;
     eventually("Slurm has it", || taken.exists() && !world.cluster.jobs_tagged(&tag).is_empty());
@@ -169,16 +169,16 @@ fn a_crash_between_sbatch_and_the_books_submits_nothing_twice() {
     assert_eq!((world.row(id).state, world.row(id).job_id), (A::Submitting, None));
     dies.stop();
     std::fs::remove_file(&taken).unwrap();
-    let _steward = world.reconciler("exec sleep 600");
+    let _reconciler = world.reconciler("exec sleep 600");
     let row = world.await_state(id, A::Running);
     assert_eq!(world.cluster.jobs_tagged(&tag), [row.job_id.unwrap()]);
     assert_eq!(row.submissions, 1);
 }
 
 #[test]
-fn a_second_job_of_an_allocation_goes() {
+fn second_job_of_an_allocation_is_canceled() {
     let world = World::new(Cluster::shared(), "second");
-    let _steward = world.reconciler("exec sleep 600");
+    let _reconciler = world.reconciler("exec sleep 600");
     let workflow = world.workflow(0);
     let id = world.want(workflow, request());
     let row = world.await_state(id, A::Running);
@@ -190,9 +190,9 @@ fn a_second_job_of_an_allocation_goes() {
 }
 
 #[test]
-fn whoever_is_in_an_allocation_hears_that_it_ends_later() {
+fn workers_are_notified_of_a_later_end() {
     let world = World::new(Cluster::shared(), "later");
-    let _steward = world.reconciler("exec sleep 600");
+    let _reconciler = world.reconciler("exec sleep 600");
     let workflow = world.workflow(0);
     let id = world.want(workflow, request());
     let row = world.await_row(id, "has an end", |row| row.ends_at.is_some());
@@ -210,11 +210,11 @@ fn whoever_is_in_an_allocation_hears_that_it_ends_later() {
 }
 
 #[test]
-fn what_a_silent_worker_left_in_slurm_is_ended_before_others_get_its_job() {
+fn steps_of_a_lost_worker_end_before_reassignment() {
     let world = World::with_lease(Cluster::shared(), "steps", Duration::from_secs(8));
     // The step of a killed worker: no process cancels it.
     let step = "srun --nodes=1 --ntasks=1 --exact --mem=50M --job-name=job_wf1_j1_r1_a1";
-    let _steward = world.reconciler(&format!("{step} sh -c 'touch begun; exec sleep 600' &\nexec sleep 600"));
+    let _reconciler = world.reconciler(&format!("{step} sh -c 'touch begun; exec sleep 600' &\nexec sleep 600"));
     let workflow = world.workflow(0);
     let id = world.want(workflow, AllocationRequest { nodes: 2, ..request() });
     let row = world.await_state(id, A::Running);

@@ -50,16 +50,16 @@ impl World {
 
     /// A reconciler whose workers do this.
     pub(crate) fn reconciler(&self, worker: &str) -> AllocationReconciler {
-        self.steward_with(worker, &self.job_store, |_| {})
+        self.start_reconciler(worker, &self.job_store, |_| {})
     }
 
     /// The same with this limit of calls to Slurm.
-    pub(crate) fn steward_within(&self, worker: &str, budget: CallBudgetOptions) -> AllocationReconciler {
-        self.steward_with(worker, &self.job_store, |options| options.slurm.budget = budget)
+    pub(crate) fn reconciler_with_budget(&self, worker: &str, budget: CallBudgetOptions) -> AllocationReconciler {
+        self.start_reconciler(worker, &self.job_store, |options| options.slurm.budget = budget)
     }
 
     /// The same with a store wrapper that decides about its calls to the database.
-    pub(crate) fn steward_behind(
+    pub(crate) fn reconciler_with_faults(
         &self,
         worker: &str,
         door: FaultInjector,
@@ -68,10 +68,10 @@ impl World {
         let store =
             SqliteStore::open(self.work.path().join("windlass.db"), OpenMode::ReadWrite).unwrap().store;
         let job_store: Arc<dyn StoreDatabase> = fault_injection::inject_faults(door, &store);
-        self.steward_with(worker, &job_store, |options| options.slurm.tools_dir = Some(tools.to_owned()))
+        self.start_reconciler(worker, &job_store, |options| options.slurm.tools_dir = Some(tools.to_owned()))
     }
 
-    fn steward_with(
+    fn start_reconciler(
         &self,
         worker: &str,
         job_store: &Arc<dyn StoreDatabase>,

@@ -16,7 +16,7 @@ PartitionName=gpu AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL RootOnly=YES St
 ";
 
 #[test]
-fn a_cluster_from_two_answers() {
+fn cluster_is_parsed_from_sinfo_and_scontrol() {
     let cluster = parse_cluster("test", SINFO_TEXT, SCONTROL_TEXT).unwrap();
     let names: Vec<&str> = cluster.partitions.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["debug", "standard", "gpu", "preempt", "dead"]);
@@ -51,7 +51,7 @@ fn a_cluster_from_two_answers() {
 }
 
 #[test]
-fn what_cannot_be_read_is_no_cluster() {
+fn unreadable_answers_give_no_cluster() {
     for line in [
         "slurm_load_partitions: Unable",
         "a|up|soon|1|1|1|idle|1|1|OFF|NO|(null)",
@@ -64,7 +64,7 @@ fn what_cannot_be_read_is_no_cluster() {
 }
 
 #[test]
-fn nodes_that_never_come_back_do_not_count() {
+fn permanently_down_nodes_do_not_count() {
     for (state, usable) in [
         ("idle", true),
         ("mixed*", true),
@@ -79,7 +79,7 @@ fn nodes_that_never_come_back_do_not_count() {
 }
 
 #[test]
-fn when_a_job_would_start() {
+fn start_estimate_is_parsed() {
     for (text, expected) in [
         (
             "sbatch: Job 13 to start at 2026-11-15T06:44:50 using 8 processors on nodes n[3-4] in partition standard",

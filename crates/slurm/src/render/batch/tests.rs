@@ -37,7 +37,7 @@ fn site() -> BatchContext<'static> {
 }
 
 #[test]
-fn one_worker_for_an_allocation() {
+fn batch_script_starts_one_worker() {
     let batch = render_batch(&allocation(&request()), &site()).unwrap();
     let expected = [
         "--account=proj",
@@ -73,7 +73,7 @@ fn one_worker_for_an_allocation() {
 }
 
 #[test]
-fn what_the_workflow_says_of_workers_is_known_without_the_server() {
+fn worker_settings_are_passed_in_the_script() {
     let settings = WorkflowSettings {
         compute_node_wait_for_healthy_database_minutes: Some(60),
         ..WorkflowSettings::default()
@@ -85,7 +85,7 @@ fn what_the_workflow_says_of_workers_is_known_without_the_server() {
 }
 
 #[test]
-fn a_worker_on_each_node_is_started_and_warned_by_a_step() {
+fn srun_starts_and_signals_a_worker_per_node() {
     let request = AllocationRequest {
         nodes: 4,
         one_worker_per_node: true,
@@ -107,7 +107,7 @@ fn a_worker_on_each_node_is_started_and_warned_by_a_step() {
 }
 
 #[test]
-fn a_series_has_one_name() {
+fn serialized_allocations_share_a_job_name() {
     let request = AllocationRequest { serialize: true, scheduler: "a b/c".to_owned(), ..request() };
     let arguments = render_batch(&allocation(&request), &site()).unwrap().arguments;
     for word in ["--job-name=wl-5f2a-wf3-a_b_c", "--comment=wl-5f2a-12", "--dependency=singleton"] {
@@ -116,7 +116,7 @@ fn a_series_has_one_name() {
 }
 
 #[test]
-fn what_users_ask_for_comes_before_what_is_ours() {
+fn user_options_precede_own_options() {
     let request = AllocationRequest {
         extra: Some("-C 'a&b' --job-name=mine --exclusive".to_owned()),
         options: [("reservation", "r 1"), ("hold", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
@@ -131,7 +131,7 @@ fn what_users_ask_for_comes_before_what_is_ours() {
 }
 
 #[test]
-fn what_is_refused_in_extra() {
+fn forbidden_extra_options_are_rejected() {
     let rows = [
         ("--array=1-5", "`--array` in `extra` or `slurm_defaults` cannot be used"),
         ("--arr 1-5", "`--array`"),
@@ -163,7 +163,7 @@ fn what_is_refused_in_extra() {
 }
 
 #[test]
-fn values_that_are_no_words_are_refused() {
+fn invalid_option_values_are_rejected() {
     let with = |change: &dyn Fn(&mut AllocationRequest)| {
         let mut request = request();
         change(&mut request);
@@ -188,21 +188,21 @@ fn values_that_are_no_words_are_refused() {
 }
 
 #[test]
-fn a_percent_in_a_path_is_no_placeholder() {
+fn percent_in_paths_is_escaped() {
     let site = BatchContext { output_dir: Path::new("/data/100%j"), ..site() };
     let arguments = render_batch(&allocation(&request()), &site).unwrap().arguments;
     assert!(arguments.contains(&"--output=/data/100%%j/slurm_output_wf3_sl12.o".to_owned()), "{arguments:?}");
 }
 
 #[test]
-fn walltimes_are_written_out() {
+fn walltimes_are_rendered() {
     for (seconds, text) in [(30, "0-00:01:00"), (90, "0-00:01:30"), (93_784, "1-02:03:04")] {
         assert_eq!(render_walltime(Duration::from_secs(seconds)), text);
     }
 }
 
 #[test]
-fn whole_nodes_unless_cores_are_spoken_of() {
+fn nodes_are_exclusive_unless_cores_are_requested() {
     let rows = [
         ("", None, None, "--nodes=1 --exclusive --mem=0"),
         ("", None, Some("2G"), "--mem=2G --nodes=1 --exclusive"),
