@@ -48,7 +48,7 @@ pub(in crate::decode) static FAILURE_RULE: FieldTable = FieldTable::new(
         SpecField::optional(
             "on",
             FieldType::List(&FAILURE_CAUSE),
-            "Certain causes for the end of the attempt.",
+            "Causes of the end of the attempt, as far as they are known for certain.",
         )
         .foreign_names(&["cause", "causes", "when"]),
         SpecField::optional(
