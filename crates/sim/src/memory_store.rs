@@ -29,7 +29,7 @@ pub(crate) struct MemoryStore {
     block_owners: BTreeMap<String, String>,
     /// All runs, oldest first.
     runs: Vec<StoredRun>,
-    /// The known failed attempts of each process.
+    /// The known failed attempts of each run, by its UUID.
     failure_tallies: BTreeMap<String, Arc<FailureTally>>,
 }
 
