@@ -19,7 +19,7 @@ use windlass_store::Store;
 use windlass_store::lock::LockHolder;
 use windlass_store::model::{EventSeverity, NewEvent, WorkflowRow};
 use windlass_types::failure_commands::{
-    FailureCommandBatch, FailureCommandKind, FailureCommandOutcome, FailureCommandStatus, TriageCommand,
+    FailureCommandBatch, FailureCommandKind, FailureCommandOutcome, FailureCommandStatus, PendingCommand,
 };
 use windlass_types::{JobId, WorkflowId};
 
@@ -35,9 +35,9 @@ const UNNAMED_AGENT: &str = "agent";
 /// The agent that decides here; `None` for a user. A process started by an agent acts as the agent, regardless
 /// of its environment.
 pub(crate) fn acting_agent(named: Option<&str>) -> Option<String> {
-    let said = || std::env::var(AGENT_VARIABLE).ok().filter(|name| !name.is_empty());
+    let shown = || std::env::var(AGENT_VARIABLE).ok().filter(|name| !name.is_empty());
     let marked = || is_agent_descendant().then(|| UNNAMED_AGENT.to_owned());
-    named.map(str::to_owned).or_else(said).or_else(marked)
+    named.map(str::to_owned).or_else(shown).or_else(marked)
 }
 
 /// Rejects commands for processes started by an agent if they grant permissions, or change more than agents may
@@ -112,7 +112,7 @@ pub(crate) fn record_agent_action(
 pub(crate) fn submit_failure_commands(
     store: &dyn Store,
     workflow: WorkflowId,
-    wanted: &TriageCommand,
+    wanted: &PendingCommand,
 ) -> Result<Vec<FailureCommandOutcome>, CliError> {
     // If the signal fails, the process still polls for pending commands.
     Ok(failure_commands::submit_failure_commands(store, workflow, wanted, &|holder| {
@@ -129,11 +129,11 @@ pub(crate) fn submit_failure_commands_within_limits(
 ) -> Result<Vec<FailureCommandOutcome>, CliError> {
     let is_judged_elsewhere = windlass_insight::is_remote_store(store) || is_on_slurm(store, workflow)?;
     if is_judged_elsewhere || !failure_commands::changes_resources(&orders) {
-        return submit_failure_commands(store, workflow, &TriageCommand::Orders(orders));
+        return submit_failure_commands(store, workflow, &PendingCommand::Orders(orders));
     }
-    let room = local_capacity(store, workflow, &MachineArgs::default())?;
-    let nudge = |holder: &LockHolder| drop(cancel::signal_holder(holder));
-    Ok(failure_commands::submit_within_limits(store, workflow, orders, &room, &nudge)?)
+    let eligible = local_capacity(store, workflow, &MachineArgs::default())?;
+    let wake_holder = |holder: &LockHolder| drop(cancel::signal_holder(holder));
+    Ok(failure_commands::submit_within_limits(store, workflow, orders, &eligible, &wake_holder)?)
 }
 
 /// Results of failure commands, for text and JSON output.
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agents_may_not_use_commands_that_give_rights() {
+    fn agents_cannot_run_commands_that_grant_permissions() {
         let is_refused = |line: &str| {
             let words: Vec<&str> = line.split(' ').collect();
             requires_person(&crate::args::tests::parse(&words).unwrap())
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_named_by_the_first_of_them() {
+    fn long_name_list_is_shortened() {
         assert_eq!(render_names(&["a", "b"]), "a, b");
         assert_eq!(render_names(&["a", "b", "c", "d", "e", "f", "g"]), "a, b, c, d, e and 2 more");
     }

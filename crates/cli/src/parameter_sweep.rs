@@ -225,9 +225,12 @@ pub(crate) fn undefined_parameters<'t>(
         ExecCommandTemplate::Shell(text) => std::slice::from_ref(text),
         ExecCommandTemplate::Words(words) => words.as_slice(),
     });
-    let ours =
-        texts.flat_map(|text| template::find_placeholders(text)).filter(template::TemplatePlaceholder::is_unmistakable);
-    ours.map(|hole| hole.name).filter(|name| params.iter().all(|param| param.name != *name)).collect()
+    let ours = texts
+        .flat_map(|text| template::find_placeholders(text))
+        .filter(template::TemplatePlaceholder::is_unmistakable);
+    ours.map(|placeholder| placeholder.name)
+        .filter(|name| params.iter().all(|param| param.name != *name))
+        .collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,15 +244,15 @@ enum ExecTemplatePiece<'t> {
 fn parse_pieces<'t>(text: &'t str, names: &[&str]) -> Vec<ExecTemplatePiece<'t>> {
     let mut pieces = Vec::new();
     let mut from = 0;
-    for hole in template::find_placeholders(text) {
-        let number = names.iter().position(|known| *known == hole.name);
-        let format = hole.format.map_or(Some(PlaceholderFormat::Plain), PlaceholderFormat::parse);
+    for placeholder in template::find_placeholders(text) {
+        let number = names.iter().position(|known| *known == placeholder.name);
+        let format = placeholder.format.map_or(Some(PlaceholderFormat::Plain), PlaceholderFormat::parse);
         if let (Some(number), Some(format)) = (number, format) {
             pieces.extend([
-                ExecTemplatePiece::Text(&text[from..hole.range.start]),
+                ExecTemplatePiece::Text(&text[from..placeholder.range.start]),
                 ExecTemplatePiece::Value(number, format),
             ]);
-            from = hole.range.end;
+            from = placeholder.range.end;
         }
     }
     pieces.push(ExecTemplatePiece::Text(&text[from..]));

@@ -6,8 +6,8 @@ use crate::changes::{self, ComparisonSettings, StoredJobs, WorkflowChanges};
 use crate::classification_rules;
 use crate::context::CliContext;
 use crate::error::{CliError, CliErrorKind};
-use crate::local_run::{FailedJobsPolicy, worker_database};
-use crate::local_worker::LocalHost;
+use crate::local_run::{EarlierFailuresPolicy, worker_database};
+use crate::local_worker::LocalWorkerHost;
 use crate::missing_inputs;
 use crate::orphaned_workers;
 use windlass_core::reset::{JobResetState, ResetSelection, plan_reset};
@@ -61,7 +61,7 @@ pub(crate) fn ensure_nothing_runs(
     machine: &MachineArgs,
 ) -> Result<WorkflowRow, CliError> {
     orphaned_workers::refuse_orphaned_workers(store, workflow, machine.take_over)?;
-    let mut host = LocalHost::new(machine, &worker_database(store)?);
+    let mut host = LocalWorkerHost::new(machine, &worker_database(store)?);
     let classifier = classification_rules::configured_classifier(ctx)?;
     recover_workflow(
         store,
@@ -83,7 +83,7 @@ pub(crate) fn start_next_run_if_changed(
     store: &dyn Store,
     row: &WorkflowRow,
     terms: ComparisonSettings<'_>,
-    failed: FailedJobsPolicy,
+    failed: EarlierFailuresPolicy,
     machine: &MachineArgs,
 ) -> Result<Option<String>, CliError> {
     let any = DataFilter { limit: Some(1), ..DataFilter::default() };
@@ -96,18 +96,18 @@ pub(crate) fn start_next_run_if_changed(
         return Ok(None);
     }
     // Repeated under the lock, which excludes other changes.
-    let (run, news) = start_next_run_from(ctx, store, row.id, machine, |row| {
+    let (run, headline) = start_next_run_from(ctx, store, row.id, machine, |row| {
         let jobs_store = StoredJobs::load(store, row)?;
         let changes = changes::compare_workflow(&jobs_store, terms)?;
         let again = jobs_to_reset(&jobs_store, &changes, failed)?;
         if !machine.force {
             missing_inputs::refuse_missing(&missing_inputs::find_missing(store, row, &again)?)?;
         }
-        let news = changes::render_headline(&changes, |number| jobs_store.name(number));
+        let headline = changes::render_headline(&changes, |number| jobs_store.name(number));
         jobs_store.check_read_error()?;
-        Ok((again, news))
+        Ok((again, headline))
     })?;
-    Ok(run.map(|_| news))
+    Ok(run.map(|_| headline))
 }
 
 /// Completed jobs whose results are outdated, by number.
@@ -119,19 +119,19 @@ fn outdated_jobs(jobs_store: &StoredJobs<'_>, changes: &WorkflowChanges) -> Vec<
 fn jobs_to_reset(
     jobs_store: &StoredJobs<'_>,
     changes: &WorkflowChanges,
-    failed: FailedJobsPolicy,
+    failed: EarlierFailuresPolicy,
 ) -> Result<Vec<JobId>, CliError> {
     let jobs = outdated_jobs(jobs_store, changes);
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
-    if failed == FailedJobsPolicy::RunAgain {
+    if failed == EarlierFailuresPolicy::RunAgain {
         return Ok(changes::jobs_to_reset(jobs_store, changes));
     }
     let table = jobs_store.loaded_jobs();
-    let standing = |&status: &JobStatus| JobResetState { status, return_code: None };
-    let standings: Vec<JobResetState> = table.status.iter().map(standing).collect();
-    let reset = plan_reset(&standings, &table.edges, &ResetSelection { jobs, ..ResetSelection::default() });
+    let to_reset_state = |&status: &JobStatus| JobResetState { status, return_code: None };
+    let job_states: Vec<JobResetState> = table.status.iter().map(to_reset_state).collect();
+    let reset = plan_reset(&job_states, &table.edges, &ResetSelection { jobs, ..ResetSelection::default() });
     let reset = reset.map_err(|refused| CliError::new(CliErrorKind::Refused, refused.to_string()))?;
     Ok(reset.all_jobs().into_iter().map(|number| jobs_store.id(number)).collect())
 }

@@ -1,13 +1,13 @@
 //! The outline of a workflow for drawings: names, job groups, resources and edges, from a spec or from the
 //! database.
 
-use crate::args::plan::CapacityArgs;
+use crate::args::plan_and_reset::CapacityArgs;
 use crate::changes::{PlannedJobs, StoredJobs, WorkflowChanges};
 use crate::error::{CliError, CliErrorKind};
 use std::collections::HashMap;
 use std::time::Duration;
 use windlass_core::edges::DependencyEdges;
-use windlass_core::workflow_outline::{self, JobFacts, OutlineGrain, OutlineRequest, WorkflowOutline};
+use windlass_core::workflow_outline::{self, OutlineGrain, OutlineJob, OutlineRequest, WorkflowOutline};
 use windlass_process::machine::MachineInfo;
 use windlass_store::Store;
 use windlass_store::model::{CompletedWork, JobFilter};
@@ -41,7 +41,7 @@ pub(crate) fn outline_spec(
         let measured = earlier.and_then(|(jobs_store, changes)| {
             expected_duration(changes, number, || jobs_store.completed_work(jobs_store.number(job.name)?))
         });
-        JobFacts {
+        OutlineJob {
             name: job.name,
             entry: job.group,
             resources: job
@@ -75,7 +75,7 @@ pub(crate) fn outline_workflow(
     let table = jobs_store.loaded_jobs();
     let facts = |number: u32| {
         let index = number as usize;
-        JobFacts {
+        OutlineJob {
             name: &names.jobs[index],
             entry: names.kind_of[index],
             resources: table.requirements[table.class[index] as usize],

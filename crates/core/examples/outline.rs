@@ -5,7 +5,7 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 use windlass_core::edges::DependencyEdges;
-use windlass_core::workflow_outline::{JobFacts, OutlineGrain, OutlineRequest, outline_workflow};
+use windlass_core::workflow_outline::{OutlineGrain, OutlineJob, OutlineRequest, outline_workflow};
 use windlass_types::{Bytes, Capacity, Resources};
 
 fn main() -> std::io::Result<()> {
@@ -18,7 +18,7 @@ fn main() -> std::io::Result<()> {
         gates: vec![(0..half).collect()],
         waits: (half..jobs).map(|job| (job, 0)).collect(),
     };
-    let facts = |job: u32| JobFacts {
+    let facts = |job: u32| OutlineJob {
         name: &names[job as usize],
         entry: None,
         resources: Resources { runtime: Some(Duration::from_mins(1)), ..Resources::DEFAULT },

@@ -51,13 +51,13 @@ pub fn required_triggers(trigger: ActionTrigger, jobs: usize) -> u32 {
     if trigger.is_about_jobs() { u32::try_from(jobs).unwrap_or(u32::MAX).max(1) } else { 1 }
 }
 
-/// Whether an action is rearmed for a new run. `everything`: all jobs start over. `gates_settled`: all jobs
+/// Whether an action is rearmed for a new run. `everything`: all jobs start over. `dependencies_settled`: all jobs
 /// that it waits for keep their results.
-pub const fn is_rearmed(trigger: ActionTrigger, everything: bool, gates_settled: bool) -> bool {
+pub const fn is_rearmed(trigger: ActionTrigger, everything: bool, dependencies_settled: bool) -> bool {
     match trigger {
         _ if everything => true,
         ActionTrigger::OnWorkflowStart => false,
-        ActionTrigger::OnJobsReady | ActionTrigger::OnJobsComplete => !gates_settled,
+        ActionTrigger::OnJobsReady | ActionTrigger::OnJobsComplete => !dependencies_settled,
         ActionTrigger::OnWorkflowComplete
         | ActionTrigger::OnWorkerStart
         | ActionTrigger::OnWorkerComplete => true,
@@ -163,9 +163,9 @@ impl ActionState {
     /// run.
     fn count_jobs(&mut self, out: &mut Vec<WorkflowChange>) {
         if self.trigger.is_about_jobs() {
-            let is_for_nobody =
+            let has_no_ready_job =
                 self.requests_nodes && self.trigger == ActionTrigger::OnJobsReady && self.ready.is_empty();
-            let missing = self.waits_for.len().max(usize::from(is_for_nobody));
+            let missing = self.waits_for.len().max(usize::from(has_no_ready_job));
             let missing = u32::try_from(missing).unwrap_or(u32::MAX);
             self.update_count(self.required.saturating_sub(missing), out);
         }
@@ -514,7 +514,7 @@ mod tests {
 
     #[test]
     fn what_is_armed_again() {
-        for (trigger, everything, gates_settled, expected) in [
+        for (trigger, everything, dependencies_settled, expected) in [
             (OnWorkflowStart, true, true, true),
             (OnWorkflowStart, false, true, false),
             (OnJobsReady, false, true, false),
@@ -526,7 +526,11 @@ mod tests {
             (OnWorkerStart, false, true, true),
             (OnWorkerComplete, false, true, true),
         ] {
-            assert_eq!(is_rearmed(trigger, everything, gates_settled), expected, "{trigger:?} {everything}");
+            assert_eq!(
+                is_rearmed(trigger, everything, dependencies_settled),
+                expected,
+                "{trigger:?} {everything}"
+            );
         }
     }
 

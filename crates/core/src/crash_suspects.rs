@@ -80,9 +80,9 @@ pub(crate) fn orphan_reason(worker: WorkerId, evidence: Option<CrashEvidence>) -
 #[derive(Clone, Debug, Default)]
 pub struct CrashSuspects(FxHashMap<JobId, Vec<(WorkerId, CrashEvidence)>>);
 
-/// Position of a job when its worker died.
+/// How far a job had got when its worker died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CrashPosition {
+pub enum JobPhaseAtCrash {
     /// The worker had certainly not started it.
     NotStarted,
     /// It may have started, but others were ahead of it: it hardly caused the death.
@@ -98,16 +98,16 @@ impl CrashSuspects {
         &mut self,
         job: JobId,
         worker: WorkerId,
-        at: CrashPosition,
+        at: JobPhaseAtCrash,
         evidence: CrashEvidence,
     ) -> OrphanDecision {
         match at {
-            CrashPosition::NotStarted => return OrphanDecision::NeverStarted,
-            CrashPosition::Waiting => return OrphanDecision::RunAgain(None),
-            CrashPosition::Running | CrashPosition::Isolated => self.record_death(job, worker, evidence),
+            JobPhaseAtCrash::NotStarted => return OrphanDecision::NeverStarted,
+            JobPhaseAtCrash::Waiting => return OrphanDecision::RunAgain(None),
+            JobPhaseAtCrash::Running | JobPhaseAtCrash::Isolated => self.record_death(job, worker, evidence),
         }
         match self.weight(job) {
-            FAIL_THRESHOLD.. if at == CrashPosition::Isolated => OrphanDecision::GiveUp,
+            FAIL_THRESHOLD.. if at == JobPhaseAtCrash::Isolated => OrphanDecision::GiveUp,
             ISOLATE_THRESHOLD.. => OrphanDecision::RunIsolated(evidence),
             _ => OrphanDecision::RunAgain(Some(evidence)),
         }
@@ -160,16 +160,16 @@ impl CrashSuspects {
 mod tests {
     use super::*;
     use CrashEvidence::{LostContact, Observed, Unconfirmed};
-    use CrashPosition::{Isolated, NotStarted, Running, Waiting};
+    use JobPhaseAtCrash::{Isolated, NotStarted, Running, Waiting};
     use proptest::prelude::*;
 
     const JOB: JobId = JobId(1);
 
-    type Deaths = &'static [(CrashPosition, CrashEvidence)];
+    type Deaths = &'static [(JobPhaseAtCrash, CrashEvidence)];
     type Kind = fn(u32) -> CrashEvidence;
 
     /// Applies deaths of different workers to a job, and returns the decision for each.
-    fn fates(deaths: &[(CrashPosition, CrashEvidence)]) -> Vec<OrphanDecision> {
+    fn fates(deaths: &[(JobPhaseAtCrash, CrashEvidence)]) -> Vec<OrphanDecision> {
         let mut suspects = CrashSuspects::default();
         let fate = |(worker, (at, evidence))| suspects.on_worker_death(JOB, WorkerId(worker), at, evidence);
         (1..).zip(deaths.iter().copied()).map(fate).collect()

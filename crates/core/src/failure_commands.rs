@@ -75,7 +75,7 @@ pub struct CommandTarget<'a> {
 
 /// Settings of the workflow for commands.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct House<'a> {
+pub struct CommandSettings<'a> {
     /// Unhandled failures wait for a decision.
     pub uses_pending_failed: bool,
     pub policy: TriagePolicy,
@@ -99,15 +99,15 @@ pub enum CommandDecision {
 pub fn decide_command(
     order: &FailureCommand,
     is_agent: bool,
-    house: &House<'_>,
+    settings: &CommandSettings<'_>,
     case: &CommandTarget<'_>,
 ) -> CommandDecision {
     let refused = wrong_status_reason(order.verdict, case.status)
         .or_else(|| invalid_command_reason(order))
-        .or_else(|| is_agent.then(|| agent_policy::policy_violation(order, house, case)).flatten());
+        .or_else(|| is_agent.then(|| agent_policy::policy_violation(order, settings, case)).flatten());
     let then = match (
         refused,
-        scheduler_target::plan_scheduler_change(&order.changes, case.scheduler, house.schedulers),
+        scheduler_target::plan_scheduler_change(&order.changes, case.scheduler, settings.schedulers),
     ) {
         (Some(words), _) | (None, Err(words)) => return CommandDecision::Refused(words),
         (None, Ok(then)) => then,
@@ -116,7 +116,7 @@ pub fn decide_command(
     if order.verdict == FailureCommandKind::Change && revision.is_none() {
         return CommandDecision::Refused("nothing would change".to_owned());
     }
-    let unsure = house.policy.min_confidence.filter(|_| is_agent);
+    let unsure = settings.policy.min_confidence.filter(|_| is_agent);
     if let Some(least) = unsure.filter(|least| order.confidence.is_none_or(|sure| sure < *least)) {
         let sure = order.confidence.map_or_else(|| "unsaid".to_owned(), |sure| format!("{sure}"));
         return CommandDecision::Proposed(format!("waits for a person: confidence {sure} is below {least}"));

@@ -4,13 +4,13 @@ use windlass_types::{Bytes, Capacity, Resources};
 
 /// The capacity of the workers that may run a job.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WorkerHeadroom<'a> {
+pub(crate) struct GrowthLimits<'a> {
     /// Empty if unknown.
     pub(crate) workers: &'a [Capacity],
     pub(crate) asked: Resources,
 }
 
-impl WorkerHeadroom<'_> {
+impl GrowthLimits<'_> {
     /// Returns the maximum memory available together with the job's CPUs; `None` if unknown.
     pub(crate) fn max_memory(&self) -> Option<Bytes> {
         self.fitting_workers(Bytes(0)).map(|worker| worker.memory).max()

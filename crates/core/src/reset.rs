@@ -72,16 +72,16 @@ pub enum ResetError {
     Cycle(#[from] DependencyCycle),
 }
 
-/// Decides what is reset. `standings` are all jobs of the workflow, by number.
+/// Decides what is reset. `job_states` are all jobs of the workflow, by number.
 pub fn plan_reset(
-    standings: &[JobResetState],
+    job_states: &[JobResetState],
     edges: &DependencyEdges,
     choice: &ResetSelection,
 ) -> Result<ResetPlan, ResetError> {
-    let order = TopologicalOrder::new(standings.len() as u32, edges)?;
-    let mut is_named = vec![choice.jobs.is_empty(); standings.len()];
+    let order = TopologicalOrder::new(job_states.len() as u32, edges)?;
+    let mut is_named = vec![choice.jobs.is_empty(); job_states.len()];
     choice.jobs.iter().for_each(|&job| is_named[job as usize] = true);
-    let is_chosen = |job: usize| is_named[job] && is_selected(choice, &standings[job]);
+    let is_chosen = |job: usize| is_named[job] && is_selected(choice, &job_states[job]);
     let mut reset = ResetPlan::default();
     let mut active = Vec::new();
     // Whether a dependency of each node is reset.
@@ -93,7 +93,7 @@ pub fn plan_reset(
             continue;
         }
         let chosen = is_chosen(node as usize);
-        let status = standings[node as usize].status;
+        let status = job_states[node as usize].status;
         reached[node as usize] = behind || chosen;
         match () {
             () if !chosen && !behind => {}
@@ -114,17 +114,17 @@ pub fn plan_reset(
         list.sort_unstable();
     }
     for &job in reset.chosen.iter().chain(&reset.downstream) {
-        reset.from.add(standings[job as usize].status, 1);
+        reset.from.add(job_states[job as usize].status, 1);
     }
     Ok(reset)
 }
 
-fn is_selected(choice: &ResetSelection, standing: &JobResetState) -> bool {
-    let status = standing.status;
+fn is_selected(choice: &ResetSelection, job_state: &JobResetState) -> bool {
+    let status = job_state.status;
     let unsuccessful = status.is_unsuccessful() || status == JobStatus::PendingFailed;
     (choice.statuses.is_empty() || choice.statuses.contains(&status))
         && (choice.return_codes.is_empty()
-            || standing.return_code.is_some_and(|code| choice.return_codes.contains(&code)))
+            || job_state.return_code.is_some_and(|code| choice.return_codes.contains(&code)))
         && (!choice.failed_only || unsuccessful)
 }
 
@@ -151,8 +151,8 @@ mod tests {
             S::Terminated => Some(152),
             _ => None,
         };
-        let standings = statuses.map(|status| JobResetState { status, return_code: code(status) });
-        plan_reset(&standings, &builder.finish(), choice)
+        let job_states = statuses.map(|status| JobResetState { status, return_code: code(status) });
+        plan_reset(&job_states, &builder.finish(), choice)
     }
 
     fn lists(statuses: [S; 4], choice: &ResetSelection) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
@@ -229,17 +229,17 @@ mod tests {
                 pairs.extend(on.iter().map(|&on| (job, on as usize)));
             }
             let statuses = [S::Completed, S::Failed, S::Ready, S::Blocked];
-            let standings: Vec<JobResetState> =
+            let job_states: Vec<JobResetState> =
                 ended.iter().map(|&n| JobResetState { status: statuses[n], return_code: None }).collect();
             let jobs: Vec<u32> = chosen.iter().map(|job| (job % count) as u32).collect();
             let choice = ResetSelection { jobs: jobs.clone(), ..ResetSelection::default() };
-            let reset = plan_reset(&standings, &builder.finish(), &choice).unwrap();
+            let reset = plan_reset(&job_states, &builder.finish(), &choice).unwrap();
             let mut reached: Vec<bool> = (0..count).map(|job| jobs.contains(&(job as u32))).collect();
             for job in 0..count {
                 reached[job] |= pairs.iter().any(|&(waiter, on)| waiter == job && reached[on]);
             }
             let expected: Vec<u32> = (0..count)
-                .filter(|&job| reached[job] && standings[job].status.is_complete())
+                .filter(|&job| reached[job] && job_states[job].status.is_complete())
                 .map(|job| job as u32)
                 .collect();
             prop_assert_eq!(reset.all_jobs(), expected);

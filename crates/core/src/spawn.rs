@@ -64,7 +64,10 @@ fn format_cycle(names: &[String]) -> String {
 }
 
 /// Checks a batch with its lineage; returns all problems.
-pub fn check(jobs: &[SpawnedJob<'_>], lineage: Option<&str>) -> Result<SpawnBatch, Vec<SpawnProblem>> {
+pub fn check_spawn_batch(
+    jobs: &[SpawnedJob<'_>],
+    lineage: Option<&str>,
+) -> Result<SpawnBatch, Vec<SpawnProblem>> {
     let mut faults = Vec::new();
     if jobs.is_empty() {
         faults.push(SpawnProblem::Empty);
@@ -167,7 +170,7 @@ mod tests {
     fn checked(jobs: &[(&str, &[&str])]) -> Result<Vec<Vec<u32>>, Vec<String>> {
         let jobs: Vec<SpawnedJob<'_>> =
             jobs.iter().map(|&(name, depends_on)| SpawnedJob { name, depends_on, ..good("") }).collect();
-        Ok(check(&jobs, None).map_err(|faults| told(&faults))?.depends_on)
+        Ok(check_spawn_batch(&jobs, None).map_err(|faults| told(&faults))?.depends_on)
     }
 
     fn good(name: &str) -> SpawnedJob<'_> {
@@ -201,13 +204,13 @@ mod tests {
                     .to_owned(),
             ),
         ] {
-            assert_eq!(told(&check(&[job], Some("rounds")).unwrap_err()), [fault]);
+            assert_eq!(told(&check_spawn_batch(&[job], Some("rounds")).unwrap_err()), [fault]);
         }
-        let hidden = told(&check(&[good("a\0")], None).unwrap_err());
+        let hidden = told(&check_spawn_batch(&[good("a\0")], None).unwrap_err());
         assert_eq!(hidden, ["the name of job `a␀` contains a NUL byte, which cannot be passed to a program"]);
-        let empty = told(&check(&[good("a")], Some(" ")).unwrap_err());
+        let empty = told(&check_spawn_batch(&[good("a")], Some(" ")).unwrap_err());
         assert_eq!(empty, ["the lineage is empty; leave it out, or give it a name"]);
-        assert!(check(&[SpawnedJob { env: &[("_A1", "")], ..good("a") }], None).is_ok());
+        assert!(check_spawn_batch(&[SpawnedJob { env: &[("_A1", "")], ..good("a") }], None).is_ok());
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod failure;
 mod job_commands;
 mod job_limits;
 mod job_table;
-mod remaining;
+mod remaining_by_class;
 mod retry_decision;
 mod work_units;
 
@@ -31,7 +31,7 @@ use crate::outcome::{AttemptEndDecision, ReturnCodes};
 use crate::slurm::allocation_ends::AllocationEviction;
 use delay_queue::DelayQueue;
 use job_limits::JobLimits;
-use remaining::RemainingByClass;
+use remaining_by_class::RemainingByClass;
 use retry_decision::{AttemptFollowUp, RetryMode};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;

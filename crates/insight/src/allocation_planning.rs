@@ -1,5 +1,5 @@
 //! Slurm allocations for the remaining jobs of a workflow: the data is read from the database, the plan is
-//! computed by [`windlass_core::slurm::regenerate`], and it is stored atomically.
+//! computed by [`windlass_core::slurm::schedule_regeneration`], and it is stored atomically.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,10 +11,10 @@ use windlass_core::slurm::allocation_rows::{AllocationSchedule, AppliedSchedule}
 use windlass_core::slurm::autoschedule::{OpenAllocations, UnservedJob};
 use windlass_core::slurm::cluster_profile::{ClusterProfile, NodeShape, Partition};
 use windlass_core::slurm::end_reserve::end_reserve;
-use windlass_core::slurm::regenerate::{
-    AllocationAction, RegenerateError, RegenerateInput, RegenerateOptions, RemainingJob, regenerate,
-};
 use windlass_core::slurm::schedule_generation::format_walltime;
+use windlass_core::slurm::schedule_regeneration::{
+    AllocationAction, RegenerateError, RegenerateInput, RegenerateOptions, RemainingJob, regenerate_schedule,
+};
 use windlass_store::model::{
     ActionRow, AllocationFilter, JobFilter, NewWorker, SlurmSchedulerRow, WorkerKind, WorkerRow, WorkflowRow,
 };
@@ -23,7 +23,7 @@ use windlass_types::settings::{ActionType, SlurmScheduler, WorkflowSettings};
 use windlass_types::slurm::Allocation;
 use windlass_types::{Capacity, JobId, JobStatus, Resources, Timestamp, WorkflowId};
 
-use crate::recovery::EligibleCapacity;
+use crate::recovery::EligibleWorkers;
 use crate::{has_active_process, is_remote_store};
 
 const JOB_PAGE: u64 = 2000;
@@ -147,7 +147,7 @@ impl AllocationFacts {
         };
         let NewAllocationOptions { options, included_jobs: include, submit, by } = *wanted;
         let options = AllocationOptions { reserve: self.reserve, ..options.clone() };
-        regenerate(
+        regenerate_schedule(
             &jobs_store,
             profile,
             &RegenerateOptions { options: &options, include, submit, suffix: SCHEDULER_SUFFIX, by },
@@ -316,7 +316,7 @@ pub fn cluster_capacity(
     profile: &ClusterProfile,
     partition: Option<&str>,
     settings: &WorkflowSettings,
-) -> EligibleCapacity {
+) -> EligibleWorkers {
     let account = settings.slurm_defaults.get("account").and_then(|account| account.as_str());
     let is_meant = |one: &&Partition| {
         let is_open = one.is_up && account.is_none_or(|account| one.admits_account(account));
@@ -327,7 +327,7 @@ pub fn cluster_capacity(
         let nodes = one.max_nodes.unwrap_or(u32::MAX).min(one.total_nodes().unwrap_or(u32::MAX)).max(1);
         // A worker starts no job that would run into the end of its allocation.
         let stays = one.max_walltime().map(|most| most.saturating_sub(reserve));
-        let taker = |shape: NodeShape| AvailableWorker {
+        let available = |shape: NodeShape| AvailableWorker {
             capacity: Capacity {
                 cpus: shape.cpus_per_node,
                 memory: shape.memory(),
@@ -337,9 +337,9 @@ pub fn cluster_capacity(
             },
             time_left: stays,
         };
-        one.node_shapes().map(taker).collect::<Vec<_>>()
+        one.node_shapes().map(available).collect::<Vec<_>>()
     };
-    EligibleCapacity { takers: profile.partitions.iter().filter(is_meant).flat_map(of_partition).collect() }
+    EligibleWorkers { workers: profile.partitions.iter().filter(is_meant).flat_map(of_partition).collect() }
 }
 
 /// Returns the jobs that still have to run and those given, and the progress of all.

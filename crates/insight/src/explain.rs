@@ -8,7 +8,7 @@ use std::time::Duration;
 use windlass_core::dispatch::LocationConstraint;
 use windlass_core::graph::DependencyCycle;
 use windlass_core::job_explanation::{
-    self, AttemptSummary, ExplanationEvidence, JobAllocations, JobExplanation, JobGraph, JobLogTail,
+    self, AttemptSummary, ExplanationEvidence, JobAllocations, JobExplanation, JobGraphView, JobLogTail,
     JobSituation, LimitUsage, WorkUnitLimitUsage, WorkerAvailability, WorkflowSituation,
 };
 use windlass_core::workflow_state::{JobTable, WorkUnitRow};
@@ -70,7 +70,7 @@ pub fn explain_job(
     let logs = newest.as_ref().map(|row| load_logs(workflow, row, asker)).transpose()?.unwrap_or_default();
     let quoted: Vec<JobLogTail<'_>> = logs.iter().map(LoadedLog::as_evidence).collect();
     let place = job_location(&table, number as u32);
-    let trouble = if job.status == JobStatus::Ready { load_start_problem(store, workflow)? } else { None };
+    let problem = if job.status == JobStatus::Ready { load_start_problem(store, workflow)? } else { None };
     let class = table.class[number];
     let nodes =
         if job.status == JobStatus::Ready { load_allocations(store, workflow, &place)? } else { None };
@@ -87,7 +87,7 @@ pub fn explain_job(
         sites: &place.sites,
         limit: job_limit(workflow, &table, &place),
         unit_limit: load_unit_limit(store, workflow, &place)?,
-        start_problem: trouble.as_deref(),
+        start_problem: problem.as_deref(),
         allocations: nodes.as_ref().map(|(allocations, is_to_be_asked)| JobAllocations {
             allocations,
             has_pending_action: *is_to_be_asked,
@@ -101,7 +101,7 @@ pub fn explain_job(
             has_server: asker.is_on_server,
             workers: asker.workers,
         },
-        graph: JobGraph {
+        graph: JobGraphView {
             count: table.ids.len() as u32,
             edges: &table.edges,
             id: &|number| table.ids[number as usize],

@@ -1,7 +1,7 @@
 //! Sends failure commands to the process that may apply them: a server, the process that runs the workflow,
 //! or, if there is none, this one.
 
-use crate::recovery::EligibleCapacity;
+use crate::recovery::EligibleWorkers;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use windlass_core::failure_commands::{agent_rerun_refusal, exceeds_workers_reason};
@@ -10,7 +10,7 @@ use windlass_store::model::{DecisionFilter, DecisionState, JobFilter, JobRow, Wo
 use windlass_store::{LockedObject, Store};
 use windlass_types::failure_commands::{
     FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandOutcome, FailureCommandStatus,
-    TriageCommand,
+    PendingCommand,
 };
 use windlass_types::{JobId, JobStatus, Resources, SystemClock, WorkflowId};
 
@@ -45,19 +45,19 @@ impl FailureCommandError {
     }
 }
 
-/// Applies the commands through the process that may, and returns the result of each. `nudge` wakes the process
+/// Applies the commands through the process that may, and returns the result of each. `wake_holder` wakes the process
 /// that runs the workflow, if it can be signaled; otherwise it polls.
 pub fn submit_failure_commands(
     store: &dyn Store,
     workflow: WorkflowId,
-    wanted: &TriageCommand,
-    nudge: &dyn Fn(&LockHolder),
+    wanted: &PendingCommand,
+    wake_holder: &dyn Fn(&LockHolder),
 ) -> Result<Vec<FailureCommandOutcome>, FailureCommandError> {
     loop {
         match store.apply_triage_command(workflow, wanted, SystemClock.now()) {
             Err(windlass_store::StoreError::Busy { what: LockedObject::Workflow(_), holder }) => {
                 if let Some(outcomes) =
-                    submit_pending_command(store, workflow, wanted, holder.as_ref(), nudge)?
+                    submit_pending_command(store, workflow, wanted, holder.as_ref(), wake_holder)?
                 {
                     return Ok(outcomes);
                 }
@@ -74,11 +74,13 @@ pub fn submit_within_limits(
     store: &dyn Store,
     workflow: WorkflowId,
     orders: FailureCommandBatch,
-    room: &EligibleCapacity,
-    nudge: &dyn Fn(&LockHolder),
+    eligible: &EligibleWorkers,
+    wake_holder: &dyn Fn(&LockHolder),
 ) -> Result<Vec<FailureCommandOutcome>, FailureCommandError> {
-    let limited = LimitedCommands::new(store, workflow, orders, room)?;
-    limited.perform(|orders| submit_failure_commands(store, workflow, &TriageCommand::Orders(orders), nudge))
+    let limited = CapacityCheckedCommands::new(store, workflow, orders, eligible)?;
+    limited.perform(|orders| {
+        submit_failure_commands(store, workflow, &PendingCommand::Orders(orders), wake_holder)
+    })
 }
 
 /// Whether commands change requirements: only those are checked against the workers' capacity.
@@ -88,20 +90,20 @@ pub fn changes_resources(orders: &FailureCommandBatch) -> bool {
 
 /// Commands, some of them refused because no worker could run the job afterwards.
 #[derive(Clone, Debug)]
-pub struct LimitedCommands {
+pub struct CapacityCheckedCommands {
     accepted: FailureCommandBatch,
     /// In the order of the commands: the refusal, or `None` for a command that is applied.
     rejected: Vec<Option<FailureCommandOutcome>>,
 }
 
-impl LimitedCommands {
+impl CapacityCheckedCommands {
     pub fn new(
         store: &dyn Store,
         workflow: WorkflowId,
         orders: FailureCommandBatch,
-        room: &EligibleCapacity,
+        eligible: &EligibleWorkers,
     ) -> Result<Self, windlass_store::StoreError> {
-        if room.takers.is_empty() || !changes_resources(&orders) {
+        if eligible.workers.is_empty() || !changes_resources(&orders) {
             let refused = vec![None; orders.orders.len()];
             return Ok(Self { accepted: orders, rejected: refused });
         }
@@ -115,7 +117,7 @@ impl LimitedCommands {
             let job = jobs.get(&order.job)?;
             let named = job.resource_requirements.as_ref().and_then(|name| sets.get(name));
             let asked = named.copied().unwrap_or(Resources::DEFAULT);
-            let words = exceeds_workers_reason(&order.changes, &asked, &room.takers)?;
+            let words = exceeds_workers_reason(&order.changes, &asked, &eligible.workers)?;
             let (status, attempt) = (Some(job.status), Some(job.attempt_id));
             let answer = FailureCommandStatus::Refused;
             Some(FailureCommandOutcome {
@@ -149,13 +151,13 @@ impl LimitedCommands {
 fn submit_pending_command(
     store: &dyn Store,
     workflow: WorkflowId,
-    wanted: &TriageCommand,
+    wanted: &PendingCommand,
     holder: Option<&LockHolder>,
-    nudge: &dyn Fn(&LockHolder),
+    wake_holder: &dyn Fn(&LockHolder),
 ) -> Result<Option<Vec<FailureCommandOutcome>>, FailureCommandError> {
     let wish = store.add_pending_command(workflow, wanted, SystemClock.now())?;
     if let Some(holder) = holder {
-        nudge(holder);
+        wake_holder(holder);
     }
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -11,7 +11,7 @@ use windlass_core::job_explanation::WorkerAvailability;
 use windlass_core::redact::{SecretNames, SecretRedactor};
 use windlass_core::slurm::cluster_profile::ClusterProfile;
 use windlass_insight::failure_commands;
-use windlass_insight::recovery::EligibleCapacity;
+use windlass_insight::recovery::EligibleWorkers;
 use windlass_store::lock::LockHolder;
 use windlass_store::model::{
     JobFilter, JobRow, NewWorker, RequirementsChange, RequirementsUsers, WorkflowRow,
@@ -19,7 +19,7 @@ use windlass_store::model::{
 use windlass_store::rpc::rpc_error::ErrorCategory;
 use windlass_store::{Store, StoreLocation};
 use windlass_types::failure_commands::{
-    FailureCommandBatch, FailureCommandOutcome, RequestedJobChanges, TriageCommand,
+    FailureCommandBatch, FailureCommandOutcome, PendingCommand, RequestedJobChanges,
 };
 use windlass_types::slurm::AllocationRequest;
 use windlass_types::{Attempt, JobId, Resources, RunId, SystemClock, Timestamp, WorkerId, WorkflowId};
@@ -48,7 +48,7 @@ impl std::fmt::Debug for AgentSession {
 /// Capabilities that not all implementations of [`AgentActions`] have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentCapability {
-    MakeWorkflows,
+    CreateWorkflows,
     /// Read undelivered results that workers keep on this machine.
     ReadJournals,
     /// Ask the cluster for its resources and plan allocations.
@@ -121,8 +121,8 @@ pub trait AgentActions: Send + Sync {
         &self,
         jobs_store: &dyn Store,
         workflow: WorkflowId,
-    ) -> Result<EligibleCapacity, ToolError> {
-        Ok(EligibleCapacity::from_offers(&self.available_workers(jobs_store, workflow)?))
+    ) -> Result<EligibleWorkers, ToolError> {
+        Ok(EligibleWorkers::from_offers(&self.available_workers(jobs_store, workflow)?))
     }
 
     /// Returns jobs of certainly dead workers to the queue, where no server does that.
@@ -306,18 +306,18 @@ impl AgentSession {
         workflow: WorkflowId,
         orders: FailureCommandBatch,
     ) -> Result<Vec<FailureCommandOutcome>, ToolError> {
-        let nudge = |holder: &LockHolder| self.actions.wake_holder(holder);
+        let wake_holder = |holder: &LockHolder| self.actions.wake_holder(holder);
         // A server checks its limits itself.
         if self.is_on_server() || !failure_commands::changes_resources(&orders) {
             return Ok(failure_commands::submit_failure_commands(
                 &*self.store,
                 workflow,
-                &TriageCommand::Orders(orders),
-                &nudge,
+                &PendingCommand::Orders(orders),
+                &wake_holder,
             )?);
         }
-        let room = self.actions.eligible_capacity(&*self.store, workflow)?;
-        Ok(failure_commands::submit_within_limits(&*self.store, workflow, orders, &room, &nudge)?)
+        let eligible = self.actions.eligible_capacity(&*self.store, workflow)?;
+        Ok(failure_commands::submit_within_limits(&*self.store, workflow, orders, &eligible, &wake_holder)?)
     }
 
     /// Refuses requirements that exceed the capacity of every worker.
@@ -327,8 +327,9 @@ impl AgentSession {
         changes: &RequestedJobChanges,
         asked: &Resources,
     ) -> Result<(), ToolError> {
-        let room = self.actions.eligible_capacity(&*self.store, workflow)?;
-        exceeds_workers_reason(changes, asked, &room.takers).map_or(Ok(()), |why| Err(ToolError::new(why)))
+        let eligible = self.actions.eligible_capacity(&*self.store, workflow)?;
+        exceeds_workers_reason(changes, asked, &eligible.workers)
+            .map_or(Ok(()), |why| Err(ToolError::new(why)))
     }
 
     /// Whether the workflow is managed by a server.

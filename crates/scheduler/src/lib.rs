@@ -16,7 +16,7 @@
 
 mod action_schedule;
 mod added_jobs;
-mod claim_pacer;
+mod claim_ahead;
 mod crash_suspects;
 mod dispatcher;
 mod event_queue;
@@ -28,7 +28,9 @@ pub mod service;
 pub mod worker_host;
 
 pub use dispatcher::{Dispatcher, DispatcherControl, DispatcherOptions, RunDeadline, RunEnd, RunSummary};
-pub use recovery_at_start::{begin_next_run, begin_next_run_elsewhere, load_job_holders, recover_workflow};
+pub use recovery_at_start::{
+    begin_next_run, begin_next_run_at_other_sites, load_job_holders, recover_workflow,
+};
 pub use retry_policy::is_retry_budget_spent;
 
 use windlass_types::{Capacity, LOCAL_SITE, Resources, WorkflowId};

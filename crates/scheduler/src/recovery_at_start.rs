@@ -10,7 +10,7 @@ use crate::{SchedulerError, added_jobs};
 use std::sync::{Arc, mpsc};
 use windlass_core::change::WorkflowChange;
 use windlass_core::classify::FailureClassifier;
-use windlass_core::crash_suspects::{CrashEvidence, CrashPosition};
+use windlass_core::crash_suspects::{CrashEvidence, JobPhaseAtCrash};
 use windlass_core::dispatch::LocationConstraint;
 use windlass_core::workflow_state::{FailedAttemptContext, OrphanDecision, OrphanedAttempt, WorkflowState};
 use windlass_store::model::{WorkerKind, WorkerRow, WorkflowRow};
@@ -95,7 +95,7 @@ fn requeue_orphans(
             (false, _) => OrphanDecision::NeverStarted,
             (true, false) => OrphanDecision::RunAgain(None),
             (true, true) => {
-                let at = if is_alone { CrashPosition::Isolated } else { CrashPosition::Running };
+                let at = if is_alone { JobPhaseAtCrash::Isolated } else { JobPhaseAtCrash::Running };
                 suspects.on_worker_death(key.job, held.worker, at, CrashEvidence::LostContact)
             }
         };
@@ -154,11 +154,11 @@ pub fn begin_next_run(
     workflow: &WorkflowRow,
     now: Timestamp,
 ) -> Result<RunId, SchedulerError> {
-    begin_next_run_elsewhere(store, workflow, &[], now)
+    begin_next_run_at_other_sites(store, workflow, &[], now)
 }
 
 /// The same; in addition, incomplete units at one of these sites start over, to elect another site.
-pub fn begin_next_run_elsewhere(
+pub fn begin_next_run_at_other_sites(
     store: &dyn Store,
     workflow: &WorkflowRow,
     left: &[String],

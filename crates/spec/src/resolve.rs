@@ -5,6 +5,7 @@ mod cycle_report;
 mod data_edges;
 mod entry_details;
 mod files_and_data;
+mod foreign_parameters;
 mod growth_limits;
 mod incomplete_names;
 mod job_groups;
@@ -13,7 +14,6 @@ mod relations;
 mod scheduler_fit;
 mod settings;
 mod sites_and_limits;
-mod template_names;
 mod uncaptured_stderr;
 
 pub(crate) use entry_details::{EntryDetail, PerJobNumber, ReferenceTarget};
@@ -26,7 +26,7 @@ pub(crate) use settings::WorkflowTexts;
 use crate::decode::NameCompleteness;
 use crate::diagnostic::SpecDiagnostic;
 use crate::expand::{
-    DiagnosticSinks, ExpandedEntries, ExpandedSpec, EntryInstance, TemplateCompiler, TextPosition,
+    DiagnosticSinks, EntryInstance, ExpandedEntries, ExpandedSpec, TemplateCompiler, TextPosition,
     join_with_space,
 };
 use crate::model::{ListRange, NamedText, WorkflowSpec};

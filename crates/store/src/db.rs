@@ -5,7 +5,7 @@
 //! parameters `$1..$n`.
 
 use crate::error::SqlError;
-use crate::sql::common::RowScan;
+use crate::sql::common::RowLookup;
 use std::borrow::Cow;
 use windlass_types::WorkflowId;
 
@@ -21,7 +21,7 @@ pub(crate) trait SqlConnection {
     /// Preferred batch size of [`SqlConnection::insert_jobs`].
     const JOBS_PER_INSERT: usize;
     /// The best way to page through the jobs of a workflow by id, so that the cost depends on the page only.
-    const ORDERED_SCAN: RowScan;
+    const ORDERED_SCAN: RowLookup;
 
     /// Returns the number of affected rows.
     fn execute_values(&self, sql: &str, values: &[SqlValue<'_>]) -> Result<usize, SqlError>;

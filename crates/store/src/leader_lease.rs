@@ -1,6 +1,6 @@
 //! How certain a server can be that it is still the leader.
 //!
-//! A standby may take over from a server that was silent for [`SILENCE`]. A server that is disconnected from
+//! A standby may take over from a server that was silent for [`LEASE_DURATION`]. A server that is disconnected from
 //! its database cannot know whether that has happened; but it knows when it last had contact.
 
 use rustix::time::{ClockId, clock_gettime};

@@ -55,7 +55,7 @@ use model::{
 };
 use serde_json::Value;
 use windlass_core::change::WorkflowChange;
-use windlass_types::failure_commands::{FailureCommandOutcome, TriageCommand};
+use windlass_types::failure_commands::{FailureCommandOutcome, PendingCommand};
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{
     EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId,
@@ -152,14 +152,14 @@ pub trait Store: WorkerStore + AccessStore + WorkflowPartStore + AllocationStore
     fn apply_triage_command(
         &self,
         workflow: WorkflowId,
-        wanted: &TriageCommand,
+        wanted: &PendingCommand,
         now: Timestamp,
     ) -> Result<Vec<FailureCommandOutcome>, StoreError>;
     /// Adds a pending command for the process that runs the workflow.
     fn add_pending_command(
         &self,
         workflow: WorkflowId,
-        wanted: &TriageCommand,
+        wanted: &PendingCommand,
         now: Timestamp,
     ) -> Result<i64, StoreError>;
     /// Returns pending commands without a result.

@@ -1,17 +1,17 @@
 //! Locks that decide which process may run what: one server owns the whole database, or several `windlass run`
 //! own one workflow each.
 //!
-//! The locks are `flock`s on files in `<database>.run/` and on the database itself ([`owned_files`]), so the
+//! The locks are `flock`s on files in `<database>.run/` and on the database itself ([`held_files`]), so the
 //! kernel releases them whenever their process ends. The contents of a lock file name its last holder and are
 //! valid only while the file is locked.
 
-mod owned_files;
+mod held_files;
 
 use crate::StoreError;
 use crate::StoreLocation;
 use crate::error::LockedObject;
 use crate::leader_lease::LeaderLease;
-use owned_files::{OwnedDatabase, OwnedFile, OwnedFiles};
+use held_files::{HeldFiles, HeldLockFile, LockedDatabaseFile};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -212,11 +212,11 @@ impl Drop for HeldServerLock {
 
 /// Held while a server runs: no other process may run anything in this database.
 #[derive(Debug)]
-pub struct ServerLock(OwnedFiles);
+pub struct ServerLock(HeldFiles);
 
 /// Held while a workflow runs: excludes servers and a second `windlass run` of the same workflow.
 #[derive(Debug)]
-pub struct WorkflowLock(OwnedFiles);
+pub struct WorkflowLock(HeldFiles);
 
 /// Held while checking for a workflow and creating it if it does not exist, so that two processes create only
 /// one.
@@ -243,11 +243,11 @@ impl ServerLock {
             let holder = read_holder(&path).or_else(|| find_workflow_holder(&directory));
             StoreError::Busy { what: LockedObject::Database, holder }
         };
-        let server = OwnedFile::lock(path.clone(), FlockKind::Exclusive, None)?.ok_or_else(busy)?;
-        let database = OwnedDatabase::lock(db, FlockKind::Exclusive)?.ok_or_else(busy)?;
+        let server = HeldLockFile::lock(path.clone(), FlockKind::Exclusive, None)?.ok_or_else(busy)?;
+        let database = LockedDatabaseFile::lock(db, FlockKind::Exclusive)?.ok_or_else(busy)?;
         // Until it has both locks it is not the holder and must not be reported as such.
         write_holder(server.file(), &path, now)?;
-        Ok(Self(OwnedFiles::new(database, server.with_holder_since(now), None)))
+        Ok(Self(HeldFiles::new(database, server.with_holder_since(now), None)))
     }
 
     /// Fails once the database was removed, or another process is the server.
@@ -261,15 +261,15 @@ impl WorkflowLock {
         let directory = make_lock_directory(db)?;
         let server_path = directory.join(SERVER_LOCK_FILE);
         let served = || StoreError::Busy { what: LockedObject::Database, holder: read_holder(&server_path) };
-        let server = OwnedFile::lock(server_path.clone(), FlockKind::Shared, None)?.ok_or_else(served)?;
-        let database = OwnedDatabase::lock(db, FlockKind::Shared)?.ok_or_else(served)?;
+        let server = HeldLockFile::lock(server_path.clone(), FlockKind::Shared, None)?.ok_or_else(served)?;
+        let database = LockedDatabaseFile::lock(db, FlockKind::Shared)?.ok_or_else(served)?;
         // Entries left by an earlier server are no longer valid.
         clear_holder(server.file(), &server_path)?;
         let path = directory.join(workflow_lock_file(workflow));
-        let run = OwnedFile::lock(path.clone(), FlockKind::Exclusive, Some(now))?.ok_or_else(|| {
+        let run = HeldLockFile::lock(path.clone(), FlockKind::Exclusive, Some(now))?.ok_or_else(|| {
             StoreError::Busy { what: LockedObject::Workflow(workflow), holder: read_holder(&path) }
         })?;
-        Ok(Self(OwnedFiles::new(database, server, Some(run))))
+        Ok(Self(HeldFiles::new(database, server, Some(run))))
     }
 
     /// Fails once the database was removed, or another process has locked the workflow.

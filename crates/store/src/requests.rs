@@ -2,8 +2,8 @@
 
 use crate::StoreError;
 use crate::model::{
-    AlertFilter, FailedAttempt, OutputStepFilter, RequestCounts, RequestFilter, RequestRunFilter, SettingRow,
-    SiteBanFilter, SiteCounts, SiteUsage,
+    AlertFilter, AttemptCountsBySite, FailedAttempt, OutputStepFilter, RequestCounts, RequestFilter,
+    RequestRunFilter, SettingRow, SiteBanFilter, SiteUsage,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ pub trait RequestStore: Send + Sync {
         most: usize,
     ) -> Result<Vec<FailedAttempt>, StoreError>;
     /// Counts ended attempts by site, over all runs of a workflow with work units.
-    fn site_counts(&self, workflow: WorkflowId) -> Result<SiteCounts, StoreError>;
+    fn site_counts(&self, workflow: WorkflowId) -> Result<AttemptCountsBySite, StoreError>;
     /// By dataset and index.
     fn processing_blocks(&self, process: &str) -> Result<Vec<BlockRow>, StoreError>;
     /// By due time.

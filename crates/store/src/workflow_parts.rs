@@ -2,8 +2,8 @@
 
 use crate::StoreError;
 use crate::model::{
-    ActionRunRow, AddFile, AddUserData, ClientResult, CountQuery, DependencyRow, EventRow, JobDetails,
-    JobFilter, JobRelations, NewAllocationAction, NewEvent, ReadyJobsRow, RecordRow, ResultRow,
+    ActionRunRow, AddFile, AddUserData, ClientRecordRow, ClientResult, CountQuery, DependencyRow, EventRow,
+    JobDetails, JobFilter, JobRelations, NewAllocationAction, NewEvent, ReadyJobsRow, ResultRow,
     SettingsUpdate, UserDataUpdate, WorkSummary, WorkflowFilter, WorkflowPartId, WorkflowRow,
 };
 use serde_json::Value;
@@ -135,8 +135,8 @@ pub trait WorkflowPartStore: Send + Sync {
         now: Timestamp,
     ) -> Result<i64, StoreError>;
     /// Of one workflow, or (`None`) of all; oldest first.
-    fn records(&self, workflow: Option<WorkflowId>, kind: &str) -> Result<Vec<RecordRow>, StoreError>;
-    fn record(&self, id: i64) -> Result<Option<RecordRow>, StoreError>;
+    fn records(&self, workflow: Option<WorkflowId>, kind: &str) -> Result<Vec<ClientRecordRow>, StoreError>;
+    fn record(&self, id: i64) -> Result<Option<ClientRecordRow>, StoreError>;
     fn update_record(&self, id: i64, data: &Value, now: Timestamp) -> Result<(), StoreError>;
     fn delete_record(&self, id: i64, now: Timestamp) -> Result<(), StoreError>;
     /// Returns their number.

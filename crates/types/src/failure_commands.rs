@@ -24,7 +24,7 @@ pub struct FailureCommandBatch {
 /// A pending command for the process that runs the workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TriageCommand {
+pub enum PendingCommand {
     Orders(FailureCommandBatch),
     /// Approves or rejects a proposal.
     Settle {

@@ -80,7 +80,7 @@ pub enum SeriesSubject {
     Job(JobId, Attempt),
 }
 
-/// Collects samples to write as one block.
+/// Samples that are collected to be written as one block.
 #[derive(Clone, Debug, Default)]
 pub struct SampleBlock {
     payload: Vec<u8>,

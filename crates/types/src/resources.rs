@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The resource request of one job. `memory` and `runtime` are enforced only if the user set them (see
-/// [`crate::worker_messages::Limits`]).
+/// [`crate::worker_messages::AttemptLimits`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resources {
     pub cpus: u32,

@@ -137,12 +137,12 @@ impl Resources {
 
 /// The workers that one user has at a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UserWorkers {
+pub struct UserWorkerCount {
     pub workers: usize,
     pub nodes: u64,
 }
 
-impl UserWorkers {
+impl UserWorkerCount {
     pub fn add(&mut self, capacity: &Capacity) {
         self.workers += 1;
         self.nodes += u64::from(capacity.nodes.max(1));
@@ -156,7 +156,7 @@ impl UserWorkers {
     }
 }
 
-impl FromIterator<Capacity> for UserWorkers {
+impl FromIterator<Capacity> for UserWorkerCount {
     fn from_iter<I: IntoIterator<Item = Capacity>>(all: I) -> Self {
         all.into_iter().fold(Self::default(), |mut sum, capacity| {
             sum.add(&capacity);
@@ -443,12 +443,12 @@ mod tests {
     #[test]
     fn a_user_has_a_limited_number_of_workers_and_nodes() {
         let of = |nodes| Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes, max_jobs: None };
-        let nearly_all: UserWorkers = std::iter::repeat_n(of(0), MAX_WORKERS_PER_USER - 1).collect();
+        let nearly_all: UserWorkerCount = std::iter::repeat_n(of(0), MAX_WORKERS_PER_USER - 1).collect();
         assert_eq!(nearly_all.check_further(&of(1)), Ok(()));
-        let all = UserWorkers { workers: MAX_WORKERS_PER_USER, ..nearly_all };
+        let all = UserWorkerCount { workers: MAX_WORKERS_PER_USER, ..nearly_all };
         let error = all.check_further(&of(1)).unwrap_err();
         assert!(error.to_string().contains("20001; the maximum is 20000"), "{error}");
-        let large: UserWorkers = [of(MAX_NODES), of(MAX_NODES), of(MAX_NODES)].into_iter().collect();
+        let large: UserWorkerCount = [of(MAX_NODES), of(MAX_NODES), of(MAX_NODES)].into_iter().collect();
         let rest = MAX_NODES_PER_USER - 3 * u64::from(MAX_NODES);
         assert_eq!(large.check_further(&of(rest as u32)), Ok(()));
         assert!(large.check_further(&of(rest as u32 + 1)).is_err());

@@ -154,7 +154,7 @@ impl RecoveryScript {
     pub const COMMAND: &str = r#"exec "$(command -v bash || command -v sh)" -c "$WINDLASS_RECOVERY_SCRIPT""#;
 }
 
-/// The result of a [`Recovery`]. The job is retried in any case.
+/// The result of a [`RecoveryScript`]. The job is retried in any case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecoveryScriptResult {
     /// It ended with this exit code.

@@ -1,7 +1,7 @@
 //! Messages between a remote worker and the server, in addition to those between any worker and engine
 //! ([`crate::worker_messages`]).
 //!
-//! There is one call: an [`Exchange`] carries reports and returns assignments and commands. The server holds it
+//! There is one call: a [`WorkerExchange`] carries reports and returns assignments and commands. The server holds it
 //! until there is something to do or `wait` has passed. A newer exchange of the same worker ends the wait of
 //! the older one at once, so that reports are never delayed by a long poll.
 //!

@@ -35,7 +35,7 @@ impl Worker {
     pub(crate) fn stop_all(self: &Arc<Self>, why: StopReason, grace: Duration) {
         self.is_told_to_stop.store(true, Ordering::SeqCst);
         if why == StopReason::Interrupted {
-            self.held_ends.on_interrupted();
+            self.possible_interruptions.on_interrupted();
         }
         self.stop_matching(why, grace, |_| true);
         self.deliver_certain_ends(ReportUrgency::CanWait);

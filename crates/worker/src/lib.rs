@@ -19,7 +19,6 @@
 mod end_log;
 mod environment;
 mod file_states;
-mod held_ends;
 mod job_queue;
 mod job_run;
 mod job_slot;
@@ -30,6 +29,7 @@ mod lease;
 mod logs;
 mod options;
 mod orphan_usage;
+mod possible_interruptions;
 mod report_outbox;
 mod resource_pool;
 mod series_recorder;

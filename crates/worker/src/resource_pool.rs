@@ -9,7 +9,7 @@ use windlass_types::{Capacity, Resources};
 #[derive(Debug)]
 pub(crate) struct WorkerResourcePool {
     capacity: Capacity,
-    amounts: dispatch::Pool,
+    amounts: dispatch::NodeResourcePool,
     /// Lowest first, so that the assignment is deterministic.
     devices: BTreeSet<u32>,
 }
@@ -25,7 +25,11 @@ pub(crate) struct ResourceGrant {
 
 impl WorkerResourcePool {
     pub(crate) fn new(capacity: Capacity) -> Self {
-        Self { capacity, amounts: dispatch::Pool::new(capacity), devices: (0..capacity.gpus).collect() }
+        Self {
+            capacity,
+            amounts: dispatch::NodeResourcePool::new(capacity),
+            devices: (0..capacity.gpus).collect(),
+        }
     }
 
     pub(crate) fn has_room_for(&mut self, resources: &Resources) -> bool {

@@ -2,11 +2,11 @@
 
 use crate::end_log::EndLog;
 use crate::environment::THREADS_VARIABLE;
-use crate::held_ends::HeldEnds;
 use crate::job_queue::JobQueue;
 use crate::lease::ExecutionLease;
 use crate::lock_ignoring_poison;
 use crate::options::WorkerOptions;
+use crate::possible_interruptions::PossibleInterruptions;
 use crate::report_outbox::ReportOutbox;
 use crate::series_recorder::RecorderError;
 use crate::supervisor::SupervisorAlarm;
@@ -57,7 +57,7 @@ pub(crate) struct Worker {
     pub(crate) adopted: AdoptedChildren,
     pub(crate) reaping_lock: Mutex<()>,
     pub(crate) outbox: ReportOutbox,
-    pub(crate) held_ends: HeldEnds,
+    pub(crate) possible_interruptions: PossibleInterruptions,
     pub(crate) end_log: EndLog,
     /// The engine has decided what happens to the jobs.
     pub(crate) is_told_to_stop: AtomicBool,
@@ -146,7 +146,7 @@ impl Worker {
             adopted: AdoptedChildren::open(),
             reaping_lock: Mutex::new(()),
             outbox: ReportOutbox::new(link, options.report_linger),
-            held_ends: HeldEnds::new(options.leaves_termination),
+            possible_interruptions: PossibleInterruptions::new(options.leaves_termination),
             end_log: EndLog::beside_ledger(&options.ledger),
             is_told_to_stop: AtomicBool::new(false),
             alarm: SupervisorAlarm::default(),
@@ -181,7 +181,7 @@ fn read_messages(worker: &Arc<Worker>, link: &mut BufReader<UnixStream>) -> Work
         }
         match serde_json::from_slice(&line) {
             Ok(ToWorker::Assign(assignments)) => {
-                worker.held_ends.on_assigned();
+                worker.possible_interruptions.on_assigned();
                 worker.enqueue_assignments(assignments);
             }
             Ok(ToWorker::Workflow(setup)) => lock_ignoring_poison(&worker.contexts).add_workflow(*setup),

@@ -68,7 +68,7 @@ fn backup_database(ctx: &CliContext, args: &DbBackupArgs) -> Result<CliExit, Cli
 
 /// A failed check is a result and not an error; the exit code tells the difference.
 fn check_database(ctx: &CliContext) -> Result<CliExit, CliError> {
-    let checked = maintenance::check(&database_location(ctx)?)?;
+    let checked = maintenance::check_database_invariants(&database_location(ctx)?)?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&checked)?;
     } else {

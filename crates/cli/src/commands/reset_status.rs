@@ -1,7 +1,7 @@
 //! `windlass workflows reset-status` and `windlass jobs reset-status`: reset jobs and their dependents to run again.
 
 use crate::args::JobRef;
-use crate::args::plan::{JobsResetArgs, ResetOptionArgs, ResetStatusArgs};
+use crate::args::plan_and_reset::{JobsResetArgs, ResetOptionArgs, ResetStatusArgs};
 use crate::changes::{self, ComparisonSettings, StoredJobs};
 use crate::context::CliContext;
 use crate::error::{CliError, CliErrorKind, CliExit};
@@ -153,7 +153,7 @@ fn find_jobs_to_reset(
     wanted: &JobResetSelection<'_>,
 ) -> Result<JobResetPlan, CliError> {
     let table = store.load_jobs(row.id)?;
-    let standings = load_standings(store, row, &table, wanted.options.return_code.is_some())?;
+    let job_states = load_job_states(store, row, &table, wanted.options.return_code.is_some())?;
     let numbers = wanted.jobs.iter().filter_map(|id| table.ids.binary_search(id).ok());
     let choice = ResetSelection {
         jobs: numbers.map(|number| number as u32).collect(),
@@ -162,7 +162,7 @@ fn find_jobs_to_reset(
         failed_only: wanted.failed_only,
     };
     let reset =
-        plan_reset(&standings, &table.edges, &choice).map_err(|refused| refused_error(&refused, row))?;
+        plan_reset(&job_states, &table.edges, &choice).map_err(|refused| refused_error(&refused, row))?;
     let mut jobs = BTreeMap::new();
     let mut add = |numbers: &[u32], because: ResetCause| {
         for &number in numbers {
@@ -187,25 +187,25 @@ fn find_jobs_to_reset(
     Ok(JobResetPlan { names: store.job_names(&named)?, jobs })
 }
 
-fn load_standings(
+fn load_job_states(
     store: &dyn Store,
     row: &WorkflowRow,
     table: &LoadedJobs,
     with_codes: bool,
 ) -> Result<Vec<JobResetState>, CliError> {
-    let mut standings: Vec<JobResetState> =
+    let mut job_states: Vec<JobResetState> =
         table.status.iter().map(|&status| JobResetState { status, return_code: None }).collect();
     if !with_codes {
-        return Ok(standings);
+        return Ok(job_states);
     }
     let mut after = None;
     loop {
         let filter = JobFilter { after, limit: Some(PAGE_SIZE), ..JobFilter::default() };
         let page = store.jobs(row.id, &filter)?;
-        let Some(last) = page.last().map(|job| job.id) else { return Ok(standings) };
+        let Some(last) = page.last().map(|job| job.id) else { return Ok(job_states) };
         for job in page {
             if let Ok(number) = table.ids.binary_search(&job.id) {
-                standings[number].return_code = job.return_code;
+                job_states[number].return_code = job.return_code;
             }
         }
         after = Some(last);

@@ -1,6 +1,6 @@
 //! `windlass failures revisions`: lists and undoes changes to failed and waiting jobs.
 
-use crate::args::triage::{OneRevisionArgs, RevisionsArgs, RevisionsSubcommand};
+use crate::args::failures::{OneRevisionArgs, RevisionsArgs, RevisionsSubcommand};
 use crate::args::workflows::ListInWorkflowArgs;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
@@ -12,7 +12,7 @@ use crate::ui::text;
 use windlass_core::failure_commands::{JobPatch, describe_patch};
 use windlass_store::Store;
 use windlass_store::model::{JobRevisionRow, RevisionFilter, WorkflowRow};
-use windlass_types::failure_commands::TriageCommand;
+use windlass_types::failure_commands::PendingCommand;
 
 pub(crate) fn run(ctx: &CliContext, args: &RevisionsArgs) -> Result<CliExit, CliError> {
     match &args.verb {
@@ -71,9 +71,9 @@ fn render_change(row: &JobRevisionRow) -> String {
     describe_patch(&row.before, &row.after)
 }
 
-fn edition_value(edition: &JobPatch) -> FieldValue {
+fn edition_value(patch: &JobPatch) -> FieldValue {
     // Words and numbers can always be written as JSON.
-    serde_json::to_value(edition).map_or(FieldValue::Empty, FieldValue::Json)
+    serde_json::to_value(patch).map_or(FieldValue::Empty, FieldValue::Json)
 }
 
 fn list_revisions(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<CliExit, CliError> {
@@ -149,7 +149,7 @@ pub(crate) fn undo_revision(ctx: &CliContext, args: &OneRevisionArgs) -> Result<
         let by = rows.iter().find_map(|row| row.undone_by.as_deref()).unwrap_or("another user");
         return Err(CliError::refused(format!("revision {} was undone by {by}", args.revision)));
     }
-    let wanted = TriageCommand::Undo { batch: args.revision, agent: failure_commands::acting_agent(None) };
+    let wanted = PendingCommand::Undo { batch: args.revision, agent: failure_commands::acting_agent(None) };
     let outcomes = failure_commands::submit_failure_commands(&*store, workflow.id, &wanted)?;
     FailureCommandReport { workflow: &workflow, dry_run: false, outcomes }.print_report(ctx, &*store)
 }

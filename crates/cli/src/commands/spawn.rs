@@ -124,7 +124,7 @@ fn check_spawn_file(
             depends_on,
         })
         .collect();
-    spawn::check(&batch, written.lineage.as_deref())
+    spawn::check_spawn_batch(&batch, written.lineage.as_deref())
 }
 
 fn to_pairs(env: &[(String, String)]) -> Vec<(&str, &str)> {

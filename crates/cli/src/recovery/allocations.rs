@@ -3,14 +3,14 @@
 
 use crate::context::CliContext;
 use crate::error::{CliError, CliErrorKind};
-use crate::packing;
+use crate::slurm_packing;
 use crate::ui::table::{TableCell, TableColumn, TextTable};
 use crate::ui::text;
 use serde::Serialize;
 use windlass_core::slurm::allocation_groups::AllocationOptions;
 use windlass_core::slurm::allocation_rows::{AllocationSchedule, AppliedSchedule};
 use windlass_core::slurm::cluster_profile::ClusterProfile;
-use windlass_core::slurm::regenerate::RegenerateError;
+use windlass_core::slurm::schedule_regeneration::RegenerateError;
 use windlass_insight::allocation_planning::{
     self, AllocationFacts, NewAllocationOptions, RescheduleError, SchedulerShare,
 };
@@ -137,7 +137,7 @@ pub(crate) fn plan_reschedule(
 }
 
 fn no_schedule_error(why: &RegenerateError, profile: &ClusterProfile) -> CliError {
-    let cluster = packing::cluster_title(profile);
+    let cluster = slurm_packing::cluster_title(profile);
     let hint = match why {
         RegenerateError::Unfit(_) => {
             format!(
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_done_in_words() {
+    fn allocation_recovery_renders_as_text() {
         let share = |submitted, later| SchedulerShare {
             scheduler: "a".into(),
             partition: None,

@@ -10,7 +10,7 @@ use windlass_insight::recovery::{JobDiagnosis, RecoveryPlan};
 use windlass_store::Store;
 use windlass_store::model::{RequirementsChange, RequirementsUsers, WorkflowRow};
 use windlass_types::failure_commands::{
-    FailureCommandBatch, FailureCommandOutcome, FailureCommandStatus, TriageCommand,
+    FailureCommandBatch, FailureCommandOutcome, FailureCommandStatus, PendingCommand,
 };
 use windlass_types::{JobId, JobStatus, Resources, format_exact_size, format_iso_duration};
 
@@ -39,7 +39,7 @@ fn apply_by_commands(
         all.extend(failure_commands::submit_failure_commands(
             store,
             plan.row.id,
-            &TriageCommand::Orders(orders),
+            &PendingCommand::Orders(orders),
         )?);
     }
     let staying: Vec<&FailureCommandOutcome> =
@@ -118,11 +118,11 @@ fn requirements_name(resources: &Resources) -> String {
 /// The jobs that run again, and their dependents.
 fn jobs_to_reset(store: &dyn Store, row: &WorkflowRow, plan: &RecoveryPlan) -> Result<Vec<JobId>, CliError> {
     let table = store.load_jobs(row.id)?;
-    let standing = |&status: &JobStatus| JobResetState { status, return_code: None };
-    let standings: Vec<JobResetState> = table.status.iter().map(standing).collect();
+    let to_reset_state = |&status: &JobStatus| JobResetState { status, return_code: None };
+    let job_states: Vec<JobResetState> = table.status.iter().map(to_reset_state).collect();
     let number = |job: &JobId| table.ids.binary_search(job).ok().map(|index| index as u32);
     let jobs = plan.rerun_jobs().filter_map(|failed_job| number(&failed_job.remedy.job)).collect();
-    let reset = plan_reset(&standings, &table.edges, &ResetSelection { jobs, ..ResetSelection::default() });
+    let reset = plan_reset(&job_states, &table.edges, &ResetSelection { jobs, ..ResetSelection::default() });
     let reset = reset.map_err(|refused| CliError::new(CliErrorKind::Refused, refused.to_string()))?;
     Ok(reset.all_jobs().into_iter().map(|number| table.ids[number as usize]).collect())
 }

@@ -16,7 +16,7 @@ pub struct RequestMeasurements {
     pub profile: StepProfile,
     /// By step name.
     #[serde(default)]
-    pub known: BTreeMap<String, StepHistory>,
+    pub known: BTreeMap<String, StepMeasurements>,
     /// Output size per input event, all datasets together, and the number of events that it was measured with.
     #[serde(default)]
     pub kb_per_event: f64,
@@ -32,14 +32,14 @@ pub struct RequestMeasurements {
 
 /// A step at each number of threads that it was measured with, the latest last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StepHistory {
-    pub points: Vec<ThreadPoint>,
+pub struct StepMeasurements {
+    pub points: Vec<ThreadCountMedians>,
     pub can_split: bool,
 }
 
-/// Medians over jobs, for one instance of the step.
+/// Medians over jobs that ran a step with this number of threads, for one instance of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ThreadPoint {
+pub struct ThreadCountMedians {
     pub threads: u32,
     /// Number of jobs.
     pub samples: u64,
@@ -49,7 +49,7 @@ pub struct ThreadPoint {
     pub wall_sec_per_event: f64,
 }
 
-impl ThreadPoint {
+impl ThreadCountMedians {
     /// Whether its times can be used.
     pub(super) fn has_times(&self) -> bool {
         let is_amount = |value: f64| value.is_finite() && value > 0.0;
@@ -139,23 +139,23 @@ impl From<StepProfile> for RequestMeasurements {
     /// Converts a profile alone: one number of threads, and no information on other layouts.
     fn from(profile: StepProfile) -> Self {
         let known = |(name, step): (&String, &StepTuning)| {
-            let point = ThreadPoint {
+            let point = ThreadCountMedians {
                 threads: step.threads,
                 samples: profile.jobs_sampled,
                 cpu_efficiency: step.cpu_efficiency,
                 rss_mb: step.rss_mb,
                 wall_sec_per_event: step.wall_sec_per_event,
             };
-            (name.clone(), StepHistory { points: vec![point], can_split: false })
+            (name.clone(), StepMeasurements { points: vec![point], can_split: false })
         };
         let known = profile.steps.iter().map(known).collect();
         Self { profile, known, ..Self::default() }
     }
 }
 
-impl StepHistory {
+impl StepMeasurements {
     /// Another number of threads is a new point.
-    fn add_point(&mut self, now: ThreadPoint) {
+    fn add_point(&mut self, now: ThreadCountMedians) {
         let before = self.points.iter().position(|point| point.threads == now.threads);
         let point = before.map_or(now, |at| merge_points(&self.points.remove(at), &now));
         self.points.push(point);
@@ -183,10 +183,10 @@ fn group_by_layout(units: &[WorkUnitMetrics]) -> Vec<(StepLayoutKey<'_>, Vec<&St
 }
 
 /// Summarizes all jobs of a round with the same layout. Memory is the kernel's measurement where there is one.
-fn summarize_point(of: &[&StepSummary], share: f64) -> ThreadPoint {
+fn summarize_point(of: &[&StepSummary], share: f64) -> ThreadCountMedians {
     let of_all = |value: &dyn Fn(&StepSummary) -> f64| median(of.iter().map(|one| (value(one), one.samples)));
     let side_by_side = |one: &StepSummary| f64::from(one.instances.max(1));
-    ThreadPoint {
+    ThreadCountMedians {
         threads: of.first().map_or(0, |one| one.threads),
         samples: of.iter().map(|one| one.samples).sum(),
         cpu_efficiency: of_all(&|one| one.cpu_efficiency.median),
@@ -221,7 +221,7 @@ impl<'a> EventShares<'a> {
     }
 }
 
-fn step_tuning(point: &ThreadPoint) -> StepTuning {
+fn step_tuning(point: &ThreadCountMedians) -> StepTuning {
     StepTuning {
         cpu_efficiency: point.cpu_efficiency,
         rss_mb: point.rss_mb,
@@ -245,7 +245,7 @@ pub(super) fn median(values: impl Iterator<Item = (f64, u64)>) -> f64 {
 }
 
 /// Average of both points, weighted by their number of jobs.
-fn merge_points(before: &ThreadPoint, now: &ThreadPoint) -> ThreadPoint {
+fn merge_points(before: &ThreadCountMedians, now: &ThreadCountMedians) -> ThreadCountMedians {
     let (known, sampled) = (before.samples as f64, now.samples as f64);
     // 0 means too short to be measured, and does not reduce the other value.
     let mean = |a: f64, b: f64| match (a > 0.0, b > 0.0) {
@@ -253,7 +253,7 @@ fn merge_points(before: &ThreadPoint, now: &ThreadPoint) -> ThreadPoint {
         (true, false) => a,
         _ => b,
     };
-    ThreadPoint {
+    ThreadCountMedians {
         threads: now.threads,
         samples: before.samples + now.samples,
         cpu_efficiency: mean(before.cpu_efficiency, now.cpu_efficiency),

@@ -6,7 +6,7 @@
 //! | `measurements.rs` | metrics of completed work units → medians for each step, weighted by jobs |
 //! | `step_model.rs` | measurements at some numbers of threads → estimates for others |
 //! | `tuning.rs` | hints and measurements → cores, memory, time, events per job, layout of each step |
-//! | `event_filter.rs` | how many events to generate so that the wanted number passes a filter |
+//! | `generator_filter.rs` | how many events to generate so that the wanted number passes a filter |
 //! | `round_size.rs` | size of a round, and which jobs of the first round are probes |
 //! | `round_record.rs` | estimate and measurement of each round, for people |
 //!
@@ -16,7 +16,7 @@
 //!
 //! Design and reasons: docs/design/022-adaptive-rounds.md.
 
-mod event_filter;
+mod generator_filter;
 mod measurements;
 mod round_record;
 mod round_size;
@@ -24,9 +24,9 @@ mod settings;
 mod step_model;
 mod tuning;
 
-pub(crate) use event_filter::{estimate_filter_efficiency, events_to_generate};
-pub use measurements::{RequestMeasurements, StepHistory, ThreadPoint};
+pub(crate) use generator_filter::{estimate_filter_efficiency, events_to_generate};
+pub use measurements::{RequestMeasurements, StepMeasurements, ThreadCountMedians};
 pub use round_record::{RoundEstimate, RoundMeasurement, RoundRecord};
-pub use round_size::{ProbeJobs, RoundSize, decide_round_size, plan_probe_jobs};
+pub use round_size::{RoundSizeLimit, ThreadProbeJobs, decide_round_size, plan_thread_probe_jobs};
 pub use settings::{AdaptiveSettings, MemoryWindow};
 pub use tuning::{JobHints, JobTuning, SizingSource, decide_tuning};

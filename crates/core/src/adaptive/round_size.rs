@@ -8,7 +8,7 @@ use windlass_types::payload::StepParallelism;
 
 /// Maximum size of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RoundSize {
+pub struct RoundSizeLimit {
     pub units: u32,
     /// `None`: as many as the units contain.
     pub jobs: Option<u64>,
@@ -20,7 +20,7 @@ pub fn decide_round_size(
     settings: &AdaptiveSettings,
     is_wanted: bool,
     experience: Option<&RequestMeasurements>,
-) -> Option<RoundSize> {
+) -> Option<RoundSizeLimit> {
     if !settings.enabled || !is_wanted || settings.first_round_units == 0 {
         return None;
     }
@@ -32,7 +32,7 @@ pub fn decide_round_size(
     let grown = if sampled < settings.min_samples { 0 } else { measured + 1 };
     let factor = u64::from(settings.growth.max(1)).saturating_pow(grown);
     let units = u64::from(settings.first_round_units).saturating_mul(factor);
-    Some(RoundSize {
+    Some(RoundSizeLimit {
         units: u32::try_from(units).unwrap_or(u32::MAX),
         jobs: (settings.first_round_jobs > 0).then(|| settings.first_round_jobs.saturating_mul(factor)),
     })
@@ -41,7 +41,7 @@ pub fn decide_round_size(
 /// Jobs of the first work unit that run two instances with half the threads: the second point that
 /// models need.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ProbeJobs {
+pub struct ThreadProbeJobs {
     /// The last jobs of the unit.
     pub jobs: u32,
     pub way: StepParallelism,
@@ -49,18 +49,18 @@ pub struct ProbeJobs {
     pub memory_mb: u64,
 }
 
-/// Plans the probe jobs of a round with this many jobs in its first unit. Only if later rounds will use the
+/// Plans the thread probe jobs of a round with this many jobs in its first unit. Only if later rounds will use the
 /// result.
-pub fn plan_probe_jobs(
+pub fn plan_thread_probe_jobs(
     settings: &AdaptiveSettings,
     window: &MemoryWindow,
     decision: &JobTuning,
     jobs_of_unit: u32,
-) -> Option<ProbeJobs> {
+) -> Option<ThreadProbeJobs> {
     let is_of_use = settings.enabled && decision.source == SizingSource::Hint && decision.cores >= 2;
     // At least one job with the normal layout remains for comparison.
     let jobs = settings.probe_jobs.min(jobs_of_unit.saturating_sub(1));
-    (is_of_use && jobs > 0).then(|| ProbeJobs {
+    (is_of_use && jobs > 0).then(|| ThreadProbeJobs {
         jobs,
         way: StepParallelism { instances: 2, threads: decision.cores / 2 },
         memory_mb: window.max_memory_mb(decision.cores),
@@ -103,10 +103,13 @@ mod tests {
         ];
         for (jobs, rounds, units, of_jobs) in table {
             let found = decide_round_size(&settings, true, Some(&known(jobs, rounds)));
-            assert_eq!(found, Some(RoundSize { units, jobs: Some(of_jobs) }), "{jobs} {rounds:?}");
+            assert_eq!(found, Some(RoundSizeLimit { units, jobs: Some(of_jobs) }), "{jobs} {rounds:?}");
         }
         let unlimited = AdaptiveSettings { first_round_jobs: 0, ..settings };
-        assert_eq!(decide_round_size(&unlimited, true, None), Some(RoundSize { units: 100, jobs: None }));
+        assert_eq!(
+            decide_round_size(&unlimited, true, None),
+            Some(RoundSizeLimit { units: 100, jobs: None })
+        );
         assert_eq!(decide_round_size(&settings, false, None), None);
         for all in [
             AdaptiveSettings { first_round_units: 0, ..settings },

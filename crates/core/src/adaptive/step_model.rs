@@ -6,7 +6,7 @@
 //! safety factor covers the error), and the time follows from the CPU efficiency: idle threads had no work to
 //! share.
 
-use super::measurements::{StepHistory, ThreadPoint};
+use super::measurements::{StepMeasurements, ThreadCountMedians};
 
 /// A step and its expected resource use.
 #[derive(Clone, Debug)]
@@ -25,10 +25,10 @@ pub(super) struct StepModel {
 
 impl StepModel {
     /// `None`: no usable measurements.
-    pub(super) fn from_history(known: &StepHistory, mb_per_thread: f64) -> Option<Self> {
+    pub(super) fn from_history(known: &StepMeasurements, mb_per_thread: f64) -> Option<Self> {
         let most_threads = known.points.iter().map(|point| point.threads).max().filter(|most| *most > 0);
         let memory = fit_memory(&known.points, most_threads, mb_per_thread);
-        let timed: Vec<&ThreadPoint> = known.points.iter().filter(|point| point.has_times()).collect();
+        let timed: Vec<&ThreadCountMedians> = known.points.iter().filter(|point| point.has_times()).collect();
         let samples: f64 = timed.iter().map(|point| point.samples as f64).sum();
         let work: f64 = timed.iter().map(|point| point.cpu_sec_per_event() * point.samples as f64).sum();
         let work = if samples > 0.0 { work / samples } else { 0.0 };
@@ -104,15 +104,19 @@ impl FittedLine {
 }
 
 /// A single point is used for all lower numbers of threads as well, so it is not an extrapolation.
-fn min_certain_threads(points: &[ThreadPoint]) -> u32 {
+fn min_certain_threads(points: &[ThreadCountMedians]) -> u32 {
     let mut threads: Vec<u32> = points.iter().map(|point| point.threads).collect();
     threads.sort_unstable();
     threads.dedup();
     if threads.len() < 2 { 0 } else { threads[0] }
 }
 
-fn fit_memory(points: &[ThreadPoint], most_threads: Option<u32>, mb_per_thread: f64) -> Option<FittedLine> {
-    let is_measured = |point: &&ThreadPoint| point.rss_mb.is_finite() && point.rss_mb > 0.0;
+fn fit_memory(
+    points: &[ThreadCountMedians],
+    most_threads: Option<u32>,
+    mb_per_thread: f64,
+) -> Option<FittedLine> {
+    let is_measured = |point: &&ThreadCountMedians| point.rss_mb.is_finite() && point.rss_mb > 0.0;
     // A single job may be an outlier; it does not change the line of many jobs.
     let most_samples = points.iter().filter(is_measured).map(|point| point.samples).max().unwrap_or(0);
     let known: Vec<(f64, f64, f64)> = points
@@ -131,7 +135,7 @@ fn fit_memory(points: &[ThreadPoint], most_threads: Option<u32>, mb_per_thread: 
 
 /// Fits the wall time. A slow machine increases wall time and CPU time alike, so their ratio shows how threads
 /// wait for one another on any machine. The ratio times the CPU time per event is the wall time.
-fn fit_wall_time(points: &[&ThreadPoint], work: f64) -> Option<FittedLine> {
+fn fit_wall_time(points: &[&ThreadCountMedians], work: f64) -> Option<FittedLine> {
     let known: Vec<(f64, f64, f64)> = points
         .iter()
         .map(|point| {
@@ -144,14 +148,14 @@ fn fit_wall_time(points: &[&ThreadPoint], work: f64) -> Option<FittedLine> {
 }
 
 /// Where the CPU efficiency is not known the time is the same with any number of threads.
-fn constant_wall_time(points: &[ThreadPoint]) -> Option<FittedLine> {
+fn constant_wall_time(points: &[ThreadCountMedians]) -> Option<FittedLine> {
     let is_amount = |wall: &f64| wall.is_finite() && *wall > 0.0;
     let wall = points.iter().map(|point| point.wall_sec_per_event).rfind(is_amount)?;
     Some(FittedLine { base: wall, ..FittedLine::default() })
 }
 
 /// From one point: attributes all waiting to the serial part.
-fn amdahl_line(point: &ThreadPoint) -> FittedLine {
+fn amdahl_line(point: &ThreadCountMedians) -> FittedLine {
     let threads = f64::from(point.threads);
     let waiting = point.wall_sec_per_event / point.cpu_sec_per_event();
     if point.threads == 1 {
@@ -173,12 +177,13 @@ pub(super) fn nearest_power_of_two(threads: f64) -> u32 {
 mod tests {
     use super::*;
 
-    fn point(threads: u32, cpu_efficiency: f64, rss_mb: f64, wall_sec_per_event: f64) -> ThreadPoint {
-        ThreadPoint { threads, samples: 10, cpu_efficiency, rss_mb, wall_sec_per_event }
+    fn point(threads: u32, cpu_efficiency: f64, rss_mb: f64, wall_sec_per_event: f64) -> ThreadCountMedians {
+        ThreadCountMedians { threads, samples: 10, cpu_efficiency, rss_mb, wall_sec_per_event }
     }
 
-    fn model(points: &[ThreadPoint]) -> StepModel {
-        StepModel::from_history(&StepHistory { points: points.to_vec(), can_split: true }, 250.0).unwrap()
+    fn model(points: &[ThreadCountMedians]) -> StepModel {
+        StepModel::from_history(&StepMeasurements { points: points.to_vec(), can_split: true }, 250.0)
+            .unwrap()
     }
 
     fn assert_near(found: f64, expected: f64) {
@@ -218,9 +223,9 @@ mod tests {
 
     #[test]
     fn one_job_alone_does_not_bend_the_line() {
-        let odd = ThreadPoint { samples: 1, ..point(4, 0.7, 2500.0, 1.2) };
+        let odd = ThreadCountMedians { samples: 1, ..point(4, 0.7, 2500.0, 1.2) };
         assert_near(model(&[point(8, 0.5, 3500.0, 1.0), odd]).memory(2), 3500.0);
-        let few = ThreadPoint { samples: 2, ..odd };
+        let few = ThreadCountMedians { samples: 2, ..odd };
         assert_near(model(&[point(8, 0.5, 3500.0, 1.0), few]).memory(4), 2500.0);
     }
 
@@ -255,8 +260,8 @@ mod tests {
         assert_near(model.memory(4), 800.0);
         assert_eq!(model.busy_threads(4), None);
         assert_near(model.wall(4), 0.0);
-        assert!(StepModel::from_history(&StepHistory::default(), 250.0).is_none());
-        let nothing = StepHistory { points: vec![point(4, 0.0, f64::NAN, 0.0)], can_split: true };
+        assert!(StepModel::from_history(&StepMeasurements::default(), 250.0).is_none());
+        let nothing = StepMeasurements { points: vec![point(4, 0.0, f64::NAN, 0.0)], can_split: true };
         assert!(StepModel::from_history(&nothing, 250.0).is_none());
     }
 }

@@ -34,6 +34,7 @@ pub struct JobHints {
     pub time_per_job: Option<u64>,
 }
 
+/// Where the resources of jobs come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SizingSource {
@@ -44,6 +45,7 @@ pub enum SizingSource {
     Measured,
 }
 
+/// The resources and the layout of the jobs of a round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobTuning {
     pub source: SizingSource,

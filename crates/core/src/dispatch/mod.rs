@@ -16,5 +16,5 @@ mod worker_usage;
 
 pub use demand::{JobDemand, LocationConstraint, WorkerSelector};
 pub use ready_queue::{BYPASS_LIMIT, JobFit, ReadyQueue};
-pub use resource_pool::{NodePlacement, Pool};
+pub use resource_pool::{NodePlacement, NodeResourcePool};
 pub use worker_usage::{ClaimLimits, JobHandle, WorkerUsage};

@@ -7,7 +7,7 @@ use windlass_types::{Bytes, Capacity, Resources};
 ///
 /// Jobs of one node share it with others; jobs of several nodes have them exclusively.
 #[derive(Clone, Debug)]
-pub struct Pool {
+pub struct NodeResourcePool {
     capacity: Capacity,
     nodes: Vec<FreeNode>,
     jobs: u32,
@@ -24,7 +24,7 @@ struct FreeNode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePlacement(Vec<u32>);
 
-impl Pool {
+impl NodeResourcePool {
     /// The number of nodes is capped, because each is tracked.
     pub fn new(mut capacity: Capacity) -> Self {
         capacity.nodes = capacity.nodes.clamp(1, MAX_NODES);
@@ -79,7 +79,7 @@ impl Pool {
         Some(NodePlacement(chosen))
     }
 
-    /// Releases what [`Pool::place`] took for the same request.
+    /// Releases what [`NodeResourcePool::place`] took for the same request.
     pub fn release(&mut self, placement: &NodePlacement, asked: &Resources) {
         self.jobs -= 1;
         match placement.0.as_slice() {

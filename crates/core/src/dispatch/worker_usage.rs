@@ -2,7 +2,7 @@
 
 use super::demand::{JobDemand, LocationConstraint, WorkerSelector};
 use super::ready_queue::{JobFit, ReadyQueue};
-use super::resource_pool::{NodePlacement, Pool};
+use super::resource_pool::{NodePlacement, NodeResourcePool};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -41,7 +41,7 @@ pub struct ClaimLimits {
 /// to the same sequence of reports.
 #[derive(Clone, Debug)]
 pub struct WorkerUsage<K = u32> {
-    pool: Pool,
+    pool: NodeResourcePool,
     placements: FxHashMap<K, (NodePlacement, Resources)>,
     queue: VecDeque<(K, Resources)>,
     /// `None`: unlimited.
@@ -62,7 +62,7 @@ impl WorkerUsage {
 
 impl<K: JobHandle> WorkerUsage<K> {
     pub fn with_selector(capacity: Capacity, selector: WorkerSelector) -> Self {
-        let pool = Pool::new(capacity);
+        let pool = NodeResourcePool::new(capacity);
         Self { pool, placements: FxHashMap::default(), queue: VecDeque::new(), time_left: None, selector }
     }
 
@@ -81,7 +81,7 @@ impl<K: JobHandle> WorkerUsage<K> {
         self.time_left
     }
 
-    pub fn pool(&self) -> &Pool {
+    pub fn pool(&self) -> &NodeResourcePool {
         &self.pool
     }
 

@@ -1,6 +1,6 @@
 //! Restrictions for agents that do not apply to persons: the policy of a workflow, and checks against evasion.
 
-use super::{CommandTarget, House};
+use super::{CommandSettings, CommandTarget};
 use windlass_types::JobStatus;
 use windlass_types::failure_commands::{FailureCommand, FailureCommandKind};
 
@@ -9,20 +9,20 @@ const MIN_QUOTE_LETTERS: usize = 10;
 
 pub(super) fn policy_violation(
     order: &FailureCommand,
-    house: &House<'_>,
+    settings: &CommandSettings<'_>,
     case: &CommandTarget<'_>,
 ) -> Option<String> {
-    if !house.uses_pending_failed {
+    if !settings.uses_pending_failed {
         return Some("the workflow does not ask for decisions (`use_pending_failed`)".to_owned());
     }
     if case.status != JobStatus::PendingFailed {
         return Some(format!("the job is `{}`: agents decide only about `pending_failed` jobs", case.status));
     }
-    let most = house.policy.max_agent_retries.filter(|_| order.verdict == FailureCommandKind::Retry);
+    let most = settings.policy.max_agent_retries.filter(|_| order.verdict == FailureCommandKind::Retry);
     if let Some(most) = most.filter(|most| case.agent_retries >= *most) {
         return Some(format!("agents have retried it {} times, the maximum is {most}", case.agent_retries));
     }
-    if house.policy.require_evidence && order.evidence.iter().all(|line| line.trim().is_empty()) {
+    if settings.policy.require_evidence && order.evidence.iter().all(|line| line.trim().is_empty()) {
         return Some("the workflow requires evidence: quote lines of the job's log".to_owned());
     }
     let said = case.log_tail?;

@@ -35,14 +35,19 @@ fn order(verdict: FailureCommandKind) -> FailureCommand {
     }
 }
 
-const HOUSE: House<'_> = House {
+const COMMAND_SETTINGS: CommandSettings<'_> = CommandSettings {
     uses_pending_failed: true,
     policy: TriagePolicy { min_confidence: None, max_agent_retries: None, require_evidence: false },
     schedulers: &[],
 };
 
-fn refusal(order: &FailureCommand, is_agent: bool, house: &House<'_>, case: &CommandTarget<'_>) -> String {
-    match decide_command(order, is_agent, house, case) {
+fn refusal(
+    order: &FailureCommand,
+    is_agent: bool,
+    settings: &CommandSettings<'_>,
+    case: &CommandTarget<'_>,
+) -> String {
+    match decide_command(order, is_agent, settings, case) {
         CommandDecision::Refused(words) => words,
         other => panic!("{other:?}"),
     }
@@ -56,7 +61,10 @@ fn where_a_job_stands_says_what_can_be_done() {
             order.changes.priority = Some(3);
         }
         let done = |status| {
-            matches!(decide_command(&order, false, &HOUSE, &case(status)), CommandDecision::Accepted { .. })
+            matches!(
+                decide_command(&order, false, &COMMAND_SETTINGS, &case(status)),
+                CommandDecision::Accepted { .. }
+            )
         };
         S::ALL.into_iter().filter(|status| done(*status)).collect()
     };
@@ -75,7 +83,7 @@ fn only_what_differs_is_a_revision() {
     order.changes.priority = Some(0);
     order.changes.command = Some("work".into());
     let CommandDecision::Accepted { message: words, patch: revision } =
-        decide_command(&order, false, &HOUSE, &case(S::Failed))
+        decide_command(&order, false, &COMMAND_SETTINGS, &case(S::Failed))
     else {
         panic!()
     };
@@ -87,13 +95,13 @@ fn only_what_differs_is_a_revision() {
 
     order.changes.memory_bytes = None;
     let CommandDecision::Accepted { patch: None, message: words } =
-        decide_command(&order, false, &HOUSE, &case(S::Failed))
+        decide_command(&order, false, &COMMAND_SETTINGS, &case(S::Failed))
     else {
         panic!()
     };
     assert_eq!(words, "retry");
     order.verdict = FailureCommandKind::Change;
-    assert_eq!(refusal(&order, false, &HOUSE, &case(S::Failed)), "nothing would change");
+    assert_eq!(refusal(&order, false, &COMMAND_SETTINGS, &case(S::Failed)), "nothing would change");
 }
 
 #[test]
@@ -101,7 +109,7 @@ fn nonsense_is_refused() {
     let refused = |change: fn(&mut FailureCommand)| {
         let mut order = order(FailureCommandKind::Retry);
         change(&mut order);
-        refusal(&order, false, &HOUSE, &case(S::Failed))
+        refusal(&order, false, &COMMAND_SETTINGS, &case(S::Failed))
     };
     assert!(refused(|order| order.confidence = Some(1.5)).contains("between 0 and 1"));
     assert!(refused(|order| order.confidence = Some(f64::NAN)).contains("between 0 and 1"));
@@ -112,23 +120,23 @@ fn nonsense_is_refused() {
     assert!(refused(|order| order.changes.nodes = Some(0)).contains("node"));
     let mut fail = order(FailureCommandKind::Fail);
     fail.changes.cpus = Some(2);
-    assert!(refusal(&fail, false, &HOUSE, &case(S::PendingFailed)).contains("cannot be changed"));
+    assert!(refusal(&fail, false, &COMMAND_SETTINGS, &case(S::PendingFailed)).contains("cannot be changed"));
 }
 
 #[test]
 fn an_agent_may_less_than_a_person() {
     let retry = order(FailureCommandKind::Retry);
-    assert!(refusal(&retry, true, &HOUSE, &case(S::Failed)).contains("pending_failed"));
-    let closed = House { uses_pending_failed: false, ..HOUSE };
+    assert!(refusal(&retry, true, &COMMAND_SETTINGS, &case(S::Failed)).contains("pending_failed"));
+    let closed = CommandSettings { uses_pending_failed: false, ..COMMAND_SETTINGS };
     assert!(refusal(&retry, true, &closed, &case(S::PendingFailed)).contains("use_pending_failed"));
     assert!(matches!(
-        decide_command(&retry, true, &HOUSE, &case(S::PendingFailed)),
+        decide_command(&retry, true, &COMMAND_SETTINGS, &case(S::PendingFailed)),
         CommandDecision::Accepted { .. }
     ));
 
     let policy =
         TriagePolicy { min_confidence: Some(0.8), max_agent_retries: Some(2), require_evidence: true };
-    let strict = House { policy, ..HOUSE };
+    let strict = CommandSettings { policy, ..COMMAND_SETTINGS };
     assert!(refusal(&retry, true, &strict, &case(S::PendingFailed)).contains("evidence"));
     let mut quoting = order(FailureCommandKind::Retry);
     quoting.evidence = vec!["fatal: out of cheese".into()];

@@ -1,7 +1,7 @@
 //! Resources of the next attempt: never less than before, limited by the rule and by the workers.
 
 use super::{FailedAttemptFacts, RetryContext};
-use crate::growth_limits::WorkerHeadroom;
+use crate::growth_limits::GrowthLimits;
 use std::fmt::Display;
 use windlass_types::settings::{FailureCause, FailureRule};
 use windlass_types::{Bytes, FailureClass, GrowableQuantity, ResourceGrowth, Resources, format_duration};
@@ -30,7 +30,7 @@ pub(super) fn grow_resources(
     let mut grown = GrownResources { resources: None, changes: Vec::new(), blocked_reason: None };
     let Some(asked) = situation.asked else { return grown };
     let mut next = asked;
-    let room = WorkerHeadroom { workers: situation.workers, asked };
+    let room = GrowthLimits { workers: situation.workers, asked };
 
     if let Some(growth) = rule.memory {
         let cap = lower_cap(rule.max_memory, "max_memory", room.max_memory());

@@ -1,6 +1,6 @@
 //! Paths from a waiting or canceled job back to the jobs that cause this.
 
-use super::{JobGraph, exit_meaning};
+use super::{JobGraphView, exit_meaning};
 use crate::graph::DependencyCycle;
 use crate::topological_order::TopologicalOrder;
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub struct ChainLink {
 }
 
 /// Returns what blocks a job: jobs that have not ended and do not wait for others.
-pub(super) fn find_blockers(jobs: &JobGraph<'_>, job: u32) -> Result<BlockingChain, DependencyCycle> {
+pub(super) fn find_blockers(jobs: &JobGraphView<'_>, job: u32) -> Result<BlockingChain, DependencyCycle> {
     let is_on_the_way = |status: JobStatus| !status.is_settled();
     let waits = |status: JobStatus| matches!(status, JobStatus::Blocked | JobStatus::Uninitialized);
     search_backwards(jobs, job, is_on_the_way, waits)
@@ -40,14 +40,17 @@ pub(super) fn find_blockers(jobs: &JobGraph<'_>, job: u32) -> Result<BlockingCha
 
 /// Returns the failures because of which a job was canceled: through canceled jobs back to the original
 /// failures.
-pub(super) fn find_cancel_causes(jobs: &JobGraph<'_>, job: u32) -> Result<BlockingChain, DependencyCycle> {
+pub(super) fn find_cancel_causes(
+    jobs: &JobGraphView<'_>,
+    job: u32,
+) -> Result<BlockingChain, DependencyCycle> {
     search_backwards(jobs, job, JobStatus::is_unsuccessful, |status| status == JobStatus::Canceled)
 }
 
 /// Searches backwards, nearest first, over jobs that are `on_the_way`. Jobs from which no path continues are
 /// the causes; a job that `passes_on` is a cause only if no job before it is on the path.
 fn search_backwards(
-    jobs: &JobGraph<'_>,
+    jobs: &JobGraphView<'_>,
     start: u32,
     on_the_way: impl Fn(JobStatus) -> bool,
     passes_on: impl Fn(JobStatus) -> bool,
@@ -113,7 +116,7 @@ fn path_to_root<'o>(
     way.into_iter().rev().filter(|&node| !order.is_gate(node))
 }
 
-fn chain_link(jobs: &JobGraph<'_>, job: u32) -> ChainLink {
+fn chain_link(jobs: &JobGraphView<'_>, job: u32) -> ChainLink {
     let status = (jobs.status)(job);
     let ended = status.is_unsuccessful() || status == JobStatus::PendingFailed;
     let note = if ended { (jobs.outcome)(job).map(|outcome| exit_meaning::end_note(&outcome)) } else { None };

@@ -63,7 +63,7 @@ pub struct JobSituation<'a> {
     /// The logs of the newest attempt, or their ends.
     pub logs: &'a [JobLogTail<'a>],
     pub workflow: WorkflowSituation<'a>,
-    pub graph: JobGraph<'a>,
+    pub graph: JobGraphView<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,9 +78,9 @@ pub struct WorkflowSituation<'a> {
     pub workers: &'a [WorkerAvailability],
 }
 
-/// All jobs of the workflow, by number.
+/// All jobs of the workflow by number, with their dependencies: what an explanation reads of other jobs.
 #[derive(Clone, Copy)]
-pub struct JobGraph<'a> {
+pub struct JobGraphView<'a> {
     pub count: u32,
     pub edges: &'a DependencyEdges,
     pub id: &'a dyn Fn(u32) -> JobId,
@@ -90,7 +90,7 @@ pub struct JobGraph<'a> {
     pub outcome: &'a dyn Fn(u32) -> Option<AttemptSummary>,
 }
 
-impl fmt::Debug for JobGraph<'_> {
+impl fmt::Debug for JobGraphView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Jobs").field("count", &self.count).finish_non_exhaustive()
     }

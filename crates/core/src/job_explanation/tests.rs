@@ -92,7 +92,7 @@ impl World {
                 has_server: self.is_served,
                 workers: &self.workers,
             },
-            graph: JobGraph {
+            graph: JobGraphView {
                 count: 4,
                 edges: &edges,
                 id: &id,

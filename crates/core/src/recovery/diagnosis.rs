@@ -12,7 +12,7 @@ const SIGTERM: i32 = 15;
 const NEAR_LIMIT_SHARE: f64 = 0.9;
 
 /// Returns the diagnosis and its evidence.
-pub(super) fn diagnose(case: &FailedJob) -> (RecoveryDiagnosis, String) {
+pub(super) fn diagnose_job(case: &FailedJob) -> (RecoveryDiagnosis, String) {
     let Some(last) = &case.last else {
         return match case.status {
             JobStatus::Canceled => (RecoveryDiagnosis::Canceled, "it never ran".to_owned()),

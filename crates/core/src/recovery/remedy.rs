@@ -1,8 +1,8 @@
 //! Remedies for diagnosed jobs: new requests from their own measurements, limited by the workers.
 
-use super::diagnosis::diagnose;
+use super::diagnosis::diagnose_job;
 use super::{AvailableWorker, FailedJob, JobRemedy, RecoveryAction, RecoveryDiagnosis, RecoverySettings};
-use crate::growth_limits::WorkerHeadroom;
+use crate::growth_limits::GrowthLimits;
 use crate::sizing::{
     self, AttemptObservation, ResourceAmount, ResourceChange, ResourceKind, SizingGroup, SizingRules,
 };
@@ -11,7 +11,7 @@ use windlass_types::worker_messages::return_code;
 use windlass_types::{Bytes, Capacity, JobStatus, Resources};
 
 pub(super) fn find_remedy(case: &FailedJob, terms: &RecoverySettings<'_>) -> JobRemedy {
-    let (diagnosis, evidence) = diagnose(case);
+    let (diagnosis, evidence) = diagnose_job(case);
     let changes = match (case.asked, &case.last) {
         (Some(asked), Some(last)) => plan_increases(asked, as_diagnosed(diagnosis, &last.observation), terms),
         _ => Vec::new(),
@@ -54,7 +54,7 @@ fn plan_increases(
     let alone = SizingGroup { name: "", asked, jobs: 1, observations: &[seen] };
     let takers = workers_that_fit(&asked, terms.workers);
     let workers: Vec<Capacity> = takers.iter().map(|taker| taker.capacity).collect();
-    let room = WorkerHeadroom { workers: &workers, asked };
+    let room = GrowthLimits { workers: &workers, asked };
     let (mut memory, mut cpus) = (asked.memory, asked.cpus);
     let mut changes = sizing::size_group(&alone, &rules).changes;
     // Memory comes first: CPUs must fit with it, and time with both.

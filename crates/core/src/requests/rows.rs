@@ -83,7 +83,8 @@ pub enum RequestCommandKind {
     Remove,
 }
 
-/// The workflow of a request, as in the requests API.
+/// The progress of a request over all of its rounds: its current round, and where the next one begins. The
+/// requests API calls it the *workflow* of the request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestProcess {
     pub uuid: String,

@@ -32,7 +32,7 @@ pub const fn next_statuses(status: RequestStatus) -> &'static [RequestStatus] {
 }
 
 /// Checks whether the transition is allowed.
-pub fn check(from: RequestStatus, to: RequestStatus) -> Result<(), ForbiddenTransition> {
+pub fn check_transition(from: RequestStatus, to: RequestStatus) -> Result<(), ForbiddenTransition> {
     if next_statuses(from).contains(&to) { Ok(()) } else { Err(ForbiddenTransition { from, to }) }
 }
 
@@ -74,9 +74,9 @@ mod tests {
     fn unfinished_requests_can_be_held_failed_and_aborted() {
         for &status in RequestStatus::ALL.iter().filter(|status| !status.is_terminal() && **status != New) {
             for end in [Failed, Aborted] {
-                assert_eq!(check(status, end), Ok(()), "{status} → {end}");
+                assert_eq!(check_transition(status, end), Ok(()), "{status} → {end}");
             }
-            assert!(status == Held || check(status, Held).is_ok(), "{status}");
+            assert!(status == Held || check_transition(status, Held).is_ok(), "{status}");
         }
     }
 
@@ -91,7 +91,7 @@ mod tests {
         ];
         for way in ways {
             for pair in way.windows(2) {
-                assert_eq!(check(pair[0], pair[1]), Ok(()));
+                assert_eq!(check_transition(pair[0], pair[1]), Ok(()));
             }
         }
     }
@@ -99,11 +99,11 @@ mod tests {
     #[test]
     fn a_refusal_says_what_would_do() {
         assert_eq!(
-            check(Queued, Active).unwrap_err().to_string(),
+            check_transition(Queued, Active).unwrap_err().to_string(),
             "a request cannot change from queued to active; after queued comes planning, held, failed, aborted"
         );
         assert_eq!(
-            check(Aborted, Queued).unwrap_err().to_string(),
+            check_transition(Aborted, Queued).unwrap_err().to_string(),
             "a request cannot change from aborted to queued; after aborted comes nothing"
         );
     }

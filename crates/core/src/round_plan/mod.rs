@@ -27,7 +27,7 @@ pub use plan_tables::{
 pub use problems::{PlanProblem, PlanProblemCause};
 pub use summary::{PlanSummary, SiteShare, ValueSpread};
 
-use crate::adaptive::{self, ProbeJobs};
+use crate::adaptive::{self, ThreadProbeJobs};
 use parameters::PlanParameters;
 use problems::PlanProblems;
 use split::PlanDraft;
@@ -44,12 +44,17 @@ pub fn plan_round(input: &PlanInput<'_>) -> Result<RoundPlan, Vec<PlanProblem>> 
 }
 
 /// Measurements of probes are useful only if another round follows.
-fn plan_probes(input: &PlanInput<'_>, terms: &PlanParameters, plan: &RoundPlan) -> Option<ProbeJobs> {
+fn plan_probes(input: &PlanInput<'_>, terms: &PlanParameters, plan: &RoundPlan) -> Option<ThreadProbeJobs> {
     if !input.request.adaptive || plan.left_out.later == 0 && plan.events_left == 0 {
         return None;
     }
     let jobs = plan.unit(0)?.len();
-    adaptive::plan_probe_jobs(&input.settings.adaptive, &input.settings.memory_window(), &terms.tuning, jobs)
+    adaptive::plan_thread_probe_jobs(
+        &input.settings.adaptive,
+        &input.settings.memory_window(),
+        &terms.tuning,
+        jobs,
+    )
 }
 
 fn plan_generation(

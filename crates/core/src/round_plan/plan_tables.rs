@@ -7,7 +7,7 @@ use super::parameters::PlanParameters;
 use super::site_sets::{SiteSetId, SiteSets};
 use super::split::PlanDraft;
 use super::work_units::{PlannedUnit, group_into_blocks};
-use crate::adaptive::{ProbeJobs, RoundEstimate};
+use crate::adaptive::{RoundEstimate, ThreadProbeJobs};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub struct RoundPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<StepProfile>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub probes: Option<ProbeJobs>,
+    pub probes: Option<ThreadProbeJobs>,
     pub retries: RetriesByRole,
     /// Maximum number of concurrent jobs, by category.
     pub throttles: BTreeMap<String, u64>,
@@ -309,7 +309,7 @@ impl<'a> PlanNode<'a> {
     }
 
     /// Its probe settings, if it is one of the last jobs of the first unit.
-    pub fn probe(&self) -> Option<ProbeJobs> {
+    pub fn probe(&self) -> Option<ThreadProbeJobs> {
         let probes = self.plan.probes?;
         let first = self.plan.units.first()?;
         (first.to.saturating_sub(probes.jobs)..first.to).contains(&self.node).then_some(probes)

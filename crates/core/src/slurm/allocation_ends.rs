@@ -7,7 +7,7 @@ use windlass_types::AllocationId;
 use windlass_types::slurm::{Allocation, AllocationState, SlurmJobState};
 
 /// `allocation 12 (Slurm job 4711)`.
-pub fn name(row: &Allocation) -> String {
+pub fn allocation_name(row: &Allocation) -> String {
     format_name(row.id, row.job_id)
 }
 
@@ -20,7 +20,7 @@ fn format_name(id: AllocationId, job: Option<u64>) -> String {
 
 /// `allocation 12 (Slurm job 4711) was preempted`.
 pub fn describe_end(row: &Allocation) -> String {
-    format!("{} {}", name(row), end_text(row))
+    format!("{} {}", allocation_name(row), end_text(row))
 }
 
 /// Reason of an attempt that was stopped when its allocation ended: `interrupted: allocation 12 (Slurm job
@@ -28,7 +28,7 @@ pub fn describe_end(row: &Allocation) -> String {
 pub fn interruption_reason(row: &Allocation) -> String {
     let fate =
         if row.end == Some(SlurmJobState::Completed) { "came to its end".to_owned() } else { end_text(row) };
-    format!("{INTERRUPTED}: {} {fate}", name(row))
+    format!("{INTERRUPTED}: {} {fate}", allocation_name(row))
 }
 
 /// Whether all processes of an allocation have certainly ended: its node has reported the end of the script,

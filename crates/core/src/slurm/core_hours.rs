@@ -9,7 +9,7 @@ use windlass_types::{AllocationId, Timestamp};
 
 /// How the time of an attempt counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptUse {
+pub enum AttemptTimeUse {
     /// It completed, or still runs.
     Useful,
     /// It failed by itself.
@@ -29,12 +29,12 @@ pub struct AllocationAttempt {
     /// `None`: not measured.
     pub wall: Option<Duration>,
     pub cpu_time: Duration,
-    pub outcome: AttemptUse,
+    pub outcome: AttemptTimeUse,
 }
 
-/// A worker in an allocation, and its cores.
+/// The number of cores of a worker in an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AllocationHost {
+pub struct AllocationWorkerCores {
     pub allocation: AllocationId,
     pub name: String,
     pub cores: u32,
@@ -81,7 +81,7 @@ pub struct CoreHourReport {
 /// Combines allocations with their workers and attempts, in one pass over each list.
 pub fn report_core_hours(
     allocations: &[Allocation],
-    hosts: &[AllocationHost],
+    hosts: &[AllocationWorkerCores],
     spells: &[AllocationAttempt],
     now: Timestamp,
 ) -> CoreHourReport {
@@ -106,7 +106,10 @@ pub fn report_core_hours(
 }
 
 /// Returns the cores of each allocation: as reported by its workers, or else as requested.
-fn cores_by_allocation(allocations: &[Allocation], hosts: &[AllocationHost]) -> BTreeMap<AllocationId, u32> {
+fn cores_by_allocation(
+    allocations: &[Allocation],
+    hosts: &[AllocationWorkerCores],
+) -> BTreeMap<AllocationId, u32> {
     let mut by_host: BTreeMap<(AllocationId, &str), u32> = BTreeMap::new();
     for host in hosts {
         // A worker that registers again is not counted twice.
@@ -161,9 +164,9 @@ fn add_attempt(usage: &mut CoreHourUsage, spell: &AllocationAttempt, allocation_
     usage.claimed += claimed;
     usage.cpu += spell.cpu_time.as_secs_f64() / 3600.0;
     match spell.outcome {
-        AttemptUse::Useful => {}
-        AttemptUse::Failed => usage.failed += claimed,
-        AttemptUse::Lost => usage.lost += claimed,
+        AttemptTimeUse::Useful => {}
+        AttemptTimeUse::Failed => usage.failed += claimed,
+        AttemptTimeUse::Lost => usage.lost += claimed,
     }
 }
 
@@ -258,7 +261,7 @@ mod tests {
         }
     }
 
-    fn spell(allocation: i64, cores: u32, wall_hours: u64, fruit: AttemptUse) -> AllocationAttempt {
+    fn spell(allocation: i64, cores: u32, wall_hours: u64, fruit: AttemptTimeUse) -> AllocationAttempt {
         let wall = Duration::from_hours(wall_hours);
         AllocationAttempt {
             allocation: AllocationId(allocation),
@@ -275,10 +278,10 @@ mod tests {
     fn every_core_hour_is_somewhere() {
         let allocations = [allocation(1, Some(1), Some(3)), allocation(2, None, None)];
         let spells = [
-            spell(1, 2, 1, AttemptUse::Useful),
-            spell(1, 1, 1, AttemptUse::Failed),
-            spell(1, 1, 2, AttemptUse::Lost),
-            spell(9, 4, 4, AttemptUse::Useful),
+            spell(1, 2, 1, AttemptTimeUse::Useful),
+            spell(1, 1, 1, AttemptTimeUse::Failed),
+            spell(1, 1, 2, AttemptTimeUse::Lost),
+            spell(9, 4, 4, AttemptTimeUse::Useful),
         ];
         let report = report_core_hours(&allocations, &[], &spells, Timestamp(9 * HOUR));
         let one = report.allocations[&AllocationId(1)];
@@ -304,7 +307,7 @@ mod tests {
         let orphan = AllocationAttempt {
             wall: None,
             ended_at: Timestamp(8 * HOUR),
-            ..spell(1, 4, 1, AttemptUse::Lost)
+            ..spell(1, 4, 1, AttemptTimeUse::Lost)
         };
         let report =
             report_core_hours(&[allocation(1, Some(1), Some(3))], &[], &[orphan], Timestamp(9 * HOUR));
@@ -313,8 +316,11 @@ mod tests {
 
     #[test]
     fn workers_know_their_cores_best_unless_some_never_came() {
-        let host =
-            |name: &str, cores| AllocationHost { allocation: AllocationId(1), name: name.into(), cores };
+        let host = |name: &str, cores| AllocationWorkerCores {
+            allocation: AllocationId(1),
+            name: name.into(),
+            cores,
+        };
         let mut bare = allocation(1, Some(1), Some(2));
         bare.request.extra = None;
         bare.request.ntasks_per_node = None;
@@ -332,7 +338,7 @@ mod tests {
 
     #[test]
     fn jobs_that_count_no_cores_use_no_more_than_all() {
-        let spells = [spell(1, 9, 2, AttemptUse::Useful)];
+        let spells = [spell(1, 9, 2, AttemptTimeUse::Useful)];
         let report = report_core_hours(&[allocation(1, Some(1), Some(3))], &[], &spells, Timestamp(9 * HOUR));
         assert_eq!((report.total.utilisation, report.total.idle), (Some(100.0), 0.0));
     }

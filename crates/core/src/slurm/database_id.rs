@@ -21,7 +21,7 @@ pub fn database_id(place: &str) -> String {
 }
 
 /// Adds the database id to a tag, or to the name of a series.
-pub fn mark_tag(text: &str, home: &str) -> String {
+pub fn add_database_id(text: &str, home: &str) -> String {
     if home.is_empty() { text.to_owned() } else { format!("{text}{MARK_SEPARATOR}{home}") }
 }
 
@@ -69,8 +69,8 @@ mod tests {
             (database_id("/data/a/.windlass/windlass.db"), database_id("/data/b/.windlass/windlass.db"));
         assert_ne!(here, there);
         assert!(is_database_id(&here) && here == database_id("/data/a/.windlass/windlass.db"));
-        assert!(is_valid_tag(&mark_tag("windlass-6f1c9a02-17", &here)));
-        assert_eq!(mark_tag("windlass-6f1c9a02-17", ""), "windlass-6f1c9a02-17");
+        assert!(is_valid_tag(&add_database_id("windlass-6f1c9a02-17", &here)));
+        assert_eq!(add_database_id("windlass-6f1c9a02-17", ""), "windlass-6f1c9a02-17");
     }
 
     #[test]
@@ -80,11 +80,11 @@ mod tests {
             |job_id, name: String, comment: String| QueueJob { job_id, name, comment, ..QueueJob::default() };
         let tag = "windlass-6f1c9a02-17";
         let queue = vec![
-            job(1, mark_tag(tag, &here), mark_tag(tag, &here)),
-            job(2, mark_tag(tag, &there), mark_tag(tag, &there)),
+            job(1, add_database_id(tag, &here), add_database_id(tag, &here)),
+            job(2, add_database_id(tag, &there), add_database_id(tag, &there)),
             // Of a series, identified by the comment.
-            job(3, mark_tag("windlass-6f1c9a02-wf1-night", &here), mark_tag(tag, &here)),
-            job(4, mark_tag("windlass-6f1c9a02-wf1-night", &there), mark_tag(tag, &there)),
+            job(3, add_database_id("windlass-6f1c9a02-wf1-night", &here), add_database_id(tag, &here)),
+            job(4, add_database_id("windlass-6f1c9a02-wf1-night", &there), add_database_id(tag, &there)),
             // From an older version, and one of another user.
             job(5, tag.into(), tag.into()),
             job(6, "a..b".into(), String::new()),
@@ -107,8 +107,9 @@ mod tests {
     fn accounting_that_keeps_no_comments_knows_names() {
         let (here, there) = (database_id("here"), database_id("there"));
         let booked = |name: String| AccountedJob { job_id: 1, name, ..AccountedJob::default() };
-        let of = |name: &str| own_accounted_job(booked(mark_tag(name, &here)), &here).map(|job| job.name);
+        let of =
+            |name: &str| own_accounted_job(booked(add_database_id(name, &here)), &here).map(|job| job.name);
         assert_eq!(of("windlass-6f1c9a02-17").as_deref(), Some("windlass-6f1c9a02-17"));
-        assert_eq!(own_accounted_job(booked(mark_tag("windlass-6f1c9a02-17", &there)), &here), None);
+        assert_eq!(own_accounted_job(booked(add_database_id("windlass-6f1c9a02-17", &there)), &here), None);
     }
 }

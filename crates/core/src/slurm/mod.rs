@@ -18,7 +18,7 @@
 //! | `log_meanings.rs` | meanings of lines in the output of an allocation, with remedies |
 //! | `partition_fit.rs` | partitions that fit a job, the best, and what the nearest lacks |
 //! | `pending_reasons.rs` | why an allocation waits, in plain words |
-//! | `regenerate.rs` | a schedule for the remaining jobs of a workflow |
+//! | `schedule_regeneration.rs` | a schedule for the remaining jobs of a workflow |
 //! | `schedule_generation.rs` | schedulers and actions for groups, and checks of hand-written ones |
 //! | `slurm_jobs.rs` | jobs as Slurm reports them |
 //! | `worker_admission.rs` | whether a worker belongs to its allocation |
@@ -40,8 +40,8 @@ pub mod job_steps;
 pub mod log_meanings;
 pub mod partition_fit;
 pub mod pending_reasons;
-pub mod regenerate;
 pub mod schedule_generation;
+pub mod schedule_regeneration;
 pub mod slurm_jobs;
 pub mod worker_admission;
 pub mod worker_settings;

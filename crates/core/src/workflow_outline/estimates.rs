@@ -1,6 +1,6 @@
 //! Times of an outline: the critical path, the width of the workflow, and its duration on a given machine.
 
-use super::{JobFacts, MakespanEstimate, OutlineRequest};
+use super::{MakespanEstimate, OutlineJob, OutlineRequest};
 use crate::dispatch::{ReadyQueue, WorkerUsage};
 use crate::graph::{DependencyCycle, JobDependencyGraph};
 use crate::topological_order::TopologicalOrder;
@@ -14,6 +14,7 @@ const NO_JOB: u32 = u32::MAX;
 /// Resources of a reused job.
 const NO_RESOURCES: Resources = Resources { cpus: 0, memory: Bytes(0), ..Resources::DEFAULT };
 
+/// The critical path, and the largest number of jobs and CPUs that run at once.
 pub(super) struct OutlineTimes {
     pub(super) critical_path: Vec<u32>,
     pub(super) critical_time: Duration,
@@ -56,7 +57,7 @@ fn earliest_ends(request: &OutlineRequest<'_>, order: &TopologicalOrder) -> (Vec
 }
 
 /// A job has a positive length: otherwise it would overlap no other.
-fn job_length(facts: &JobFacts<'_>) -> Duration {
+fn job_length(facts: &OutlineJob<'_>) -> Duration {
     facts.expected_runtime().max(Duration::from_micros(1))
 }
 

@@ -10,7 +10,8 @@ use windlass_types::{Bytes, Resources};
 /// line.
 const LEVELS_TO_FOLD: usize = 3;
 
-pub(super) struct OutlineLines {
+/// The stages, groups and links of an outline, and the group of each job.
+pub(super) struct GroupedOutline {
     pub(super) stages: Vec<OutlineStage>,
     pub(super) groups: Vec<OutlineGroup>,
     pub(super) links: Vec<OutlineLink>,
@@ -18,7 +19,7 @@ pub(super) struct OutlineLines {
     pub(super) dependencies: u64,
 }
 
-impl OutlineLines {
+impl GroupedOutline {
     pub(super) fn new(request: &OutlineRequest<'_>, order: &TopologicalOrder, critical: &[u32]) -> Self {
         let families = JobFamilies::new(request);
         let levels = group_levels(request, order, &families);

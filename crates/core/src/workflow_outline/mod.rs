@@ -16,7 +16,7 @@ use windlass_types::{Capacity, Resources};
 
 /// Properties of one job for the outline.
 #[derive(Clone, Copy, Debug)]
-pub struct JobFacts<'a> {
+pub struct OutlineJob<'a> {
     pub name: &'a str,
     /// Index of its spec entry in [`OutlineRequest::entries`]. Without one, jobs whose names differ only in
     /// digits are similar.
@@ -29,7 +29,7 @@ pub struct JobFacts<'a> {
     pub is_reused: bool,
 }
 
-impl JobFacts<'_> {
+impl OutlineJob<'_> {
     /// Returns the expected runtime.
     pub fn expected_runtime(&self) -> Duration {
         self.measured_runtime.or(self.resources.runtime).unwrap_or(Resources::ASSUMED_RUNTIME)
@@ -53,7 +53,7 @@ pub struct OutlineRequest<'a> {
     pub edges: &'a DependencyEdges,
     /// Names of the spec entries, as written: `solve_{nu}`.
     pub entries: &'a [&'a str],
-    pub facts: &'a dyn Fn(u32) -> JobFacts<'a>,
+    pub facts: &'a dyn Fn(u32) -> OutlineJob<'a>,
     pub grain: OutlineGrain,
     /// The machine; without it the total duration is not estimated.
     pub capacity: Option<Capacity>,
@@ -168,7 +168,7 @@ pub struct MakespanEstimate {
 pub fn outline_workflow(request: &OutlineRequest<'_>) -> Result<WorkflowOutline, DependencyCycle> {
     let order = TopologicalOrder::new(request.jobs, request.edges)?;
     let times = estimates::OutlineTimes::new(request, &order);
-    let lines = groups::OutlineLines::new(request, &order, &times.critical_path);
+    let lines = groups::GroupedOutline::new(request, &order, &times.critical_path);
     let facts = |job| (request.facts)(job);
     let all = || (0..request.jobs).map(facts);
     let step = |&job: &u32| {
@@ -191,12 +191,12 @@ pub fn outline_workflow(request: &OutlineRequest<'_>) -> Result<WorkflowOutline,
         cpu_hours: all().map(|facts| cpu_hours(&facts)).sum(),
         width: times.width,
         width_cpus: times.width_cpus,
-        guessed_runtimes: all().filter(JobFacts::is_guess).count() as u32,
+        guessed_runtimes: all().filter(OutlineJob::is_guess).count() as u32,
         estimate,
     })
 }
 
-fn cpu_hours(facts: &JobFacts<'_>) -> f64 {
+fn cpu_hours(facts: &OutlineJob<'_>) -> f64 {
     let Resources { cpus, nodes, .. } = facts.resources;
     f64::from(cpus) * f64::from(nodes.max(1)) * facts.expected_runtime().as_secs_f64() / 3600.0
 }

@@ -27,9 +27,9 @@ impl Case {
         }
     }
 
-    fn facts(&self, job: u32) -> JobFacts<'_> {
+    fn facts(&self, job: u32) -> OutlineJob<'_> {
         let runtime = Some(Duration::from_mins(self.minutes[job as usize]));
-        JobFacts {
+        OutlineJob {
             name: &self.names[job as usize],
             entry: self.kinds[job as usize],
             resources: Resources { cpus: 2, runtime, ..Resources::DEFAULT },

@@ -323,7 +323,7 @@ impl World {
         match change {
             RequestChange::Status { from, to, .. } => {
                 assert_eq!(self.view.row.status, *from);
-                assert_eq!(transitions::check(*from, *to), Ok(()));
+                assert_eq!(transitions::check_transition(*from, *to), Ok(()));
                 if *to == RequestStatus::Failed {
                     assert!(self.wanted_end, "only a user fails a request");
                     assert!(self.has_manifest || self.view.blocks.is_empty(), "the manifest is written");

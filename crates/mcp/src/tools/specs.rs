@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use windlass_core::edges::DependencyEdges;
-use windlass_core::workflow_outline::{self, JobFacts, OutlineGrain, OutlineRequest, WorkflowOutline};
+use windlass_core::workflow_outline::{self, OutlineGrain, OutlineJob, OutlineRequest, WorkflowOutline};
 use windlass_insight::workflow_creation;
 use windlass_spec::{
     DiagnosticReport, NoAttachments, ResolvedWorkflow, SpecDiagnostics, SpecFormat, SpecSource,
@@ -180,7 +180,7 @@ fn plan_spec(text: &str) -> ToolResult {
     let facts = |number: u32| {
         let job = workflow.job(number as usize);
         let set = job.requirements.map(|set| workflow.requirements()[set as usize].resources);
-        JobFacts {
+        OutlineJob {
             name: job.name,
             entry: job.group,
             resources: set.unwrap_or(Resources::DEFAULT),
@@ -220,7 +220,7 @@ fn plan_workflow(session: &AgentSession, id: i64) -> ToolResult {
     let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
     let facts = |number: u32| {
         let index = number as usize;
-        JobFacts {
+        OutlineJob {
             name: &names[index],
             entry: kind_of[index],
             resources: table.requirements[table.class[index] as usize],
@@ -237,7 +237,7 @@ fn render_outline<'a>(
     jobs: u32,
     edges: &'a DependencyEdges,
     kinds: &'a [&'a str],
-    facts: &'a dyn Fn(u32) -> JobFacts<'a>,
+    facts: &'a dyn Fn(u32) -> OutlineJob<'a>,
 ) -> ToolResult {
     let request =
         OutlineRequest { jobs, edges, entries: kinds, facts, grain: OutlineGrain::Entries, capacity: None };

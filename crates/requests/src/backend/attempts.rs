@@ -8,7 +8,7 @@ use windlass_core::failure_signature::FailureSignature;
 use windlass_core::requests::failures::{FailedAttemptReport, RoleCounts};
 use windlass_htcondor::watch;
 use windlass_payload::LoggedFailure;
-use windlass_store::model::{FailedAttempt, SiteCounts};
+use windlass_store::model::{AttemptCountsBySite, FailedAttempt};
 use windlass_types::FailureClass;
 use windlass_types::payload::NodeReport;
 use windlass_types::requests::NodeRole;
@@ -56,7 +56,7 @@ pub(super) fn from_engine_attempt(directory: &Path, failed: FailedAttempt) -> Op
 }
 
 /// The attempts that ended at sites, as counted by the engine.
-pub(super) fn counts_by_role(counts: &SiteCounts) -> BTreeMap<String, RoleCounts> {
+pub(super) fn counts_by_role(counts: &AttemptCountsBySite) -> BTreeMap<String, RoleCounts> {
     let roles = |counts: &BTreeMap<String, u64>| {
         counts.iter().map(|(handler, ended)| RoleCounts::for_role(role_of_handler(handler), *ended)).sum()
     };
@@ -169,9 +169,9 @@ mod tests {
             "failure": { "exit_code": 8021, "message": "cannot read /store/a" }, "bad_inputs": ["/store/a"],
         });
         std::fs::write(unit.join("proc_2.json"), report.to_string()).unwrap();
-        let news = from_engine_attempt(run.path(), failed("proc_000001_2", 3, "")).unwrap();
+        let attempt = from_engine_attempt(run.path(), failed("proc_000001_2", 3, "")).unwrap();
         assert_eq!(
-            (news.code, news.bad_files, news.memory_mb),
+            (attempt.code, attempt.bad_files, attempt.memory_mb),
             (8021, vec!["/store/a".to_owned()], Some(300))
         );
         let later = from_engine_attempt(run.path(), failed("proc_000001_2", 4, "")).unwrap();
@@ -185,8 +185,8 @@ mod tests {
         };
         assert_eq!(infrastructure("landing_000001"), ["/store/a"], "missing files");
         assert_eq!(infrastructure("proc_000001_2"), [""; 0]);
-        let said = "step 1\nwindlass payload: data failure 71101: it is not what the nodes wrote\n";
-        let merge = from_engine_attempt(run.path(), failed("merge_000001", 1, said)).unwrap();
+        let stated = "step 1\nwindlass payload: data failure 71101: it is not what the nodes wrote\n";
+        let merge = from_engine_attempt(run.path(), failed("merge_000001", 1, stated)).unwrap();
         assert_eq!((merge.code, merge.role), (71101, NodeRole::Merge));
         assert_eq!(merge.message, "it is not what the nodes wrote");
     }

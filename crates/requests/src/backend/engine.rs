@@ -245,7 +245,7 @@ impl EngineBackend {
         let failed = self.store.failed_attempts(handed.workflow, read, MOST_ATTEMPTS + 1)?;
         let site_totals = attempts::counts_by_role(&self.store.site_counts(handed.workflow)?);
         let units = self.store.work_unit_counts(handed.workflow)?;
-        let news = self.store.work_units(handed.workflow, u64::try_from(run.units_read).unwrap_or(0))?;
+        let updates = self.store.work_units(handed.workflow, u64::try_from(run.units_read).unwrap_or(0))?;
         let directory = Path::new(&run.submit_dir);
         let state = match &row {
             None => RunState::Gone,
@@ -258,7 +258,7 @@ impl EngineBackend {
             counts: row.map(|row| node_counts(&row.counts)).unwrap_or_default(),
             units_completed: u32::try_from(units.completed).unwrap_or(u32::MAX),
             units_failed: u32::try_from(units.failed).unwrap_or(u32::MAX),
-            unit_changes: news.iter().map(unit_change).collect(),
+            unit_changes: updates.iter().map(unit_change).collect(),
             failed_attempts: failed
                 .into_iter()
                 .filter_map(|failed| attempts::from_engine_attempt(directory, failed))
@@ -315,7 +315,7 @@ fn prepare_next_run(
     now: Timestamp,
 ) -> Result<(), windlass_store::StoreError> {
     let Some(row) = store.workflow(workflow)? else { return Ok(()) };
-    match windlass_scheduler::begin_next_run_elsewhere(store, &row, left, now) {
+    match windlass_scheduler::begin_next_run_at_other_sites(store, &row, left, now) {
         Err(windlass_scheduler::SchedulerError::Store(error)) => Err(error),
         // It was made without cycles, so this is the only possible error.
         Ok(_) | Err(_) => Ok(()),

@@ -59,7 +59,7 @@ impl Dispatcher<'_> {
         }
         let Some(worker) = &mut self.worker else { return Ok(()) };
         let Some(usage) = &mut worker.usage else { return Ok(()) };
-        let mut ahead = self.claim_pacer.claims_ahead(usage.running());
+        let mut ahead = self.claim_ahead.claims_ahead(usage.running());
         if let Some(until) = self.options.deadline {
             usage.limit_time(until.end.saturating_duration_since(Instant::now()));
             // It is unknown when a job queued at the worker would start.
@@ -78,7 +78,7 @@ impl Dispatcher<'_> {
             }
             return Ok(());
         }
-        self.claim_pacer.on_claimed(usage.running());
+        self.claim_ahead.on_claimed(usage.running());
         self.store_problem = None;
         self.assign_jobs(&taken)
     }

@@ -16,7 +16,7 @@ mod workers;
 mod workflow_lock;
 
 use crate::action_schedule::ActionSchedule;
-use crate::claim_pacer::ClaimPacer;
+use crate::claim_ahead::ClaimAheadEstimator;
 use crate::crash_suspects;
 use crate::event_queue::{DispatcherEvent, EventQueue, EventSender};
 use crate::execution_settings::ExecutionSettings;
@@ -148,7 +148,7 @@ pub struct Dispatcher<'a> {
     interrupts: u32,
     kill_by: Option<Instant>,
     store_problem: Option<StoreProblem>,
-    claim_pacer: ClaimPacer,
+    claim_ahead: ClaimAheadEstimator,
     clock: SystemClock,
     started: Instant,
     last_progress_at: Instant,
@@ -236,7 +236,7 @@ impl<'a> Dispatcher<'a> {
             interrupts: 0,
             kill_by: None,
             store_problem: None,
-            claim_pacer: ClaimPacer::default(),
+            claim_ahead: ClaimAheadEstimator::default(),
             clock,
             started: now,
             last_progress_at: now,

@@ -16,7 +16,7 @@ impl Dispatcher<'_> {
     pub(super) fn report_progress(&mut self, now: Instant) {
         self.last_progress_at = now;
         let mut counts = *self.state.counts();
-        self.claim_pacer.record_settled(now, counts.settled());
+        self.claim_ahead.record_settled(now, counts.settled());
         // Jobs queued at the worker are claimed, but are shown as ready, not as running.
         let queued = self.worker_usage().map_or(0, |usage| usage.queued() as u64);
         counts.move_many(JobStatus::Pending, JobStatus::Ready, queued);
@@ -25,7 +25,7 @@ impl Dispatcher<'_> {
             counts,
             running,
             elapsed: now.duration_since(self.started),
-            jobs_per_second: self.claim_pacer.settled_per_second(),
+            jobs_per_second: self.claim_ahead.settled_per_second(),
             problem: self.store_problem.as_ref().map(|t| t.message.clone()),
             is_stopping: self.stop_reason.is_some(),
         });

@@ -89,7 +89,7 @@ impl Dispatcher<'_> {
         if attempt_outcome.job_status.is_settled() {
             self.ended_attempts.push(ended.key);
         }
-        self.claim_pacer.on_ended(ended.wall);
+        self.claim_ahead.on_ended(ended.wall);
         let name = self.release_held_job(&ended.key);
         self.open_batch.attempt_ends.push((ended.key, name, attempt_outcome, ended.wall));
         Ok(())

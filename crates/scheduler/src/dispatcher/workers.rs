@@ -6,7 +6,7 @@ use crate::event_queue::DispatcherEvent;
 use crate::worker_host::{DeadWorkerReport, WorkerSender};
 use std::mem;
 use std::time::{Duration, Instant};
-use windlass_core::crash_suspects::{CrashEvidence, CrashPosition};
+use windlass_core::crash_suspects::{CrashEvidence, JobPhaseAtCrash};
 use windlass_core::dispatch::WorkerUsage;
 use windlass_core::workflow_state::{OrphanDecision, OrphanedAttempt};
 use windlass_store::model::WorkerRow;
@@ -108,11 +108,11 @@ impl Dispatcher<'_> {
         for job in jobs {
             let key = self.state.attempt_key(job);
             let at = match dead_worker.may_have_started(&key) {
-                false => CrashPosition::NotStarted,
-                true if alone => CrashPosition::Isolated,
-                true => CrashPosition::Running,
+                false => JobPhaseAtCrash::NotStarted,
+                true if alone => JobPhaseAtCrash::Isolated,
+                true => JobPhaseAtCrash::Running,
             };
-            lost += usize::from(at != CrashPosition::NotStarted);
+            lost += usize::from(at != JobPhaseAtCrash::NotStarted);
             let decision = self.crash_suspects.on_worker_death(key.job, worker, at, CrashEvidence::Observed);
             given_up |= decision == OrphanDecision::GiveUp;
             let started_at = held.get(&job).and_then(|h| h.started).map(|(_, at)| at);

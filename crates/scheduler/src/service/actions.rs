@@ -8,7 +8,7 @@
 //! Clients of the contract claim actions themselves and do not report their results.
 
 use super::active_workflow::ActiveWorkflow;
-use super::protocol::{CallError, CallReply};
+use super::call_types::{CallError, CallReply};
 use super::scheduler::{Scheduler, WorkflowSlot, store_call_error};
 use super::worker_session::WorkerSession;
 use crate::action_schedule::ActionSchedule;

@@ -1,7 +1,7 @@
 //! One active workflow: its state, its held jobs, and the changes that are not committed yet.
 
+use super::call_types::{CallError, ReadyJobGroup, WorkflowSnapshot};
 use super::exchange_sequence::CommitTicket;
-use super::protocol::{CallError, ReadyJobGroup, WorkflowSnapshot};
 use super::scheduler::store_call_error;
 use super::scheduler_call::CommitCallback;
 use super::suspended_workflow::{WaitingCall, WorkflowLoadResult};
@@ -31,7 +31,7 @@ pub(super) struct ActiveWorkflow {
     pub(super) settings: ExecutionSettings,
     pub(super) state: WorkflowState,
     pub(super) retry_policy: WorkflowRetryPolicy,
-    pub(super) held_jobs: HashMap<JobId, JobAssignment>,
+    pub(super) held_jobs: HashMap<JobId, AssignedAttempt>,
     pub(super) crash_suspects: CrashSuspects,
     pub(super) actions: ActionSchedule,
     /// Workers that joined it in this run.
@@ -81,7 +81,7 @@ pub(super) struct WorkflowLoadContext {
 
 /// A job that a worker or client holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct JobAssignment {
+pub(super) struct AssignedAttempt {
     pub(super) worker: WorkerId,
     pub(super) attempt: Attempt,
     /// It was sent to the worker, so it may have started.
@@ -91,7 +91,7 @@ pub(super) struct JobAssignment {
     pub(super) leftover_usage: AttemptUsage,
 }
 
-impl JobAssignment {
+impl AssignedAttempt {
     pub(super) const fn orphaned_attempt(&self) -> OrphanedAttempt {
         OrphanedAttempt { started_at: self.started_at, usage: self.leftover_usage }
     }
@@ -211,7 +211,7 @@ impl ActiveWorkflow {
             // It is unknown whether the claim was sent to the worker.
             (
                 held.id,
-                JobAssignment {
+                AssignedAttempt {
                     worker,
                     attempt,
                     is_sent: true,
@@ -220,7 +220,7 @@ impl ActiveWorkflow {
                 },
             )
         };
-        let held: HashMap<JobId, JobAssignment> = store.held_jobs(id)?.into_iter().map(hold).collect();
+        let held: HashMap<JobId, AssignedAttempt> = store.held_jobs(id)?.into_iter().map(hold).collect();
         load_elected_sites(store, &mut state, &held)?;
         if is_active {
             state.reconcile_units(&mut open.changes);
@@ -353,7 +353,7 @@ impl ActiveWorkflow {
     pub(super) fn hold_job(&mut self, worker: WorkerId, key: &AttemptKey, is_told: bool) {
         self.held_jobs.insert(
             key.job,
-            JobAssignment {
+            AssignedAttempt {
                 worker,
                 attempt: key.attempt,
                 is_sent: is_told,
@@ -376,7 +376,7 @@ impl ActiveWorkflow {
 fn load_elected_sites(
     store: &dyn Store,
     state: &mut WorkflowState,
-    held: &HashMap<JobId, JobAssignment>,
+    held: &HashMap<JobId, AssignedAttempt>,
 ) -> Result<(), windlass_store::StoreError> {
     if !state.has_units() {
         return Ok(());
@@ -395,7 +395,7 @@ fn load_joined_workers(
     store: &dyn Store,
     row: &WorkflowRow,
     agenda: &ActionSchedule,
-    held: &HashMap<JobId, JobAssignment>,
+    held: &HashMap<JobId, AssignedAttempt>,
 ) -> Result<BTreeSet<WorkerId>, windlass_store::StoreError> {
     let mut joined: BTreeSet<WorkerId> = agenda.states.executing_workers().collect();
     if agenda.states.is_empty() {

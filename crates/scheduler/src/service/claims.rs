@@ -83,7 +83,7 @@ impl Scheduler {
         }
         let Some(session) = self.sessions.get_mut(&worker) else { return };
         if session.held_jobs.len() > before {
-            session.claim_pacer.on_claimed(session.usage.running());
+            session.claim_ahead.on_claimed(session.usage.running());
             let (group, served) = (session.group, session.last_served_turn);
             session.last_served_turn = self.groups.next_turn_number();
             if let Some(group) = group {

@@ -9,7 +9,7 @@ use windlass_types::{SystemClock, Timestamp};
 pub struct SchedulerClock(Option<ManualClock>);
 
 /// Moves the clock of a service that was started with it. Deadlines do not notice by themselves:
-/// [`super::SchedulerService::check_time`] makes the service check them.
+/// [`super::SchedulerHandle::check_time`] makes the service check them.
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<Mutex<TimePoint>>);
 

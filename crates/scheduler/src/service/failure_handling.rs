@@ -2,7 +2,7 @@
 //! that wait for a decision.
 
 use super::active_workflow::ActiveWorkflow;
-use super::protocol::CallError;
+use super::call_types::CallError;
 use super::scheduler::{Scheduler, WorkflowSlot, store_call_error, unavailable_error};
 use super::worker_session::WorkerSession;
 use crate::retry_policy::{RetryInputs, WorkerCapacities};

@@ -4,8 +4,8 @@
 //! it to the compute node that runs it. Neither has a lease: they hold their jobs until a call ends that.
 
 use super::active_workflow::ActiveWorkflow;
+use super::call_types::{CallError, CallReply, ClaimRequest, JobCompletion, NodeCapacityOffer};
 use super::metrics::add_to_gauge;
-use super::protocol::{CallError, CallReply, ClaimRequest, JobCompletion, NodeCapacityOffer};
 use super::scheduler::{Scheduler, store_call_error, unavailable_error};
 use super::scheduler_call::CompletionResults;
 use std::collections::HashMap;

@@ -1,13 +1,13 @@
 //! Workers that leave, are considered lost, or are declared dead, and what happens to their jobs.
 
+use super::call_types::{CallError, CallReply};
 use super::metrics::add_to_gauge;
-use super::protocol::{CallError, CallReply};
 use super::scheduler::{Scheduler, WorkflowSlot, store_call_error};
 use super::scheduler_call::CommitCallback;
 use super::worker_session::WorkerSession;
 use crate::crash_suspects;
 use std::time::Instant;
-use windlass_core::crash_suspects::{CrashEvidence, CrashPosition};
+use windlass_core::crash_suspects::{CrashEvidence, JobPhaseAtCrash};
 use windlass_core::slurm::allocation_ends::AllocationEviction;
 use windlass_core::workflow_state::{OrphanDecision, OrphanedAttempt};
 use windlass_store::model::{EventSeverity, NewEvent, WorkerUpdate};
@@ -188,16 +188,16 @@ impl Scheduler {
         };
         active.held_jobs.remove(&job);
         let at = match () {
-            () if !hold.is_sent => CrashPosition::NotStarted,
-            () if active.state.is_running_isolated(index) => CrashPosition::Isolated,
-            () if is_running || hold.started_at.is_some() => CrashPosition::Running,
-            () => CrashPosition::Waiting,
+            () if !hold.is_sent => JobPhaseAtCrash::NotStarted,
+            () if active.state.is_running_isolated(index) => JobPhaseAtCrash::Isolated,
+            () if is_running || hold.started_at.is_some() => JobPhaseAtCrash::Running,
+            () => JobPhaseAtCrash::Waiting,
         };
         let decision = match by {
             WorkerLossCause::Died(evidence) => {
                 active.crash_suspects.on_worker_death(job, worker, at, evidence)
             }
-            WorkerLossCause::Evicted(_) if at == CrashPosition::NotStarted => OrphanDecision::NeverStarted,
+            WorkerLossCause::Evicted(_) if at == JobPhaseAtCrash::NotStarted => OrphanDecision::NeverStarted,
             WorkerLossCause::Evicted(eviction) => OrphanDecision::Evicted(eviction),
         };
         self.orphan_job(workflow, index, worker, decision, hold.orphaned_attempt());

@@ -1,6 +1,6 @@
 //! Gauges and counters that other threads read while the service works.
 
-use super::protocol::SchedulerMetrics;
+use super::call_types::SchedulerMetrics;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use windlass_types::Timestamp;
 

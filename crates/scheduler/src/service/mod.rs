@@ -6,6 +6,7 @@
 
 mod actions;
 mod active_workflow;
+mod call_types;
 mod claims;
 mod clock;
 mod commits;
@@ -16,7 +17,6 @@ mod lost_workers;
 mod metrics;
 mod node_quarantine;
 mod panic_recovery;
-mod protocol;
 mod restrictions;
 mod scheduler;
 mod scheduler_call;
@@ -30,12 +30,12 @@ mod worker_list;
 mod worker_session;
 mod workflow_lifecycle;
 
-pub use clock::{ManualClock, SchedulerClock};
-pub use protocol::{
+pub use call_types::{
     CallError, CallReply, ClaimRequest, EnsureWorkerDead, ExclusiveRequirement, IsLeadershipCertain,
     JobCompletion, JobsToReset, NodeCapacityOffer, OnCommit, OnSilentWorker, OnWorkflowChange, ReadyJobGroup,
     SchedulerMetrics, SchedulerOptions, SilentWorker, WorkerCaller, WorkerOwner, WorkflowSnapshot,
 };
+pub use clock::{ManualClock, SchedulerClock};
 pub use slurm_workers::FENCING_TIMEOUT;
 pub use worker_list::ConnectedWorker;
 
@@ -232,7 +232,7 @@ impl SchedulerHandle {
         self.send_call(SchedulerCall::ResetStatus { workflow: id, force, by: by.to_owned(), reply });
     }
 
-    /// Resets jobs; replies with their number. [`SchedulerService::initialize_workflow`] then decides which are
+    /// Resets jobs; replies with their number. [`SchedulerHandle::initialize_workflow`] then decides which are
     /// ready.
     pub fn reset_jobs(&self, id: WorkflowId, which: JobsToReset, by: &str, reply: CallReply<u64>) {
         self.send_call(SchedulerCall::ResetJobs { workflow: id, selection: which, by: by.to_owned(), reply });

@@ -1,8 +1,8 @@
 //! The quarantine of nodes: a node whose workers fail jobs that succeed elsewhere gets no jobs for a while. The
 //! rules are in [`windlass_core::node_quarantine`].
 
+use super::call_types::{CallError, CallReply};
 use super::clock::TimePoint;
-use super::protocol::{CallError, CallReply};
 use super::scheduler::{Scheduler, WorkflowSlot, store_call_error};
 use super::worker_session::WorkerSession;
 use std::collections::{BTreeMap, BTreeSet, HashSet};

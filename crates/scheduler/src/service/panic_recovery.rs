@@ -7,9 +7,9 @@
 //! its worker, so the job runs again, and is failed if that happens repeatedly.
 
 use super::active_workflow::{ActiveWorkflow, WorkflowLoadError};
+use super::call_types::CallError;
 use super::lost_workers::WorkerLossCause;
 use super::node_quarantine::NodeRegistry;
-use super::protocol::CallError;
 use super::scheduler::{STORE_RETRY_DELAY, Scheduler, WorkflowSlot, store_call_error, unavailable_error};
 use super::scheduler_call::{DeferredReply, SchedulerCall, SchedulerEvent};
 use super::suspended_workflow::WorkflowLoadResult;

@@ -8,11 +8,11 @@
 //! complete jobs themselves.
 
 use super::active_workflow::{ActiveWorkflow, WorkflowLoadContext, is_active};
+use super::call_types::{CallError, CallReply, SchedulerOptions};
 use super::clock::TimePoint;
 use super::metrics::SchedulerGauges;
 use super::node_quarantine::NodeRegistry;
 use super::panic_recovery::{PanicHistory, SchedulerActivity};
-use super::protocol::{CallError, CallReply, SchedulerOptions};
 use super::restrictions::WorkflowRestriction;
 use super::scheduler_call::{SchedulerCall, SchedulerEvent};
 use super::stale_reports::StaleReportWriter;

@@ -1,6 +1,6 @@
 //! The events of the service's thread.
 
-use super::protocol::{
+use super::call_types::{
     CallError, CallReply, ClaimRequest, ExclusiveRequirement, JobCompletion, JobsToReset, WorkerCaller,
     WorkerOwner, WorkflowSnapshot,
 };

@@ -2,7 +2,7 @@
 
 use super::WorkflowPredicate;
 use super::active_workflow::ActiveWorkflow;
-use super::protocol::{CallError, SilentWorker};
+use super::call_types::{CallError, SilentWorker};
 use super::scheduler::{Scheduler, WorkflowSlot, store_call_error, unavailable_error};
 use std::time::{Duration, Instant};
 use windlass_core::crash_suspects::CrashEvidence;

@@ -4,8 +4,8 @@
 //! The caller of a worker can report anything, about any workflow and at any rate. So events are written
 //! asynchronously, their number is limited, and none goes to workflows of other users.
 
+use super::call_types::{OnCommit, WorkerCaller};
 use super::metrics::add_to_gauge;
-use super::protocol::{OnCommit, WorkerCaller};
 use super::scheduler::Scheduler;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -14,9 +14,9 @@
 //! is not in the rows is passed on to the reloaded workflow ([`UnsavedState`]).
 
 use super::active_workflow::{ActiveWorkflow, WorkflowLoadError};
+use super::call_types::{CallError, ExclusiveRequirement};
 use super::exchange_sequence::{COMMIT_WAIT, CommitTicket};
 use super::panic_recovery::{catch_load_panic, run_exclusive_work};
-use super::protocol::{CallError, ExclusiveRequirement};
 use super::scheduler::{STORE_RETRY_DELAY, Scheduler, WorkflowSlot, store_call_error, unavailable_error};
 use super::scheduler_call::{DeferredReply, SchedulerCall, SchedulerEvent};
 use super::worker_exchange::superseded_error;

@@ -1,10 +1,10 @@
 //! Handles messages of workers: registrations, exchanges, and reports.
 
+use super::call_types::{CallError, CallReply, WorkerCaller, WorkerOwner};
 use super::exchange_sequence::ExchangeReceipt;
 use super::lost_workers::WorkerLossCause;
 use super::metrics::add_to_gauge;
 use super::panic_recovery::SchedulerActivity;
-use super::protocol::{CallError, CallReply, WorkerCaller, WorkerOwner};
 use super::scheduler::{Scheduler, WorkflowSlot, store_call_error, unavailable_error};
 use super::worker_groups::WorkerGroupKey;
 use super::worker_session::{WorkerSession, hash_secret, new_secret, worker_selector};
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use windlass_core::crash_suspects::CrashEvidence;
 use windlass_core::workflow_state::{OrphanDecision, StaleAttemptReport};
 use windlass_store::model::{NewWorker, WorkerKind, WorkerUpdate};
-use windlass_types::worker_bounds::UserWorkers;
+use windlass_types::worker_bounds::UserWorkerCount;
 use windlass_types::worker_messages::{
     AttemptEndCause, AttemptEndReport, AttemptKey, AttemptReport, ReturnReason,
 };
@@ -96,7 +96,7 @@ impl Scheduler {
             return Ok(());
         }
         let others = self.sessions.iter().filter(|(id, session)| session.user == user && Some(**id) != known);
-        let others: UserWorkers = others.map(|(_, session)| session.capacity).collect();
+        let others: UserWorkerCount = others.map(|(_, session)| session.capacity).collect();
         others.check_further(&who.capacity).map_err(|error| CallError::Conflict {
             code: "too_many_workers",
             detail: format!("user `{user}` has too many workers here: {error}"),
@@ -523,7 +523,7 @@ impl Scheduler {
             active.ended_attempts.push(key);
         }
         if let Some(worker_session) = self.sessions.get_mut(&worker) {
-            worker_session.claim_pacer.on_ended(ended.wall);
+            worker_session.claim_ahead.on_ended(ended.wall);
             if !matches!(ended.cause, AttemptEndCause::CannotStart(_)) {
                 worker_session.clear_cooldown(key.workflow);
             }

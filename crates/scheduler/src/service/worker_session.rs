@@ -1,12 +1,12 @@
 //! A remote worker from the view of the service.
 
 use super::actions::ActionAssignment;
+use super::call_types::CallReply;
 use super::exchange_sequence::ExchangeSequence;
 use super::node_quarantine::NodeKey;
-use super::protocol::CallReply;
 use super::worker_groups::WorkerGroupId;
 use super::worker_list::StartProblems;
-use crate::claim_pacer::ClaimPacer;
+use crate::claim_ahead::ClaimAheadEstimator;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 use windlass_core::actions::ActionRunKey;
@@ -49,7 +49,7 @@ pub(super) struct WorkerSession {
     pub(super) exclusive_job: Option<JobId>,
     /// It is reserved for an isolated suspect of this workflow.
     pub(super) reserved_for: Option<WorkflowId>,
-    pub(super) claim_pacer: ClaimPacer,
+    pub(super) claim_ahead: ClaimAheadEstimator,
     /// Its largest stated lifetime; `None`: unlimited.
     pub(super) time_limit: Option<Duration>,
     pub(super) lease_until: Instant,
@@ -135,7 +135,7 @@ impl WorkerSession {
             actions: HashMap::new(),
             exclusive_job: None,
             reserved_for: None,
-            claim_pacer: ClaimPacer::with_claim_ahead_time(CLAIM_AHEAD_TIME),
+            claim_ahead: ClaimAheadEstimator::with_claim_ahead_time(CLAIM_AHEAD_TIME),
             time_limit: None,
             lease_until,
             cooldowns: HashMap::new(),
@@ -215,7 +215,7 @@ impl WorkerSession {
 
     /// The number of jobs to queue there, in addition to running ones.
     pub(super) fn claims_ahead(&self) -> usize {
-        self.claim_pacer.claims_ahead(self.usage.running())
+        self.claim_ahead.claims_ahead(self.usage.running())
     }
 
     /// Roughly the number of jobs that it runs at once.

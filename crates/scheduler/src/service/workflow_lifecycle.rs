@@ -1,8 +1,8 @@
 //! The life cycle of workflows: loading, start, cancellation, reset, and end.
 
 use super::active_workflow::{ActiveWorkflow, WorkflowLoadError};
+use super::call_types::{CallError, CallReply, JobsToReset};
 use super::panic_recovery::{SchedulerActivity, catch_load_panic};
-use super::protocol::{CallError, CallReply, JobsToReset};
 use super::scheduler::{Scheduler, store_call_error, unavailable_error};
 use super::scheduler_call::CommitCallback;
 use super::worker_session::{WorkerSession, worker_selector};

@@ -158,8 +158,8 @@ fn a_failure_without_a_rule_ends_the_run_with_a_pending_decision() {
 #[test]
 fn a_failure_can_be_decided_while_the_workflow_runs() {
     use windlass_types::failure_commands::{
-        FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandStatus, RequestedJobChanges,
-        TriageCommand,
+        FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandStatus, PendingCommand,
+        RequestedJobChanges,
     };
     let (directory, store) = database();
     let settings = WorkflowSettings { use_pending_failed: true, ..WorkflowSettings::default() };
@@ -185,7 +185,7 @@ fn a_failure_can_be_decided_while_the_workflow_runs() {
             order(jobs[0], FailureCommandKind::Retry, more),
             order(jobs[1], FailureCommandKind::Fail, None),
         ];
-        let wanted = TriageCommand::Orders(FailureCommandBatch { orders, ..FailureCommandBatch::default() });
+        let wanted = PendingCommand::Orders(FailureCommandBatch { orders, ..FailureCommandBatch::default() });
         let wish = other.add_pending_command(workflow, &wanted, Timestamp(5)).unwrap();
         wait_until(|| other.pending_command_result(wish).unwrap().is_some());
         other.pending_command_result(wish).unwrap().unwrap().unwrap()

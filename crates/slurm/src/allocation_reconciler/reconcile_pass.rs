@@ -52,7 +52,7 @@ const FULL_SCAN_INTERVAL: Duration = Duration::from_mins(1);
 const ACTIVE_PERIOD: Duration = Duration::from_mins(2);
 
 /// Makes the passes. Its memory only saves calls: a new one starts from the rows.
-pub(super) struct ReconcilePasses {
+pub(super) struct AllocationPassRunner {
     dependencies: ReconcilerDependencies,
     pub(super) slurm: Arc<SlurmClient>,
     pub(super) options: AllocationReconcilerOptions,
@@ -75,13 +75,13 @@ pub(super) struct ReconcilePasses {
     with_credentials: Option<BTreeSet<AllocationId>>,
 }
 
-impl std::fmt::Debug for ReconcilePasses {
+impl std::fmt::Debug for AllocationPassRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Passes").finish_non_exhaustive()
     }
 }
 
-impl ReconcilePasses {
+impl AllocationPassRunner {
     pub(super) fn new(
         dependencies: ReconcilerDependencies,
         slurm: Arc<SlurmClient>,
@@ -119,10 +119,10 @@ impl ReconcilePasses {
         let again = self.fence_silent_workers(&heard.silent_workers);
         // Until a call succeeds.
         self.poll_outcome = PollOutcome::NoAnswer("a pass failed; see the log of the server".to_owned());
-        let pause = self.try_pass(heard).unwrap_or_else(|trouble| {
-            self.poll_outcome = PollOutcome::NoAnswer(trouble.to_string());
-            tracing::warn!(error = %trouble, "an error occurred in a pass over the allocations");
-            lock_ignoring_poison(&self.status).problem = Some(trouble.to_string());
+        let pause = self.try_pass(heard).unwrap_or_else(|pass_error| {
+            self.poll_outcome = PollOutcome::NoAnswer(pass_error.to_string());
+            tracing::warn!(error = %pass_error, "an error occurred in a pass over the allocations");
+            lock_ignoring_poison(&self.status).problem = Some(pass_error.to_string());
             self.options.active_interval
         });
         if let Err(error) = self.record_call_statistics() {
@@ -235,7 +235,7 @@ impl ReconcilePasses {
                 return QueuePoll::NotAsked;
             }
             SlurmOutcome::Unknown(why) => why.to_string(),
-            SlurmOutcome::Refused(said) => format!("`squeue` failed: {said}"),
+            SlurmOutcome::Refused(refusal) => format!("`squeue` failed: {refusal}"),
         };
         self.poll_outcome = PollOutcome::NoAnswer(why.clone());
         lock_ignoring_poison(&self.status).problem = Some(why);
@@ -275,7 +275,7 @@ impl ReconcilePasses {
             allocation_decision::decide_allocation(
                 row,
                 &seen.observe_allocation(row, AccountingReply::NotAsked),
-                &self.options.patience,
+                &self.options.timeouts,
                 now,
             )
         };
@@ -300,7 +300,7 @@ impl ReconcilePasses {
             allocation_decision::decide_allocation(
                 row,
                 &seen.observe_allocation(row, accounting),
-                &self.options.patience,
+                &self.options.timeouts,
                 now,
             )
         };
@@ -312,7 +312,7 @@ impl ReconcilePasses {
         let lost = rows.iter().filter(|row| row.job_id.is_none());
         let home = &self.options.tag_prefix;
         let names: BTreeSet<String> =
-            lost.clone().map(|row| database_id::mark_tag(&batch::job_name(row), home)).collect();
+            lost.clone().map(|row| database_id::add_database_id(&batch::job_name(row), home)).collect();
         let since = lost.filter_map(|row| row.submitted_at).min().unwrap_or_else(|| SystemClock.now());
         match self.slurm.find_accounted_jobs(&ids, &names, since) {
             SlurmOutcome::Answered(AccountingRecords::Jobs(jobs)) => {
@@ -320,8 +320,8 @@ impl ReconcilePasses {
                 Some(AccountingRecords::Jobs(jobs.into_iter().filter_map(here).collect()))
             }
             SlurmOutcome::Answered(AccountingRecords::Disabled) => Some(AccountingRecords::Disabled),
-            SlurmOutcome::Refused(said) => {
-                tracing::warn!(%said, "accounting did not answer");
+            SlurmOutcome::Refused(refusal) => {
+                tracing::warn!(%refusal, "accounting did not answer");
                 None
             }
             SlurmOutcome::Unknown(_) => None,
@@ -412,7 +412,7 @@ impl ReconcilePasses {
         }
         match self.slurm.cancel_jobs(&jobs) {
             SlurmOutcome::Answered(()) => tracing::info!(?jobs, "canceled Slurm jobs"),
-            SlurmOutcome::Refused(said) => tracing::warn!(?jobs, %said, "Slurm refused to cancel jobs"),
+            SlurmOutcome::Refused(refusal) => tracing::warn!(?jobs, %refusal, "Slurm refused to cancel jobs"),
             // The next pass tries again.
             SlurmOutcome::Unknown(_) => return,
         }

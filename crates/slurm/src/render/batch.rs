@@ -8,7 +8,7 @@ use super::shell_words::{WordSplitError, quote_word, split_words};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_core::slurm::allocation_rows::is_valid_tag;
-use windlass_core::slurm::database_id::mark_tag;
+use windlass_core::slurm::database_id::add_database_id;
 use windlass_types::settings::WorkflowSettings;
 use windlass_types::slurm::{Allocation, AllocationRequest};
 
@@ -197,8 +197,8 @@ fn render_required_options(
     };
     let mut arguments = vec![
         "--parsable".to_owned(),
-        format!("--job-name={}", mark_tag(&job_name(allocation), site.tag_prefix)),
-        format!("--comment={}", mark_tag(tag, site.tag_prefix)),
+        format!("--job-name={}", add_database_id(&job_name(allocation), site.tag_prefix)),
+        format!("--comment={}", add_database_id(tag, site.tag_prefix)),
         format!("--time={}", render_walltime(request.walltime)),
         "--no-requeue".to_owned(),
         "--open-mode=append".to_owned(),

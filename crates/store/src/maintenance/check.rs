@@ -26,7 +26,7 @@ pub struct DatabaseProblem {
 }
 
 /// Checks a whole database in one snapshot and changes nothing.
-pub fn check(location: &str) -> Result<DatabaseCheck, StoreError> {
+pub fn check_database_invariants(location: &str) -> Result<DatabaseCheck, StoreError> {
     if StoreLocation::is_postgres(location) {
         return PgStore::open(location, OpenMode::ReadOnly)?.backend.run_read(check_invariants);
     }

@@ -4,7 +4,7 @@ mod check;
 mod contents;
 mod copy;
 
-pub use check::{DatabaseCheck, DatabaseProblem, check};
+pub use check::{DatabaseCheck, DatabaseProblem, check_database_invariants};
 pub use contents::{ContentsReader, DatabaseContents};
 pub use copy::{DatabaseCopy, TableCopy, copy_database};
 

@@ -65,18 +65,34 @@ impl Default for AddJob {
 pub struct JobUpdate {
     pub name: Option<String>,
     pub command: Option<String>,
-    #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "super::deserialize_present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub invocation_script: Option<Option<String>>,
     pub requirements: Option<RequirementsId>,
     /// Time limit. The job then gets requirements of its own.
     pub runtime: Option<Duration>,
     pub priority: Option<i32>,
     pub cancel_on_blocking_job_failure: Option<bool>,
-    #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "super::deserialize_present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub supports_termination: Option<Option<bool>>,
-    #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "super::deserialize_present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub failure_handler: Option<Option<i64>>,
-    #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "super::deserialize_present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub scheduler: Option<Option<i64>>,
     /// Replaces its dependencies.
     pub labels: Option<Vec<String>>,

@@ -34,7 +34,7 @@ pub struct FailureRow {
 }
 
 /// Number of ended attempts by site and by the `failure_role` of their job group (empty if it has none).
-pub type SiteCounts = BTreeMap<String, BTreeMap<String, u64>>;
+pub type AttemptCountsBySite = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// A failed attempt, for processes that follow a workflow without loading all of its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ pub use workers::*;
 pub use workflow_parts::*;
 
 /// For fields where `null` differs from an absent value.
-pub(crate) fn given<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+pub(crate) fn deserialize_present<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: serde::Deserialize<'de>,
     D: serde::Deserializer<'de>,

@@ -240,7 +240,11 @@ pub struct NewEvent {
     /// Text for people.
     pub message: String,
     /// The same for programs.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "super::deserialize_present"
+    )]
     pub data: Option<Value>,
 }
 
@@ -251,9 +255,9 @@ pub struct WorkflowUpdate {
     pub name: Option<String>,
     pub user: Option<String>,
     /// `Some(None)` removes it; the same holds for `project`.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::deserialize_present")]
     pub description: Option<Option<String>>,
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::deserialize_present")]
     pub project: Option<Option<String>>,
     pub metadata: Option<BTreeMap<String, Value>>,
 }
@@ -284,7 +288,11 @@ pub struct SpawnRequest {
     /// Name under which iterations are counted. `None`: the lineage of the caller, else the caller's name.
     pub lineage: Option<String>,
     /// Stored as user data, one for each iteration.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "super::deserialize_present"
+    )]
     pub state: Option<Value>,
     pub jobs: Vec<SpawnJob>,
 }

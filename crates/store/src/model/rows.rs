@@ -378,7 +378,11 @@ pub struct UserDataRow {
     pub id: UserDataId,
     pub workflow_id: WorkflowId,
     pub name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "super::deserialize_present"
+    )]
     pub data: Option<Value>,
     pub is_ephemeral: bool,
     /// When its data was last set.
@@ -477,7 +481,11 @@ pub struct EventRow {
     /// The user who caused it.
     pub actor: String,
     pub message: String,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::given")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "super::deserialize_present"
+    )]
     pub data: Option<Value>,
 }
 

@@ -125,7 +125,11 @@ pub struct WorkerUpdate {
     pub is_draining: Option<bool>,
     pub started_at: Option<Timestamp>,
     /// `Some(None)`: it is active again.
-    #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "super::deserialize_present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub ended_at: Option<Option<Timestamp>>,
 }
 

@@ -132,7 +132,11 @@ pub struct AddUserData {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserDataUpdate {
     pub name: Option<String>,
-    #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "super::deserialize_present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub data: Option<Option<Value>>,
     pub is_ephemeral: Option<bool>,
 }
@@ -167,7 +171,7 @@ pub struct ActionRunRow {
 
 /// A row that only clients use: the store does not interpret it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecordRow {
+pub struct ClientRecordRow {
     pub id: i64,
     pub workflow_id: Option<WorkflowId>,
     /// `local_scheduler`, `ro_crate_entity`, `slurm_stats`, `remote_worker` …

@@ -11,7 +11,7 @@ use super::value::SqlParameter;
 use crate::StoreError;
 use crate::db::{BulkTable, JobChunk, SqlConnection, SqlRow, SqlValue, StatementPipeline, values};
 use crate::error::SqlError;
-use crate::sql::common::RowScan;
+use crate::sql::common::RowLookup;
 use crate::sql::postgres as sql;
 use crate::writer::{MaintenanceNeed, WriteSession};
 use futures_util::StreamExt as _;
@@ -354,7 +354,7 @@ impl SqlConnection for PgConnection {
     type Loader<'d> = CopyLoader<'d>;
 
     const JOBS_PER_INSERT: usize = 2000;
-    const ORDERED_SCAN: RowScan = RowScan::Span;
+    const ORDERED_SCAN: RowLookup = RowLookup::Span;
 
     fn execute_values(&self, sql: &str, values: &[SqlValue<'_>]) -> Result<usize, SqlError> {
         let client = self.client()?;

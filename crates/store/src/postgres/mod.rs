@@ -1,4 +1,4 @@
-//! The store in a PostgreSQL database: one connection writes ([`StoreWriter`]), a few read, and locks have
+//! The store in a PostgreSQL database: one connection writes ([`GroupCommitWriter`]), a few read, and locks have
 //! their own.
 //!
 //! As with SQLite there is one writer at a time, also across processes ([`lock::WRITE_LOCK_KEY`]): decisions

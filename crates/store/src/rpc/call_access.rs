@@ -33,7 +33,7 @@ pub enum CallSubject {
 }
 
 /// Maximum number of objects in one call.
-pub const MOST_IDS: usize = 10_000;
+pub const MAX_IDS_PER_CALL: usize = 10_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallAccess {

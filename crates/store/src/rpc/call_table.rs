@@ -11,7 +11,7 @@ use crate::model::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass_core::slurm::allocation_rows::{AllocationSchedule, NewAllocation};
-use windlass_types::failure_commands::TriageCommand;
+use windlass_types::failure_commands::PendingCommand;
 use windlass_types::settings::SlurmScheduler;
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{
@@ -57,7 +57,7 @@ macro_rules! table {
                     -> Vec<WorkUnitStatusRow>, of CallSubject::workflow(*workflow);
                 read UnitCounts = work_unit_counts(workflow: val WorkflowId)
                     -> WorkUnitStatusCounts, of CallSubject::workflow(*workflow);
-                change CarryOut = apply_triage_command(workflow: val WorkflowId, wanted: by TriageCommand) at Timestamp
+                change CarryOut = apply_triage_command(workflow: val WorkflowId, wanted: by PendingCommand) at Timestamp
                     -> Vec<FailureCommandOutcome>, of CallSubject::workflow(*workflow);
                 read JobNames = job_names(jobs: list JobId) -> Vec<String>, of CallSubject::Jobs(jobs.clone());
                 read JobRelations = job_relations(job: val JobId) -> JobRelations, of CallSubject::Jobs(vec![*job]);

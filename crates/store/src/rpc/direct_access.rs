@@ -5,10 +5,10 @@ use super::call_table::table;
 use super::rpc_store::{RpcStore, RpcTransport, borrowed_type, methods, stored_argument};
 use super::{StoreCall, parse_reply};
 use crate::model::{
-    AccessGroupRow, ActionRunRow, AddFile, AddUserData, AllocationFilter, ClientResult, CountQuery,
-    DependencyRow, EventRow, GroupMemberRow, HeldJob, JobDetails, JobFilter, JobRelations,
-    NewAllocationAction, NewEvent, NewTokenRow, NewWorker, NodeQuarantineRow, ReadyJobsRow, RecordRow,
-    ResultRow, SettingsUpdate, TokenRow, UserDataUpdate, WorkSummary, WorkerFilter, WorkerRow, WorkerUpdate,
+    AccessGroupRow, ActionRunRow, AddFile, AddUserData, AllocationFilter, ClientRecordRow, ClientResult,
+    CountQuery, DependencyRow, EventRow, GroupMemberRow, HeldJob, JobDetails, JobFilter, JobRelations,
+    NewAllocationAction, NewEvent, NewTokenRow, NewWorker, NodeQuarantineRow, ReadyJobsRow, ResultRow,
+    SettingsUpdate, TokenRow, UserDataUpdate, WorkSummary, WorkerFilter, WorkerRow, WorkerUpdate,
     WorkflowFilter, WorkflowGroupRow, WorkflowPartId, WorkflowRow,
 };
 use crate::{AccessStore, AllocationStore, StoreError, WorkerStore, WorkflowPartStore};
@@ -364,11 +364,11 @@ impl<T: RpcTransport + 'static> WorkflowPartStore for RpcStore<T> {
         self.require_direct(WORKFLOW_PARTS_LABEL)?.add_record(workflow, kind, name, data, now)
     }
 
-    fn records(&self, workflow: Option<WorkflowId>, kind: &str) -> Result<Vec<RecordRow>, StoreError> {
+    fn records(&self, workflow: Option<WorkflowId>, kind: &str) -> Result<Vec<ClientRecordRow>, StoreError> {
         self.require_direct(WORKFLOW_PARTS_LABEL)?.records(workflow, kind)
     }
 
-    fn record(&self, id: i64) -> Result<Option<RecordRow>, StoreError> {
+    fn record(&self, id: i64) -> Result<Option<ClientRecordRow>, StoreError> {
         self.require_direct(WORKFLOW_PARTS_LABEL)?.record(id)
     }
 

@@ -16,7 +16,7 @@ pub mod rpc_error;
 mod rpc_store;
 pub mod workflow_upload;
 
-pub use call_access::{AccessLevel, CallAccess, CallSubject, MOST_IDS};
+pub use call_access::{AccessLevel, CallAccess, CallSubject, MAX_IDS_PER_CALL};
 pub use call_table::StoreCall;
 pub use redaction::{MaskingLookup, Viewer};
 pub use rpc_store::{RpcStore, RpcTransport};
@@ -82,7 +82,11 @@ pub fn parse_reply<T: DeserializeOwned>(body: &[u8]) -> Result<T, StoreError> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OwnedUserData {
     pub name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::model::given")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::model::deserialize_present"
+    )]
     pub data: Option<Value>,
     pub is_ephemeral: bool,
 }

@@ -1,6 +1,6 @@
 //! A store on a server.
 
-use super::call_access::MOST_IDS;
+use super::call_access::MAX_IDS_PER_CALL;
 use super::call_table::table;
 use super::rpc_error::WireError;
 use super::workflow_upload::WorkflowUpload;
@@ -19,7 +19,7 @@ use crate::{BatchCallback, ChangeBatch, Store, StoreError, StoreLocation};
 use serde_json::Value;
 use std::io::Read;
 use std::sync::Arc;
-use windlass_types::failure_commands::{FailureCommandOutcome, TriageCommand};
+use windlass_types::failure_commands::{FailureCommandOutcome, PendingCommand};
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{
     EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId,
@@ -109,7 +109,7 @@ macro_rules! methods {
     (one $variant:ident = $method:ident($arg:ident: list $type:ty) -> $answer:ty) => {
         fn $method(&self, $arg: &[$type]) -> Result<$answer, StoreError> {
             let mut all: $answer = Vec::new();
-            for part in $arg.chunks(MOST_IDS) {
+            for part in $arg.chunks(MAX_IDS_PER_CALL) {
                 let request = StoreCall::$variant { $arg: part.to_vec() };
                 let answer: $answer = parse_reply(&self.transport().call(&request, Timestamp(0))?)?;
                 all.extend(answer);
@@ -189,7 +189,7 @@ impl<T: RpcTransport + 'static> Store for RpcStore<T> {
     fn add_pending_command(
         &self,
         workflow: WorkflowId,
-        wanted: &TriageCommand,
+        wanted: &PendingCommand,
         now: Timestamp,
     ) -> Result<i64, StoreError> {
         self.require_direct(PENDING_COMMANDS_LABEL)?.add_pending_command(workflow, wanted, now)

@@ -619,7 +619,7 @@ pub(crate) const LAST_ATTEMPT: &str = " AND NOT EXISTS (
 
 /// Jobs `j`, optionally with blocks `b`. Conditions, order, limit and offset are appended; `$1` is the current
 /// run.
-pub(crate) fn select_jobs(from: RowScan, detail: JobColumns) -> String {
+pub(crate) fn select_jobs(from: RowLookup, detail: JobColumns) -> String {
     let from = from.render_from_clause("job j");
     let more = match detail {
         JobColumns::Row => "",
@@ -646,7 +646,7 @@ pub(crate) fn select_jobs(from: RowScan, detail: JobColumns) -> String {
 
 /// Results `r` and their jobs `j`, optionally with blocks `b`. Conditions, order, limit and offset are
 /// appended.
-pub(crate) fn select_results(from: RowScan) -> String {
+pub(crate) fn select_results(from: RowLookup) -> String {
     let from = from.render_from_clause("result r");
     format!(
         "
@@ -663,12 +663,12 @@ pub(crate) fn select_results(from: RowScan) -> String {
 }
 
 /// The same jobs, for counting.
-pub(crate) fn count_jobs(from: RowScan) -> String {
+pub(crate) fn count_jobs(from: RowLookup) -> String {
     format!("SELECT COUNT(*) FROM {} WHERE ", from.render_from_clause("job j"))
 }
 
 /// The same results, for counting.
-pub(crate) fn count_results(from: RowScan) -> String {
+pub(crate) fn count_results(from: RowLookup) -> String {
     format!(
         "SELECT COUNT(*) FROM {} JOIN job j ON j.id = r.job_id WHERE ",
         from.render_from_clause("result r")
@@ -684,7 +684,7 @@ pub(crate) enum JobColumns {
 
 /// How the rows of a workflow are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RowScan {
+pub(crate) enum RowLookup {
     /// By an index.
     Anywhere,
     /// By id, block by block. A `CROSS JOIN` makes the blocks the outer loop, so that nothing has to be sorted.
@@ -694,7 +694,7 @@ pub(crate) enum RowScan {
     Span,
 }
 
-impl RowScan {
+impl RowLookup {
     fn render_from_clause(self, table: &str) -> String {
         match self {
             Self::Anywhere | Self::Span => table.to_owned(),

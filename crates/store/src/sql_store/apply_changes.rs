@@ -39,7 +39,7 @@ pub(crate) fn apply_batch(db: &impl SqlConnection, batch: &ChangeBatch, actor: &
         expected_state(change).is_some_and(|(_, was)| was.status == JobStatus::PendingFailed)
     };
     if batch.changes.iter().any(waited) {
-        failure_commands::close_overtaken_proposals(db, batch.workflow, AuditContext { actor, now })?;
+        failure_commands::close_obsolete_proposals(db, batch.workflow, AuditContext { actor, now })?;
     }
     for change in &*batch.changes {
         if let WorkflowChange::End { result, .. } = change {

@@ -2,7 +2,7 @@
 
 use super::apply_changes::current_run;
 use super::claimed_commands::merge_env;
-use super::job_loading::{JobBlocks, read_resources};
+use super::job_loading::{JobIdBlocks, read_resources};
 use super::query_builder::SqlQuery;
 use super::{column_decoding, events, queries, runs, workers, workflow_parts};
 use crate::db::{SqlConnection, SqlRow};
@@ -12,7 +12,7 @@ use crate::model::{
     WorkflowFilter, WorkflowPartId, WorkflowRow,
 };
 use crate::sql::allocations::OWNER_OF_ALLOCATION;
-use crate::sql::common::{JobColumns, REQUIREMENTS_OF, RowScan, select_jobs};
+use crate::sql::common::{JobColumns, REQUIREMENTS_OF, RowLookup, select_jobs};
 use crate::sql::server as sql;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use windlass_types::{
@@ -138,7 +138,7 @@ pub(crate) fn work_summary(db: &impl SqlConnection, workflow: WorkflowId) -> Res
 pub(crate) fn find_job_details(db: &impl SqlConnection, id: JobId) -> Result<Option<JobDetails>, SqlError> {
     let Some(workflow) = workflow_of(db, WorkflowPartId::Job(id))? else { return Ok(None) };
     let run = current_run(db, workflow)?;
-    let mut query = SqlQuery::new(&select_jobs(RowScan::Anywhere, JobColumns::All), vec![Box::new(run.0)]);
+    let mut query = SqlQuery::new(&select_jobs(RowLookup::Anywhere, JobColumns::All), vec![Box::new(run.0)]);
     query.push("j.id = ?", vec![Box::new(id.0)]);
     Ok(query.read_rows(db, read_job_details)?.pop())
 }
@@ -172,7 +172,7 @@ fn read_job_details(row: &SqlRow<'_>) -> Result<JobDetails, SqlError> {
 }
 
 pub(crate) fn list_job_ids(db: &impl SqlConnection, workflow: WorkflowId) -> Result<Vec<JobId>, SqlError> {
-    Ok(JobBlocks::load(db, workflow)?.ids().collect())
+    Ok(JobIdBlocks::load(db, workflow)?.ids().collect())
 }
 
 pub(crate) fn list_job_relations(

@@ -4,7 +4,7 @@
 use super::apply_changes::{current_run, find_job_state, to_micros};
 use super::create::{IdCounter, duplicate_in_workflow, next_id, set_next_id};
 use super::edit::add_data_edges;
-use super::job_loading::JobBlocks;
+use super::job_loading::JobIdBlocks;
 use super::query_builder::SqlQuery;
 use super::workflow_updates::AuditContext;
 use super::{column_decoding, contract_lists, events, queries, workflow_parts};
@@ -12,7 +12,7 @@ use crate::StoreError;
 use crate::db::{BulkLoader as _, SqlConnection, SqlRow, values};
 use crate::error::SqlError;
 use crate::model::{
-    AddFile, AddUserData, ClientResult, EventSeverity, NewAllocationAction, NewEvent, RecordRow,
+    AddFile, AddUserData, ClientRecordRow, ClientResult, EventSeverity, NewAllocationAction, NewEvent,
     SettingsUpdate, UserDataRow, UserDataUpdate, WorkflowPartId,
 };
 use crate::sql::{allocations, common, server as sql, tables};
@@ -414,7 +414,7 @@ pub(crate) fn delete_results(
     by: AuditContext<'_>,
 ) -> Result<u64, SqlError> {
     let mut deleted = 0;
-    for block in JobBlocks::load(db, workflow)?.iter() {
+    for block in JobIdBlocks::load(db, workflow)?.iter() {
         deleted += db.execute(sql::DELETE_RESULTS, [block.first, block.end()])? as u64;
     }
     let message = format!("deleted all {deleted} results");
@@ -496,7 +496,7 @@ pub(crate) fn list_records(
     db: &impl SqlConnection,
     workflow: Option<WorkflowId>,
     kind: &str,
-) -> Result<Vec<RecordRow>, SqlError> {
+) -> Result<Vec<ClientRecordRow>, SqlError> {
     let mut query = SqlQuery::new(sql::SELECT_RECORDS, vec![]);
     query.push("r.kind = ?", vec![Box::new(kind.to_owned())]);
     if let Some(workflow) = workflow {
@@ -507,7 +507,7 @@ pub(crate) fn list_records(
     query.read_rows(db, read_record_row)
 }
 
-pub(crate) fn find_record(db: &impl SqlConnection, id: i64) -> Result<Option<RecordRow>, SqlError> {
+pub(crate) fn find_record(db: &impl SqlConnection, id: i64) -> Result<Option<ClientRecordRow>, SqlError> {
     let mut query = SqlQuery::new(sql::SELECT_RECORDS, vec![]);
     query.push("r.id = ?", vec![Box::new(id)]);
     Ok(query.read_rows(db, read_record_row)?.pop())
@@ -565,8 +565,8 @@ fn record_record_event(
     Ok(())
 }
 
-fn read_record_row(row: &SqlRow<'_>) -> Result<RecordRow, SqlError> {
-    Ok(RecordRow {
+fn read_record_row(row: &SqlRow<'_>) -> Result<ClientRecordRow, SqlError> {
+    Ok(ClientRecordRow {
         id: row.get(0)?,
         workflow_id: row.get::<Option<i64>>(1)?.map(WorkflowId),
         kind: row.get(2)?,

@@ -18,12 +18,12 @@ use serde_json::json;
 use std::cell::OnceCell;
 use windlass_core::change::WorkflowChange;
 use windlass_core::failure_commands::{
-    CommandDecision, CommandPlanError, CommandTarget, HeldDependents, House, JobPatch, PatchUndo,
+    CommandDecision, CommandPlanError, CommandSettings, CommandTarget, HeldDependents, JobPatch, PatchUndo,
     RequestedResources, ResourceSource, decide_command, plan_commands, plan_undo,
 };
 use windlass_types::failure_commands::{
     FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandOutcome, FailureCommandStatus,
-    TriageCommand,
+    PendingCommand,
 };
 use windlass_types::settings::SlurmScheduler;
 use windlass_types::{Attempt, JobId, JobStatus, RequirementsId, RunId, WorkflowId};
@@ -39,7 +39,7 @@ use scheduler_targets::SchedulerTargets;
 pub(crate) fn apply_triage_command(
     db: &impl SqlConnection,
     workflow: WorkflowId,
-    wanted: &TriageCommand,
+    wanted: &PendingCommand,
     by: AuditContext<'_>,
 ) -> Result<Vec<FailureCommandOutcome>, SqlError> {
     let row = queries::find_workflow(db, workflow)?.ok_or(StoreError::NoSuchWorkflow(workflow))?;
@@ -54,9 +54,9 @@ pub(crate) fn apply_triage_command(
         by,
     };
     match wanted {
-        TriageCommand::Orders(orders) => active.execute_batch(orders),
-        TriageCommand::Settle { decision, agreed } => active.settle_decision(*decision, *agreed),
-        TriageCommand::Undo { batch, agent } => active.undo_batch(*batch, agent.as_deref()),
+        PendingCommand::Orders(orders) => active.execute_batch(orders),
+        PendingCommand::Settle { decision, agreed } => active.settle_decision(*decision, *agreed),
+        PendingCommand::Undo { batch, agent } => active.undo_batch(*batch, agent.as_deref()),
     }
 }
 
@@ -170,7 +170,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         let schedulers = self.scheduler_targets.schedulers();
         let said = Some(&*named.log_excerpt).filter(|_| !giver.has_full_log);
         let case = CommandTarget { log_tail: said, ..named.failed_job() };
-        Ok(stands(match decide_command(order, giver.is_agent, &self.triage_policy(&schedulers), &case) {
+        Ok(stands(match decide_command(order, giver.is_agent, &self.command_settings(&schedulers), &case) {
             CommandDecision::Refused(words) => outcome(FailureCommandStatus::Refused, words),
             CommandDecision::Accepted { .. }
                 if let Some(words) = self.find_blocking_worker(named.index, order.verdict)? =>
@@ -224,9 +224,9 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         )))
     }
 
-    fn triage_policy<'s>(&self, schedulers: &'s [SlurmScheduler]) -> House<'s> {
+    fn command_settings<'s>(&self, schedulers: &'s [SlurmScheduler]) -> CommandSettings<'s> {
         let settings = &self.row.settings;
-        House {
+        CommandSettings {
             uses_pending_failed: settings.use_pending_failed,
             policy: settings.triage.unwrap_or_default(),
             schedulers,
@@ -285,7 +285,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
             apply_batch(self.db, &ChangeBatch { workflow, run, changes: changes.into() }, self.by.actor)?;
             self.reopen_run()?;
         }
-        close_overtaken_proposals(self.db, workflow, self.by)?;
+        close_obsolete_proposals(self.db, workflow, self.by)?;
         self.record_event(accepted, agent)
     }
 
@@ -461,7 +461,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
             && (self.row.run_id, named.attempt, named.status)
                 != (row.run_id, row.attempt_id, JobStatus::PendingFailed)
         {
-            close_overtaken_proposals(self.db, self.row.id, self.by)?;
+            close_obsolete_proposals(self.db, self.row.id, self.by)?;
             return Ok(vec![overtaken_result(&row, &named)]);
         }
         let order = command_of_decision(&row);
@@ -568,7 +568,7 @@ impl NamedJob {
 }
 
 /// Closes proposals about failures that are no longer open.
-pub(crate) fn close_overtaken_proposals(
+pub(crate) fn close_obsolete_proposals(
     db: &impl SqlConnection,
     workflow: WorkflowId,
     by: AuditContext<'_>,

@@ -2,7 +2,7 @@
 
 use super::apply_changes::{current_run, to_micros, to_sql_bytes};
 use super::column_decoding;
-use super::job_loading::JobBlocks;
+use super::job_loading::JobIdBlocks;
 use super::query_builder::SqlQuery;
 use crate::ChangeBatch;
 use crate::db::{SqlConnection, SqlRow, StatementPipeline, values};
@@ -135,7 +135,7 @@ pub(super) fn load_next_attempts(
     db: &impl SqlConnection,
     workflow: WorkflowId,
     run: RunId,
-    blocks: &JobBlocks,
+    blocks: &JobIdBlocks,
     loaded: &mut LoadedJobs,
 ) -> Result<(), SqlError> {
     db.query_each(sql::LOAD_NEXT_ATTEMPTS, [workflow.0, run.0], |row| {

@@ -14,28 +14,28 @@ use windlass_types::settings::FailureHandler;
 use windlass_types::{Attempt, Bytes, JobId, Resources, WorkflowId};
 
 /// The id ranges of the jobs of a workflow, ascending.
-pub(crate) struct JobBlocks(Vec<JobBlock>);
+pub(crate) struct JobIdBlocks(Vec<JobIdBlock>);
 
 #[derive(Clone, Copy)]
-pub(crate) struct JobBlock {
+pub(crate) struct JobIdBlock {
     pub(crate) first: i64,
     pub(crate) count: i64,
     /// Number of jobs in earlier blocks.
     jobs_before: i64,
 }
 
-impl JobBlock {
+impl JobIdBlock {
     pub(crate) const fn end(self) -> i64 {
         self.first + self.count
     }
 }
 
-impl JobBlocks {
+impl JobIdBlocks {
     pub(crate) fn load(db: &impl SqlConnection, workflow: WorkflowId) -> Result<Self, SqlError> {
         current_run(db, workflow)?;
         let (mut blocks, mut before) = (Vec::new(), 0);
         db.query_each(sql::JOB_BLOCKS, [workflow.0], |row| {
-            let block = JobBlock { first: row.get(0)?, count: row.get(1)?, jobs_before: before };
+            let block = JobIdBlock { first: row.get(0)?, count: row.get(1)?, jobs_before: before };
             before += block.count;
             blocks.push(block);
             Ok(())
@@ -43,7 +43,7 @@ impl JobBlocks {
         Ok(Self(blocks))
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = JobBlock> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = JobIdBlock> {
         self.0.iter().copied()
     }
 
@@ -70,7 +70,7 @@ impl JobBlocks {
 
 pub(crate) fn load_jobs(db: &impl SqlConnection, workflow: WorkflowId) -> Result<LoadedJobs, SqlError> {
     let run = current_run(db, workflow)?;
-    let blocks = JobBlocks::load(db, workflow)?;
+    let blocks = JobIdBlocks::load(db, workflow)?;
     let classes = load_shared_attributes(db, workflow)?;
     let mut loaded = LoadedJobs { ids: blocks.ids().collect(), ..new_job_table(blocks.job_count()) };
     for block in blocks.iter() {
@@ -94,7 +94,7 @@ pub(crate) fn load_jobs_after(
     if new == 0 {
         return Ok(LoadedJobs::default());
     }
-    let blocks = JobBlocks::load(db, workflow)?;
+    let blocks = JobIdBlocks::load(db, workflow)?;
     let classes = load_shared_attributes(db, workflow)?;
     let mut loaded = LoadedJobs::default();
     for block in blocks.iter().filter(|block| block.first > after.0) {
@@ -211,7 +211,7 @@ fn new_job_table(n: usize) -> LoadedJobs {
 /// Appends the rows of a block.
 fn load_block(
     db: &impl SqlConnection,
-    block: JobBlock,
+    block: JobIdBlock,
     classes: &SharedJobAttributes,
     loaded: &mut LoadedJobs,
 ) -> Result<(), SqlError> {
@@ -249,7 +249,7 @@ fn load_block(
 fn load_edges(
     db: &impl SqlConnection,
     workflow: WorkflowId,
-    blocks: &JobBlocks,
+    blocks: &JobIdBlocks,
 ) -> Result<DependencyEdges, SqlError> {
     let mut edges = DependencyEdges::default();
     let index = |id: i64| blocks.job_index(id);

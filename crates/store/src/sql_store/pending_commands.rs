@@ -8,12 +8,12 @@ use crate::error::SqlError;
 use crate::model::PendingCommandResult;
 use crate::sql::common as sql;
 use windlass_types::WorkflowId;
-use windlass_types::failure_commands::TriageCommand;
+use windlass_types::failure_commands::PendingCommand;
 
 pub(crate) fn add_pending_command(
     db: &impl SqlConnection,
     workflow: WorkflowId,
-    wanted: &TriageCommand,
+    wanted: &PendingCommand,
     by: AuditContext<'_>,
 ) -> Result<i64, SqlError> {
     apply_changes::current_run(db, workflow)?;
@@ -36,7 +36,7 @@ pub(crate) fn apply_pending_command(
     by: AuditContext<'_>,
 ) -> Result<(), SqlError> {
     let found = db.query_optional(sql::OPEN_PENDING_COMMAND, [wish, workflow.0], |row| {
-        Ok((row.get::<String>(0)?, column_decoding::read_required_json::<TriageCommand>(row, 1)?))
+        Ok((row.get::<String>(0)?, column_decoding::read_required_json::<PendingCommand>(row, 1)?))
     })?;
     // Withdrawn or answered concurrently.
     let Some((actor, wanted)) = found else { return Ok(()) };

@@ -9,7 +9,7 @@ use crate::error::SqlError;
 use crate::model::{
     AttemptKeyRow, HeldJob, JobFilter, JobOrigin, JobRow, ResultFilter, ResultRow, WorkflowRow,
 };
-use crate::sql::common::{self as sql, JobColumns, RowScan};
+use crate::sql::common::{self as sql, JobColumns, RowLookup};
 use windlass_types::worker_messages::StdioSettings;
 use windlass_types::{Attempt, JobId, JobStatus, ResultId, RunId, Timestamp, WorkerId, WorkflowId};
 
@@ -108,7 +108,7 @@ pub(crate) fn list_results<D: SqlConnection>(
 }
 
 pub(crate) fn find_result(db: &impl SqlConnection, id: ResultId) -> Result<Option<ResultRow>, SqlError> {
-    let mut query = SqlQuery::new(&sql::select_results(RowScan::Anywhere), vec![]);
+    let mut query = SqlQuery::new(&sql::select_results(RowLookup::Anywhere), vec![]);
     query.push("r.id = ?", vec![Box::new(id.0)]);
     Ok(query.read_rows(db, read_result_row)?.pop())
 }
@@ -120,7 +120,7 @@ const fn is_watched(status: JobStatus) -> bool {
 
 /// The states in the partial index `job_watched`.
 struct JobScan {
-    from: RowScan,
+    from: RowLookup,
     /// Through the index of active and failed jobs.
     uses_watched_index: bool,
 }
@@ -131,7 +131,7 @@ impl JobScan {
         let watched = status_is_watched || filter.worker.is_some();
         let named = filter.name.is_some() || filter.name_prefix.is_some();
         let by_block = !named && filter.ids.is_empty() && !watched;
-        let from = if by_block { D::ORDERED_SCAN } else { RowScan::Anywhere };
+        let from = if by_block { D::ORDERED_SCAN } else { RowLookup::Anywhere };
         Self { from, uses_watched_index: watched && !named && filter.ids.is_empty() }
     }
 }
@@ -148,7 +148,7 @@ pub(crate) fn jobs_query<D: SqlConnection>(
     let mut query = SqlQuery::new(&sql::select_jobs(way.from, detail), vec![Box::new(run.0)]);
     push_job_conditions(&mut query, &way, workflow, filter, labels);
     match &filter.sort {
-        None if way.from == RowScan::Blocks => query.push(" ORDER BY b.first_job_id, j.id", vec![]),
+        None if way.from == RowLookup::Blocks => query.push(" ORDER BY b.first_job_id, j.id", vec![]),
         sort => query.push_order(sort.as_ref(), SORTABLE_JOBS, "j.id")?,
     }
     query.push_page(filter.offset, filter.limit);
@@ -196,9 +196,9 @@ fn push_job_conditions(
 ) {
     let least = filter.after.map_or(0, |after| after.0 + 1);
     match way.from {
-        RowScan::Blocks => push_block(query, sql::JOBS_IN_BLOCKS, workflow, least),
-        RowScan::Span => push_span(query, sql::JOBS_IN_SPAN, workflow, least),
-        RowScan::Anywhere => query.push("j.workflow_id = ?", vec![Box::new(workflow.0)]),
+        RowLookup::Blocks => push_block(query, sql::JOBS_IN_BLOCKS, workflow, least),
+        RowLookup::Span => push_span(query, sql::JOBS_IN_SPAN, workflow, least),
+        RowLookup::Anywhere => query.push("j.workflow_id = ?", vec![Box::new(workflow.0)]),
     }
     if let Some(kind) = filter.kind {
         query.push(" AND j.job_group_id = ?", vec![Box::new(kind.0)]);
@@ -211,7 +211,7 @@ fn push_job_conditions(
         let end = format!("{prefix}{}", char::MAX);
         query.push(" AND j.name >= ? AND j.name < ?", vec![Box::new(prefix.clone()), Box::new(end)]);
     }
-    if let Some(after) = filter.after.filter(|_| way.from == RowScan::Anywhere) {
+    if let Some(after) = filter.after.filter(|_| way.from == RowLookup::Anywhere) {
         query.push(" AND j.id > ?", vec![Box::new(after.0)]);
     }
     if !filter.ids.is_empty() {
@@ -284,7 +284,7 @@ pub(crate) fn results_query<D: SqlConnection>(
     if let Some(sort) = &filter.sort {
         query.push_order(Some(sort), SORTABLE_RESULTS, "r.id")?;
     } else {
-        let block = if from == RowScan::Blocks { "b.first_job_id, " } else { "" };
+        let block = if from == RowLookup::Blocks { "b.first_job_id, " } else { "" };
         query.push(&format!(" ORDER BY {block}r.job_id, r.run_id, r.attempt_id"), vec![]);
     }
     query.push_page(filter.offset, filter.limit);
@@ -321,16 +321,21 @@ const SORTABLE_RESULTS: &[(&str, &str)] = &[
     ("avg_cpu_percent", "r.avg_cpu_percent"),
 ];
 
-const fn results_from<D: SqlConnection>(filter: &ResultFilter) -> RowScan {
-    if filter.job.is_some() { RowScan::Anywhere } else { D::ORDERED_SCAN }
+const fn results_from<D: SqlConnection>(filter: &ResultFilter) -> RowLookup {
+    if filter.job.is_some() { RowLookup::Anywhere } else { D::ORDERED_SCAN }
 }
 
-fn push_result_conditions(query: &mut SqlQuery, from: RowScan, workflow: WorkflowId, filter: &ResultFilter) {
+fn push_result_conditions(
+    query: &mut SqlQuery,
+    from: RowLookup,
+    workflow: WorkflowId,
+    filter: &ResultFilter,
+) {
     let least = filter.after.map_or(0, |(job, _, _)| job.0);
     match from {
-        RowScan::Blocks => push_block(query, sql::RESULTS_IN_BLOCKS, workflow, least),
-        RowScan::Span => push_span(query, sql::RESULTS_IN_SPAN, workflow, least),
-        RowScan::Anywhere => {
+        RowLookup::Blocks => push_block(query, sql::RESULTS_IN_BLOCKS, workflow, least),
+        RowLookup::Span => push_span(query, sql::RESULTS_IN_SPAN, workflow, least),
+        RowLookup::Anywhere => {
             let job = filter.job.map_or(0, |job| job.0);
             query.push("r.job_id = ? AND j.workflow_id = ?", vec![Box::new(job), Box::new(workflow.0)]);
         }

@@ -2,7 +2,7 @@
 
 use super::apply_changes::{StatusCountDeltas, current_run, find_job_state};
 use super::column_decoding;
-use super::job_loading::JobBlocks;
+use super::job_loading::JobIdBlocks;
 use super::workflow_updates::AuditContext;
 use super::{action_changes, failure_commands, work_units};
 use crate::StoreError;
@@ -19,7 +19,7 @@ pub(crate) fn begin_run(
 ) -> Result<(), SqlError> {
     let touched = db.execute(sql::BEGIN_RUN, [by.now.0, workflow.0])?;
     require_touched(touched, workflow)?;
-    failure_commands::close_overtaken_proposals(db, workflow, by)?;
+    failure_commands::close_obsolete_proposals(db, workflow, by)?;
     let run = current_run(db, workflow)?;
     by.record_event(db, workflow, "run", format!("run {run} is active"), json!({ "run_id": run }))
 }
@@ -61,11 +61,11 @@ pub(crate) fn begin_next_run(
     let run = advanced.ok_or(StoreError::NoSuchWorkflow(workflow))?;
     reset_jobs(db, workflow, again)?;
     action_changes::rearm_actions_for_run(db, workflow, &load_status_counts(db, workflow)?, by)?;
-    for block in JobBlocks::load(db, workflow)?.iter() {
+    for block in JobIdBlocks::load(db, workflow)?.iter() {
         db.execute(sql::RESET_ATTEMPTS, [block.first, block.end()])?;
     }
     db.execute(sql::BEGIN_RUN, [by.now.0, workflow.0])?;
-    failure_commands::close_overtaken_proposals(db, workflow, by)?;
+    failure_commands::close_obsolete_proposals(db, workflow, by)?;
     let message = format!("run {run} started; {} jobs will run again", again.len());
     by.record_event(db, workflow, "run", message, json!({ "run_id": run, "again": again.len() }))?;
     Ok(RunId(run))

@@ -22,7 +22,7 @@ use crate::model::{
 use crate::{BatchCallback, ChangeBatch, Store, StoreError, StoreLocation};
 use serde_json::Value;
 use std::sync::Arc;
-use windlass_types::failure_commands::{FailureCommandOutcome, TriageCommand};
+use windlass_types::failure_commands::{FailureCommandOutcome, PendingCommand};
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{
     EventId, FileId, JobId, RequirementsId, Resources, ResultId, RunId, Timestamp, UserDataId,
@@ -267,7 +267,7 @@ impl<B: StoreBackend> Store for SqlStore<B> {
     fn apply_triage_command(
         &self,
         workflow: WorkflowId,
-        wanted: &TriageCommand,
+        wanted: &PendingCommand,
         now: Timestamp,
     ) -> Result<Vec<FailureCommandOutcome>, StoreError> {
         let wanted = wanted.clone();
@@ -279,7 +279,7 @@ impl<B: StoreBackend> Store for SqlStore<B> {
     fn add_pending_command(
         &self,
         workflow: WorkflowId,
-        wanted: &TriageCommand,
+        wanted: &PendingCommand,
         now: Timestamp,
     ) -> Result<i64, StoreError> {
         let wanted = wanted.clone();

@@ -6,7 +6,7 @@ use super::workflow_updates::AuditContext;
 use crate::StoreError;
 use crate::db::{BulkLoader as _, SqlConnection, SqlRow, StatementPipeline, values};
 use crate::error::SqlError;
-use crate::model::{SiteCounts, WorkUnitStatusRow};
+use crate::model::{AttemptCountsBySite, WorkUnitStatusRow};
 use crate::sql::{common as sql, tables};
 use std::collections::BTreeMap;
 use windlass_core::change::WorkUnitChange;
@@ -119,8 +119,8 @@ pub(crate) fn send_site_count(
 pub(crate) fn load_site_counts(
     db: &impl SqlConnection,
     workflow: WorkflowId,
-) -> Result<SiteCounts, SqlError> {
-    let mut counts = SiteCounts::new();
+) -> Result<AttemptCountsBySite, SqlError> {
+    let mut counts = AttemptCountsBySite::new();
     db.query_each(sql::SITE_COUNTS, [workflow.0], |row| {
         counts.entry(row.get(0)?).or_default().insert(row.get(1)?, row.get::<i64>(2)?.unsigned_abs());
         Ok(())

@@ -2,8 +2,8 @@
 
 use super::{SqlStore, StoreBackend, action_changes, contract_lists, crud, events, queries};
 use crate::model::{
-    ActionRunRow, AddFile, AddUserData, ClientResult, CountQuery, DependencyRow, EventRow, JobDetails,
-    JobFilter, JobRelations, NewAllocationAction, NewEvent, ReadyJobsRow, RecordRow, ResultRow,
+    ActionRunRow, AddFile, AddUserData, ClientRecordRow, ClientResult, CountQuery, DependencyRow, EventRow,
+    JobDetails, JobFilter, JobRelations, NewAllocationAction, NewEvent, ReadyJobsRow, ResultRow,
     SettingsUpdate, UserDataUpdate, WorkSummary, WorkflowFilter, WorkflowPartId, WorkflowRow,
 };
 use crate::{StoreError, WorkflowPartStore};
@@ -238,11 +238,11 @@ impl<B: StoreBackend> WorkflowPartStore for SqlStore<B> {
         })
     }
 
-    fn records(&self, workflow: Option<WorkflowId>, kind: &str) -> Result<Vec<RecordRow>, StoreError> {
+    fn records(&self, workflow: Option<WorkflowId>, kind: &str) -> Result<Vec<ClientRecordRow>, StoreError> {
         self.read(|db| crud::list_records(db, workflow, kind))
     }
 
-    fn record(&self, id: i64) -> Result<Option<RecordRow>, StoreError> {
+    fn record(&self, id: i64) -> Result<Option<ClientRecordRow>, StoreError> {
         self.read(|db| crud::find_record(db, id))
     }
 

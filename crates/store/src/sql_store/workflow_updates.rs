@@ -3,7 +3,7 @@
 use super::apply_changes::{current_run, to_micros, to_sql_bytes};
 use super::create::{IdCounter, duplicate_in_workflow, insert_requirements, next_id, set_next_id};
 use super::edit::refuse_held_jobs;
-use super::job_loading::JobBlocks;
+use super::job_loading::JobIdBlocks;
 use super::{allocations, column_decoding, events, queries, workers, workflow_parts};
 use crate::StoreError;
 use crate::db::{SqlConnection, values};
@@ -131,7 +131,7 @@ pub(crate) fn change_priorities(
     let mut all = 0;
     for &(from, to) in changes {
         let mut jobs = 0;
-        for block in JobBlocks::load(db, workflow)?.iter() {
+        for block in JobIdBlocks::load(db, workflow)?.iter() {
             jobs += db.execute(sql::CHANGE_PRIORITY, [to.into(), block.first, block.end(), from.into()])?;
         }
         let message = format!("changed the priority of {jobs} jobs from {from} to {to}");
@@ -184,7 +184,7 @@ fn use_requirements(
         RequirementsUsers::AsBefore => Ok(0),
         RequirementsUsers::Kind(kind) => {
             let mut touched = 0;
-            for block in JobBlocks::load(db, workflow)?.iter() {
+            for block in JobIdBlocks::load(db, workflow)?.iter() {
                 touched +=
                     db.execute(sql::USE_REQUIREMENTS_IN_GROUP, [id, block.first, block.end(), kind.0])?;
             }
@@ -250,7 +250,7 @@ pub(crate) fn delete_user_data(
     by: AuditContext<'_>,
 ) -> Result<(), SqlError> {
     let row = workflow_parts::find_user_data(db, id)?.ok_or(StoreError::NoSuchUserData(id))?;
-    for block in JobBlocks::load(db, row.workflow_id)?.iter() {
+    for block in JobIdBlocks::load(db, row.workflow_id)?.iter() {
         db.execute(sql::DELETE_USER_DATA_RELATIONS, [block.first, block.end(), id.0])?;
     }
     db.execute(sql::DELETE_USER_DATA, [id.0])?;
@@ -277,7 +277,7 @@ pub(crate) fn delete_workflow(
         return Err(StoreError::NotBuried { workflow: id, workers }.into());
     }
     allocations::refuse_open_allocations(db, id, &format!("workflow {id}"))?;
-    for block in JobBlocks::load(db, id)?.iter() {
+    for block in JobIdBlocks::load(db, id)?.iter() {
         for first in (block.first..block.end()).step_by(JOBS_PER_DELETE) {
             let end = block.end().min(first + JOBS_PER_DELETE as i64);
             for sql in sql::DELETE_JOBS {

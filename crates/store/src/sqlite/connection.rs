@@ -6,7 +6,7 @@ use crate::db::{
     replace_nul, values,
 };
 use crate::error::SqlError;
-use crate::sql::common::{self as sql, RowScan};
+use crate::sql::common::{self as sql, RowLookup};
 use crate::sql::sqlite::insert_jobs;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Statement, ToSql};
@@ -24,7 +24,7 @@ impl SqlConnection for Connection {
     type Loader<'d> = StatementLoader<'d>;
 
     const JOBS_PER_INSERT: usize = ROWS_PER_STATEMENT;
-    const ORDERED_SCAN: RowScan = RowScan::Blocks;
+    const ORDERED_SCAN: RowLookup = RowLookup::Blocks;
 
     fn execute_values(&self, sql: &str, values: &[SqlValue<'_>]) -> Result<usize, SqlError> {
         execute(&mut *self.prepare_cached(sql)?, values)

@@ -9,7 +9,7 @@ mod header;
 mod migrate;
 mod open;
 #[cfg(test)]
-mod plan_tests;
+mod query_plan_tests;
 mod read_pool;
 mod write_connection;
 

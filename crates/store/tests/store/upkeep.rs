@@ -47,7 +47,7 @@ fn told(store: &dyn Store, workflow: WorkflowId) -> String {
 }
 
 fn problems(location: &str) -> Vec<String> {
-    let checked = maintenance::check(location).unwrap();
+    let checked = maintenance::check_database_invariants(location).unwrap();
     assert!(checked.checks > 10);
     checked.problems.into_iter().map(|problem| problem.what).collect()
 }

@@ -10,7 +10,7 @@ mod status;
 pub use recovery::{FileRemainder, RequestFileCounts, RequestFileRow, RequestOverrides};
 pub use request::{DEFAULT_PRIORITY, GenerationParams, ProductionStep, Request, SplittingParams};
 pub use status::{
-    CleanupPolicy, NodeRole, ParseNameError, ProcessingBlockStatus, RequestFileState, RequestRunCause,
+    CleanupPolicy, NodeRole, ParseEnumNameError, ProcessingBlockStatus, RequestFileState, RequestRunCause,
     RequestRunStatus, RequestStatus, RequestUnitStatus, SiteStatus, SplittingAlgo,
 };
 

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A value that is not part of an enumeration.
+/// A name that is not part of an enumeration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} `{found}`; known: {known}")]
-pub struct ParseNameError {
+pub struct ParseEnumNameError {
     pub what: &'static str,
     pub found: String,
     pub known: String,
@@ -37,9 +37,9 @@ macro_rules! named {
         }
 
         impl std::str::FromStr for $name {
-            type Err = ParseNameError;
+            type Err = ParseEnumNameError;
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                Self::ALL.iter().copied().find(|known| known.name() == text).ok_or_else(|| ParseNameError {
+                Self::ALL.iter().copied().find(|known| known.name() == text).ok_or_else(|| ParseEnumNameError {
                     what: $what,
                     found: text.to_owned(),
                     known: Self::ALL.iter().map(|known| known.name()).collect::<Vec<_>>().join(", "),

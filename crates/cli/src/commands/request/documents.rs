@@ -8,9 +8,9 @@ use crate::spec_file::current_user;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use windlass_core::requests::document::{self, DocumentContext as Terms, DocumentProblem};
+use windlass_core::requests::document::{self, DocumentContext, DocumentProblem};
 use windlass_core::round_plan::PlanSettings;
-use windlass_spec::{FieldProblem, SpecDiagnostics, SpecDocument, SpecSource};
+use windlass_spec::{FieldProblem, LocatedDocument, SpecDiagnostics, SpecSource};
 use windlass_types::requests::{ProductionStep, Request};
 
 /// A request as in its document, and as sent to a server.
@@ -85,7 +85,7 @@ fn parse_documents(
     max_memory_per_core: u64,
     check: PayloadCheck,
 ) -> Result<Vec<RequestDocument>, SpecDiagnostics> {
-    let document = SpecDocument::parse(SpecSource::new(name, bytes))?;
+    let document = LocatedDocument::parse(SpecSource::new(name, bytes))?;
     let (mut wanted, mut complaints) = (Vec::new(), Vec::new());
     for (place, value) in split_documents(document.value()) {
         let value = set_steps(value, steps);
@@ -155,7 +155,7 @@ fn check_document(
     max_memory_per_core_mb: u64,
 ) -> Result<(Request, Vec<DocumentProblem>), Vec<DocumentProblem>> {
     let user = current_user();
-    let terms = Terms {
+    let context = DocumentContext {
         requestor: &user,
         // The server assigns the name if the document has none.
         name_suffix: "000000_000000_0000",
@@ -167,7 +167,7 @@ fn check_document(
     if let (Some(_), Some(map)) = (&steps, bare.as_object_mut()) {
         map.remove("production_steps");
     }
-    let mut request = document::parse_request(&bare, &terms)?;
+    let mut request = document::parse_request(&bare, &context)?;
     let faults = windlass_requests::payload_faults(&request);
     if let Some(steps) = steps {
         // The server reports other problems.
@@ -246,7 +246,7 @@ mod tests {
     const MOST: u64 = 3000;
 
     #[test]
-    fn steps_are_a_fraction_and_a_priority() {
+    fn production_step_has_fraction_and_priority() {
         assert_eq!(
             parse_steps(&["0.1:80000".into()]).unwrap(),
             [ProductionStep { fraction: 0.1, priority: 80_000 }]
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_told_with_their_places() {
+    fn document_errors_list_all_lines() {
         let text = "request_name: r\nsplitting_algo: FileBasd\nmemory_mb: -3\nnonsense: 1\n";
         let Err(found) = parse_documents("r.yaml", text.as_bytes(), &[], MOST, PayloadCheck::Refuse) else {
             panic!("it was accepted")
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_requests_is_several() {
+    fn document_list_yields_several_requests() {
         let one = "request_name: NAME\n  input_dataset: /A/B-v1/RAW\n  output_datasets: [/A/C-v1/RECO]\n  splitting_algo: FileBased\n  payload_config: {simulation: {}}\n";
         let text = format!("- {}- {}", one.replace("NAME", "a"), one.replace("NAME", "b"));
         let wanted = parse_documents("r.yaml", text.as_bytes(), &[], MOST, PayloadCheck::Refuse)
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_reqmgr_may_hold_several() {
+    fn reqmgr_response_may_hold_several_requests() {
         let one = json!({"RequestType": "ReReco", "InputDataset": "/A/B-v1/RAW", "AcquisitionEra": "Era",
             "ProcessingString": "P", "OutputDatasets": ["/A/C-v1/RECO"], "Memory": 2000, "Multicore": 1,
             "PayloadConfig": {"simulation": {}}});

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use windlass_api::torc::ComputeNodeModel;
 use windlass_client::Client;
 use windlass_core::slurm::core_hours::{
-    AllocationAttempt, AllocationHost, AttemptUse, CoreHourReport, CoreHourUsage, format_hours,
+    AllocationAttempt, AllocationWorkerCores, AttemptTimeUse, CoreHourReport, CoreHourUsage, format_hours,
     report_core_hours,
 };
 use windlass_store::Store;
@@ -160,11 +160,11 @@ pub(super) fn list_allocation_workers(
     ctx: &CliContext,
     store: &dyn Store,
     allocations: &[Allocation],
-) -> Result<Vec<(WorkerId, AllocationHost)>, CliError> {
+) -> Result<Vec<(WorkerId, AllocationWorkerCores)>, CliError> {
     let client = ctx.server()?;
     let mut found = Vec::new();
     for one in allocations.iter().filter(|one| one.started_at.is_some()) {
-        let host = |name: String, cpus: u32, nodes: u32| AllocationHost {
+        let host = |name: String, cpus: u32, nodes: u32| AllocationWorkerCores {
             allocation: one.id,
             name,
             cores: cpus.saturating_mul(nodes.max(1)),
@@ -222,12 +222,12 @@ fn gather_usage(
     let workers = list_allocation_workers(ctx, store, allocations)?;
     let places: BTreeMap<WorkerId, AllocationId> =
         workers.iter().map(|(id, host)| (*id, host.allocation)).collect();
-    let hosts: Vec<AllocationHost> = workers.into_iter().map(|(_, host)| host).collect();
+    let hosts: Vec<AllocationWorkerCores> = workers.into_iter().map(|(_, host)| host).collect();
     let cores = load_job_cores(store, workflow)?;
     let of_job = |job: JobId| cores.get(&job).copied().unwrap_or(Resources::DEFAULT.cpus);
     let config = workflow.settings.execution_config.as_ref();
     let timeout = config.and_then(|config| config.timeout_exit_code).unwrap_or(return_code::TIMEOUT);
-    let mut spells = Vec::new();
+    let mut used_intervals = Vec::new();
     let everything = ResultFilter { all_runs: true, ..ResultFilter::default() };
     let mut pages = ResultPages::new(store, workflow, everything, 0, None);
     loop {
@@ -238,14 +238,14 @@ fn gather_usage(
         let ended = page.iter().filter_map(|row| {
             Some(result_spell(row, *places.get(&row.worker_id)?, of_job(row.key.job_id), timeout))
         });
-        spells.extend(ended);
+        used_intervals.extend(ended);
     }
     let held = store.held_jobs(workflow.id)?;
     let now_held = held
         .iter()
         .filter_map(|job| Some(held_job_spell(job, *places.get(&job.worker)?, of_job(job.id), now)));
-    spells.extend(now_held);
-    Ok(report_core_hours(allocations, &hosts, &spells, now))
+    used_intervals.extend(now_held);
+    Ok(report_core_hours(allocations, &hosts, &used_intervals, now))
 }
 
 /// The requirements of each job, over all its nodes.
@@ -270,12 +270,12 @@ fn load_job_cores(store: &dyn Store, workflow: &WorkflowRow) -> Result<BTreeMap<
 
 fn result_spell(row: &ResultRow, allocation: AllocationId, cores: u32, timeout: i32) -> AllocationAttempt {
     let is_orphan = row.return_code == return_code::ORPHANED;
-    let fruit = match row.status {
-        JobStatus::Completed => AttemptUse::Useful,
-        _ if is_orphan => AttemptUse::Lost,
+    let attempt_outcome = match row.status {
+        JobStatus::Completed => AttemptTimeUse::Useful,
+        _ if is_orphan => AttemptTimeUse::Lost,
         // The time limit of the job itself was not reached, so that of the allocation was.
-        JobStatus::Terminated if row.return_code != timeout => AttemptUse::Lost,
-        _ => AttemptUse::Failed,
+        JobStatus::Terminated if row.return_code != timeout => AttemptTimeUse::Lost,
+        _ => AttemptTimeUse::Failed,
     };
     AllocationAttempt {
         allocation,
@@ -284,7 +284,7 @@ fn result_spell(row: &ResultRow, allocation: AllocationId, cores: u32, timeout: 
         ended_at: row.ended_at,
         wall: (!is_orphan).then_some(row.wall),
         cpu_time: row.cpu_time,
-        outcome: fruit,
+        outcome: attempt_outcome,
     }
 }
 
@@ -296,6 +296,6 @@ fn held_job_spell(job: &HeldJob, allocation: AllocationId, cores: u32, now: Time
         ended_at: now,
         wall: None,
         cpu_time: std::time::Duration::ZERO,
-        outcome: AttemptUse::Useful,
+        outcome: AttemptTimeUse::Useful,
     }
 }

@@ -1,7 +1,7 @@
 //! Tunings for steps with exactly known behavior: CPU time, serial share, memory per thread.
 
 use super::*;
-use crate::adaptive::{StepHistory, ThreadPoint};
+use crate::adaptive::{StepMeasurements, ThreadCountMedians};
 
 const WINDOW: MemoryWindow = MemoryWindow { default_per_core: 2000, max_per_core: 3000, safety: 1.20 };
 
@@ -34,9 +34,9 @@ impl Program {
         self.work * (self.alone + (1.0 - self.alone) / f64::from(threads))
     }
 
-    fn at(self, threads: u32) -> ThreadPoint {
+    fn at(self, threads: u32) -> ThreadCountMedians {
         let wall = self.wall(threads);
-        ThreadPoint {
+        ThreadCountMedians {
             threads,
             samples: 20,
             cpu_efficiency: self.work / (wall * f64::from(threads)),
@@ -53,11 +53,11 @@ fn experience(steps: &[(&str, Program, &[u32])]) -> RequestMeasurements {
     let mut known = RequestMeasurements::default();
     known.profile.jobs_sampled = 20;
     for (name, program, threads) in steps {
-        let points: Vec<ThreadPoint> = threads.iter().map(|threads| program.at(*threads)).collect();
+        let points: Vec<ThreadCountMedians> = threads.iter().map(|threads| program.at(*threads)).collect();
         let last = points.last().unwrap();
         let tuning = StepTuning { threads: last.threads, rss_mb: last.rss_mb, ..StepTuning::default() };
         known.profile.steps.insert((*name).to_owned(), tuning);
-        known.known.insert((*name).to_owned(), StepHistory { points, can_split: true });
+        known.known.insert((*name).to_owned(), StepMeasurements { points, can_split: true });
     }
     known
 }

@@ -1,6 +1,6 @@
 //! The content of a document before validation, and the checks that make a request of it.
 
-use super::field_reader::{FieldReader, Located, describe_value, nearest_word};
+use super::field_reader::{FieldReader, LocatedValue, describe_value, nearest_word};
 use super::name_rules::{self, LABEL_NAME, PERSON_NAME, REQUEST_NAME, SITE_NAME, TAG_NAME, VERSION_NAME};
 use super::{DocumentContext, DocumentProblems};
 use serde_json::{Map, Value};
@@ -14,71 +14,71 @@ use windlass_types::requests::{
 /// Every field with its place in the document; the `*_field`s are the names of missing fields in the document.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestDraft {
-    pub(super) request_name: Option<Located<String>>,
+    pub(super) request_name: Option<LocatedValue<String>>,
     pub(super) name_field: &'static str,
-    pub(super) requestor: Option<Located<String>>,
-    pub(super) requestor_dn: Option<Located<String>>,
-    pub(super) group: Option<Located<String>>,
-    pub(super) input_dataset: Option<Located<String>>,
+    pub(super) requestor: Option<LocatedValue<String>>,
+    pub(super) requestor_dn: Option<LocatedValue<String>>,
+    pub(super) group: Option<LocatedValue<String>>,
+    pub(super) input_dataset: Option<LocatedValue<String>>,
     pub(super) input_field: &'static str,
     /// The place of the field could not be determined: that it is missing was already reported.
     pub(super) input_unknown: bool,
-    pub(super) secondary_input_dataset: Option<Located<String>>,
-    pub(super) output_datasets: Option<Located<Vec<String>>>,
+    pub(super) secondary_input_dataset: Option<LocatedValue<String>>,
+    pub(super) output_datasets: Option<LocatedValue<Vec<String>>>,
     pub(super) outputs_field: &'static str,
     pub(super) generation: Option<GenerationDraft>,
     pub(super) generation_field: &'static str,
-    pub(super) cmssw_version: Option<Located<String>>,
-    pub(super) scram_arch: Option<Located<Vec<String>>>,
-    pub(super) global_tag: Option<Located<String>>,
-    pub(super) memory_mb: Option<Located<u64>>,
-    pub(super) time_per_event: Option<Located<f64>>,
-    pub(super) size_per_event: Option<Located<f64>>,
-    pub(super) multicore: Option<Located<u32>>,
-    pub(super) site_whitelist: Option<Located<Vec<String>>>,
-    pub(super) site_blacklist: Option<Located<Vec<String>>>,
-    pub(super) trust_sitelists: Option<Located<bool>>,
-    pub(super) adaptive: Option<Located<bool>>,
-    pub(super) splitting_algo: Option<Located<String>>,
+    pub(super) cmssw_version: Option<LocatedValue<String>>,
+    pub(super) scram_arch: Option<LocatedValue<Vec<String>>>,
+    pub(super) global_tag: Option<LocatedValue<String>>,
+    pub(super) memory_mb: Option<LocatedValue<u64>>,
+    pub(super) time_per_event: Option<LocatedValue<f64>>,
+    pub(super) size_per_event: Option<LocatedValue<f64>>,
+    pub(super) multicore: Option<LocatedValue<u32>>,
+    pub(super) site_whitelist: Option<LocatedValue<Vec<String>>>,
+    pub(super) site_blacklist: Option<LocatedValue<Vec<String>>>,
+    pub(super) trust_sitelists: Option<LocatedValue<bool>>,
+    pub(super) adaptive: Option<LocatedValue<bool>>,
+    pub(super) splitting_algo: Option<LocatedValue<String>>,
     pub(super) splitting_field: &'static str,
     /// Default if the document does not give it.
     pub(super) default_algo: Option<SplittingAlgo>,
-    pub(super) files_per_job: Option<Located<u64>>,
-    pub(super) events_per_job: Option<Located<u64>>,
-    pub(super) lumis_per_job: Option<Located<u64>>,
-    pub(super) max_events_per_lumi: Option<Located<u64>>,
-    pub(super) time_per_job: Option<Located<u64>>,
-    pub(super) run_whitelist: Option<Located<Vec<u32>>>,
-    pub(super) run_blacklist: Option<Located<Vec<u32>>>,
-    pub(super) lumi_mask: Option<Located<LumiMask>>,
-    pub(super) halt_on_files: Option<Located<bool>>,
-    pub(super) merged_size: Option<Located<u64>>,
-    pub(super) block_size: Option<Located<u64>>,
-    pub(super) campaign: Option<Located<String>>,
-    pub(super) processing_string: Option<Located<String>>,
-    pub(super) acquisition_era: Option<Located<String>>,
-    pub(super) processing_version: Option<Located<u32>>,
-    pub(super) priority: Option<Located<i64>>,
-    pub(super) urgent: Option<Located<bool>>,
-    pub(super) production_steps: Option<Located<Vec<StepDraft>>>,
+    pub(super) files_per_job: Option<LocatedValue<u64>>,
+    pub(super) events_per_job: Option<LocatedValue<u64>>,
+    pub(super) lumis_per_job: Option<LocatedValue<u64>>,
+    pub(super) max_events_per_lumi: Option<LocatedValue<u64>>,
+    pub(super) time_per_job: Option<LocatedValue<u64>>,
+    pub(super) run_whitelist: Option<LocatedValue<Vec<u32>>>,
+    pub(super) run_blacklist: Option<LocatedValue<Vec<u32>>>,
+    pub(super) lumi_mask: Option<LocatedValue<LumiMask>>,
+    pub(super) halt_on_files: Option<LocatedValue<bool>>,
+    pub(super) merged_size: Option<LocatedValue<u64>>,
+    pub(super) block_size: Option<LocatedValue<u64>>,
+    pub(super) campaign: Option<LocatedValue<String>>,
+    pub(super) processing_string: Option<LocatedValue<String>>,
+    pub(super) acquisition_era: Option<LocatedValue<String>>,
+    pub(super) processing_version: Option<LocatedValue<u32>>,
+    pub(super) priority: Option<LocatedValue<i64>>,
+    pub(super) urgent: Option<LocatedValue<bool>>,
+    pub(super) production_steps: Option<LocatedValue<Vec<StepDraft>>>,
     pub(super) payload_config: Map<String, Value>,
-    pub(super) previous_version: Option<Located<String>>,
-    pub(super) cleanup_policy: Option<Located<String>>,
+    pub(super) previous_version: Option<LocatedValue<String>>,
+    pub(super) cleanup_policy: Option<LocatedValue<String>>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct GenerationDraft {
-    pub(super) events: Option<Located<u64>>,
-    pub(super) first_event: Option<Located<u64>>,
-    pub(super) first_lumi: Option<Located<u32>>,
-    pub(super) events_per_lumi: Option<Located<u64>>,
-    pub(super) filter_efficiency: Option<Located<f64>>,
+    pub(super) events: Option<LocatedValue<u64>>,
+    pub(super) first_event: Option<LocatedValue<u64>>,
+    pub(super) first_lumi: Option<LocatedValue<u32>>,
+    pub(super) events_per_lumi: Option<LocatedValue<u64>>,
+    pub(super) filter_efficiency: Option<LocatedValue<f64>>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct StepDraft {
-    pub(super) fraction: Located<f64>,
-    pub(super) priority: Located<i64>,
+    pub(super) fraction: LocatedValue<f64>,
+    pub(super) priority: LocatedValue<i64>,
 }
 
 /// Events per lumi of a job whose request does not give it.
@@ -397,16 +397,16 @@ impl RequestDraft {
     }
 }
 
-fn into_text(field: Option<Located<String>>) -> Option<String> {
+fn into_text(field: Option<LocatedValue<String>>) -> Option<String> {
     into_value(field)
 }
 
-fn into_value<T>(field: Option<Located<T>>) -> Option<T> {
+fn into_value<T>(field: Option<LocatedValue<T>>) -> Option<T> {
     field.map(|field| field.value)
 }
 
 /// Parses one of a fixed set of words.
-fn parse_choice<T>(word: &Located<String>, known: &[T], faults: &mut DocumentProblems) -> Option<T>
+fn parse_choice<T>(word: &LocatedValue<String>, known: &[T], faults: &mut DocumentProblems) -> Option<T>
 where
     T: FromStr<Err: std::fmt::Display> + Copy + std::fmt::Display,
 {
@@ -426,7 +426,7 @@ pub(super) fn parse_lumi_mask(
     reader: &FieldReader<'_>,
     key: &str,
     faults: &mut DocumentProblems,
-) -> Option<Located<LumiMask>> {
+) -> Option<LocatedValue<LumiMask>> {
     let part = reader.read_object(key, faults)?;
     let mut mask = LumiMask::default();
     for (run, ranges) in part.map {
@@ -446,7 +446,7 @@ pub(super) fn parse_lumi_mask(
             faults.push(path, reason, None);
         }
     }
-    Some(Located::new(reader.field_path(key), mask.normalized()))
+    Some(LocatedValue::new(reader.field_path(key), mask.normalized()))
 }
 
 fn parse_range(range: &Value) -> Option<(u64, u64)> {

@@ -5,12 +5,12 @@ use serde_json::{Map, Value};
 
 /// A value and its path in the document.
 #[derive(Clone, Debug)]
-pub(super) struct Located<T> {
+pub(super) struct LocatedValue<T> {
     pub(super) path: String,
     pub(super) value: T,
 }
 
-impl<T> Located<T> {
+impl<T> LocatedValue<T> {
     pub(super) fn new(path: impl Into<String>, value: T) -> Self {
         Self { path: path.into(), value }
     }
@@ -40,7 +40,7 @@ impl<'a> FieldReader<'a> {
         wanted: &str,
         faults: &mut DocumentProblems,
         read: impl Fn(&'a Value) -> Option<T>,
-    ) -> Option<Located<T>> {
+    ) -> Option<LocatedValue<T>> {
         let value = self.get(key)?;
         let read = read(value);
         if read.is_none() {
@@ -50,12 +50,12 @@ impl<'a> FieldReader<'a> {
                 None,
             );
         }
-        read.map(|value| Located::new(self.field_path(key), value))
+        read.map(|value| LocatedValue::new(self.field_path(key), value))
     }
 
-    pub(super) fn read_text(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<String>> {
+    pub(super) fn read_text(&self, key: &str, faults: &mut DocumentProblems) -> Option<LocatedValue<String>> {
         let text = self.read_typed(key, "a text", faults, Value::as_str)?;
-        parse_text(&text.path, text.value, faults).map(|value| Located::new(text.path, value))
+        parse_text(&text.path, text.value, faults).map(|value| LocatedValue::new(text.path, value))
     }
 
     /// Reads a list of texts, or one text.
@@ -63,7 +63,7 @@ impl<'a> FieldReader<'a> {
         &self,
         key: &str,
         faults: &mut DocumentProblems,
-    ) -> Option<Located<Vec<String>>> {
+    ) -> Option<LocatedValue<Vec<String>>> {
         let list = self.read_typed(key, "a list of texts", faults, |value| match value {
             Value::String(one) => Some(vec![one.as_str()]),
             Value::Array(many) => many.iter().map(Value::as_str).collect(),
@@ -71,37 +71,41 @@ impl<'a> FieldReader<'a> {
         })?;
         let texts =
             list.value.into_iter().map(|text| parse_text(&list.path, text, faults)).collect::<Option<_>>()?;
-        Some(Located::new(list.path, texts))
+        Some(LocatedValue::new(list.path, texts))
     }
 
-    pub(super) fn read_flag(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<bool>> {
+    pub(super) fn read_flag(&self, key: &str, faults: &mut DocumentProblems) -> Option<LocatedValue<bool>> {
         self.read_typed(key, "true or false", faults, Value::as_bool)
     }
 
     /// Reads a non-negative integer. Accepts a float without a fraction: some writers have no integers.
-    pub(super) fn read_u64(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<u64>> {
+    pub(super) fn read_u64(&self, key: &str, faults: &mut DocumentProblems) -> Option<LocatedValue<u64>> {
         self.read_typed(key, "a whole number, not negative and below 2^64", faults, parse_whole_number)
     }
 
-    pub(super) fn read_u32(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<u32>> {
+    pub(super) fn read_u32(&self, key: &str, faults: &mut DocumentProblems) -> Option<LocatedValue<u32>> {
         let wanted = "a whole number, not negative and below 2^32";
         self.read_typed(key, wanted, faults, |value| {
             parse_whole_number(value).and_then(|n| u32::try_from(n).ok())
         })
     }
 
-    pub(super) fn read_i64(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<i64>> {
+    pub(super) fn read_i64(&self, key: &str, faults: &mut DocumentProblems) -> Option<LocatedValue<i64>> {
         self.read_typed(key, "a whole number of 64 bits", faults, |value| {
             value.as_i64().or_else(|| parse_whole_number(value).and_then(|n| i64::try_from(n).ok()))
         })
     }
 
     /// JSON has no infinities, but numbers that are too large become infinite.
-    pub(super) fn read_f64(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<f64>> {
+    pub(super) fn read_f64(&self, key: &str, faults: &mut DocumentProblems) -> Option<LocatedValue<f64>> {
         self.read_typed(key, "a finite number", faults, |value| value.as_f64().filter(|n| n.is_finite()))
     }
 
-    pub(super) fn read_runs(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<Vec<u32>>> {
+    pub(super) fn read_runs(
+        &self,
+        key: &str,
+        faults: &mut DocumentProblems,
+    ) -> Option<LocatedValue<Vec<u32>>> {
         self.read_typed(key, "a list of run numbers", faults, |value| {
             let run =
                 |value| parse_whole_number(value).and_then(|n| u32::try_from(n).ok()).filter(|run| *run > 0);

@@ -2,7 +2,7 @@
 //! there are not allowed.
 
 use super::DocumentProblems;
-use super::field_reader::Located;
+use super::field_reader::LocatedValue;
 
 /// The characters that a kind of name may have besides letters and digits.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ impl NameRule {
         }
     }
 
-    pub(super) fn check_field(&self, name: &Located<String>, faults: &mut DocumentProblems) {
+    pub(super) fn check_field(&self, name: &LocatedValue<String>, faults: &mut DocumentProblems) {
         self.check_text(&name.path, &name.value, faults);
     }
 
@@ -85,7 +85,7 @@ fn is_dataset(name: &str) -> bool {
 }
 
 /// A distinguished name: free text on one line, without quotes.
-pub(super) fn check_dn(name: &Located<String>, faults: &mut DocumentProblems) {
+pub(super) fn check_dn(name: &LocatedValue<String>, faults: &mut DocumentProblems) {
     let bad = |c: char| c.is_control() || matches!(c, '"' | '\\' | '`' | '$' | '\'');
     if name.value.len() > 500 || name.value.contains(bad) {
         faults.push(&name.path, "is not a distinguished name", Some("one line without quotes".to_owned()));

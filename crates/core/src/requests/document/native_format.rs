@@ -2,7 +2,7 @@
 
 use super::DocumentProblems;
 use super::draft::{GenerationDraft, RequestDraft, StepDraft, parse_lumi_mask};
-use super::field_reader::{FieldReader, Located, describe_value, nearest_word};
+use super::field_reader::{FieldReader, LocatedValue, describe_value, nearest_word};
 use serde_json::{Map, Value};
 
 const REQUEST_FIELDS: &[&str] = &[
@@ -159,7 +159,7 @@ pub(super) fn parse_production_steps(
     reader: &FieldReader<'_>,
     key: &str,
     faults: &mut DocumentProblems,
-) -> Option<Located<Vec<StepDraft>>> {
+) -> Option<LocatedValue<Vec<StepDraft>>> {
     let Some(list) = reader.get(key)?.as_array() else {
         let reason =
             format!("must be a list of {{fraction, priority}}, not {}", describe_value(reader.get(key)?));
@@ -184,5 +184,5 @@ pub(super) fn parse_production_steps(
             steps.push(StepDraft { fraction, priority });
         }
     }
-    Some(Located::new(reader.field_path(key), steps))
+    Some(LocatedValue::new(reader.field_path(key), steps))
 }

@@ -9,7 +9,7 @@
 mod reqmgr_chain;
 
 use super::draft::{GenerationDraft, RequestDraft, parse_lumi_mask};
-use super::field_reader::{FieldReader, Located, nearest_word};
+use super::field_reader::{FieldReader, LocatedValue, nearest_word};
 use super::native_format::parse_production_steps;
 use super::{DocumentContext, DocumentProblems};
 use reqmgr_chain::ReqmgrChain;
@@ -54,6 +54,7 @@ pub(super) fn parse_reqmgr(
     Some((draft, envelopes))
 }
 
+/// The envelope object that each field was found in, to restore its path in the document.
 #[derive(Debug, Default)]
 pub(super) struct DocumentEnvelopes {
     /// Key → its envelope.
@@ -228,13 +229,13 @@ fn request_name(
     reader: &FieldReader<'_>,
     context: &DocumentContext<'_>,
     faults: &mut DocumentProblems,
-) -> Option<Located<String>> {
+) -> Option<LocatedValue<String>> {
     if reader.get("RequestName").is_some() {
         return reader.read_text("RequestName", faults);
     }
     let label = reader.read_text("RequestString", faults)?;
     let requestor = reader.get("Requestor").and_then(Value::as_str).unwrap_or(context.requestor);
-    Some(Located::new(label.path, format!("{requestor}_{}_{}", label.value, context.name_suffix)))
+    Some(LocatedValue::new(label.path, format!("{requestor}_{}_{}", label.value, context.name_suffix)))
 }
 
 fn parse_generation(

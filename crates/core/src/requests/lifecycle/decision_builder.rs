@@ -86,8 +86,8 @@ impl<'a> DecisionBuilder<'a> {
     /// Changes the status; the only way to do so.
     pub(super) fn set_status(&mut self, to: RequestStatus, reason: Option<String>) {
         let from = self.view.row.status;
-        debug_assert!(transitions::check(from, to).is_ok(), "{from} → {to}");
-        if transitions::check(from, to).is_ok() {
+        debug_assert!(transitions::check_transition(from, to).is_ok(), "{from} → {to}");
+        if transitions::check_transition(from, to).is_ok() {
             self.push_change(RequestChange::Status { from, to, reason });
         }
     }

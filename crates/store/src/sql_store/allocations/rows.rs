@@ -6,7 +6,7 @@ use crate::error::SqlError;
 use crate::model::{AllocationFilter, EventSeverity, NewEvent};
 use crate::sql::allocations as sql;
 use crate::sql_store::apply_changes::{current_run, to_micros};
-use crate::sql_store::job_loading::JobBlocks;
+use crate::sql_store::job_loading::JobIdBlocks;
 use crate::sql_store::query_builder::{SqlQuery, render_id_list as numbers};
 use crate::sql_store::workflow_updates::AuditContext;
 use crate::sql_store::{column_decoding, events, workflow_parts};
@@ -232,7 +232,7 @@ pub(crate) fn change_allocation(
 /// Adds the cause to results of attempts that ended because of the allocation before the cause was known, such
 /// as those whose worker became silent before Slurm reported the end.
 fn record_allocation_end(db: &impl SqlConnection, row: &Allocation) -> Result<(), SqlError> {
-    for block in JobBlocks::load(db, row.workflow)?.iter() {
+    for block in JobIdBlocks::load(db, row.workflow)?.iter() {
         record_end_of_jobs(db, row, (block.first, block.end()))?;
     }
     Ok(())

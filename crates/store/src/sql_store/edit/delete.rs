@@ -8,7 +8,7 @@ use crate::db::SqlConnection;
 use crate::error::SqlError;
 use crate::sql::common as sql;
 use crate::sql_store::apply_changes::{StatusCountDeltas, find_job_state};
-use crate::sql_store::job_loading::{JobBlock, JobBlocks, for_each_pair};
+use crate::sql_store::job_loading::{JobIdBlock, JobIdBlocks, for_each_pair};
 use crate::sql_store::queries::load_job_names;
 use crate::sql_store::workflow_updates::{AuditContext, JOBS_PER_DELETE};
 use serde_json::json;
@@ -26,7 +26,7 @@ pub(crate) fn delete_jobs(
     jobs: &[JobId],
     by: AuditContext<'_>,
 ) -> Result<(), SqlError> {
-    let blocks = JobBlocks::load(db, workflow)?;
+    let blocks = JobIdBlocks::load(db, workflow)?;
     refuse_held_jobs(db, workflow)?;
     let goes: BTreeSet<i64> = jobs.iter().map(|job| job.0).collect();
     let mut moved = StatusCountDeltas::default();
@@ -144,7 +144,7 @@ fn delete_range(db: &impl SqlConnection, workflow: WorkflowId, range: Range<i64>
 fn split_block(
     db: &impl SqlConnection,
     workflow: WorkflowId,
-    block: JobBlock,
+    block: JobIdBlock,
     goes: &BTreeSet<i64>,
 ) -> Result<(), SqlError> {
     let mut pieces = Vec::new();

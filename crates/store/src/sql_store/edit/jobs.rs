@@ -13,7 +13,7 @@ use crate::sql_store::create::{
     set_next_id,
 };
 use crate::sql_store::failure_commands::manual_revisions;
-use crate::sql_store::job_loading::{JobBlocks, load_jobs};
+use crate::sql_store::job_loading::{JobIdBlocks, load_jobs};
 use crate::sql_store::workflow_updates::{AuditContext, write_requirements};
 use crate::sql_store::{column_decoding, workflow_parts};
 use serde_json::json;
@@ -524,7 +524,7 @@ pub(super) fn find_requirements_user(
     id: RequirementsId,
     except: Option<JobId>,
 ) -> Result<Option<(JobId, String)>, SqlError> {
-    for block in JobBlocks::load(db, workflow)?.iter() {
+    for block in JobIdBlocks::load(db, workflow)?.iter() {
         let values = [block.first, block.end(), id.0, except.map_or(0, |job| job.0)];
         let found = db
             .query_optional(sql::USER_OF_REQUIREMENTS, values, |row| Ok((JobId(row.get(0)?), row.get(1)?)))?;

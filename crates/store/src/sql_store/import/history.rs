@@ -178,7 +178,7 @@ pub(super) fn insert_spawns(
         db.execute(sql::INSERT_SPAWNED_BLOCK, values)?;
         db.execute(sql::MARK_SPAWNED, [first, first + i64::from(spawn.job_count)])?;
     }
-    let blocks = crate::sql_store::job_loading::JobBlocks::load(db, id)?;
+    let blocks = crate::sql_store::job_loading::JobIdBlocks::load(db, id)?;
     let end = first_job + export.jobs.len() as i64;
     if !blocks.covers_exactly(first_job, end) {
         return Err(super::bad_export_error("its spawns are not consecutive".to_owned()).into());

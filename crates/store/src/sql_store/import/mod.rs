@@ -32,7 +32,7 @@ pub(crate) fn import_workflow(
     let edges = import_edges(export, &numbers)?;
     let with_results = export.results.is_some() && !options.without_results;
     let id = insert_workflow(db, export, options, &numbers, &edges, with_results, by)?;
-    let jobs = super::job_loading::JobBlocks::load(db, id)?;
+    let jobs = super::job_loading::JobIdBlocks::load(db, id)?;
     let first_job = jobs.iter().next().map_or(0, |block| block.first);
     history::insert_spawns(db, id, export, &numbers, first_job)?;
     if with_results {

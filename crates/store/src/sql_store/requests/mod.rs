@@ -14,8 +14,8 @@ pub(super) use row_decoding::{read_unsigned, to_signed};
 use super::{SqlStore, StoreBackend, column_decoding, failures, work_units};
 use crate::db::{SqlConnection as _, values};
 use crate::model::{
-    AlertFilter, FailedAttempt, OutputStepFilter, RequestCounts, RequestFilter, RequestRunFilter, SettingRow,
-    SiteBanFilter, SiteCounts, SiteUsage,
+    AlertFilter, AttemptCountsBySite, FailedAttempt, OutputStepFilter, RequestCounts, RequestFilter,
+    RequestRunFilter, SettingRow, SiteBanFilter, SiteUsage,
 };
 use crate::sql::requests as sql;
 use crate::{RequestStore, StoreError};
@@ -121,7 +121,7 @@ impl<B: StoreBackend> RequestStore for SqlStore<B> {
         self.read(|db| failures::list_failures_after(db, workflow, after, most))
     }
 
-    fn site_counts(&self, workflow: WorkflowId) -> Result<SiteCounts, StoreError> {
+    fn site_counts(&self, workflow: WorkflowId) -> Result<AttemptCountsBySite, StoreError> {
         self.read(|db| work_units::load_site_counts(db, workflow))
     }
 

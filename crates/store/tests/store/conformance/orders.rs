@@ -12,7 +12,7 @@ use windlass_store::model::{
 use windlass_store::{Store, StoreError};
 use windlass_types::failure_commands::{
     FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandOutcome, FailureCommandStatus,
-    RequestedJobChanges, TriageCommand, TriagePolicy,
+    PendingCommand, RequestedJobChanges, TriagePolicy,
 };
 use windlass_types::settings::{SlurmScheduler, WorkflowSettings};
 use windlass_types::{Attempt, Bytes, FailureClass, JobId, JobStatus, Resources, WorkflowId};
@@ -80,7 +80,7 @@ fn give(
 ) -> Vec<FailureCommandOutcome> {
     let orders =
         FailureCommandBatch { agent: agent.map(str::to_owned), orders, ..FailureCommandBatch::default() };
-    store.apply_triage_command(id, &TriageCommand::Orders(orders), NOW).unwrap()
+    store.apply_triage_command(id, &PendingCommand::Orders(orders), NOW).unwrap()
 }
 
 fn answers(outcomes: &[FailureCommandOutcome]) -> Vec<FailureCommandStatus> {
@@ -102,7 +102,7 @@ pub(crate) fn user_retries_a_job_with_more_resources(store: &dyn Store) {
     };
     let orders =
         FailureCommandBatch { dry_run: true, orders: vec![more.clone()], ..FailureCommandBatch::default() };
-    let tried = store.apply_triage_command(id, &TriageCommand::Orders(orders), NOW).unwrap();
+    let tried = store.apply_triage_command(id, &PendingCommand::Orders(orders), NOW).unwrap();
     assert_eq!(tried[0].words, "retry with memory 1 GiB → 2 GiB, priority 0 → 7");
     assert_eq!(status_of(store, id, jobs[0]), JobStatus::PendingFailed, "nothing was changed");
 
@@ -143,7 +143,7 @@ pub(crate) fn user_retries_a_job_with_more_resources(store: &dyn Store) {
     let found = store.find_job(jobs[0]).unwrap().unwrap();
     assert_eq!((found.workflow_id, found.id), (id, jobs[0]));
     assert!(store.find_job(JobId(i64::MAX)).unwrap().is_none());
-    let undo = |batch| TriageCommand::Undo { batch, agent: Some("ai".to_owned()) };
+    let undo = |batch| PendingCommand::Undo { batch, agent: Some("ai".to_owned()) };
     let undone = store.apply_triage_command(id, &undo(1), NOW).unwrap();
     assert_eq!(undone[0].words, "memory 2 GiB → 1 GiB, priority 7 → 0");
     let table = store.load_jobs(id).unwrap();
@@ -199,7 +199,7 @@ pub(crate) fn partition_changes_for_named_jobs_only(store: &dyn Store) {
 
     let wrong = vec![moved(jobs[2], Some("tpu"), None), moved(jobs[0], None, Some("a b"))];
     assert_eq!(answers(&give(store, id, None, wrong)), [FailureCommandStatus::Refused; 2]);
-    store.apply_triage_command(id, &TriageCommand::Undo { batch: 1, agent: None }, NOW).unwrap();
+    store.apply_triage_command(id, &PendingCommand::Undo { batch: 1, agent: None }, NOW).unwrap();
     assert_eq!(places(), named([Some("cpu"), Some("cpu"), Some("cpu"), None]));
     assert_eq!(store.load_jobs(id).unwrap().ids.len(), 4);
 }
@@ -250,7 +250,7 @@ pub(crate) fn agent_proposal_is_approved_by_a_person(store: &dyn Store) {
     assert_eq!((proposed.len(), &*proposed[0].made_by, proposed[0].confidence), (1, "ai", Some(0.5)));
     assert_eq!(proposed[0].evidence, ["no room for 7 more"]);
     let settled = store
-        .apply_triage_command(id, &TriageCommand::Settle { decision: proposed[0].id, agreed: true }, NOW)
+        .apply_triage_command(id, &PendingCommand::Settle { decision: proposed[0].id, agreed: true }, NOW)
         .unwrap();
     assert_eq!(answers(&settled), [FailureCommandStatus::Done]);
     assert_eq!(status_of(store, id, jobs[0]), JobStatus::Ready);
@@ -260,7 +260,7 @@ pub(crate) fn agent_proposal_is_approved_by_a_person(store: &dyn Store) {
     assert!(row[0].settled_by.is_some());
     let again = store.apply_triage_command(
         id,
-        &TriageCommand::Settle { decision: proposed[0].id, agreed: false },
+        &PendingCommand::Settle { decision: proposed[0].id, agreed: false },
         NOW,
     );
     assert!(matches!(again, Err(StoreError::OutOfRange { .. })));
@@ -268,13 +268,13 @@ pub(crate) fn agent_proposal_is_approved_by_a_person(store: &dyn Store) {
 
 pub(crate) fn pending_commands_are_applied_by_the_runner(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
-    let wanted = TriageCommand::Orders(FailureCommandBatch {
+    let wanted = PendingCommand::Orders(FailureCommandBatch {
         orders: vec![order(jobs[0], FailureCommandKind::Fail)],
         ..FailureCommandBatch::default()
     });
     let wish = store.add_pending_command(id, &wanted, NOW).unwrap();
     let nonsense =
-        store.add_pending_command(id, &TriageCommand::Undo { batch: 4, agent: None }, NOW).unwrap();
+        store.add_pending_command(id, &PendingCommand::Undo { batch: 4, agent: None }, NOW).unwrap();
     let unwanted = store.add_pending_command(id, &wanted, NOW).unwrap();
     assert_eq!(store.open_pending_commands(id).unwrap(), [wish, nonsense, unwanted]);
     assert!(store.withdraw_pending_command(unwanted, NOW).unwrap());
@@ -314,7 +314,7 @@ fn change(store: &dyn Store, id: WorkflowId, jobs: &[JobId], mib: u64) {
 }
 
 fn undo(store: &dyn Store, id: WorkflowId, batch: i64) -> Vec<(FailureCommandStatus, String)> {
-    let undone = store.apply_triage_command(id, &TriageCommand::Undo { batch, agent: None }, NOW).unwrap();
+    let undone = store.apply_triage_command(id, &PendingCommand::Undo { batch, agent: None }, NOW).unwrap();
     undone.into_iter().map(|outcome| (outcome.answer, outcome.words)).collect()
 }
 
@@ -340,7 +340,7 @@ pub(crate) fn undo_reverts_unchanged_values_only(store: &dyn Store) {
     assert_eq!(undo(store, id, 2), [(FailureCommandStatus::Done, "memory 4 GiB → 2 GiB".to_owned())]);
     assert_eq!(undo(store, id, 1), [(FailureCommandStatus::Done, "memory 2 GiB → 1 GiB".to_owned())]);
     assert_eq!((memory_of(store, id, 0), undone(1)), (GIB, vec![true, true]));
-    let again = store.apply_triage_command(id, &TriageCommand::Undo { batch: 1, agent: None }, NOW);
+    let again = store.apply_triage_command(id, &PendingCommand::Undo { batch: 1, agent: None }, NOW);
     assert!(matches!(again, Err(StoreError::OutOfRange { .. })));
 }
 
@@ -404,7 +404,7 @@ pub(crate) fn proposal_for_an_earlier_attempt_cannot_be_approved(store: &dyn Sto
     commit(store, id, vec![claim(jobs[0], 2, worker), again]).unwrap();
     let rows = store.decisions(id, &DecisionFilter::default()).unwrap();
     let settled =
-        store.apply_triage_command(id, &TriageCommand::Settle { decision: rows[1].id, agreed: true }, NOW);
+        store.apply_triage_command(id, &PendingCommand::Settle { decision: rows[1].id, agreed: true }, NOW);
     assert!(matches!(settled, Err(StoreError::OutOfRange { .. })));
     assert_eq!(status_of(store, id, jobs[0]), JobStatus::PendingFailed);
 

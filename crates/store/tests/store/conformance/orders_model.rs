@@ -8,8 +8,8 @@ use windlass_core::edges::DependencyEdgesBuilder;
 use windlass_store::Store;
 use windlass_store::model::{DecisionFilter, DecisionState, ListedJobs, NewWorkflow, RevisionFilter};
 use windlass_types::failure_commands::{
-    FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandStatus, RequestedJobChanges,
-    TriageCommand, TriagePolicy,
+    FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandStatus, PendingCommand,
+    RequestedJobChanges, TriagePolicy,
 };
 use windlass_types::settings::WorkflowSettings;
 use windlass_types::{Bytes, JobId, JobStatus, Resources, WorkerId, WorkflowId};
@@ -133,7 +133,7 @@ fn give(
 ) -> Vec<FailureCommandStatus> {
     let orders =
         FailureCommandBatch { agent: agent.map(str::to_owned), orders, ..FailureCommandBatch::default() };
-    let outcomes = store.apply_triage_command(id, &TriageCommand::Orders(orders), NOW).unwrap();
+    let outcomes = store.apply_triage_command(id, &PendingCommand::Orders(orders), NOW).unwrap();
     outcomes.into_iter().map(|outcome| outcome.answer).collect()
 }
 
@@ -173,7 +173,7 @@ fn take(
         }
         Step::Undo(batch) => {
             let undone =
-                store.apply_triage_command(id, &TriageCommand::Undo { batch, agent: None }, NOW).ok();
+                store.apply_triage_command(id, &PendingCommand::Undo { batch, agent: None }, NOW).ok();
             let answers = undone.map(|all| all.iter().map(|one| one.answer).collect::<Vec<_>>());
             prop_assert_eq!(answers, model.undo(batch), "undo {}", batch);
         }
@@ -205,7 +205,7 @@ fn take(
             let rows = store.decisions(id, &DecisionFilter::default()).unwrap();
             let Some(row) = rows.get(which) else { return Ok(()) };
             let settled =
-                store.apply_triage_command(id, &TriageCommand::Settle { decision: row.id, agreed }, NOW);
+                store.apply_triage_command(id, &PendingCommand::Settle { decision: row.id, agreed }, NOW);
             let (job, state) = model.decisions[which];
             prop_assert_eq!(settled.is_ok(), state == DecisionState::Proposed);
             if settled.is_ok() {

@@ -1,7 +1,7 @@
 //! Steps of a StepChain and tasks of a TaskChain; a ReReco is a chain without steps.
 
 use super::super::DocumentProblems;
-use super::super::field_reader::{FieldReader, Located};
+use super::super::field_reader::{FieldReader, LocatedValue};
 use serde_json::Value;
 
 pub(super) struct ReqmgrChain<'a> {
@@ -16,8 +16,8 @@ struct ChainStep<'a> {
 /// Era and processing string of the outputs of a step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OutputLabels {
-    pub(super) era: Option<Located<String>>,
-    pub(super) processing: Option<Located<String>>,
+    pub(super) era: Option<LocatedValue<String>>,
+    pub(super) processing: Option<LocatedValue<String>>,
 }
 
 /// Data tiers: output modules are named after the tier that they write.
@@ -145,9 +145,9 @@ impl<'a> ReqmgrChain<'a> {
     pub(super) fn largest_value<T: PartialOrd>(
         &self,
         top: &FieldReader<'a>,
-        mut get: impl FnMut(&FieldReader<'a>) -> Option<Located<T>>,
-    ) -> Option<Located<T>> {
-        let own: Vec<Located<T>> = self.steps.iter().filter_map(|step| get(&step.fields)).collect();
+        mut get: impl FnMut(&FieldReader<'a>) -> Option<LocatedValue<T>>,
+    ) -> Option<LocatedValue<T>> {
+        let own: Vec<LocatedValue<T>> = self.steps.iter().filter_map(|step| get(&step.fields)).collect();
         let whole = if own.len() == self.steps.len() && !own.is_empty() { None } else { get(top) };
         own.into_iter().chain(whole).reduce(|a, b| if b.value > a.value { b } else { a })
     }
@@ -156,19 +156,19 @@ impl<'a> ReqmgrChain<'a> {
     pub(super) fn sum_of_values(
         &self,
         top: &FieldReader<'a>,
-        mut get: impl FnMut(&FieldReader<'a>) -> Option<Located<f64>>,
-    ) -> Option<Located<f64>> {
+        mut get: impl FnMut(&FieldReader<'a>) -> Option<LocatedValue<f64>>,
+    ) -> Option<LocatedValue<f64>> {
         let own = self.steps.iter().filter_map(|step| get(&step.fields));
-        own.reduce(|a, b| Located::new(a.path, a.value + b.value)).or_else(|| get(top))
+        own.reduce(|a, b| LocatedValue::new(a.path, a.value + b.value)).or_else(|| get(top))
     }
 
     pub(super) fn product_of_values(
         &self,
         top: &FieldReader<'a>,
-        mut get: impl FnMut(&FieldReader<'a>) -> Option<Located<f64>>,
-    ) -> Option<Located<f64>> {
+        mut get: impl FnMut(&FieldReader<'a>) -> Option<LocatedValue<f64>>,
+    ) -> Option<LocatedValue<f64>> {
         let own = self.steps.iter().filter_map(|step| get(&step.fields));
-        own.reduce(|a, b| Located::new(a.path, a.value * b.value)).or_else(|| get(top))
+        own.reduce(|a, b| LocatedValue::new(a.path, a.value * b.value)).or_else(|| get(top))
     }
 
     /// Returns one entry per step, or one for a document without steps. Top-level values for a step by name
@@ -204,10 +204,10 @@ impl<'a> ReqmgrChain<'a> {
         &self,
         top: &FieldReader<'a>,
         labels: &[OutputLabels],
-        input: Option<&Located<String>>,
+        input: Option<&LocatedValue<String>>,
         version: u32,
         faults: &mut DocumentProblems,
-    ) -> Option<Located<Vec<String>>> {
+    ) -> Option<LocatedValue<Vec<String>>> {
         let of_input = input.and_then(|input| input.value.split('/').nth(1));
         let primary_of = |part: &FieldReader<'a>| part.get("PrimaryDataset").and_then(Value::as_str);
         let mut names = Vec::new();
@@ -225,7 +225,7 @@ impl<'a> ReqmgrChain<'a> {
         }
         if names.iter().all(Result::is_ok) {
             let names = names.into_iter().flatten().collect();
-            return Some(Located::new("OutputDatasets", names));
+            return Some(LocatedValue::new("OutputDatasets", names));
         }
         let shown: Vec<String> = names.into_iter().map(|name| name.unwrap_or_else(|partly| partly)).collect();
         let remedy = format!("name them: {}, with the capitalized parts filled in", serde_json::json!(shown));
@@ -249,7 +249,7 @@ fn build_dataset_name(
     version: u32,
     tier: Option<&str>,
 ) -> Result<String, String> {
-    let label = |label: &Option<Located<String>>| label.as_ref().map(|label| label.value.clone());
+    let label = |label: &Option<LocatedValue<String>>| label.as_ref().map(|label| label.value.clone());
     let (era, processing) = (label(&labels.era), label(&labels.processing));
     let is_whole = primary.is_some() && era.is_some() && processing.is_some() && tier.is_some();
     let name = format!(

@@ -25,7 +25,8 @@ impl NameResolver<'_, '_> {
             ours.is_none_or(|ours| ours.find_parameter(name).is_none())
                 && self.expanded.constants.get(name).is_none()
         };
-        let unknown = template::find_placeholders(text).find(|placeholder| !placeholder.after_dollar && is_unknown(placeholder.name));
+        let unknown = template::find_placeholders(text)
+            .find(|placeholder| !placeholder.after_dollar && is_unknown(placeholder.name));
         let Some(placeholder) = unknown else { return false };
         let Some(other) = self.find_entry_by_template(sort, text) else { return false };
         if self

@@ -38,7 +38,7 @@ fn unused_files() -> MutexGuard<'static, Vec<(FileInode, File)>> {
 
 /// A database file locked as a whole by `flock`, which is independent of SQLite's locks.
 #[derive(Debug)]
-pub(super) struct OwnedDatabase {
+pub(super) struct LockedDatabaseFile {
     path: PathBuf,
     inode: FileInode,
     /// `false` on a network file system.
@@ -47,7 +47,7 @@ pub(super) struct OwnedDatabase {
     file: Option<File>,
 }
 
-impl OwnedDatabase {
+impl LockedDatabaseFile {
     /// `None` if another process holds it. On network file systems `flock` collides with SQLite's locks, so
     /// there only the lock files are used.
     pub(super) fn lock(db: &Path, kind: FlockKind) -> Result<Option<Self>, StoreError> {
@@ -79,7 +79,7 @@ impl OwnedDatabase {
     }
 }
 
-impl Drop for OwnedDatabase {
+impl Drop for LockedDatabaseFile {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
             // If unlocking fails, it was not locked.
@@ -91,7 +91,7 @@ impl Drop for OwnedDatabase {
 
 /// A locked lock file.
 #[derive(Debug)]
-pub(super) struct OwnedFile {
+pub(super) struct HeldLockFile {
     path: PathBuf,
     kind: FlockKind,
     /// Time of the lock, for a file that names its holder.
@@ -100,7 +100,7 @@ pub(super) struct OwnedFile {
     inode: Option<FileInode>,
 }
 
-impl OwnedFile {
+impl HeldLockFile {
     /// `None` if another process holds it.
     pub(super) fn lock(
         path: PathBuf,
@@ -142,23 +142,27 @@ impl OwnedFile {
 
 /// All files of a holder.
 #[derive(Debug)]
-pub(super) struct OwnedFiles {
-    database: OwnedDatabase,
-    files: Mutex<OwnedLockFiles>,
+pub(super) struct HeldFiles {
+    database: LockedDatabaseFile,
+    files: Mutex<HeldLockFiles>,
 }
 
 #[derive(Debug)]
-struct OwnedLockFiles {
+struct HeldLockFiles {
     /// Locked exclusively by the server and shared by each run, like the database itself. Where the lock on the
     /// database is effective, this file only names the holder.
-    server: OwnedFile,
-    workflow: Option<OwnedFile>,
+    server: HeldLockFile,
+    workflow: Option<HeldLockFile>,
     checked_at: Instant,
 }
 
-impl OwnedFiles {
-    pub(super) fn new(database: OwnedDatabase, server: OwnedFile, workflow: Option<OwnedFile>) -> Self {
-        Self { database, files: OwnedLockFiles { server, workflow, checked_at: Instant::now() }.into() }
+impl HeldFiles {
+    pub(super) fn new(
+        database: LockedDatabaseFile,
+        server: HeldLockFile,
+        workflow: Option<HeldLockFile>,
+    ) -> Self {
+        Self { database, files: HeldLockFiles { server, workflow, checked_at: Instant::now() }.into() }
     }
 
     /// As [`Self::verify`], but at most once per interval.
@@ -185,7 +189,7 @@ impl OwnedFiles {
         Ok(())
     }
 
-    fn lock_files(&self) -> MutexGuard<'_, OwnedLockFiles> {
+    fn lock_files(&self) -> MutexGuard<'_, HeldLockFiles> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

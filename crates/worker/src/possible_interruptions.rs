@@ -28,14 +28,14 @@ const HOLD_AFTER_FAILURE_IF_NOTIFIED: Duration = Duration::from_millis(500);
 const SHUTDOWN_SIGNALS: [i32; 4] = [1, 2, 9, 15];
 
 #[derive(Debug)]
-pub(crate) struct HeldEnds {
+pub(crate) struct PossibleInterruptions {
     waiting: Mutex<Vec<(Instant, AttemptEndReport)>>,
     /// The engine stopped all jobs because it was interrupted, and has assigned none since.
     is_interrupted: AtomicBool,
     after_failure: Duration,
 }
 
-impl HeldEnds {
+impl PossibleInterruptions {
     /// `is_only_told`: this process ignores SIGTERM; the engine reacts to it and sends a message.
     pub(crate) fn new(is_only_told: bool) -> Self {
         let after_failure = if is_only_told { HOLD_AFTER_FAILURE_IF_NOTIFIED } else { HOLD_AFTER_FAILURE };
@@ -104,7 +104,8 @@ impl Worker {
         let report = match report {
             AttemptReport::Ended(ended) => {
                 let now = Instant::now();
-                let Some(ended) = self.held_ends.hold_if_uncertain(ended, now, signals::was_terminated())
+                let Some(ended) =
+                    self.possible_interruptions.hold_if_uncertain(ended, now, signals::was_terminated())
                 else {
                     self.alarm.wake_at(now + HOLD_AFTER_FAILURE);
                     // Reports waiting in the outbox stay urgent.
@@ -120,7 +121,8 @@ impl Worker {
 
     /// Reports the held ends whose cause is certain now; returns when to check again.
     pub(crate) fn deliver_certain_ends(&self, urgency: ReportUrgency) -> Option<Instant> {
-        let (certain, next) = self.held_ends.take_certain(Instant::now(), signals::was_terminated());
+        let (certain, next) =
+            self.possible_interruptions.take_certain(Instant::now(), signals::was_terminated());
         if !certain.is_empty() {
             for ended in &certain {
                 self.end_log.append(ended);
@@ -156,7 +158,7 @@ mod tests {
 
     #[test]
     fn only_failures_of_the_job_itself_are_held() {
-        let held = HeldEnds::new(false);
+        let held = PossibleInterruptions::new(false);
         for (exit, cause, expected) in [
             (ProcessExit::Code(0), AttemptEndCause::Itself, None),
             (ProcessExit::Code(1), AttemptEndCause::Itself, Some(HOLD_AFTER_FAILURE)),
@@ -171,14 +173,15 @@ mod tests {
             assert_eq!(held.time_to_hold(&ended(exit, cause.clone())), expected, "{exit:?} {cause:?}");
         }
         assert_eq!(
-            HeldEnds::new(true).time_to_hold(&ended(ProcessExit::Code(1), AttemptEndCause::Itself)),
+            PossibleInterruptions::new(true)
+                .time_to_hold(&ended(ProcessExit::Code(1), AttemptEndCause::Itself)),
             Some(HOLD_AFTER_FAILURE_IF_NOTIFIED)
         );
     }
 
     #[test]
     fn a_held_end_is_a_failure_without_a_shutdown() {
-        let (held, now) = (HeldEnds::new(false), Instant::now());
+        let (held, now) = (PossibleInterruptions::new(false), Instant::now());
         let killed = ended(ProcessExit::Signal(9), AttemptEndCause::Itself);
         assert_eq!(held.hold_if_uncertain(killed.clone(), now, false), None);
         assert_eq!(held.take_certain(now, false), (vec![], Some(now + HOLD_AFTER_SIGNAL)));
@@ -193,7 +196,7 @@ mod tests {
             ended(BY_SIGTERM, AttemptEndCause::Stopped(StopReason::Interrupted)),
         );
         // The job ends first, then this worker is signaled.
-        let held = HeldEnds::new(false);
+        let held = PossibleInterruptions::new(false);
         assert_eq!(held.hold_if_uncertain(killed.clone(), now, false), None);
         assert_eq!(held.take_certain(now, true).0, std::slice::from_ref(&interrupted));
         // The job ends first, then the message of the engine arrives.

@@ -52,7 +52,7 @@ fn every_sql_statement_is_valid() {
         };
         conn.prepare(&complete).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
-    for from in [common::RowScan::Anywhere, common::RowScan::Blocks] {
+    for from in [common::RowLookup::Anywhere, common::RowLookup::Blocks] {
         for select in [
             common::select_jobs(from, common::JobColumns::Row),
             common::select_jobs(from, common::JobColumns::All),

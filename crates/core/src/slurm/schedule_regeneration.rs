@@ -84,7 +84,7 @@ pub enum RegenerateError {
 
 /// Returns the schedule; empty if all remaining jobs are served. A schedule that only marks actions is not
 /// empty: they would request allocations a second time.
-pub fn regenerate(
+pub fn regenerate_schedule(
     store: &RegenerateInput<'_>,
     profile: &ClusterProfile,
     wish: &RegenerateOptions<'_>,

@@ -113,7 +113,7 @@ pub struct SchedulerOptions {
     pub on_commit: Option<OnCommit>,
     pub on_change: Option<OnWorkflowChange>,
     /// Called with silent workers that may have left jobs running in Slurm. The callee reports when none are
-    /// left ([`super::SchedulerService::notify_worker_fenced`]); only then, or after a timeout, the jobs are
+    /// left ([`super::SchedulerHandle::notify_worker_fenced`]); only then, or after a timeout, the jobs are
     /// reassigned. Without it there is no waiting.
     pub on_silent_worker: Option<OnSilentWorker>,
     /// Checked before replies to workers: while another server may have taken over, no lease is renewed.

@@ -12,7 +12,7 @@ const AVERAGE_WEIGHT: f64 = 0.1;
 const RATE_WINDOW: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
-pub(crate) struct ClaimPacer {
+pub(crate) struct ClaimAheadEstimator {
     claim_ahead_time: Duration,
     mean_wall_time: Option<f64>,
     /// The largest number, regardless of the measured times: doubled with each claim, so that one short job at
@@ -22,13 +22,13 @@ pub(crate) struct ClaimPacer {
     settled_samples: VecDeque<(Instant, u64)>,
 }
 
-impl Default for ClaimPacer {
+impl Default for ClaimAheadEstimator {
     fn default() -> Self {
         Self::with_claim_ahead_time(CLAIM_AHEAD_TIME)
     }
 }
 
-impl ClaimPacer {
+impl ClaimAheadEstimator {
     /// For a worker that is contacted only at this interval.
     pub(crate) const fn with_claim_ahead_time(claim_ahead_time: Duration) -> Self {
         Self { claim_ahead_time, mean_wall_time: None, claim_limit: 0, settled_samples: VecDeque::new() }
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn short_jobs_are_claimed_ahead_and_long_ones_are_not() {
-        let mut pace = ClaimPacer::default();
+        let mut pace = ClaimAheadEstimator::default();
         assert_eq!(pace.claims_ahead(2), 0, "no measurement yet");
         pace.on_ended(Duration::from_millis(1));
         assert_eq!(pace.claims_ahead(2), 0, "one short job proves little");
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn the_rate_covers_only_recent_seconds() {
         let start = Instant::now();
-        let mut pace = ClaimPacer::default();
+        let mut pace = ClaimAheadEstimator::default();
         for second in 0..20u64 {
             pace.record_settled(start + Duration::from_secs(second), second.saturating_sub(10) * 100);
         }

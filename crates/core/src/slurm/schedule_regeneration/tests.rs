@@ -72,7 +72,7 @@ impl World {
             slurm_defaults: &self.defaults,
         };
         let wish = RegenerateOptions { options, include: &[], submit, suffix: "regen", by: "me" };
-        regenerate(&store, profile, &wish)
+        regenerate_schedule(&store, profile, &wish)
     }
 
     fn apply(&mut self, schedule: &AllocationSchedule) {
@@ -175,7 +175,7 @@ fn named_jobs_are_planned_in_any_state() {
         suffix: "regen",
         by: "me",
     };
-    assert_eq!(regenerate(&store, &profile(), &wish).unwrap().assign.len(), 1);
+    assert_eq!(regenerate_schedule(&store, &profile(), &wish).unwrap().assign.len(), 1);
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn what_fits_nowhere_is_told() {
     };
     let options = AllocationOptions::default();
     let wish = RegenerateOptions { options: &options, include: &[], submit: true, suffix: "regen", by: "me" };
-    let said = regenerate(&store, &profile(), &wish).unwrap_err().to_string();
+    let said = regenerate_schedule(&store, &profile(), &wish).unwrap_err().to_string();
     assert!(said.starts_with("job `job_1` fits no partition: `r99` requests 99 CPUs"), "{said}");
 }
 
