@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use windlass_process::process_identity::to_pid;
-use windlass_process::process_tree::{self, tag};
+use windlass_process::process_tree::{self, marker_variable};
 use windlass_process::{Pid, Signal, shell};
 use windlass_types::worker_messages::return_code::CANNOT_START;
 use windlass_types::worker_protocol::{ActionCommand, ActionReport};
@@ -292,7 +292,7 @@ fn run_command(
     let mut child = shell
         .current_dir(directory)
         .envs(order.env.iter().map(|(name, value)| (name, value)))
-        .env(tag::WORKER, around.token)
+        .env(marker_variable::WORKER, around.token)
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)

@@ -34,9 +34,9 @@ pub enum JobTokenSubject {
 impl JobTokenClaims {
     /// Returns the signed token. The key is the SHA-256 hash of the worker's secret, as text ([`secret_hash`]).
     pub fn sign(&self, secret_hash: &str) -> String {
-        let said = self.signed_text();
-        let mut token = format!("{JOB_TOKEN_PREFIX}{said}_");
-        for byte in hmac(secret_hash.as_bytes(), said.as_bytes()) {
+        let signed = self.signed_text();
+        let mut token = format!("{JOB_TOKEN_PREFIX}{signed}_");
+        for byte in hmac(secret_hash.as_bytes(), signed.as_bytes()) {
             // Writing to a string cannot fail.
             write!(token, "{byte:02x}").unwrap_or_default();
         }
@@ -45,8 +45,8 @@ impl JobTokenClaims {
 
     /// Parses the claims of a token without verifying its signature.
     pub fn parse(token: &str) -> Option<Self> {
-        let (said, _) = token.strip_prefix(JOB_TOKEN_PREFIX)?.rsplit_once('_')?;
-        let mut parts = said.split('_');
+        let (signed, _) = token.strip_prefix(JOB_TOKEN_PREFIX)?.rsplit_once('_')?;
+        let mut parts = signed.split('_');
         let (kind, worker) = (parts.next()?, WorkerId(parse_number(parts.next())?));
         let work = match kind {
             "j" => JobTokenSubject::Job(AttemptKey {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hmac_agrees_with_rfc_4231() {
+    fn hmac_matches_rfc_4231() {
         let hex = |bytes: [u8; 32]| bytes.map(|byte| format!("{byte:02x}")).concat();
         assert_eq!(
             hex(hmac(b"Jefe", b"what do ya want for nothing?")),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_says_what_was_signed() {
+    fn signed_token_parses_to_its_claims() {
         let key = AttemptKey { workflow: WorkflowId(1), job: JobId(2), run: RunId(3), attempt: Attempt(4) };
         let action = JobTokenSubject::Action { workflow: WorkflowId(1), action: 2, attempt: Attempt(3) };
         for work in [JobTokenSubject::Job(key), action] {

@@ -36,10 +36,10 @@ pub enum AuthOperation {
     /// Write the user data of a workflow.
     ChangeUserData,
     /// Register a worker.
-    IntroduceWorker,
+    RegisterWorker,
     ReadWorker,
     /// Act as a registered worker, which also requires its secret.
-    SpeakAsWorker,
+    ActAsWorker,
     /// Drain or retire a worker.
     ManageWorker,
     /// Quarantine and release nodes, which affects all users with workers there.
@@ -78,7 +78,7 @@ impl AuthOperation {
         Self::Identify, Self::ListVisible, Self::CreateWorkflow, Self::CreateForOthers, Self::ReadWorkflow,
         Self::ChangeWorkflow, Self::DecideAsAgent, Self::CancelWorkflow, Self::DeleteWorkflow,
         Self::ShareWorkflow, Self::ReadSecrets, Self::RunJobs, Self::SpawnJobs, Self::ChangeUserData,
-        Self::IntroduceWorker, Self::ReadWorker, Self::SpeakAsWorker, Self::ManageWorker,
+        Self::RegisterWorker, Self::ReadWorker, Self::ActAsWorker, Self::ManageWorker,
         Self::ManageNodes, Self::ReadRequestDetails, Self::CreateRequest, Self::ChangeRequest,
         Self::CancelRequest, Self::ManageSites, Self::ReadGroup, Self::CreateGroup, Self::ChangeGroup,
         Self::DeleteGroup, Self::ReadTokens, Self::ChangeTokens, Self::Metrics, Self::Administer, Self::Sql,
@@ -174,9 +174,9 @@ pub const fn access_rule(operation: AuthOperation) -> AccessRule {
         O::RunJobs                                 => (WORK.union(MODIFY),   USER,     USER,     OPERATOR),
         O::SpawnJobs | O::ChangeUserData        => (WORK.union(MODIFY).union(JOB),
                                                                         USER,     USER,     OPERATOR),
-        O::IntroduceWorker                      => (WORK.union(IN_ALLOCATION),
+        O::RegisterWorker                      => (WORK.union(IN_ALLOCATION),
                                                                         USER,     USER,     USER),
-        O::SpeakAsWorker                        => (WORK.union(IN_ALLOCATION),
+        O::ActAsWorker                        => (WORK.union(IN_ALLOCATION),
                                                                         USER,     OPERATOR, OPERATOR),
         O::CreateGroup | O::DeleteGroup | O::Administer
                                                 => (ADMINISTER,         ADMIN,    ADMIN,    ADMIN),
@@ -270,7 +270,7 @@ mod tests {
             (O::ReadSecrets, ObjectRelation::Own, [F, A, A, A]),
             (O::ReadSecrets, ObjectRelation::Shared, [F, F, F, F]),
             (O::ReadSecrets, ObjectRelation::Other, [F, H, F, F]),
-            (O::SpeakAsWorker, ObjectRelation::Other, [F, H, A, A]),
+            (O::ActAsWorker, ObjectRelation::Other, [F, H, A, A]),
             (O::SpawnJobs, ObjectRelation::Other, [F, H, A, A]),
             (O::ManageNodes, ObjectRelation::Own, [F, F, A, A]),
             (O::ManageSites, ObjectRelation::Own, [F, F, A, A]),
@@ -296,8 +296,8 @@ mod tests {
         assert_eq!(may(O::ReadWorkflow, TokenScopes::READ), A);
         assert_eq!(may(O::ChangeWorkflow, TokenScopes::READ), AccessDecision::ForbidScope);
         assert_eq!(may(O::Administer, TokenScopes::WRITE), AccessDecision::ForbidScope);
-        assert_eq!(may(O::IntroduceWorker, TokenScopes::WRITE), AccessDecision::ForbidScope);
-        assert_eq!(may(O::IntroduceWorker, TokenScopes::WORKER), A);
+        assert_eq!(may(O::RegisterWorker, TokenScopes::WRITE), AccessDecision::ForbidScope);
+        assert_eq!(may(O::RegisterWorker, TokenScopes::WORKER), A);
         assert_eq!(may(O::RunJobs, TokenScopes::WORKER), A);
         assert_eq!(may(O::ChangeWorkflow, TokenScopes::WORKER), AccessDecision::ForbidScope);
         assert_eq!(may(O::CancelWorkflow, TokenScopes::READ.with(TokenScope::Cancel)), A);
@@ -320,7 +320,7 @@ mod tests {
         );
         assert_eq!(
             allowed(TokenScopes::ALLOCATION),
-            [O::Identify, O::ReadWorkflow, O::IntroduceWorker, O::SpeakAsWorker],
+            [O::Identify, O::ReadWorkflow, O::RegisterWorker, O::ActAsWorker],
             "the workers of an allocation"
         );
     }
@@ -338,8 +338,8 @@ mod tests {
             O::ShareWorkflow,
             O::ReadSecrets,
             O::RunJobs,
-            O::IntroduceWorker,
-            O::SpeakAsWorker,
+            O::RegisterWorker,
+            O::ActAsWorker,
             O::ManageWorker,
             O::ManageNodes,
             O::ManageSites,
@@ -374,7 +374,7 @@ mod tests {
         };
         let told_user = |operation, scopes| told(operation, UserRole::User, scopes, ObjectRelation::Own);
         assert!(told_user(O::ChangeWorkflow, TokenScopes::READ).contains("--scope write"));
-        assert!(told_user(O::IntroduceWorker, TokenScopes::WRITE).contains("--scope worker"));
+        assert!(told_user(O::RegisterWorker, TokenScopes::WRITE).contains("--scope worker"));
         assert_eq!(
             told_user(O::CreateGroup, TokenScopes::WRITE),
             "requires the role admin",

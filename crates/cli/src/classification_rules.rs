@@ -86,8 +86,8 @@ mod tests {
             ("[[rule]]\nname = \"x\"\nclass = \"data\"\n", ["rules.toml", "`x`", "has no condition"]),
             ("[[rules]]\n", ["rules.toml", "line 1", "`rules`"]),
         ] {
-            let said = load(text).unwrap_err();
-            assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+            let message = load(text).unwrap_err();
+            assert!(parts.iter().all(|part| message.contains(part)), "{message}");
         }
         let missing = build_classifier(Some(Path::new("/nowhere/rules.toml"))).unwrap_err().to_string();
         assert!(missing.contains("cannot read the classification rules in /nowhere/rules.toml"), "{missing}");

@@ -61,9 +61,9 @@ impl CliExit {
 
 impl From<windlass_htcondor::render::DagRenderError> for CliError {
     fn from(error: windlass_htcondor::render::DagRenderError) -> Self {
-        use windlass_htcondor::render::DagRenderError::{Io, Terms};
+        use windlass_htcondor::render::DagRenderError::{Io, Settings};
         match error {
-            Io { .. } | Terms(_) => Self::io(error.to_string()),
+            Io { .. } | Settings(_) => Self::io(error.to_string()),
             _ => Self::user(error.to_string()),
         }
     }

@@ -1,7 +1,7 @@
 //! Finds the failures that the command line selects: by group, class, job, or name pattern.
 
 use crate::args::JobRef;
-use crate::args::triage::{FailureFilterArgs, TriageDecisionArgs};
+use crate::args::failures::{FailureDecisionArgs, FailureFilterArgs};
 use crate::error::CliError;
 use crate::object_selection;
 use windlass_core::failure_commands::is_applicable;
@@ -66,7 +66,7 @@ pub(crate) fn list_open_failures(
 pub(crate) fn split_jobs_and_groups(
     store: &dyn Store,
     workflow: &WorkflowRow,
-    args: &TriageDecisionArgs,
+    args: &FailureDecisionArgs,
 ) -> Result<(Vec<JobRef>, FailureFilterArgs), CliError> {
     let mut which = args.which.clone();
     let (mut jobs, mut keys) = (Vec::new(), Vec::new());
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_like_patterns_as_in_a_shell() {
+    fn job_names_match_shell_patterns() {
         for (name, pattern, expected) in [
             ("align_7", "align_*", true),
             ("align_7", "align_?", true),

@@ -5,7 +5,7 @@ use crate::classification_rules;
 use crate::commands::plot;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
-use crate::local_worker::LocalHost;
+use crate::local_worker::LocalWorkerHost;
 use crate::missing_inputs;
 use crate::orphaned_workers;
 use crate::server_run;
@@ -27,7 +27,7 @@ use windlass_types::WorkflowId;
 
 /// What to do with jobs that failed or were canceled in an earlier run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FailedJobsPolicy {
+pub(crate) enum EarlierFailuresPolicy {
     /// Keep their states.
     Keep,
     /// Start a new run in which they and their dependents run again.
@@ -39,7 +39,7 @@ pub(crate) fn run_locally(
     ctx: &CliContext,
     store: &dyn Store,
     workflow: WorkflowId,
-    failed: FailedJobsPolicy,
+    failed: EarlierFailuresPolicy,
     machine: &MachineArgs,
 ) -> Result<CliExit, CliError> {
     if let Some(client) = ctx.server()? {
@@ -69,7 +69,7 @@ pub(crate) fn run_with_observer(
     ctx: &CliContext,
     store: &dyn Store,
     workflow: WorkflowId,
-    failed: FailedJobsPolicy,
+    failed: EarlierFailuresPolicy,
     machine: &MachineArgs,
     mut observer: Box<dyn RunObserver>,
 ) -> Result<RunSummary, CliError> {
@@ -78,12 +78,12 @@ pub(crate) fn run_with_observer(
     let signals = listen_for_signals()?;
     let lock = store.lock(LockScope::Workflow(workflow), ctx.clock.now())?;
     orphaned_workers::refuse_orphaned_workers(store, workflow, machine.take_over)?;
-    if failed == FailedJobsPolicy::Keep && load_workflow_row(store, workflow)?.is_canceled {
+    if failed == EarlierFailuresPolicy::Keep && load_workflow_row(store, workflow)?.is_canceled {
         return Err(CliError::refused(format!("workflow {workflow} has just been canceled")));
     }
     warn_without_bash(&ctx.ui);
-    let mut host = LocalHost::new(machine, &worker_database(store)?).with_password_of(&ctx.database());
-    if failed == FailedJobsPolicy::RunAgain {
+    let mut host = LocalWorkerHost::new(machine, &worker_database(store)?).with_password_of(&ctx.database());
+    if failed == EarlierFailuresPolicy::RunAgain {
         let (before, classifier) =
             (load_workflow_row(store, workflow)?, classification_rules::configured_classifier(ctx)?);
         recover_workflow(store, &mut host, &mut *observer, &before, classifier, ctx.clock.now())?;

@@ -49,7 +49,7 @@ pub(crate) fn machine_capacity(args: &MachineArgs, machine: &MachineInfo) -> Cap
 }
 
 /// Starts worker processes on this machine and makes sure that lost ones are dead.
-pub(crate) struct LocalHost {
+pub(crate) struct LocalWorkerHost {
     machine: MachineInfo,
     capacity: Capacity,
     labels: Vec<String>,
@@ -80,7 +80,7 @@ fn run_directory(database: &Path) -> PathBuf {
     default_state_dir().filter(|_| is_postgres).unwrap_or_else(beside)
 }
 
-impl LocalHost {
+impl LocalWorkerHost {
     pub(crate) fn new(args: &MachineArgs, database: &Path) -> Self {
         let machine = MachineInfo::detect();
         let capacity = machine_capacity(args, &machine);
@@ -130,7 +130,7 @@ impl LocalHost {
     }
 }
 
-impl Drop for LocalHost {
+impl Drop for LocalWorkerHost {
     fn drop(&mut self) {
         if let Some(path) = &self.pgpass_file {
             // A file that remains is readable only by its owner.
@@ -139,7 +139,7 @@ impl Drop for LocalHost {
     }
 }
 
-impl WorkerHost for LocalHost {
+impl WorkerHost for LocalWorkerHost {
     fn capacity(&self) -> Capacity {
         self.capacity
     }
@@ -304,7 +304,7 @@ mod tests {
     use windlass_types::{Bytes, RunId, WorkflowId};
 
     #[test]
-    fn a_worker_elsewhere_counts_as_dead_only_if_somebody_says_so() {
+    fn worker_on_other_host_is_dead_only_if_declared() {
         let elsewhere = NewWorker {
             workflow: Some(WorkflowId(1)),
             run: Some(RunId(1)),
@@ -317,10 +317,10 @@ mod tests {
             capacity: Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes: 1, max_jobs: None },
             ..NewWorker::default()
         };
-        let mut careful = LocalHost::new(&MachineArgs::default(), Path::new("x.db"));
+        let mut careful = LocalWorkerHost::new(&MachineArgs::default(), Path::new("x.db"));
         assert!(careful.ensure_dead(&elsewhere).unwrap_err().to_string().contains("no-such-host"));
         let told = MachineArgs { assume_dead: true, ..MachineArgs::default() };
-        let buried = LocalHost::new(&told, Path::new("x.db")).ensure_dead(&elsewhere).unwrap();
+        let buried = LocalWorkerHost::new(&told, Path::new("x.db")).ensure_dead(&elsewhere).unwrap();
         assert!(buried.started_attempts.is_none(), "any claim may have started");
     }
 
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workflow_says_how_closely_its_jobs_are_watched() {
+    fn workflow_settings_select_job_monitoring() {
         let usual = watched(None);
         assert_eq!((usual.measure_jobs, usual.series), (true, None));
         assert_eq!(watched(Some(ResourceMonitor::default())), usual);

@@ -16,22 +16,22 @@ mod job_logs;
 mod local_requests;
 mod local_run;
 mod local_worker;
+mod log_cursor;
 mod log_scan;
 mod missing_inputs;
 mod object_selection;
 mod orphaned_workers;
 mod output_files;
-mod packing;
 mod parameter_sweep;
 mod recovery;
 mod rerun;
 mod resource_samples;
 mod server_discovery;
 mod server_run;
+mod slurm_packing;
 mod spec_discovery;
 mod spec_file;
 mod ssh;
-mod tail;
 mod tar;
 mod ui;
 mod workflow_outline;
@@ -181,14 +181,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_on_the_command_line_is_seen() {
-        let said = |words: &[&str]| contains_password(words.iter().map(OsString::from));
-        assert!(said(&["windlass", "status", "--db", "postgres://me:secret@db/w"]));
-        assert!(said(&["windlass", "status", "--db=postgresql://me:secret@db/w?sslmode=require"]));
-        assert!(said(&["windlass", "db", "copy", "postgres://me@db/w?password=secret"]));
-        assert!(!said(&["windlass", "status", "--db", "postgres://me@db:5432/w?sslmode=require"]));
+    fn database_password_on_command_line_is_detected() {
+        let has_password = |words: &[&str]| contains_password(words.iter().map(OsString::from));
+        assert!(has_password(&["windlass", "status", "--db", "postgres://me:secret@db/w"]));
+        assert!(has_password(&["windlass", "status", "--db=postgresql://me:secret@db/w?sslmode=require"]));
+        assert!(has_password(&["windlass", "db", "copy", "postgres://me@db/w?password=secret"]));
+        assert!(!has_password(&["windlass", "status", "--db", "postgres://me@db:5432/w?sslmode=require"]));
         assert!(
-            !said(&["windlass", "exec", "-c", "curl http://me:secret@there"]),
+            !has_password(&["windlass", "exec", "-c", "curl http://me:secret@there"]),
             "that is for the job to know"
         );
     }

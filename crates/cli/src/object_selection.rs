@@ -187,8 +187,8 @@ fn job_not_found_error(
     let jobs = store.jobs(workflow.id, &some)?;
     let near = windlass_spec::nearest_name(&wanted.text, jobs.iter().map(|job| job.name.as_str()));
     let meant = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
-    let said = format!("workflow {} ({}) has no job `{}`", workflow.id, workflow.name, wanted.text);
-    Ok(CliError::user(said).with_hint(format!(
+    let shown = format!("workflow {} ({}) has no job `{}`", workflow.id, workflow.name, wanted.text);
+    Ok(CliError::user(shown).with_hint(format!(
         "{meant}`windlass jobs {}` lists its jobs; use {elsewhere} for another workflow",
         workflow.id
     )))

@@ -265,8 +265,8 @@ fn read_run_file(run_dir: &Path) -> Option<DiscoveredServer> {
     let for_others = meta.mode() & 0o077;
     let private = meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw() && for_others == 0;
     let text = private.then(|| std::fs::read_to_string(&path).ok()).flatten()?;
-    let said: DiscoveredServer = serde_json::from_str(&text).ok()?;
-    Some(DiscoveredServer { dir: run_dir.to_owned(), ..said })
+    let server: DiscoveredServer = serde_json::from_str(&text).ok()?;
+    Some(DiscoveredServer { dir: run_dir.to_owned(), ..server })
 }
 
 /// Ignores files of servers that were killed. A running but unreachable server is an error: it holds the

@@ -5,7 +5,7 @@ use crate::args::MachineArgs;
 use crate::commands::plot;
 use crate::context::CliContext;
 use crate::error::{CliError, CliErrorKind, CliExit};
-use crate::local_run::{FailedJobsPolicy, RunSignalListener, listen_for_signals, run_deadline};
+use crate::local_run::{EarlierFailuresPolicy, RunSignalListener, listen_for_signals, run_deadline};
 use crate::local_worker;
 use crate::ui::run_summary;
 use crate::{missing_inputs, rerun};
@@ -33,14 +33,14 @@ pub(crate) fn run_on_server(
     client: &Client,
     store: &dyn Store,
     workflow: WorkflowId,
-    failed: FailedJobsPolicy,
+    failed: EarlierFailuresPolicy,
     machine: &MachineArgs,
 ) -> Result<CliExit, CliError> {
     let row = rerun::load_workflow_row(store, workflow)?;
     if !machine.force {
         missing_inputs::require_inputs(store, &row)?;
     }
-    if failed == FailedJobsPolicy::RunAgain {
+    if failed == EarlierFailuresPolicy::RunAgain {
         begin_next_run(store, &row, ctx.clock.now())?;
     }
     let began = Instant::now();
@@ -82,13 +82,13 @@ fn run_until_over(
             control.interrupt();
         }
     })?;
-    let (sender, news) = channel();
+    let (sender, receiver) = channel();
     let mut observer = ctx.ui.observer(row.counts.total());
-    let mut meter = ProgressMeter::new(row.counts);
+    let mut meter = JobRateMeter::new(row.counts);
     let outcome = std::thread::scope(|scope| {
         let working = scope.spawn(move || agent.run(&mut NoticeForwarder(sender)));
         loop {
-            match news.recv_timeout(POLL_INTERVAL) {
+            match receiver.recv_timeout(POLL_INTERVAL) {
                 Ok(text) => observer.on_notice(&text),
                 Err(RecvTimeoutError::Timeout) => {
                     // While the server is unreachable, the agent reports it.
@@ -146,12 +146,12 @@ impl windlass_agent::RemoteWorkerObserver for NoticeForwarder {
 }
 
 /// The rate of ended jobs.
-pub(crate) struct ProgressMeter {
+pub(crate) struct JobRateMeter {
     started_at: Instant,
     initial_settled: u64,
 }
 
-impl ProgressMeter {
+impl JobRateMeter {
     pub(crate) fn new(counts: StatusCounts) -> Self {
         Self { started_at: Instant::now(), initial_settled: counts.settled() }
     }

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_trouble_with_a_connection_has_its_remedy() {
+    fn connection_errors_have_matching_hints() {
         for (url, cause, word) in [
             ("https://a", "received corrupt message of type InvalidContentType", "http://"),
             ("http://a", "invalid HTTP version parsed", "https://"),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_and_what_does_not() {
+    fn transient_statuses_are_distinguished_from_permanent() {
         let refused =
             |status| ClientError::Rejected(Box::new(ProblemDetails { status, ..ProblemDetails::default() }));
         for (status, passes) in

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_put_together_from_their_lines() {
+    fn sse_events_are_assembled_from_lines() {
         let mut frame = SseFrame::default();
         let text = ": following\nretry: 250\n\nid: 3\nevent: job\ndata: {\"a\":1,\ndata:\"b\":2}\n\n:\n\ndata: x\n\n";
         let told: Vec<String> = text.lines().filter_map(|line| frame.take_line(line)).collect();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_kept_for_one_server_and_found_for_no_other() {
+    fn tokens_are_stored_per_server() {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("windlass");
         let mut keyring = Keyring::open(&config).unwrap();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_token_takes_the_place_of_the_old_one() {
+    fn new_token_replaces_old_token() {
         let dir = tempfile::tempdir().unwrap();
         let mut keyring = Keyring::open(dir.path()).unwrap();
         keyring.save(kept("https://a", "wl_old")).unwrap();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_can_read_is_refused() {
+    fn token_file_readable_by_others_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tokens.toml");
         std::fs::write(&path, "[[server]]\nurl = 'https://a'\ntoken = 'wl_x'\n").unwrap();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_token_may_go_in_the_clear() {
+    fn unencrypted_token_is_allowed_only_on_loopback() {
         for url in [
             "https://a",
             "http://localhost:1",

@@ -5,10 +5,10 @@
 //! not retried here: only the caller knows which ones may be, and [`ClientError::is_transient`] tells when that
 //! is useful. Store reads and event streams are safe to repeat and retry by themselves.
 
+mod access_groups;
 mod allocations;
 mod error;
 mod events;
-mod access_groups;
 mod keyring;
 mod nodes;
 mod remote_store;
@@ -265,8 +265,8 @@ fn read_problem(status: u16, answer: Response) -> ProblemDetails {
     let reason = answer.status().canonical_reason().unwrap_or("refused").to_owned();
     let body: Option<ProblemDetails> =
         answer.bytes().ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let said = body.unwrap_or_else(|| ProblemDetails { detail: reason, ..ProblemDetails::default() });
-    ProblemDetails { status, retry_after: seconds.map(Duration::from_secs), ..said }
+    let problem = body.unwrap_or_else(|| ProblemDetails { detail: reason, ..ProblemDetails::default() });
+    ProblemDetails { status, retry_after: seconds.map(Duration::from_secs), ..problem }
 }
 
 #[cfg(test)]
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_may_name_a_contract() {
+    fn server_url_may_have_api_prefix() {
         for url in ["http://a:1", "http://a:1/", "http://a:1/api/v1", "http://a:1/torc-service/v1/"] {
             assert_eq!(without_prefix(url), "http://a:1");
         }

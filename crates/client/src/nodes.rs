@@ -37,7 +37,7 @@ impl Client {
     pub fn quarantine_node(
         &self,
         host: &str,
-        spell: Duration,
+        duration: Duration,
         reason: &str,
     ) -> Result<NodeQuarantineInfo, ClientError> {
         #[derive(Serialize)]
@@ -46,7 +46,7 @@ impl Client {
             seconds: u64,
             reason: &'a str,
         }
-        self.post("/api/v1/nodes", &NewAside { host, seconds: spell.as_secs(), reason })
+        self.post("/api/v1/nodes", &NewAside { host, seconds: duration.as_secs(), reason })
     }
 
     /// Releases a node from quarantine.

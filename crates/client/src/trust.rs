@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_without_what_they_are_named_for_are_refused() {
+    fn certificate_files_without_expected_content_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.pem");
         std::fs::write(&path, "-----BEGIN X-----\n").unwrap();

@@ -102,10 +102,10 @@ struct OuterDagHistory {
 impl OuterDagHistory {
     fn read(run: &Path, rescue: Option<&RescueFile>) -> Result<Self, RescueError> {
         let mut watch = DagPoller::new(run);
-        let news = watch.poll().units.into_iter();
-        let completed = news.filter(|news| news.status == RequestUnitStatus::Completed);
+        let updates = watch.poll().units.into_iter();
+        let completed = updates.filter(|update| update.status == RequestUnitStatus::Completed);
         let mut completed: BTreeSet<String> =
-            completed.map(|news| WorkUnitName(news.number).to_string()).collect();
+            completed.map(|update| WorkUnitName(update.number).to_string()).collect();
         completed.extend(completed_nodes(run)?);
         let mut failed: BTreeSet<String> =
             watch.failed_units().map(|unit| WorkUnitName(unit).to_string()).collect();

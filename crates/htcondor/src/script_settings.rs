@@ -39,10 +39,10 @@ pub struct ScriptSettings {
     /// The absolute path of `windlass` on this machine, which runs the scripts.
     pub program: PathBuf,
     /// The kinds of nodes, by name.
-    pub kinds: BTreeMap<String, NodeKind>,
+    pub kinds: BTreeMap<String, NodeGroupSettings>,
     /// For nodes of requests.
-    #[serde(default)]
-    pub care: RequestRetrySettings,
+    #[serde(default, rename = "care")]
+    pub retry_settings: RequestRetrySettings,
     /// For jobs of a workflow spec, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub handlers: BTreeMap<String, FailureHandler>,
@@ -59,7 +59,7 @@ pub struct ScriptSettings {
 
 /// Nodes with the same settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeKind {
+pub struct NodeGroupSettings {
     /// `None`: a job of a workflow spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<NodeRole>,
@@ -184,15 +184,15 @@ mod tests {
     use super::*;
     use windlass_types::Bytes;
 
-    fn terms() -> ScriptSettings {
+    fn settings() -> ScriptSettings {
         let asked = Resources { cpus: 4, memory: Bytes(8 << 30), ..Resources::DEFAULT };
-        let kind = NodeKind { role: Some(NodeRole::Processing), retries: 3, asked, handler: None };
+        let kind = NodeGroupSettings { role: Some(NodeRole::Processing), retries: 3, asked, handler: None };
         ScriptSettings {
             name: "request".into(),
             run: "550e8400-e29b-41d4-a716-446655440000".into(),
             program: "/usr/bin/windlass".into(),
             kinds: [("processing_0".to_owned(), kind)].into(),
-            care: RequestRetrySettings::default(),
+            retry_settings: RequestRetrySettings::default(),
             handlers: BTreeMap::new(),
             digest: None,
             submission_dir: None,
@@ -209,10 +209,10 @@ mod tests {
             ScriptSettings::find_for_directory(&unit),
             Err(ScriptSettingsError::Missing { .. })
         ));
-        terms().save(run.path()).unwrap();
+        settings().save(run.path()).unwrap();
         for directory in [run.path(), &unit] {
             let (found, home) = ScriptSettings::find_for_directory(directory).unwrap();
-            assert_eq!((found, home), (terms(), run.path().canonicalize().unwrap()));
+            assert_eq!((found, home), (settings(), run.path().canonicalize().unwrap()));
         }
         assert!(matches!(
             ScriptSettings::find_for_directory(&unit.join("deeper")),
@@ -230,7 +230,8 @@ mod tests {
 
     #[test]
     fn the_ceiling_grows_with_the_cores() {
-        let care = RequestRetrySettings { max_memory_per_core_mb: 2000, ..RequestRetrySettings::default() };
-        assert_eq!([0, 1, 8].map(|cpus| care.memory_ceiling_mb(cpus)), [2000, 2000, 16_000]);
+        let retry_settings =
+            RequestRetrySettings { max_memory_per_core_mb: 2000, ..RequestRetrySettings::default() };
+        assert_eq!([0, 1, 8].map(|cpus| retry_settings.memory_ceiling_mb(cpus)), [2000, 2000, 16_000]);
     }
 }

@@ -419,7 +419,7 @@ mod tests {
     /// After a request at some progress without open allocations, the next one is immediate only if there was
     /// progress since.
     #[test]
-    fn allocations_that_came_to_nothing_are_told_from_those_that_were_used() {
+    fn unused_allocations_are_distinguished_from_used_ones() {
         for (allocations, asked_at, progress, expected) in [
             (vec![], None, 0, OpenAllocations::NoneLeft),
             (vec![allocation(A::Ended, None)], None, 3, OpenAllocations::NoneLeft),

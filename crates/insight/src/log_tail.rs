@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines() {
+    fn last_lines_of_log_are_returned() {
         for (text, lines, expected) in [
             ("a\nb\nc\n", 2, "b\nc\n"),
             ("a\nb\nc", 2, "b\nc"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_of_a_long_file() {
+    fn last_lines_of_long_file_are_returned() {
         let lines: Vec<String> = (0..40_000).map(|i| format!("line {i}")).collect();
         let text = lines.join("\n") + "\n";
         assert_eq!(last(&text, 1), "line 39999\n");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_read_from_its_end_within_bounds() {
+    fn log_tail_is_read_within_bounds() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("job.e");
         assert_eq!(read_log_tail(&path, 5, 1000).unwrap(), None);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_plain_file_of_its_own_is_read() {
+    fn log_tail_rejects_links_and_special_files() {
         let dir = tempfile::tempdir().unwrap();
         let secret = dir.path().join("secret");
         std::fs::write(&secret, "s3same").unwrap();

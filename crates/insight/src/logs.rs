@@ -41,7 +41,7 @@ impl LogStream {
     }
 }
 
-pub fn path(workflow: &WorkflowRow, key: AttemptKey, stream: LogStream) -> PathBuf {
+pub fn log_path(workflow: &WorkflowRow, key: AttemptKey, stream: LogStream) -> PathBuf {
     let file = format!("{}.{}", key.log_stem(), stream.extension());
     Path::new(&workflow.output_dir).join(LOG_FOLDER).join(file)
 }
@@ -88,7 +88,7 @@ pub fn load_stdio(
 }
 
 /// Returns the streams that are kept.
-pub const fn kept(mode: StdioMode) -> &'static [LogStream] {
+pub const fn kept_streams(mode: StdioMode) -> &'static [LogStream] {
     match mode {
         StdioMode::Separate => &[LogStream::Stdout, LogStream::Stderr],
         StdioMode::Combined => &[LogStream::Combined],
@@ -102,13 +102,13 @@ pub const fn kept(mode: StdioMode) -> &'static [LogStream] {
 /// output has none.
 pub fn existing_logs(workflow: &WorkflowRow, key: AttemptKey) -> Vec<(LogStream, PathBuf)> {
     let streams = [LogStream::Stderr, LogStream::Stdout, LogStream::Combined];
-    let files = streams.map(|stream| (stream, path(workflow, key, stream)));
+    let files = streams.map(|stream| (stream, log_path(workflow, key, stream)));
     files.into_iter().filter(|(_, file)| file.exists()).collect()
 }
 
 /// Returns the output of the recovery script that followed this attempt, if not empty.
 pub fn recovery_log(workflow: &WorkflowRow, key: AttemptKey) -> Option<PathBuf> {
-    Some(path(workflow, key, LogStream::Recovery)).filter(|file| file.exists())
+    Some(log_path(workflow, key, LogStream::Recovery)).filter(|file| file.exists())
 }
 
 /// Returns the file to look at first, and which stream in it has output, if any.
@@ -125,8 +125,8 @@ pub fn choose_first_log(workflow: &WorkflowRow, key: AttemptKey, stdio: StdioSet
     let spoken = existing_logs(workflow, key).into_iter().find(|(_, file)| has_text(file));
     match spoken {
         Some((stream, path)) => Some(FirstLog { path, stream_with_text: Some(stream) }),
-        None => kept(stdio.mode)
+        None => kept_streams(stdio.mode)
             .last()
-            .map(|stream| FirstLog { path: path(workflow, key, *stream), stream_with_text: None }),
+            .map(|stream| FirstLog { path: log_path(workflow, key, *stream), stream_with_text: None }),
     }
 }

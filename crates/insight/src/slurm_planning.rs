@@ -23,9 +23,9 @@ use windlass_types::slurm::AllocationRequest;
 
 /// Requested resources that the cluster can never provide.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{said}")]
+#[error("{message}")]
 pub struct SlurmPlanError {
-    said: String,
+    message: String,
     remedy: &'static str,
     cluster: String,
 }
@@ -104,7 +104,7 @@ pub fn check(workflow: &ResolvedWorkflow<'_>, profile: &ClusterProfile) -> Resul
     let wrong: Vec<String> = wrong.map(|fault| fault.to_string()).collect();
     if !wrong.is_empty() {
         return Err(SlurmPlanError {
-            said: wrong.join("\n"),
+            message: wrong.join("\n"),
             remedy: "change the scheduler",
             cluster: cluster_title(profile),
         });
@@ -140,9 +140,9 @@ fn first_error_unless_one_fits(
 }
 
 fn plan_error(faults: &[UnfitDemand], profile: &ClusterProfile) -> SlurmPlanError {
-    let said: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    let message: Vec<String> = faults.iter().map(ToString::to_string).collect();
     SlurmPlanError {
-        said: said.join("\n"),
+        message: message.join("\n"),
         remedy: "reduce the requirements",
         cluster: cluster_title(profile),
     }
@@ -243,7 +243,7 @@ mod tests {
     use windlass_spec::{NoAttachments, SpecSource};
 
     #[test]
-    fn jobs_of_an_entry_that_wait_for_one_another_are_demands_of_their_own() {
+    fn dependent_jobs_of_one_group_are_separate_demands() {
         let text = "\
 name: chain
 resource_requirements: [{name: small, cpus: 1, memory: 1g, runtime: 10m}]

@@ -252,7 +252,7 @@ mod tests {
     use windlass_spec::{NoAttachments, SpecSource};
 
     #[test]
-    fn what_a_spec_makes_is_lent_in_order() {
+    fn spec_objects_are_created_in_order() {
         let text = "
 name: w
 files:
@@ -290,10 +290,10 @@ jobs:
         assert!(source.next_job().is_none());
         let edges = dependency_edges(&workflow);
         assert_eq!(edges.direct, [(1, 0), (2, 0)]);
-        assert_eq!((edges.gates, edges.waits), (vec![vec![1, 2]], vec![(3, 0)]));
+        assert_eq!((edges.groups, edges.waits), (vec![vec![1, 2]], vec![(3, 0)]));
     }
     #[test]
-    fn what_is_reused_is_done_and_frees_what_waits_only_for_it() {
+    fn reused_jobs_are_completed_and_unblock_dependents() {
         let text = "
 name: w
 user_data: [{name: u}]

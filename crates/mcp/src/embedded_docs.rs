@@ -98,7 +98,7 @@ mod tests {
     use windlass_spec::{NoAttachments, SpecSource};
 
     #[test]
-    fn every_page_has_a_heading_and_every_example_is_good() {
+    fn embedded_pages_have_headings_and_examples_are_valid() {
         assert!(PAGES.iter().all(|page| !page.title().is_empty() && page.text.starts_with("# ")));
         for example in EXAMPLES {
             let source = SpecSource::new(example.file, example.text.as_bytes());

@@ -66,7 +66,7 @@ impl ServerHandler for McpHandler {
         };
         Ok(match answer {
             Ok(value) => CallToolResult::structured(value),
-            Err(trouble) => CallToolResult::error(vec![ContentBlock::text(render_error(&trouble))]),
+            Err(problem) => CallToolResult::error(vec![ContentBlock::text(render_error(&problem))]),
         }
         .into())
     }
@@ -157,7 +157,7 @@ impl McpHandler {
     async fn read_log(&self, key: AttemptKey, stream: LogStream) -> Result<String, ErrorData> {
         let session = self.0.clone();
         let shown = run_blocking(move || tools::read_log(&session, key, stream)).await?;
-        let shown = shown.map_err(|trouble| ErrorData::resource_not_found(render_error(&trouble), None))?;
+        let shown = shown.map_err(|problem| ErrorData::resource_not_found(render_error(&problem), None))?;
         let part = |name: &str| shown["log"][name].as_str().unwrap_or_default().to_owned();
         match shown["log"] {
             Value::Null => Ok(shown["nothing_because"].as_str().unwrap_or_default().to_owned()),
@@ -192,10 +192,10 @@ fn parse_log_key(path: &str) -> Option<(AttemptKey, LogStream)> {
 }
 
 /// Renders an error with its hint.
-fn render_error(trouble: &ToolError) -> String {
-    let text = match &trouble.hint {
-        Some(hint) => format!("{} ({hint})", trouble.message),
-        None => trouble.message.clone(),
+fn render_error(problem: &ToolError) -> String {
+    let text = match &problem.hint {
+        Some(hint) => format!("{} ({hint})", problem.message),
+        None => problem.message.clone(),
     };
     match AgentSession::redact_output(Value::String(text)) {
         Value::String(text) => text,

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_go_wherever_they_are() {
+    fn secrets_are_redacted_at_any_depth() {
         let shown = redact_strings(
             json!({"a": ["x --password hush", 3], "b": {"c": "ok"}}),
             &SecretRedactor::default(),
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_between_letters() {
+    fn long_text_is_truncated_between_characters() {
         assert_eq!(truncate_text("abc", 3), "abc");
         assert_eq!(truncate_text("aé€x", 4), "aé … (4 more bytes)");
     }

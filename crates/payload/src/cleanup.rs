@@ -1,6 +1,6 @@
 //! Removes the unmerged files of a unit, and of no other.
 
-use crate::codes;
+use crate::exit_codes;
 use crate::failure::PayloadFailure;
 use crate::workspace::UnitWorkspace;
 use std::collections::BTreeSet;
@@ -15,15 +15,15 @@ pub fn cleanup_unit(place: &UnitWorkspace, insist: bool) -> Result<usize, Payloa
     if !insist {
         let merged = place.merge_output().map_err(|error| {
             PayloadFailure::from_io(
-                codes::STORAGE,
+                exit_codes::STORAGE,
                 "read what was merged",
                 &place.merge_output_path(),
                 &error,
             )
         })?;
         if merged.is_none() {
-            let said = format!("{unit} is not merged: its files are still needed");
-            return Err(PayloadFailure::new(codes::CONFIGURATION, said));
+            let message = format!("{unit} is not merged: its files are still needed");
+            return Err(PayloadFailure::new(exit_codes::CONFIGURATION, message));
         }
     }
     let mut removed = 0;
@@ -31,8 +31,9 @@ pub fn cleanup_unit(place: &UnitWorkspace, insist: bool) -> Result<usize, Payloa
         for output in &place.manifest.outputs {
             let lfn = place.manifest.unmerged_directory(output);
             let Some(directory) = place.path_at(&site, &lfn) else { continue };
-            removed += remove_files(&directory)
-                .map_err(|error| PayloadFailure::from_io(codes::STORAGE, "remove", &directory, &error))?;
+            removed += remove_files(&directory).map_err(|error| {
+                PayloadFailure::from_io(exit_codes::STORAGE, "remove", &directory, &error)
+            })?;
         }
     }
     Ok(removed)

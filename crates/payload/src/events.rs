@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_and_masks_choose_events() {
+    fn event_windows_and_lumi_masks_select_events() {
         assert_eq!(numbers(EventSelection::default()), [1, 2, 3, u64::MAX]);
         let events = Some(EventWindow { first: 2, last: 3 });
         assert_eq!(numbers(EventSelection { events, lumis: None }), [2, 3]);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_counted_in_pieces_of_any_size() {
+    fn event_count_is_independent_of_piece_size() {
         let long = format!("{TEXT}2 8 5 {}\n2 8 6", "y".repeat(1000));
         for size in [1, 2, 7, 64, 5000] {
             let mut counter = EventCounter::default();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_event_does_not_end_the_counting() {
+    fn invalid_line_does_not_end_event_counting() {
         for (text, events) in [("1 1 1\n\n1 1 2\n", 2), ("# header\n1 1 1\n", 1), ("1 1 1\n1 1\n1 2 3", 2)] {
             for size in [1, 3, 100] {
                 let mut counter = EventCounter::default();

@@ -1,6 +1,6 @@
 //! Why a job of a work unit failed, in the forms for its log, its report and its exit code.
 
-use crate::codes;
+use crate::exit_codes;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub struct PayloadFailure {
 impl PayloadFailure {
     pub fn new(code: i32, message: impl Into<String>) -> Self {
         let message = message.into();
-        let class = codes::classify_exit_code(code, &message);
+        let class = exit_codes::classify_exit_code(code, &message);
         Self { code, signal: None, step: None, message, class, bad_inputs: Vec::new() }
     }
 
@@ -44,7 +44,7 @@ impl PayloadFailure {
 
     /// The exit status of the process.
     pub fn process_code(&self) -> u8 {
-        codes::process_code(self.code, self.class)
+        exit_codes::process_code(self.code, self.class)
     }
 
     pub fn to_report(&self) -> NodeFailure {
@@ -107,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_tells_the_class_whatever_else_it_says() {
+    fn failure_class_is_read_from_last_line() {
         for class in FailureClass::ALL.into_iter().filter(|class| *class != FailureClass::Unknown) {
-            let said = "cannot read /store/a\nConnection refused, No space left on device";
+            let text = "cannot read /store/a\nConnection refused, No space left on device";
             let failure = PayloadFailure {
                 step: Some("RECO".to_owned()),
-                ..PayloadFailure::new(8021, said).with_class(class)
+                ..PayloadFailure::new(8021, text).with_class(class)
             };
             let line = failure.to_string();
             assert_eq!(line.lines().count(), 1);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_class_is_not_known_what_the_step_said_decides() {
+    fn unknown_failure_class_follows_step_output() {
         let failure = PayloadFailure {
             step: Some("RECO".to_owned()),
             ..PayloadFailure::new(7, "ended with exit code 7")

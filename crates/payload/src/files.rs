@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_appears_whole_with_its_checksum() {
+    fn published_file_appears_whole_with_checksum() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("store/a/x.txt");
         let mut draft = DraftFile::new(&place).unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_that_is_given_up_leaves_the_old_file() {
+    fn abandoned_draft_keeps_old_file() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("x");
         write_json(&place, &1).unwrap();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_do_not_depend_on_pieces() {
+    fn checksum_is_independent_of_chunk_size() {
         let dir = tempfile::tempdir().unwrap();
         let bytes: Vec<u8> = (0..=250u8).cycle().take(CHUNK_BYTES * 2 + 17).collect();
         fs::write(dir.path().join("x"), &bytes).unwrap();

@@ -1,6 +1,6 @@
 //! Whether a site is suitable for a unit: its storage is writable, and the inputs are readable from there.
 
-use crate::codes;
+use crate::exit_codes;
 use crate::failure::PayloadFailure;
 use crate::files::{draft_path, write_json};
 use crate::workspace::{InputCheck, UnitWorkspace, UnusableInput};
@@ -16,7 +16,12 @@ pub fn run_landing(place: &UnitWorkspace) -> Result<(), PayloadFailure> {
     let report = place.landing_path();
     match fs::remove_file(&report) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(PayloadFailure::from_io(codes::STORAGE, "remove the old report", &report, &error));
+            return Err(PayloadFailure::from_io(
+                exit_codes::STORAGE,
+                "remove the old report",
+                &report,
+                &error,
+            ));
         }
         _ => {}
     }
@@ -25,7 +30,7 @@ pub fn run_landing(place: &UnitWorkspace) -> Result<(), PayloadFailure> {
     let results = place.results_directory();
     match fs::remove_dir_all(results) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(PayloadFailure::from_io(codes::STORAGE, "remove the old reports in", results, &error))
+            Err(PayloadFailure::from_io(exit_codes::STORAGE, "remove the old reports in", results, &error))
         }
         _ => Ok(()),
     }
@@ -35,7 +40,7 @@ fn check_storage(place: &UnitWorkspace) -> Result<(), PayloadFailure> {
     let storage = place.storage();
     let probe = storage.join(format!("windlass-probe-{}-{}", place.manifest.tag, place.manifest.unit));
     try_write(storage, &probe).map_err(|error| {
-        PayloadFailure::from_io(codes::STORAGE, "write to the storage of the site", storage, &error)
+        PayloadFailure::from_io(exit_codes::STORAGE, "write to the storage of the site", storage, &error)
     })
 }
 
@@ -78,9 +83,9 @@ fn check_inputs(place: &UnitWorkspace) -> Result<(), PayloadFailure> {
     // Several nodes may read parts of one file.
     changed.dedup();
     if let Some((_, why)) = changed.first() {
-        let said = format!("{} of the inputs were changed at {}: {why}", changed.len(), place.site);
+        let message = format!("{} of the inputs were changed at {}: {why}", changed.len(), place.site);
         let lfns = changed.into_iter().map(|(lfn, _)| lfn).collect();
-        return Err(PayloadFailure::new(codes::FILE_READ, said).with_bad_inputs(lfns));
+        return Err(PayloadFailure::new(exit_codes::FILE_READ, message).with_bad_inputs(lfns));
     }
     if missing.is_empty() {
         return Ok(());
@@ -91,6 +96,6 @@ fn check_inputs(place: &UnitWorkspace) -> Result<(), PayloadFailure> {
     let class =
         if missing.iter().all(is_elsewhere) { FailureClass::Infrastructure } else { FailureClass::Data };
     let named = lfns.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let said = format!("{} of the inputs cannot be opened at {}: {named}", lfns.len(), place.site);
-    Err(PayloadFailure::new(codes::FILE_OPEN, said).with_class(class).with_bad_inputs(lfns))
+    let message = format!("{} of the inputs cannot be opened at {}: {named}", lfns.len(), place.site);
+    Err(PayloadFailure::new(exit_codes::FILE_OPEN, message).with_class(class).with_bad_inputs(lfns))
 }

@@ -9,8 +9,8 @@
 //! success is renamed last; a job that runs again overwrites its earlier output with identical bytes.
 
 pub mod cleanup;
-pub mod codes;
 pub mod events;
+pub mod exit_codes;
 mod failure;
 pub mod files;
 pub mod landing;

@@ -3,8 +3,8 @@
 //! All inputs are compared with the reports of the nodes: size, checksum, events. `merge_output.json` is written
 //! last, so all files that it names exist.
 
-use crate::codes;
 use crate::events::EventCounter;
+use crate::exit_codes;
 use crate::failure::PayloadFailure;
 use crate::files::{self, DraftFile, FileChecksum, read_chunks, write_json};
 use crate::metrics;
@@ -71,7 +71,8 @@ fn find_earlier_merge(place: &UnitWorkspace) -> Option<MergeOutput> {
 }
 
 fn write_json_file(path: &Path, value: &impl serde::Serialize) -> Result<(), PayloadFailure> {
-    write_json(path, value).map_err(|error| PayloadFailure::from_io(codes::STORAGE, "write", path, &error))
+    write_json(path, value)
+        .map_err(|error| PayloadFailure::from_io(exit_codes::STORAGE, "write", path, &error))
 }
 
 /// In the order of the nodes. All must have succeeded.
@@ -83,18 +84,18 @@ fn read_reports(place: &UnitWorkspace) -> Result<Vec<NodeReport>, PayloadFailure
         let path = place.report_path(node);
         let report = place
             .report(node)
-            .map_err(|error| PayloadFailure::from_io(codes::MERGE_INPUT, "read", &path, &error))?;
+            .map_err(|error| PayloadFailure::from_io(exit_codes::MERGE_INPUT, "read", &path, &error))?;
         match report {
             Some(report) if report.failure.is_none() => reports.push(report),
             Some(_) => {
                 return Err(PayloadFailure::new(
-                    codes::MERGE_INPUT,
+                    exit_codes::MERGE_INPUT,
                     format!("node {node} failed: {}", path.display()),
                 ));
             }
             None => {
                 return Err(PayloadFailure::new(
-                    codes::MERGE_INPUT,
+                    exit_codes::MERGE_INPUT,
                     format!("node {node} left no {}", path.display()),
                 ));
             }
@@ -119,7 +120,10 @@ fn collect_sources<'a>(
     for report in reports {
         let lfn = place.manifest.unmerged_lfn(output, report.node);
         let file = report.outputs.iter().find(|file| file.lfn == lfn).ok_or_else(|| {
-            PayloadFailure::new(codes::MERGE_INPUT, format!("node {} does not report {lfn}", report.node))
+            PayloadFailure::new(
+                exit_codes::MERGE_INPUT,
+                format!("node {} does not report {lfn}", report.node),
+            )
         })?;
         let path = place.path_at(&report.site, &lfn).unwrap_or_else(|| place.path_of(&lfn));
         sources.push(MergeSource { node: report.node, file, path });
@@ -192,21 +196,21 @@ impl MergePart<'_> {
 
     /// Concatenates the inputs, checking them while they are copied.
     fn concatenate(&self, target: &Path) -> Result<FileChecksum, PayloadFailure> {
-        let trouble =
-            |error: &std::io::Error| PayloadFailure::from_io(codes::STAGE_OUT, "write", target, error);
-        let mut draft = DraftFile::new(target).map_err(|error| trouble(&error))?;
+        let to_failure =
+            |error: &std::io::Error| PayloadFailure::from_io(exit_codes::STAGE_OUT, "write", target, error);
+        let mut draft = DraftFile::new(target).map_err(|error| to_failure(&error))?;
         for source in self.sources {
             let (mut write_error, mut is_binary) = (None, false);
             verify_source(source, |piece| {
                 is_binary |= piece.contains(&0);
-                draft.write_all(piece).inspect_err(|error| write_error = Some(trouble(error)))
+                draft.write_all(piece).inspect_err(|error| write_error = Some(to_failure(error)))
             })
             .map_err(|failure| write_error.take().unwrap_or(failure))?;
             if is_binary && self.sources.len() > 1 {
                 return Err(binary_source_error(source));
             }
         }
-        draft.publish().map_err(|error| trouble(&error))
+        draft.publish().map_err(|error| to_failure(&error))
     }
 
     /// Runs the merge command, which writes to a temporary path; the output is renamed when the command has
@@ -221,9 +225,9 @@ impl MergePart<'_> {
         for source in self.sources {
             verify_source(source, |_| Ok(()))?;
         }
-        let trouble =
-            |error: &std::io::Error| PayloadFailure::from_io(codes::STAGE_OUT, "write", target, error);
-        let draft = DraftFile::new(target).map_err(|error| trouble(&error))?;
+        let to_failure =
+            |error: &std::io::Error| PayloadFailure::from_io(exit_codes::STAGE_OUT, "write", target, error);
+        let draft = DraftFile::new(target).map_err(|error| to_failure(&error))?;
         let list = self.write_list(work_dir)?;
         let ended = step_process::run_process(
             control,
@@ -251,24 +255,24 @@ impl MergePart<'_> {
             }
             Err(error) => {
                 return Err(PayloadFailure::new(
-                    codes::EXCEPTION,
+                    exit_codes::EXCEPTION,
                     format!("the merge command cannot be started: {error}"),
                 ));
             }
         }
-        let (sum, contents) = read_and_count(draft.path()).map_err(|error| trouble(&error))?;
+        let (sum, contents) = read_and_count(draft.path()).map_err(|error| to_failure(&error))?;
         if sum.size == 0 && self.event_count() > 0 {
-            let said = format!("the merge command succeeded and wrote nothing to {}", target.display());
-            return Err(PayloadFailure::new(codes::NO_OUTPUT, said));
+            let detail = format!("the merge command succeeded and wrote nothing to {}", target.display());
+            return Err(PayloadFailure::new(exit_codes::NO_OUTPUT, detail));
         }
         if let Some(contents) = contents.filter(|contents| contents.events != self.event_count()) {
-            let said =
+            let detail =
                 format!("the merge command wrote {} events out of {}", contents.events, self.event_count());
-            return Err(PayloadFailure::new(codes::MERGE_INPUT, said));
+            return Err(PayloadFailure::new(exit_codes::MERGE_INPUT, detail));
         }
         // It may have replaced the file: the new one must be on disk.
         let sync = || fs::File::open(draft.path())?.sync_all();
-        sync().and_then(|()| draft.publish().map(drop)).map_err(|error| trouble(&error))?;
+        sync().and_then(|()| draft.publish().map(drop)).map_err(|error| to_failure(&error))?;
         Ok(sum)
     }
 
@@ -282,7 +286,7 @@ impl MergePart<'_> {
         let paths = self.sources.iter().map(|source| source.path.to_string_lossy());
         let text = paths.fold(String::new(), |text, path| text + &path + "\n");
         let written = fs::create_dir_all(work_dir).and_then(|()| fs::write(&path, text));
-        written.map_err(|error| PayloadFailure::from_io(codes::STORAGE, "write", &path, &error))?;
+        written.map_err(|error| PayloadFailure::from_io(exit_codes::STORAGE, "write", &path, &error))?;
         Ok(path)
     }
 }
@@ -300,13 +304,13 @@ fn verify_source(
         counter.add(piece);
         each(piece)
     })
-    .map_err(|error| PayloadFailure::from_io(codes::MERGE_INPUT, "read", path, &error))?;
+    .map_err(|error| PayloadFailure::from_io(exit_codes::MERGE_INPUT, "read", path, &error))?;
     let wrong = |what: &str, found: &dyn std::fmt::Display, told: &dyn std::fmt::Display| {
-        let said = format!(
+        let detail = format!(
             "{} of node {node} differs from the report: {what} {found}, reported {told}",
             path.display()
         );
-        PayloadFailure::new(codes::MERGE_INPUT, said)
+        PayloadFailure::new(exit_codes::MERGE_INPUT, detail)
     };
     if sum.size != file.size {
         return Err(wrong("size", &sum.size, &file.size));
@@ -332,7 +336,7 @@ fn binary_source_error(source: &MergeSource<'_>) -> PayloadFailure {
         source.path.display(),
         source.node
     );
-    PayloadFailure::new(codes::CONFIGURATION, message)
+    PayloadFailure::new(exit_codes::CONFIGURATION, message)
 }
 
 fn read_and_count(path: &Path) -> std::io::Result<(FileChecksum, Option<crate::events::EventFileContents>)> {

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_summed_by_name() {
+    fn step_metrics_are_summed_by_name() {
         let report = |wall: f64, events: u64| NodeReport {
             steps: ["GEN", "RECO"]
                 .map(|step| StepMetrics {
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(reco.cgroup_memory_mb, None);
     }
     #[test]
-    fn probes_are_not_mixed_in() {
+    fn probe_metrics_are_kept_separate() {
         let report = |threads: u32, instances: u32, wall_sec: f64| NodeReport {
             steps: vec![StepMetrics {
                 step: "RECO".to_owned(),

@@ -9,7 +9,7 @@ mod step_instances;
 mod step_metrics;
 mod step_outcome;
 
-use crate::codes;
+use crate::exit_codes;
 use crate::failure::PayloadFailure;
 use crate::files::{DraftFile, write_json};
 use crate::step_process::StepControl;
@@ -63,8 +63,9 @@ pub fn run_node(
         report.failure = Some(failure.to_report());
         report.bad_inputs.clone_from(&failure.bad_inputs);
     }
-    let written = write_json(&report_path, &report)
-        .map_err(|error| PayloadFailure::from_io(codes::STORAGE, "write the report", &report_path, &error));
+    let written = write_json(&report_path, &report).map_err(|error| {
+        PayloadFailure::from_io(exit_codes::STORAGE, "write the report", &report_path, &error)
+    });
     // The first failure counts.
     worked.and(written).map(|()| report)
 }
@@ -78,7 +79,7 @@ fn run_steps(
 ) -> Result<(), PayloadFailure> {
     let inputs = find_inputs(place, node)?;
     let profile = place.step_profile().map_err(|error| {
-        PayloadFailure::new(codes::CONFIGURATION, format!("cannot read step_profile.json: {error}"))
+        PayloadFailure::new(exit_codes::CONFIGURATION, format!("cannot read step_profile.json: {error}"))
     })?;
     let scratch = ScratchDirectory::create(options.work_dir, place, node.index, options.keep_scratch)?;
     let ground = StepContext { workspace: place, node, options, control };
@@ -115,13 +116,13 @@ fn find_inputs(place: &UnitWorkspace, node: &ProcessingNode) -> Result<Vec<StepI
     if bad.is_empty() {
         return Ok(found);
     }
-    let (code, said) = if missing.is_empty() {
-        (codes::FILE_READ, format!("inputs were changed at {}: {}", place.site, changed.join("; ")))
+    let (code, message) = if missing.is_empty() {
+        (exit_codes::FILE_READ, format!("inputs were changed at {}: {}", place.site, changed.join("; ")))
     } else {
-        (codes::FILE_OPEN, format!("inputs cannot be opened at {}: {}", place.site, missing.join(", ")))
+        (exit_codes::FILE_OPEN, format!("inputs cannot be opened at {}: {}", place.site, missing.join(", ")))
     };
     bad.dedup();
-    Err(PayloadFailure::new(code, said).with_bad_inputs(bad))
+    Err(PayloadFailure::new(code, message).with_bad_inputs(bad))
 }
 
 /// An output of a step that is kept.
@@ -226,7 +227,8 @@ fn stage_out(
         draft.copy_from(&path)?;
         draft.publish()
     };
-    let sum = copy().map_err(|error| PayloadFailure::from_io(codes::STAGE_OUT, "write", &target, &error))?;
+    let sum =
+        copy().map_err(|error| PayloadFailure::from_io(exit_codes::STAGE_OUT, "write", &target, &error))?;
     Ok(ProducedFile {
         lfn,
         dataset: output.dataset.clone(),
@@ -257,7 +259,7 @@ mod tests {
 
     /// A probe with the usual settings shows nothing new.
     #[test]
-    fn a_probe_has_other_threads_whether_or_not_it_can_be_split() {
+    fn probe_changes_threads_of_splittable_and_unsplittable_steps() {
         let probe = Some(StepParallelism { instances: 2, threads: 4 });
         // join, probe → instances, threads
         for (join, probe, expected) in [

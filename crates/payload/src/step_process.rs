@@ -164,8 +164,8 @@ const CREDENTIAL_VARIABLES: [&str; 2] = ["BEARER_TOKEN_FILE", "X509_USER_PROXY"]
 fn set_credential_paths(command: &mut Command) {
     let Ok(here) = std::env::current_dir() else { return };
     for name in CREDENTIAL_VARIABLES {
-        let said = std::env::var_os(name);
-        if let Some(path) = said.and_then(|said| absolute_credential_path(&here, Path::new(&said))) {
+        let value = std::env::var_os(name);
+        if let Some(path) = value.and_then(|value| absolute_credential_path(&here, Path::new(&value))) {
             command.env(name, path);
         }
     }
@@ -278,14 +278,14 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_where_the_job_began_is_found_from_elsewhere() {
+    fn relative_credential_path_becomes_absolute() {
         let seen = |path: &str| absolute_credential_path(Path::new("/scratch/dir_7"), Path::new(path));
         assert_eq!(seen("token"), Some("/scratch/dir_7/token".into()));
         assert_eq!((seen("/tmp/x509up"), seen("")), (None, None));
     }
 
     #[test]
-    fn ends_are_told_with_what_was_used() {
+    fn process_end_reports_exit_and_usage() {
         let burn = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 7";
         let ended = run_process(&StepControl::default(), &mut sh(burn)).unwrap();
         assert_eq!(ended.exit, ProcessExit::Code(7));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_reach_the_whole_group_and_nothing_starts_after_them() {
+    fn signal_reaches_process_group_and_prevents_later_starts() {
         let control = StepControl::default();
         let dir = tempfile::tempdir().unwrap();
         let started = dir.path().join("started");
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_fails_ends_the_others() {
+    fn first_failing_process_ends_others() {
         let control = StepControl::default();
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn both_kinds_of_cgroups_are_known() {
+    fn both_cgroup_versions_are_parsed() {
         let place =
             |line| parse_cgroup_line(line).map(|(directory, kinds)| (directory.display().to_string(), kinds));
         assert_eq!(place("0::/a/b"), Some(("/sys/fs/cgroup/a/b".to_owned(), ["anon", "shmem"])));
@@ -345,7 +345,7 @@ mod tests {
 
     /// A step that reads and writes much fills the page cache of its group without needing more memory.
     #[test]
-    fn copies_of_files_are_no_memory_of_the_job() {
+    fn page_cache_is_not_counted_as_job_memory() {
         let stat = "anon 1000\nfile 900000\nkernel 50\nshmem 30\nfile_mapped 7\n";
         assert_eq!(sum_memory_lines(stat, ["anon", "shmem"]), Some(1030));
         assert_eq!(sum_memory_lines("cache 900\nrss 400\n", ["rss", "shmem"]), Some(400));
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_step_leaves_behind_ends_with_it() {
+    fn processes_left_by_step_are_ended() {
         let dir = tempfile::tempdir().unwrap();
         let pid = dir.path().join("pid");
         run_process(&StepControl::default(), &mut sh(&format!("sleep 1000 & echo $! > {}", pid.display())))

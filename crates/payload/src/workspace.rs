@@ -1,6 +1,6 @@
 //! Paths: the manifest, the results that the jobs of its unit leave beside it, and the files of a site.
 
-use crate::codes;
+use crate::exit_codes;
 use crate::failure::PayloadFailure;
 use crate::files::compute_checksum;
 use serde::de::DeserializeOwned;
@@ -27,21 +27,21 @@ pub struct UnitWorkspace {
 impl UnitWorkspace {
     /// Reads and checks the manifest.
     pub fn open(manifest: &Path, site: &str) -> Result<Self, PayloadFailure> {
-        let trouble = |error: &io::Error| {
-            PayloadFailure::from_io(codes::CONFIGURATION, "read the manifest", manifest, error)
+        let to_failure = |error: &io::Error| {
+            PayloadFailure::from_io(exit_codes::CONFIGURATION, "read the manifest", manifest, error)
         };
-        let path = fs::canonicalize(manifest).map_err(|error| trouble(&error))?;
-        let text = fs::read(&path).map_err(|error| trouble(&error))?;
+        let path = fs::canonicalize(manifest).map_err(|error| to_failure(&error))?;
+        let text = fs::read(&path).map_err(|error| to_failure(&error))?;
         let unit: WorkUnitManifest = serde_json::from_slice(&text).map_err(|error| {
             PayloadFailure::new(
-                codes::CONFIGURATION,
+                exit_codes::CONFIGURATION,
                 format!("the manifest {} is invalid: {error}", path.display()),
             )
         })?;
         let faults = unit.find_problems();
         if !faults.is_empty() {
-            let said = format!("the manifest {} is invalid: {}", path.display(), faults.join("; "));
-            return Err(PayloadFailure::new(codes::CONFIGURATION, said));
+            let message = format!("the manifest {} is invalid: {}", path.display(), faults.join("; "));
+            return Err(PayloadFailure::new(exit_codes::CONFIGURATION, message));
         }
         let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
         Self::new(unit, site, directory)
@@ -50,13 +50,16 @@ impl UnitWorkspace {
     /// For a valid manifest.
     pub fn new(manifest: WorkUnitManifest, site: &str, directory: PathBuf) -> Result<Self, PayloadFailure> {
         if let Err(error) = check_name(site) {
-            return Err(PayloadFailure::new(codes::CONFIGURATION, format!("invalid site `{site}`: {error}")));
+            return Err(PayloadFailure::new(
+                exit_codes::CONFIGURATION,
+                format!("invalid site `{site}`: {error}"),
+            ));
         }
         if !manifest.sites.contains_key(site) {
             let known = manifest.sites.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            let said =
+            let message =
                 format!("site {site} is not in the manifest of {}; known sites: {known}", manifest.unit);
-            return Err(PayloadFailure::new(codes::CONFIGURATION, said));
+            return Err(PayloadFailure::new(exit_codes::CONFIGURATION, message));
         }
         let results = directory.join(&manifest.unit);
         Ok(Self {
@@ -126,7 +129,7 @@ impl UnitWorkspace {
     pub fn node(&self, index: u32) -> Result<&ProcessingNode, PayloadFailure> {
         self.manifest.node(index).ok_or_else(|| {
             let unit = &self.manifest.unit;
-            PayloadFailure::new(codes::CONFIGURATION, format!("{unit} has no node {index}"))
+            PayloadFailure::new(exit_codes::CONFIGURATION, format!("{unit} has no node {index}"))
         })
     }
 

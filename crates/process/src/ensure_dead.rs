@@ -430,7 +430,7 @@ impl<'a> ProcessSearch<'a> {
     /// Whether its environment contains the worker's token; `None` if the environment cannot be read.
     fn has_worker_token(&self, pid: Pid) -> Option<bool> {
         let text = procfs::read_environment(pid);
-        let value = procfs::find_environment_value(&text, process_tree::tag::WORKER);
+        let value = procfs::find_environment_value(&text, process_tree::marker_variable::WORKER);
         (!text.is_empty()).then(|| value.as_deref() == Some(self.token))
     }
 
@@ -629,7 +629,7 @@ mod tests {
         let token = format!("copy-test-{}", std::process::id());
         let mut job = std::process::Command::new("sleep")
             .arg("1000")
-            .env(process_tree::tag::WORKER, &token)
+            .env(process_tree::marker_variable::WORKER, &token)
             .spawn()
             .unwrap();
 
@@ -654,7 +654,7 @@ mod tests {
         let token = format!("bury-test-{}", std::process::id());
         let mut job = std::process::Command::new("sh")
             .args(["-c", "env -i sh -c 'echo ready; sleep 1000' & wait"])
-            .env(process_tree::tag::WORKER, &token)
+            .env(process_tree::marker_variable::WORKER, &token)
             .process_group(0)
             .stdout(std::process::Stdio::piped())
             .spawn()

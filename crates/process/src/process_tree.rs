@@ -13,7 +13,7 @@ use std::time::Duration;
 use windlass_types::worker_messages::AttemptKey;
 
 /// The variables in a job's environment that identify its attempt.
-pub mod tag {
+pub mod marker_variable {
     pub const WORKER: &str = "WINDLASS_WORKER";
     pub const JOB: &str = "WINDLASS_JOB_ID";
     pub const RUN: &str = "WINDLASS_RUN_ID";
@@ -31,8 +31,10 @@ pub enum ProcessMark {
 
 impl ProcessMark {
     pub fn read_process(pid: Pid, token: &str) -> Self {
-        let [worker, job, run, attempt] =
-            procfs::read_environment_values(pid, [tag::WORKER, tag::JOB, tag::RUN, tag::ATTEMPT]);
+        let [worker, job, run, attempt] = procfs::read_environment_values(
+            pid,
+            [marker_variable::WORKER, marker_variable::JOB, marker_variable::RUN, marker_variable::ATTEMPT],
+        );
         if worker.as_deref() != Some(token) {
             return Self::None;
         }

@@ -204,12 +204,13 @@ pub struct JobSpawner {
 
 impl JobSpawner {
     pub fn new(directory: &Path) -> Result<Self, SpawnError> {
-        let trouble = |source| SpawnError::SpawnFailed { directory: directory.display().to_string(), source };
+        let spawn_error =
+            |source| SpawnError::SpawnFailed { directory: directory.display().to_string(), source };
         Ok(Self {
-            attributes: SpawnAttributes::new().map_err(trouble)?,
+            attributes: SpawnAttributes::new().map_err(spawn_error)?,
             directory: CString::new(directory.as_os_str().as_bytes())
                 .map_err(|_| SpawnError::NulByte { what: "the working directory" })?,
-            dev_null: File::options().read(true).write(true).open("/dev/null").map_err(trouble)?,
+            dev_null: File::options().read(true).write(true).open("/dev/null").map_err(spawn_error)?,
         })
     }
 

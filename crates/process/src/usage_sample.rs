@@ -65,7 +65,7 @@ fn parse_kib_field(text: &[u8], name: &str) -> Option<Bytes> {
 
 /// The summary of the samples of one job.
 #[derive(Clone, Debug)]
-pub struct UsageSeries {
+pub struct UsageSummary {
     last_sample: (Instant, Duration),
     count: u64,
     memory_sum: u128,
@@ -73,7 +73,7 @@ pub struct UsageSeries {
     cpu_peak: Option<f64>,
 }
 
-impl UsageSeries {
+impl UsageSummary {
     /// A job that starts now.
     pub const fn new(started: Instant) -> Self {
         Self {
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn peaks_and_averages_of_samples() {
         let start = Instant::now();
-        let mut series = UsageSeries::new(start);
+        let mut series = UsageSummary::new(start);
         assert_eq!(series.add_sample(start + SECOND, SECOND / 2, Bytes(100)), Some(50.0));
         assert_eq!(series.add_sample(start + 2 * SECOND, 2 * SECOND, Bytes(300)), Some(150.0));
         assert_eq!(series.add_sample(start + 3 * SECOND, SECOND, Bytes(200)), Some(0.0));
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn without_samples_only_certain_values_are_reported() {
         let end = EndUsage { wall: SECOND / 1000, cpu_time: SECOND / 2000, peak_rss: None };
-        let usage = UsageSeries::new(Instant::now()).summarize_usage(&end);
+        let usage = UsageSummary::new(Instant::now()).summarize_usage(&end);
         assert_eq!(usage, AttemptUsage { cpu_time: SECOND / 2000, ..AttemptUsage::default() });
     }
 

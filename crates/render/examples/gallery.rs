@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 use windlass_core::edges::DependencyEdgesBuilder;
 use windlass_core::workflow_outline::{
-    OutlineJob, OutlineGrain, OutlineRequest, WorkflowOutline, outline_workflow,
+    OutlineGrain, OutlineJob, OutlineRequest, WorkflowOutline, outline_workflow,
 };
 use windlass_render::usage_plot::{AttemptBar, PlotJob, PlotLimits, PlotSeries, UsagePlot};
 use windlass_render::{GraphDrawing, StatusTone};

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arms_join_within_a_net_and_cross_between_nets() {
+    fn lines_join_within_one_net_and_cross_between_nets() {
         let mut canvas = TextCanvas::new(7);
         canvas.add_rows(3);
         canvas.add_horizontal(1, 0..=6, 1);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_letters_take_two_cells() {
+    fn wide_characters_take_two_cells() {
         let mut canvas = TextCanvas::new(6);
         canvas.add_rows(1);
         canvas.write_text(0, 0, "日本語x", 5);

@@ -50,7 +50,7 @@ mod tests {
     use crate::drawing::DrawingLink;
 
     #[test]
-    fn nodes_stand_in_their_stage_and_names_are_quoted() {
+    fn dot_nodes_are_grouped_by_stage_and_names_quoted() {
         let node = |label: &str, is_critical| DrawingNode {
             label: label.into(),
             jobs: 2,

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use windlass_core::edges::DependencyEdgesBuilder;
     use windlass_core::reuse::RerunReason;
-    use windlass_core::workflow_outline::{OutlineJob, OutlineGrain, OutlineRequest, outline_workflow};
+    use windlass_core::workflow_outline::{OutlineGrain, OutlineJob, OutlineRequest, outline_workflow};
 
     /// `prepare`, then three of `solve_{n}`.
     fn sweep() -> WorkflowOutline {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outline_becomes_boxes_and_links() {
+    fn outline_becomes_boxes_and_links() {
         let drawing = GraphDrawing::from_outline(&sweep());
         let plain = StatusTone::Plain;
         assert_eq!(
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn boxes_say_what_runs_and_what_is_reused() {
+    fn boxes_show_run_and_reused_jobs() {
         let outline = sweep();
         let mut drawing = GraphDrawing::from_outline(&outline);
         let run = || ReuseDecision::Run(RerunReason::New);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn boxes_are_coloured_by_the_worst_of_their_jobs() {
+    fn box_color_follows_worst_job_status() {
         use JobStatus::{Blocked, Completed, Failed, Ready, Running};
         let outline = sweep();
         for (solve, detail, tone) in [

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_breaks_out() {
+    fn special_characters_are_escaped_in_every_format() {
         let nasty = "a<b>&\"c'\\\n\u{1b}[31m\u{202e}";
         assert_eq!(escape_xml(nasty), "a&lt;b&gt;&amp;&quot;c&#39;\\\u{fffd}\u{fffd}[31m\u{fffd}");
         assert_eq!(escape_dot(nasty), "a<b>&\\\"c'\\\\\u{fffd}\u{fffd}[31m\u{fffd}");

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_there_and_nothing_breaks_out() {
+    fn svg_has_all_elements_and_escaped_names() {
         let picture = render_svg(&drawing());
         assert_eq!(picture.matches("class=\"box\"").count(), 4);
         assert_eq!(picture.matches("<path class=\"link").count(), 5);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_closed() {
+    fn svg_tags_are_closed() {
         let picture = render_svg(&drawing());
         for tag in ["svg", "g", "text", "title", "style", "marker", "defs"] {
             let opened =

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_straight_and_a_fork_is_even() {
+    fn chain_is_straight_and_fork_is_symmetric() {
         let chain = compute_layout(&drawing(&[1, 1, 1], &[(0, 1), (1, 2)]), |_| 10.0, 1.0, 4.0);
         assert!(chain.layers.iter().all(|layer| (layer[0].centre - 5.0).abs() < 1e-6));
         let fork = compute_layout(&drawing(&[1, 2], &[(0, 1), (0, 2)]), |_| 10.0, 1.0, 4.0);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_cross_are_untangled() {
+    fn crossing_links_are_untangled() {
         let laid = compute_layout(&drawing(&[2, 2], &[(0, 3), (1, 2)]), |_| 10.0, 1.0, 4.0);
         let order: Vec<_> =
             laid.layers.iter().map(|layer| layer.iter().map(|s| s.node).collect::<Vec<_>>()).collect();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_link_passes_beside_the_boxes() {
+    fn long_link_passes_beside_boxes() {
         let laid = compute_layout(&drawing(&[1, 1, 1], &[(0, 1), (1, 2), (0, 2)]), |_| 10.0, 1.0, 4.0);
         assert_eq!(laid.layers[1].len(), 2);
         assert_eq!(laid.routes[2].steps().count(), 2);
@@ -315,7 +315,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_overlaps_and_all_links_arrive(
+        fn boxes_do_not_overlap_and_links_reach_their_nodes(
             stages in proptest::collection::vec(1usize..6, 1..6),
             raw in proptest::collection::vec((0usize..30, 0usize..30), 0..40),
         ) {

@@ -44,7 +44,7 @@ mod tests {
     use crate::drawing::{DrawingLink, DrawingNode};
 
     #[test]
-    fn names_cannot_end_their_label() {
+    fn mermaid_names_cannot_end_their_label() {
         let node = |label: &str, tone| DrawingNode {
             label: label.into(),
             jobs: 1,

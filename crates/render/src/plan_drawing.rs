@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_a_line_of_four_roles() {
+    fn plan_renders_as_line_of_four_roles() {
         let expected = "
    ┌─────────────┐
    │ landing × 3 │
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_says_where_and_how_long() {
+    fn unit_boxes_show_sites_and_duration() {
         let plan = planned();
         let drawing = GraphDrawing::from_unit(&plan.unit(0).unwrap());
         let boxes: Vec<_> = drawing.nodes.iter().map(|node| (node.jobs, node.detail.as_str())).collect();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_the_unit_that_fits() {
+    fn sizes_render_with_fitting_unit() {
         let said = [0, 999, 1000, 40_600, 4_000_000, 123_000_000_000].map(render_size);
         assert_eq!(said, ["0 KB", "999 KB", "1.0 MB", "40.6 MB", "4.0 GB", "123 TB"]);
     }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_round_has_its_points_and_names_are_escaped() {
+    fn rounds_plot_has_points_per_round_and_escaped_names() {
         let records =
             [record(0, 1000.0, Some(3000.0)), record(1, 2950.0, Some(3050.0)), record(2, 3000.0, None)];
         let drawn = render_rounds("<r1>", &records);

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_gets_the_alert_and_no_shell_reads_its_arguments() {
+    fn alert_program_gets_alert_without_shell() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("$(id) said");
         bell(&["tee", file.to_str().unwrap()]).send_alert(&alert()).unwrap();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_is_told() {
+    fn alert_program_errors_are_reported() {
         bell(&[]).send_alert(&alert()).unwrap();
         assert!(matches!(bell(&["false"]).send_alert(&alert()), Err(AlertError::Failed { .. })));
         assert!(matches!(bell(&["/no/such/program"]).send_alert(&alert()), Err(AlertError::Run { .. })));

@@ -9,7 +9,7 @@ mod role_retries;
 
 pub(crate) use attempts::MAX_ATTEMPTS_PER_READ as MOST_ATTEMPTS;
 pub use condor::CondorOptions;
-pub(crate) use condor::{CondorBackend, DagFiles};
+pub(crate) use condor::{CondorBackend, DagFileParameters};
 pub(crate) use engine::EngineBackend;
 pub(crate) use engine_jobs::{JobSize, RunSubmission};
 pub(crate) use role_retries::RoleRetrySettings;

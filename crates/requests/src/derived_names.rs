@@ -46,7 +46,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_same_again_and_never_two_alike() {
+    fn derived_uuids_are_reproducible_and_unique() {
         let process = Uuid::new_v4().to_string();
         assert_eq!(run_uuid(&process, 3), run_uuid(&process, 3));
         let mut names = BTreeSet::new();

@@ -5,7 +5,7 @@ mod invalidation;
 mod outputs;
 mod round_input;
 
-use crate::backend::{DagFiles, RoleRetrySettings, RunContext, RunSubmission, StopResult};
+use crate::backend::{DagFileParameters, RoleRetrySettings, RunContext, RunSubmission, StopResult};
 use crate::catalog::{CatalogError, CatalogErrorKind};
 use crate::context::ReconcilerContext;
 use crate::derived_names;
@@ -100,7 +100,7 @@ impl EffectRows {
 #[derive(Debug)]
 pub(crate) struct EffectOutcome {
     pub(crate) tag: String,
-    pub(crate) news: Vec<LifecycleEvent>,
+    pub(crate) events: Vec<LifecycleEvent>,
     /// It is not repeated before this time, even if it is still due.
     pub(crate) min_delay: Duration,
 }
@@ -117,14 +117,15 @@ pub(crate) fn perform_effect(
     rows: &EffectRows,
 ) -> EffectOutcome {
     let retry_after = world.options.decision_settings.retry_after;
-    let done = |news, pause| EffectOutcome { tag: effect.effect_key(), news, min_delay: pause };
-    let or_trouble = |outcome: Result<LifecycleEvent, EffectFailure>,
-                      trouble: &dyn Fn(EffectFailure) -> LifecycleEvent| match outcome {
-        Ok(news) => done(vec![news], MIN_REPEAT_DELAY),
-        Err(why) => done(vec![trouble(why)], retry_after),
-    };
+    let done = |events, pause| EffectOutcome { tag: effect.effect_key(), events, min_delay: pause };
+    let or_failure =
+        |outcome: Result<LifecycleEvent, EffectFailure>,
+         failure_event: &dyn Fn(EffectFailure) -> LifecycleEvent| match outcome {
+            Ok(event) => done(vec![event], MIN_REPEAT_DELAY),
+            Err(why) => done(vec![failure_event(why)], retry_after),
+        };
     match effect {
-        LifecycleEffect::Import => or_trouble(
+        LifecycleEffect::Import => or_failure(
             import_request(world, rows).map(|made| LifecycleEvent::Imported(Box::new(made))),
             &LifecycleEvent::ImportFailed,
         ),
@@ -134,52 +135,54 @@ pub(crate) fn perform_effect(
                     LifecycleEvent::Planned(Box::new(planned))
                 })
             });
-            or_trouble(planned, &LifecycleEvent::PlanFailed)
+            or_failure(planned, &LifecycleEvent::PlanFailed)
         }
         LifecycleEffect::Submit { run } | LifecycleEffect::Resume { run } => {
-            or_trouble(submit_run(world, rows, run), &|trouble| LifecycleEvent::SubmitFailed {
+            or_failure(submit_run(world, rows, run), &|problem| LifecycleEvent::SubmitFailed {
                 run: run.clone(),
-                failure: trouble,
+                failure: problem,
             })
         }
         LifecycleEffect::Stop { run, reason } => match stop_run(world, rows, run, reason) {
-            Ok(news) => done(news, STOP_REPEAT_INTERVAL),
-            Err(trouble) => {
-                tracing::warn!(request = rows.name, run, reason = trouble.reason, "cannot stop a run yet");
-                done(vec![LifecycleEvent::StopFailed { run: run.clone(), failure: trouble }], retry_after)
+            Ok(events) => done(events, STOP_REPEAT_INTERVAL),
+            Err(problem) => {
+                tracing::warn!(request = rows.name, run, reason = problem.reason, "cannot stop a run yet");
+                done(vec![LifecycleEvent::StopFailed { run: run.clone(), failure: problem }], retry_after)
             }
         },
-        LifecycleEffect::Pause { run } => match apply_restraint(world, rows, run, RunRestraint::Pause) {
+        LifecycleEffect::Pause { run } => match apply_restriction(world, rows, run, RunRestriction::Pause) {
             // Repeated in case the request was lost.
             Ok(()) => done(Vec::new(), STOP_REPEAT_INTERVAL),
-            Err(trouble) => postpone_effect(done(Vec::new(), retry_after), rows, &trouble),
+            Err(problem) => postpone_effect(done(Vec::new(), retry_after), rows, &problem),
         },
-        LifecycleEffect::Unpause { run } => match apply_restraint(world, rows, run, RunRestraint::None) {
+        LifecycleEffect::Unpause { run } => match apply_restriction(world, rows, run, RunRestriction::None) {
             Ok(()) => done(vec![LifecycleEvent::Unpaused { run: run.clone() }], MIN_REPEAT_DELAY),
-            Err(trouble) => postpone_effect(done(Vec::new(), retry_after), rows, &trouble),
+            Err(problem) => postpone_effect(done(Vec::new(), retry_after), rows, &problem),
         },
-        LifecycleEffect::AvoidSites { run } => match apply_restraint(world, rows, run, RunRestraint::Sites) {
-            Ok(()) => done(Vec::new(), MIN_REPEAT_DELAY),
-            Err(trouble) => postpone_effect(done(Vec::new(), retry_after), rows, &trouble),
-        },
+        LifecycleEffect::AvoidSites { run } => {
+            match apply_restriction(world, rows, run, RunRestriction::Sites) {
+                Ok(()) => done(Vec::new(), MIN_REPEAT_DELAY),
+                Err(problem) => postpone_effect(done(Vec::new(), retry_after), rows, &problem),
+            }
+        }
         LifecycleEffect::Prioritize { run, priority } => match update_priority(world, rows, run) {
             Ok(()) => done(
                 vec![LifecycleEvent::Prioritized { run: run.clone(), priority: *priority }],
                 MIN_REPEAT_DELAY,
             ),
-            Err(trouble) => postpone_effect(done(Vec::new(), retry_after), rows, &trouble),
+            Err(problem) => postpone_effect(done(Vec::new(), retry_after), rows, &problem),
         },
         LifecycleEffect::Settle { round, run } => {
             let settled = input_accounting::perform_input_accounting(world, rows, *round);
             let settled =
                 settled.map(|files| LifecycleEvent::Settled { round: *round, run: run.clone(), files });
-            or_trouble(settled, &|trouble| LifecycleEvent::SettleFailed { round: *round, failure: trouble })
+            or_failure(settled, &|problem| LifecycleEvent::SettleFailed { round: *round, failure: problem })
         }
         LifecycleEffect::WriteManifest => {
             let written = invalidation::write_invalidation_manifest(world, rows);
             let written =
                 written.map(|path| LifecycleEvent::ManifestWritten { path: path.display().to_string() });
-            or_trouble(written, &|trouble| LifecycleEvent::ManifestFailed { reason: trouble.reason })
+            or_failure(written, &|problem| LifecycleEvent::ManifestFailed { reason: problem.reason })
         }
         LifecycleEffect::Step(step) => {
             done(vec![outputs::perform_output_step(world, step, rows)], MIN_REPEAT_DELAY)
@@ -343,7 +346,7 @@ fn write_backend_files(
     match run.backend {
         BackendRunRef::Engine { .. } => Ok(()),
         BackendRunRef::Htcondor { .. } => {
-            let paper = DagFiles {
+            let paper = DagFileParameters {
                 directory: Path::new(&run.submit_dir),
                 run: &run.uuid,
                 workflow: &run.process,
@@ -450,24 +453,24 @@ fn stop_run(
 
 /// The sites that a run must avoid.
 #[derive(Clone, Copy)]
-enum RunRestraint {
+enum RunRestriction {
     None,
     Pause,
     Sites,
 }
 
-fn apply_restraint(
+fn apply_restriction(
     world: &ReconcilerContext,
     rows: &EffectRows,
     run: &str,
-    restraint: RunRestraint,
+    restriction: RunRestriction,
 ) -> Result<(), EffectFailure> {
     let run = find_run(rows, run)?;
     let backend = world.backends.backend_for(run);
-    match restraint {
-        RunRestraint::None => backend.set_paused(run, false),
-        RunRestraint::Pause => backend.set_paused(run, true),
-        RunRestraint::Sites => backend.apply_site_bans(&run_context(world, rows, run)?),
+    match restriction {
+        RunRestriction::None => backend.set_paused(run, false),
+        RunRestriction::Pause => backend.set_paused(run, true),
+        RunRestriction::Sites => backend.apply_site_bans(&run_context(world, rows, run)?),
     }
 }
 
@@ -478,7 +481,7 @@ fn update_priority(world: &ReconcilerContext, rows: &EffectRows, run: &str) -> R
 }
 
 /// It is retried; the error is only logged.
-fn postpone_effect(done: EffectOutcome, rows: &EffectRows, trouble: &EffectFailure) -> EffectOutcome {
-    tracing::warn!(request = rows.name, effect = done.tag, reason = trouble.reason, "not done yet");
+fn postpone_effect(done: EffectOutcome, rows: &EffectRows, problem: &EffectFailure) -> EffectOutcome {
+    tracing::warn!(request = rows.name, effect = done.tag, reason = problem.reason, "not done yet");
     done
 }

@@ -26,7 +26,9 @@ pub use alerts::{AlertError, AlertNotifier};
 pub use backend::{BackendKind, CondorOptions};
 pub use catalog::{CatalogError, CatalogErrorKind, DatasetCatalog, LocalCatalog};
 pub use context::{LifecycleOptions, MAX_ACTIVE_RUNS, OnRequestCommit};
-pub use lifecycle::{LifecycleParts, LifecycleStatus, PassReport, PassTrouble, RequestLifecycle};
+pub use lifecycle::{
+    LifecycleDependencies, LifecycleStatus, PassReport, RequestLifecycle, RetryablePassError,
+};
 pub use mailbox::ReconcilerWaker;
 pub use manifests::{PayloadConfigError, payload_faults, payload_steps};
 pub use metrics::LifecycleMetrics;

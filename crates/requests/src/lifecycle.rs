@@ -23,7 +23,7 @@ use windlass_types::{SystemClock, Timestamp, WorkflowId};
 const MIN_PAUSE: Duration = Duration::from_millis(5);
 
 /// Makes the passes.
-pub(crate) trait ReconcilePasses: Send {
+pub(crate) trait PassRunner: Send {
     /// Checks the named requests, or all, and acts on them.
     fn run_pass(&mut self, heard: &WakeEvents) -> PassReport;
 }
@@ -36,7 +36,7 @@ pub struct PassReport {
     /// Number of requests with a decision.
     pub changed: u64,
     /// Errors; the last one of each request.
-    pub errors: Vec<PassTrouble>,
+    pub errors: Vec<RetryablePassError>,
     /// The next action is due then. The interval causes a pass anyway.
     pub look_again: Option<Timestamp>,
     /// Number of effects in progress: planning, submitting, calls to the catalog.
@@ -47,13 +47,13 @@ impl PassReport {
     pub(crate) fn add_error(&mut self, request: Option<&str>, error: &dyn std::fmt::Display) {
         let request = request.map(str::to_owned);
         self.errors.retain(|known| known.request != request);
-        self.errors.push(PassTrouble { request, error: error.to_string() });
+        self.errors.push(RetryablePassError { request, error: error.to_string() });
     }
 }
 
 /// An error that will be retried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PassTrouble {
+pub struct RetryablePassError {
     /// `None`: the pass as a whole.
     pub request: Option<String>,
     pub error: String,
@@ -75,13 +75,13 @@ pub struct LifecycleStatus {
 
 /// What the reconciler works with.
 #[derive(Clone)]
-pub struct LifecycleParts {
+pub struct LifecycleDependencies {
     pub database: Arc<dyn StoreDatabase>,
     pub service: SchedulerHandle,
     pub catalog: Arc<dyn DatasetCatalog>,
 }
 
-impl std::fmt::Debug for LifecycleParts {
+impl std::fmt::Debug for LifecycleDependencies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Parts").field("catalog", &self.catalog).finish_non_exhaustive()
     }
@@ -102,26 +102,26 @@ struct LifecycleHandle {
 impl RequestLifecycle {
     /// Resumes all active requests. `wake` is the handle for notices. Only one reconciler may run per database.
     pub fn open(
-        parts: LifecycleParts,
-        nudge: ReconcilerWaker,
+        parts: LifecycleDependencies,
+        waker: ReconcilerWaker,
         options: LifecycleOptions,
     ) -> std::io::Result<Self> {
         let interval = options.interval;
         let figures = Arc::new(Mutex::new(LifecycleMetrics::default()));
         let engine = EngineBackend { service: parts.service, store: Arc::clone(&parts.database) };
-        let condor = CondorBackend::new(options.condor.clone(), nudge.clone());
+        let condor = CondorBackend::new(options.condor.clone(), waker.clone());
         let backends = RunBackends { engine, condor, new_run_backend: options.backend };
         let world = ReconcilerContext { database: parts.database, backends, catalog: parts.catalog, options };
-        let reconciler = RequestReconciler::new(world, nudge.clone(), Arc::clone(&figures))?;
-        Self::start_loop(interval, nudge, figures, reconciler)
+        let reconciler = RequestReconciler::new(world, waker.clone(), Arc::clone(&figures))?;
+        Self::start_loop(interval, waker, figures, reconciler)
     }
 
     /// Starts the loop on a thread of its own, with a pass over everything.
     fn start_loop(
         interval: Duration,
-        nudge: ReconcilerWaker,
+        waker: ReconcilerWaker,
         figures: Arc<Mutex<LifecycleMetrics>>,
-        mut rounds: impl ReconcilePasses + 'static,
+        mut passes: impl PassRunner + 'static,
     ) -> std::io::Result<Self> {
         let status = LifecycleStatus {
             running: true,
@@ -129,13 +129,13 @@ impl RequestLifecycle {
             ..LifecycleStatus::default()
         };
         let status = Arc::new(Mutex::new(status));
-        nudge.wake_all();
-        let (mailbox, told) = (Arc::clone(&nudge.0), Arc::clone(&status));
+        waker.wake_all();
+        let (mailbox, told) = (Arc::clone(&waker.0), Arc::clone(&status));
         let thread = thread::Builder::new()
             .name("windlass-requests".into())
-            .spawn(move || run_loop(&mailbox, &told, interval, &mut rounds))?;
+            .spawn(move || run_loop(&mailbox, &told, interval, &mut passes))?;
         Ok(Self(Arc::new(LifecycleHandle {
-            waker: nudge,
+            waker,
             status,
             metrics: figures,
             thread: Mutex::new(Some(thread)),
@@ -196,7 +196,7 @@ fn run_loop(
     mailbox: &ReconcilerMailbox,
     status: &Mutex<LifecycleStatus>,
     interval: Duration,
-    rounds: &mut dyn ReconcilePasses,
+    passes: &mut dyn PassRunner,
 ) {
     let set = |change: &dyn Fn(&mut LifecycleStatus)| {
         change(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
@@ -207,7 +207,7 @@ fn run_loop(
         // checked.
         heard.all |= heard.is_empty();
         let (began, began_at) = (Instant::now(), SystemClock.now());
-        let report = run_pass_guarded(rounds, &heard);
+        let report = run_pass_guarded(passes, &heard);
         let took = began.elapsed();
         let pause = next_interval(&report, interval);
         set(&|status| {
@@ -229,11 +229,11 @@ fn run_loop(
 }
 
 /// A panic in a pass is reported like any other error, and the next pass starts again from the rows.
-fn run_pass_guarded(rounds: &mut dyn ReconcilePasses, heard: &WakeEvents) -> PassReport {
-    catch_unwind(AssertUnwindSafe(|| rounds.run_pass(heard))).unwrap_or_else(|_| {
+fn run_pass_guarded(passes: &mut dyn PassRunner, heard: &WakeEvents) -> PassReport {
+    catch_unwind(AssertUnwindSafe(|| passes.run_pass(heard))).unwrap_or_else(|_| {
         tracing::error!("a pass over the requests failed; the next one starts again from the database");
         let error = "the pass failed; see the log of the server".to_owned();
-        PassReport { errors: vec![PassTrouble { request: None, error }], ..PassReport::default() }
+        PassReport { errors: vec![RetryablePassError { request: None, error }], ..PassReport::default() }
     })
 }
 
@@ -253,7 +253,7 @@ mod tests {
         go_on: Receiver<PassReport>,
     }
 
-    impl ReconcilePasses for Scripted {
+    impl PassRunner for Scripted {
         fn run_pass(&mut self, heard: &WakeEvents) -> PassReport {
             self.heard.send(heard.clone()).unwrap();
             self.go_on.recv().expect("failure of the test")
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_during_a_pass_is_one_more_pass() {
+    fn wakes_during_pass_cause_one_more_pass() {
         let (lifecycle, seen, go) = scripted(Duration::from_hours(1));
         assert!(seen.recv().unwrap().all, "the first pass checks everything");
         for _ in 0..100 {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_is_looked_at_without_a_nudge() {
+    fn due_requests_are_checked_without_wake() {
         let (lifecycle, seen, go) = scripted(Duration::from_hours(1));
         seen.recv().unwrap();
         go.send(PassReport { look_again: Some(SystemClock.now()), ..PassReport::default() }).unwrap();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_that_panics_is_told_and_the_next_one_comes() {
+    fn panicking_pass_is_reported_and_next_pass_runs() {
         let (lifecycle, seen, go) = scripted(Duration::from_millis(1));
         seen.recv().unwrap();
         // The pass waits for a following notice, which never comes.

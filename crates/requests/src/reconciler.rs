@@ -11,7 +11,7 @@ mod site_sync;
 
 use crate::context::ReconcilerContext;
 use crate::effects::{EffectKey, EffectOutcome, EffectSubject};
-use crate::lifecycle::{PassReport, ReconcilePasses};
+use crate::lifecycle::{PassReport, PassRunner};
 use crate::mailbox::{ReconcilerWaker, WakeEvents};
 use crate::metrics::LifecycleMetrics;
 use crate::work_pool::WorkPool;
@@ -34,7 +34,7 @@ pub(crate) struct RequestReconciler {
     /// By name, as last read or written.
     views: BTreeMap<String, RequestView>,
     /// Events that decisions have not taken yet, or took without a commit.
-    pending_news: HashMap<String, Vec<LifecycleEvent>>,
+    pending_events: HashMap<String, Vec<LifecycleEvent>>,
     /// Runs that were queried since their start. The others are queried with or without a notice.
     inspected_runs: HashSet<String>,
     /// When to check a request and its run again.
@@ -62,7 +62,7 @@ impl Drop for RequestReconciler {
     }
 }
 
-impl ReconcilePasses for RequestReconciler {
+impl PassRunner for RequestReconciler {
     fn run_pass(&mut self, heard: &WakeEvents) -> PassReport {
         let mut report = PassReport::default();
         if let Err(error) = self.try_pass(heard, &mut report) {
@@ -79,16 +79,16 @@ impl ReconcilePasses for RequestReconciler {
 impl RequestReconciler {
     pub(crate) fn new(
         world: ReconcilerContext,
-        nudge: ReconcilerWaker,
+        waker: ReconcilerWaker,
         figures: Arc<Mutex<LifecycleMetrics>>,
     ) -> std::io::Result<Self> {
         let threads = world.options.effect_threads.max(1);
-        let pool = WorkPool::start_threads(threads, move |key: &EffectKey| nudge.wake_request(&key.request))?;
+        let pool = WorkPool::start_threads(threads, move |key: &EffectKey| waker.wake_request(&key.request))?;
         Ok(Self {
             context: Arc::new(world),
             work_pool: pool,
             views: BTreeMap::new(),
-            pending_news: HashMap::new(),
+            pending_events: HashMap::new(),
             inspected_runs: HashSet::new(),
             wake: HashMap::new(),
             effect_delays: EffectDelays::default(),
@@ -151,12 +151,12 @@ impl RequestReconciler {
                 }
                 continue;
             }
-            for EffectOutcome { tag, news, min_delay: pause } in outcomes {
-                if let Some(error) = news.iter().find_map(decision_turn::news_error) {
+            for EffectOutcome { tag, events, min_delay: pause } in outcomes {
+                if let Some(error) = events.iter().find_map(decision_turn::event_error) {
                     report.add_error(Some(&request), &error);
                 }
                 self.effect_delays.delay_effect(&request, &tag, now.after(pause));
-                self.pending_news.entry(request.clone()).or_default().extend(news);
+                self.pending_events.entry(request.clone()).or_default().extend(events);
             }
         }
         self.effect_delays.clear_before(now);
@@ -181,7 +181,7 @@ impl RequestReconciler {
             known.insert(view.row.request.request_name.clone(), view);
         }
         self.views = known;
-        self.pending_news.retain(|name, _| self.views.contains_key(name));
+        self.pending_events.retain(|name, _| self.views.contains_key(name));
         self.wake.retain(|name, _| self.views.contains_key(name));
         Ok(())
     }
@@ -226,9 +226,9 @@ impl RequestReconciler {
 
     fn inspect_run(&mut self, name: &str) {
         let Some(view) = self.views.get(name) else { return };
-        if let (Some(run), Some(news)) = (&view.run, run_updates::load_run_news(&self.context, view)) {
+        if let (Some(run), Some(event)) = (&view.run, run_updates::load_run_report(&self.context, view)) {
             self.inspected_runs.insert(run.uuid.clone());
-            self.pending_news.entry(name.to_owned()).or_default().push(news);
+            self.pending_events.entry(name.to_owned()).or_default().push(event);
         }
     }
 }

@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_asked_for_below_the_address() {
+    fn reqmgr2_data_url_is_below_address() {
         for url in [
             "https://h:8443/reqmgr2",
             "https://h:8443/reqmgr2/",
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_requests_are_asked_for() {
+    fn reqmgr2_fetch_rejects_invalid_names() {
         for wrong in ["", "a b", "a&status=new", "../x", "a/b"] {
             let error =
                 Reqmgr2Client::from_url("http://127.0.0.1:1/reqmgr2").fetch_request(wrong).unwrap_err();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_go_to_nobody_else() {
+    fn reqmgr2_token_is_validated_and_requires_encryption() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
         let with = |url: &str| Reqmgr2Client { token: Some(path.clone()), ..Reqmgr2Client::from_url(url) };

@@ -233,32 +233,32 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn one_at_a_time_for_each_key_and_a_panic_is_its_own() {
-        let (told, news) = mpsc::channel();
+    fn work_runs_once_per_key_and_panic_is_isolated() {
+        let (sender, receiver) = mpsc::channel();
         let pool: WorkPool<&str, u32> =
-            WorkPool::start_threads(2, move |key: &&str| told.send(*key).unwrap()).unwrap();
+            WorkPool::start_threads(2, move |key: &&str| sender.send(*key).unwrap()).unwrap();
         let (go, wait) = mpsc::channel::<u32>();
         assert!(pool.submit_work("a", move || wait.recv().unwrap()));
         assert!(!pool.submit_work("a", || 0), "it is running");
         assert!(pool.submit_work("b", || panic!("on purpose")));
-        assert_eq!(news.recv().unwrap(), "b");
+        assert_eq!(receiver.recv().unwrap(), "b");
         let done = pool.take_finished();
         assert!(done.len() == 1 && done[0].key == "b" && done[0].outcome.is_none(), "{done:?}");
         go.send(7).unwrap();
-        assert_eq!(news.recv().unwrap(), "a");
+        assert_eq!(receiver.recv().unwrap(), "a");
         assert!(!pool.submit_work("a", || 0), "its result was not taken");
         assert_eq!(pool.take_finished()[0].outcome, Some(7));
         assert_eq!(pool.active_count(), 0);
         assert!(pool.submit_work("a", || 8));
-        assert_eq!(news.recv().unwrap(), "a");
+        assert_eq!(receiver.recv().unwrap(), "a");
         assert_eq!(pool.take_finished()[0].outcome, Some(8));
     }
 
     #[test]
-    fn what_waits_in_a_lane_keeps_nobody_else_waiting() {
-        let (told, news) = mpsc::channel();
+    fn full_lane_does_not_delay_other_lanes() {
+        let (sender, receiver) = mpsc::channel();
         let pool: WorkPool<u32, u32> =
-            WorkPool::start_threads(1, move |key: &u32| told.send(*key).unwrap()).unwrap();
+            WorkPool::start_threads(1, move |key: &u32| sender.send(*key).unwrap()).unwrap();
         let (go, wait) = mpsc::channel::<u32>();
         let wait = Arc::new(Mutex::new(wait));
         // More than its lane has threads, and all of them hang.
@@ -269,23 +269,23 @@ mod tests {
         }
         assert!(!pool.submit_to_lane("silent", 0, || 0), "it is running");
         assert!(pool.submit_work(100, || 100));
-        assert_eq!(news.recv(), Ok(100));
+        assert_eq!(receiver.recv(), Ok(100));
         assert!(pool.submit_to_lane("other", 101, || 101));
-        assert_eq!(news.recv(), Ok(101), "not even another lane");
+        assert_eq!(receiver.recv(), Ok(101), "not even another lane");
         for key in 0..many {
             go.send(key).unwrap();
         }
         for _ in 0..many {
-            news.recv().unwrap();
+            receiver.recv().unwrap();
         }
         assert_eq!(pool.take_finished().len(), 2 + many as usize);
         assert!(pool.submit_to_lane("silent", 0, || 7), "an empty lane can be used again");
-        assert_eq!(news.recv(), Ok(0));
+        assert_eq!(receiver.recv(), Ok(0));
         assert_eq!(pool.take_finished()[0].outcome, Some(7));
     }
 
     #[test]
-    fn dropped_it_finishes_what_was_begun_and_begins_nothing_more() {
+    fn dropped_pool_finishes_started_work_only() {
         let pool: WorkPool<u32, ()> = WorkPool::start_threads(1, |_| ()).unwrap();
         let (begun, has_begun) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();

@@ -94,8 +94,8 @@ impl RequestCredential {
             return known;
         }
         // Checking a password hash or fetching keys is slow.
-        let (this, gate, now) = (self.clone(), Arc::clone(&state.authenticator), state.now());
-        let slowly = run_blocking(move || gate.authenticate(&this.presented(now))).await;
+        let (this, authenticator, now) = (self.clone(), Arc::clone(&state.authenticator), state.now());
+        let slowly = run_blocking(move || authenticator.authenticate(&this.presented(now))).await;
         slowly.unwrap_or(Err(AuthenticationError::Unavailable))
     }
 }
@@ -222,7 +222,7 @@ impl Caller {
     /// Decides whose jobs a worker may run: those of its user, of the users in `--jobs-of` if its user may run
     /// their jobs, and those of its workflow. Other users' jobs run with the worker's account, so a worker gets
     /// only those it asked for.
-    pub(crate) async fn authorize_introduction(
+    pub(crate) async fn authorize_registration(
         &self,
         state: &AppState,
         asks: &WorkerRegistration,

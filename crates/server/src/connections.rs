@@ -2,7 +2,7 @@
 //!
 //! A connection without an authenticated request is closed in favor of a new one: the oldest from the network
 //! with the most such connections. Idle connections of one host therefore cannot lock others out. Connections
-//! of authenticated users stay, and one user may hold at most three quarters of all.
+//! of authenticated users stay, and one user may hold at most 75 % of all.
 
 use crate::error::{ApiError, ApiResult};
 use axum::http::StatusCode;

@@ -127,8 +127,8 @@ fn check_media_type(headers: &HeaderMap, route: Option<&str>) -> ApiResult<()> {
     let expected = route_media_type(route.unwrap_or_default());
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (first, second) = (types.next(), types.next());
-    let essence = first.and_then(|kind| kind.to_str().ok()?.split(';').next()).unwrap_or_default().trim();
-    if second.is_none() && essence.eq_ignore_ascii_case(expected) {
+    let media_type = first.and_then(|kind| kind.to_str().ok()?.split(';').next()).unwrap_or_default().trim();
+    if second.is_none() && media_type.eq_ignore_ascii_case(expected) {
         return Ok(());
     }
     let detail = format!("the body must be {expected}, with a matching content-type header");

@@ -47,11 +47,11 @@ impl EventPublisher {
         stop: CancellationToken,
     ) -> Self {
         let (batches, _) = broadcast::channel(MAX_BATCHES_BEHIND);
-        let (news, position) = (Notify::new(), Mutex::new(None));
+        let (notify, position) = (Notify::new(), Mutex::new(None));
         let publisher = Self(Arc::new(EventPublisherState {
             store,
             metrics,
-            wake_signal: news,
+            wake_signal: notify,
             batches,
             position,
             poll_interval: look_anyway,

@@ -86,7 +86,7 @@ pub struct RequestServiceOptions {
     /// Backoff before a failed job is retried and before a round is rescued.
     pub cool_off: Duration,
     /// Reactions to sites and runs with too many failures.
-    pub blame: FailureResponseSettings,
+    pub failure_response: FailureResponseSettings,
     /// When failures of a round require an operator.
     pub recovery: rounds::RecoveryPolicy,
     /// Time in a status after which a request raises an alert; statuses not listed have no limit.
@@ -94,7 +94,7 @@ pub struct RequestServiceOptions {
     /// Time without an answer about a run after which a backend raises an alert.
     pub backend_silence_limit: Duration,
     /// How long registering outputs is retried.
-    pub output_patience: outputs::OutputRetryPolicy,
+    pub output_retries: outputs::OutputRetryPolicy,
     /// Number of retries of jobs.
     pub retries: RetriesByRole,
     /// Adaptive planning: what rounds learn from earlier rounds, and how they grow.
@@ -127,10 +127,10 @@ impl Default for RequestServiceOptions {
             directory: None,
             timeouts,
             backend_silence_limit: silence,
-            output_patience: outputs,
+            output_retries: outputs,
             retries: RetriesByRole::default(),
             cool_off: Duration::from_mins(1),
-            blame: FailureResponseSettings::default(),
+            failure_response: FailureResponseSettings::default(),
             recovery: rounds::RecoveryPolicy::default(),
             adaptive: AdaptiveSettings::default(),
             memory_window: MemoryWindow::default(),

@@ -67,7 +67,7 @@ impl RateLimiter {
         drop(self.take_token(&principal_key(who, address), 1));
     }
 
-    fn take_token(&self, key: &impl std::hash::Hash, patience: u32) -> ApiResult<()> {
+    fn take_token(&self, key: &impl std::hash::Hash, multiplier: u32) -> ApiResult<()> {
         let (now, limits) = (Instant::now(), &self.0.limits);
         if limits.rate == 0 {
             return Ok(());
@@ -81,8 +81,8 @@ impl RateLimiter {
                 key = self.0.keys.hash_one("shared");
             }
         }
-        let bucket = buckets.entry(key).or_insert_with(|| TokenBucket::new(now, limits, patience));
-        let wait = bucket.take_token(now, limits, patience);
+        let bucket = buckets.entry(key).or_insert_with(|| TokenBucket::new(now, limits, multiplier));
+        let wait = bucket.take_token(now, limits, multiplier);
         drop(buckets);
         self.reject_if_limited(wait)
     }
@@ -116,13 +116,13 @@ struct TokenBucket {
 }
 
 impl TokenBucket {
-    fn new(now: Instant, limits: &HttpRequestLimits, patience: u32) -> Self {
-        Self { tokens: bucket_size(limits, patience), updated_at: now }
+    fn new(now: Instant, limits: &HttpRequestLimits, multiplier: u32) -> Self {
+        Self { tokens: bucket_size(limits, multiplier), updated_at: now }
     }
 
-    fn tokens_at(&self, now: Instant, limits: &HttpRequestLimits, patience: u32) -> f64 {
-        let gained = now.duration_since(self.updated_at).as_secs_f64() * bucket_rate(limits, patience);
-        (self.tokens + gained).min(bucket_size(limits, patience))
+    fn tokens_at(&self, now: Instant, limits: &HttpRequestLimits, multiplier: u32) -> f64 {
+        let gained = now.duration_since(self.updated_at).as_secs_f64() * bucket_rate(limits, multiplier);
+        (self.tokens + gained).min(bucket_size(limits, multiplier))
     }
 
     fn is_full(&self, now: Instant, limits: &HttpRequestLimits) -> bool {
@@ -130,25 +130,30 @@ impl TokenBucket {
     }
 
     /// Time until the next request is permitted.
-    fn time_until_token(&self, now: Instant, limits: &HttpRequestLimits, patience: u32) -> Option<Duration> {
-        let missing = 1.0 - self.tokens_at(now, limits, patience);
-        (missing > 0.0).then(|| Duration::from_secs_f64(missing / bucket_rate(limits, patience)))
+    fn time_until_token(
+        &self,
+        now: Instant,
+        limits: &HttpRequestLimits,
+        multiplier: u32,
+    ) -> Option<Duration> {
+        let missing = 1.0 - self.tokens_at(now, limits, multiplier);
+        (missing > 0.0).then(|| Duration::from_secs_f64(missing / bucket_rate(limits, multiplier)))
     }
 
-    fn take_token(&mut self, now: Instant, limits: &HttpRequestLimits, patience: u32) -> Option<Duration> {
-        let wait = self.time_until_token(now, limits, patience);
+    fn take_token(&mut self, now: Instant, limits: &HttpRequestLimits, multiplier: u32) -> Option<Duration> {
+        let wait = self.time_until_token(now, limits, multiplier);
         let taken = if wait.is_none() { 1.0 } else { 0.0 };
-        (self.tokens, self.updated_at) = (self.tokens_at(now, limits, patience) - taken, now);
+        (self.tokens, self.updated_at) = (self.tokens_at(now, limits, multiplier) - taken, now);
         wait
     }
 }
 
-fn bucket_rate(limits: &HttpRequestLimits, patience: u32) -> f64 {
-    f64::from(limits.rate) * f64::from(patience)
+fn bucket_rate(limits: &HttpRequestLimits, multiplier: u32) -> f64 {
+    f64::from(limits.rate) * f64::from(multiplier)
 }
 
-fn bucket_size(limits: &HttpRequestLimits, patience: u32) -> f64 {
-    f64::from(limits.burst.max(1)) * f64::from(patience)
+fn bucket_size(limits: &HttpRequestLimits, multiplier: u32) -> f64 {
+    f64::from(limits.burst.max(1)) * f64::from(multiplier)
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use windlass_core::requests::rounds;
-use windlass_requests::{LifecycleOptions, LifecycleDependencies, LocalCatalog, ReconcilerWaker, RequestLifecycle};
+use windlass_requests::{
+    LifecycleDependencies, LifecycleOptions, LocalCatalog, ReconcilerWaker, RequestLifecycle,
+};
 use windlass_scheduler::service::SchedulerHandle;
 use windlass_store::{StoreDatabase, StoreLocation};
 
@@ -14,7 +16,7 @@ pub(crate) fn open_lifecycle(
     options: &ServeOptions,
     database: &Arc<dyn StoreDatabase>,
     service: &SchedulerHandle,
-    nudge: ReconcilerWaker,
+    waker: ReconcilerWaker,
 ) -> io::Result<RequestLifecycle> {
     let catalog = LocalCatalog::new(Arc::clone(database), &options.requests.tape_rse);
     let parts = LifecycleDependencies {
@@ -22,7 +24,7 @@ pub(crate) fn open_lifecycle(
         service: service.clone(),
         catalog: Arc::new(catalog),
     };
-    RequestLifecycle::open(parts, nudge, lifecycle_options(options, &database.location())?)
+    RequestLifecycle::open(parts, waker, lifecycle_options(options, &database.location())?)
 }
 
 fn lifecycle_options(options: &ServeOptions, location: &StoreLocation) -> io::Result<LifecycleOptions> {
@@ -41,14 +43,14 @@ fn lifecycle_options(options: &ServeOptions, location: &StoreLocation) -> io::Re
     lifecycle.backend = wanted.backend;
     lifecycle.condor = wanted.condor.clone();
     lifecycle.decision_settings.retry_after = wanted.retry_after;
-    lifecycle.decision_settings.failure_response = wanted.blame.clone();
+    lifecycle.decision_settings.failure_response = wanted.failure_response.clone();
     lifecycle.decision_settings.recovery =
         rounds::RecoveryPolicy { rescue_pause: wanted.cool_off, ..wanted.recovery };
     lifecycle.decision_settings.mc_completion = wanted.mc_completion;
     lifecycle.plan_settings.throttles.extend(wanted.throttles.clone());
     lifecycle.decision_settings.timeouts.clone_from(&wanted.timeouts);
     lifecycle.decision_settings.unresponsive_after = wanted.backend_silence_limit;
-    lifecycle.decision_settings.outputs = wanted.output_patience.clone();
+    lifecycle.decision_settings.outputs = wanted.output_retries.clone();
     lifecycle.plan_settings.retries = wanted.retries;
     lifecycle.plan_settings.adaptive = wanted.adaptive;
     lifecycle.plan_settings.set_memory_window(wanted.memory_window);

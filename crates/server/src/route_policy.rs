@@ -13,10 +13,10 @@ use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use windlass_auth::AuthOperation::{
-    self, Administer, CancelRequest, CancelWorkflow, ChangeGroup, ChangeRequest, ChangeTokens,
+    self, ActAsWorker, Administer, CancelRequest, CancelWorkflow, ChangeGroup, ChangeRequest, ChangeTokens,
     ChangeUserData, ChangeWorkflow, CreateGroup, CreateRequest, CreateWorkflow, DecideAsAgent, DeleteGroup,
-    DeleteWorkflow, Identify, IntroduceWorker, ListVisible, ManageNodes, ManageSites, ManageWorker, Metrics,
-    ReadGroup, ReadTokens, ReadWorker, ReadWorkflow, RunJobs, ShareWorkflow, SpawnJobs, SpeakAsWorker,
+    DeleteWorkflow, Identify, ListVisible, ManageNodes, ManageSites, ManageWorker, Metrics, ReadGroup,
+    ReadTokens, ReadWorker, ReadWorkflow, RegisterWorker, RunJobs, ShareWorkflow, SpawnJobs,
 };
 use windlass_auth::{ObjectRelation, Principal};
 
@@ -51,8 +51,8 @@ pub const ROUTE_ACCESS: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/admin/api-stats", Requires(Administer)),
     ("POST", "/admin/sql", Requires(Administer)),
 
-    ("POST", "/workers", Requires(IntroduceWorker)),
-    ("POST", "/workers/{id}/exchange", Requires(SpeakAsWorker)),
+    ("POST", "/workers", Requires(RegisterWorker)),
+    ("POST", "/workers/{id}/exchange", Requires(ActAsWorker)),
     ("GET", "/workers", Requires(ListVisible)),
     ("GET", "/workers/{id}", Requires(ReadWorker)),
     ("POST", "/workers/{id}/drain", Requires(ManageWorker)),
@@ -306,7 +306,7 @@ pub(crate) async fn enforce_access(State(state): State<AppState>, request: Reque
         Ok(caller) => caller,
         Err(error) => return error.into_response(),
     };
-    let counted = if operation == SpeakAsWorker {
+    let counted = if operation == ActAsWorker {
         state.rate_limiter.count_worker(&caller.0, credential.address(), parts.uri.path())
     } else {
         count_request(&state, &credential, Some(&caller.0))
@@ -319,13 +319,13 @@ pub(crate) async fn enforce_access(State(state): State<AppState>, request: Reque
     let (who, address) = (caller.0.clone(), credential.address());
     parts.extensions.insert(caller);
     parts.extensions.insert(credential);
-    let may_change = parts.method != Method::GET && operation != SpeakAsWorker;
+    let may_change = parts.method != Method::GET && operation != ActAsWorker;
     let response = next.run(Request::from_parts(parts, body)).await;
     if may_change {
         // The scheduler publishes its own events; this is for writes by handlers.
         state.events.wake();
     }
-    if operation == SpeakAsWorker && response.status().is_client_error() {
+    if operation == ActAsWorker && response.status().is_client_error() {
         state.rate_limiter.count_rejected_worker(&who, address);
     }
     response

@@ -2,8 +2,8 @@
 
 use crate::cross_site::{self, CrossSiteRules};
 use crate::error::{self, API_PREFIX, ApiError, TORC_PREFIX};
-use crate::options::HttpRequestLimits;
 use crate::http_request_guard::{self, HttpRequestGuard};
+use crate::options::HttpRequestLimits;
 use crate::route_policy;
 use crate::routes;
 use crate::state::AppState;

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_auth::{Authenticator, AuthenticatorOptions, TokenSecret};
 use windlass_requests::ReconcilerWaker;
 use windlass_scheduler::service::{EnsureWorkerDead, OnSilentWorker, SchedulerHandle, SchedulerOptions};
-use windlass_slurm::allocation_reconciler::ReconcilerMailbox as SlurmNudge;
+use windlass_slurm::allocation_reconciler::AllocationReconcilerWaker;
 use windlass_store::lock::{self, LockGuard, LockScope};
 use windlass_store::{LeaderLease, Store, StoreDatabase, StoreLocation};
 use windlass_types::SystemClock;
@@ -299,7 +299,7 @@ impl ServerFrontend {
         if let Some(dir) = &options.run_dir {
             discovery::store_owner_token(dir, &token)?;
         }
-        let gate = AuthenticatorOptions {
+        let auth_options = AuthenticatorOptions {
             owner: options.owner.clone(),
             owner_token: Some(TokenSecret::from_text(token.clone())),
             no_auth: options.no_auth,
@@ -312,14 +312,14 @@ impl ServerFrontend {
             fetch: Some(Arc::new(HttpFetcher)),
             tokens: Some(Arc::new(SqlTokenStore(Arc::clone(&store)))),
         };
-        let auth = Arc::new(Authenticator::open(gate)?);
+        let auth = Arc::new(Authenticator::open(auth_options)?);
         let pulse = lock.leader_lease();
-        let nudge = ReconcilerWaker::default();
-        let of_slurm = SlurmNudge::default();
-        let service_options = self.service_options(options, &events, &pulse, nudge.clone(), of_slurm.clone());
+        let waker = ReconcilerWaker::default();
+        let of_slurm = AllocationReconcilerWaker::default();
+        let service_options = self.service_options(options, &events, &pulse, waker.clone(), of_slurm.clone());
         let service = SchedulerHandle::start(Arc::clone(&store), service_options)?;
         self.metrics.register_service(service.clone());
-        let lifecycle = request_lifecycle::open_lifecycle(options, &database, &service, nudge)
+        let lifecycle = request_lifecycle::open_lifecycle(options, &database, &service, waker)
             .map_err(ServeError::Runtime)?;
         self.metrics.register_requests(lifecycle.clone());
         let reconciler = slurm_allocations::open_allocation_reconciler(
@@ -384,8 +384,8 @@ impl ServerFrontend {
         options: &ServeOptions,
         events: &EventPublisher,
         pulse: &LeaderLease,
-        nudge: ReconcilerWaker,
-        of_slurm: SlurmNudge,
+        waker: ReconcilerWaker,
+        of_slurm: AllocationReconcilerWaker,
     ) -> SchedulerOptions {
         let (events, overlap, pulse) = (events.clone(), pulse.remaining_overlap(), pulse.clone());
         // Without Slurm management no Slurm query could be answered.
@@ -400,7 +400,7 @@ impl ServerFrontend {
             on_commit: Some(Arc::new(move || events.wake())),
             on_silent_worker: on_silent,
             on_change: Some(Arc::new(move |workflow| {
-                nudge.wake_workflow(workflow);
+                waker.wake_workflow(workflow);
                 of_slurm.notify_workflow(workflow);
             })),
             is_leadership_certain: Some(Arc::new(move || pulse.is_valid())),
@@ -532,10 +532,10 @@ async fn wait_until_stopped(
 
 /// Logs a database failure once, and once its end.
 fn log_database_problem(store: &dyn Store, told: Option<String>) -> Option<String> {
-    let trouble = store.write_failure();
-    let words = trouble.as_ref().and_then(windlass_store::StoreError::public_message);
+    let problem = store.write_failure();
+    let words = problem.as_ref().and_then(windlass_store::StoreError::public_message);
     let sort = |words: &str| words.split('(').next().map(str::to_owned);
-    match (&trouble, &words, &told) {
+    match (&problem, &words, &told) {
         // The numbers in brackets change with every message.
         (Some(_), Some(now), Some(before)) if sort(now) == sort(before) => return told,
         (Some(error), Some(now), _) => {

@@ -18,8 +18,8 @@ use windlass_core::slurm::cluster_profile::ClusterProfile;
 use windlass_core::slurm::database_id;
 use windlass_scheduler::service::SchedulerHandle;
 use windlass_slurm::allocation_reconciler::{
-    AllocationReconciler, AllocationReconcilerOptions, CredentialIssuer, ReconcilerDependencies,
-    ReconcilerMailbox,
+    AllocationReconciler, AllocationReconcilerOptions, AllocationReconcilerWaker, CredentialIssuer,
+    ReconcilerDependencies,
 };
 use windlass_slurm::cluster_discovery::{self, ClusterDiscoveryError};
 use windlass_slurm::slurm_client::{SlurmClient, SlurmUnavailable};
@@ -37,7 +37,7 @@ pub(crate) fn open_allocation_reconciler(
     database: &Arc<dyn StoreDatabase>,
     service: &SchedulerHandle,
     auth: &Arc<Authenticator>,
-    nudge: ReconcilerMailbox,
+    waker: AllocationReconcilerWaker,
     url: &str,
 ) -> io::Result<Option<AllocationReconciler>> {
     let Some(wanted) = &options.slurm else { return Ok(None) };
@@ -67,7 +67,7 @@ pub(crate) fn open_allocation_reconciler(
         AcceptedJobOwners::All => None,
     };
     let parts = ReconcilerDependencies { database: Arc::clone(database), scheduler: service.clone() };
-    AllocationReconciler::open(parts, nudge, reconciler).map(Some)
+    AllocationReconciler::open(parts, waker, reconciler).map(Some)
 }
 
 /// Directory with one token file per open allocation, in the server's directory.

@@ -1,9 +1,9 @@
 //! A router that is replaced at run time: at first a standby that rejects requests, then the service.
 
 use crate::error::{API_PREFIX, ApiError};
+use crate::http_request_guard::{self, HttpRequestGuard};
 use crate::metrics::ServerMetrics;
 use crate::options::ServeOptions;
-use crate::http_request_guard::{self, HttpRequestGuard};
 use crate::routes::health::HealthResponse;
 use crate::{error, extract::Json};
 use axum::Router;

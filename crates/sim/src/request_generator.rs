@@ -45,17 +45,17 @@ pub(crate) struct GeneratedRequest {
 
 /// Generates the request with this number.
 pub(crate) fn generate_request(number: u32, seed: u64, sites: &[String]) -> GeneratedRequest {
-    let mut dice = SeededRandom::for_part(seed, &format!("wish {number}"));
+    let mut random = SeededRandom::for_part(seed, &format!("wish {number}"));
     let name = format!("sim_{number:04}_v1");
-    let mut document = common_fields(&name, &mut dice, sites);
+    let mut document = common_fields(&name, &mut random, sites);
     let mut files = Vec::new();
     let mut flaws = BTreeMap::new();
-    if dice.chance(0.35) {
-        set_generation(&mut document, &mut dice);
+    if random.chance(0.35) {
+        set_generation(&mut document, &mut random);
     } else {
-        let events_of_file = set_input(&mut document, number, &mut dice);
-        files = generate_files(number, events_of_file, &mut dice, sites);
-        flaws = generate_flaws(&files, &mut dice);
+        let events_of_file = set_input(&mut document, number, &mut random);
+        files = generate_files(number, events_of_file, &mut random, sites);
+        flaws = generate_flaws(&files, &mut random);
     }
     let context =
         document::DocumentContext { requestor: "operator", name_suffix: "1", max_memory_per_core_mb: 3000 };
@@ -64,71 +64,71 @@ pub(crate) fn generate_request(number: u32, seed: u64, sites: &[String]) -> Gene
     let mut of_filter = SeededRandom::for_part(seed, &format!("filter {number}"));
     let truth = RequestGroundTruth {
         filter_factor: *of_filter.pick_one(&[1.0, 1.0, 0.4]),
-        memory_per_core: dice.fraction_between(600.0, 2300.0),
-        time_factor: dice.fraction_between(0.5, 2.0),
-        is_broken: dice.chance(failure_rates::BROKEN_REQUESTS),
-        is_condor: dice.chance(0.5),
+        memory_per_core: random.fraction_between(600.0, 2300.0),
+        time_factor: random.fraction_between(0.5, 2.0),
+        is_broken: random.chance(failure_rates::BROKEN_REQUESTS),
+        is_condor: random.chance(0.5),
     };
     GeneratedRequest { request, truth, files, flaws }
 }
 
-fn common_fields(name: &str, dice: &mut SeededRandom, sites: &[String]) -> Value {
-    let outputs = if dice.chance(0.2) { vec!["AOD", "MINIAOD"] } else { vec!["AOD"] };
+fn common_fields(name: &str, random: &mut SeededRandom, sites: &[String]) -> Value {
+    let outputs = if random.chance(0.2) { vec!["AOD", "MINIAOD"] } else { vec!["AOD"] };
     let outputs: Vec<String> = outputs.iter().map(|tier| format!("/Sim/{name}-v1/{tier}")).collect();
-    let cores = *dice.pick_one(&[1u64, 1, 1, 4]);
+    let cores = *random.pick_one(&[1u64, 1, 1, 4]);
     let mut document = json!({
         "request_name": name,
-        "requestor": *dice.pick_one(&["ana", "ben", "cleo", "dora"]),
+        "requestor": *random.pick_one(&["ana", "ben", "cleo", "dora"]),
         "output_datasets": outputs,
         "memory_mb": 2000 * cores,
         "multicore": cores,
-        "priority": 1000 * dice.number_within(1, 5),
-        "urgent": dice.chance(0.03),
+        "priority": 1000 * random.number_within(1, 5),
+        "urgent": random.chance(0.03),
         "processing_version": 1,
     });
-    if dice.chance(0.15) && document["urgent"] != json!(true) {
+    if random.chance(0.15) && document["urgent"] != json!(true) {
         document["production_steps"] =
             json!([{ "fraction": 0.4, "priority": 800 }, { "fraction": 0.7, "priority": 300 }]);
     }
-    if dice.chance(0.2) {
+    if random.chance(0.2) {
         let count = (sites.len() / 3).max(4);
-        document["site_whitelist"] = json!(dice.pick_some(sites, count));
+        document["site_whitelist"] = json!(random.pick_some(sites, count));
     }
-    if dice.chance(0.1) {
+    if random.chance(0.1) {
         let wanted = document["site_whitelist"].as_array().cloned().unwrap_or_default();
         let others: Vec<&String> = sites.iter().filter(|site| !wanted.contains(&json!(site))).collect();
-        document["site_blacklist"] = json!(dice.pick_some(&others, 1));
+        document["site_blacklist"] = json!(random.pick_some(&others, 1));
     }
     document
 }
 
 /// Generates splitting parameters that give a work unit a few jobs, and a block a few units.
-fn set_sizes(document: &mut Value, events_per_job: u64, dice: &mut SeededRandom) {
-    let (jobs, units) = (dice.number_within(3, 6), dice.number_within(2, 6));
-    let hours = dice.fraction_between(0.5, 4.0);
+fn set_sizes(document: &mut Value, events_per_job: u64, random: &mut SeededRandom) {
+    let (jobs, units) = (random.number_within(3, 6), random.number_within(2, 6));
+    let hours = random.fraction_between(0.5, 4.0);
     document["time_per_event_sec"] = json!(hours * 3600.0 / events_per_job as f64);
     document["size_per_event_kb"] = json!(10.0);
     document["splitting_params"]["target_merged_size_kb"] = json!(10 * events_per_job * jobs);
     document["splitting_params"]["target_block_size_kb"] = json!(10 * events_per_job * jobs * units);
 }
 
-fn set_generation(document: &mut Value, dice: &mut SeededRandom) {
-    let events_per_job = dice.number_within(2, 20) * 100;
+fn set_generation(document: &mut Value, random: &mut SeededRandom) {
+    let events_per_job = random.number_within(2, 20) * 100;
     document["generation"] = json!({
-        "events": events_per_job * dice.number_within(8, 90),
+        "events": events_per_job * random.number_within(8, 90),
         "first_event": 1,
         "events_per_lumi": 100,
-        "filter_efficiency": *dice.pick_one(&[1.0, 1.0, 0.5, 0.25]),
+        "filter_efficiency": *random.pick_one(&[1.0, 1.0, 0.5, 0.25]),
     });
     document["splitting_algo"] = json!("EventBased");
     document["splitting_params"] = json!({ "events_per_job": events_per_job });
-    set_sizes(document, events_per_job, dice);
+    set_sizes(document, events_per_job, random);
 }
 
 /// Returns how many events a file has, more or less.
-fn set_input(document: &mut Value, number: u32, dice: &mut SeededRandom) -> u64 {
-    let events_of_file = dice.number_within(2, 20) * 50;
-    let (algorithm, params, events_per_job) = match dice.number_below(4) {
+fn set_input(document: &mut Value, number: u32, random: &mut SeededRandom) -> u64 {
+    let events_of_file = random.number_within(2, 20) * 50;
+    let (algorithm, params, events_per_job) = match random.number_below(4) {
         0 => ("FileBased", json!({ "files_per_job": 2 }), 2 * events_of_file),
         1 => ("EventBased", json!({ "events_per_job": events_of_file * 2 / 3 }), events_of_file * 2 / 3),
         2 => ("LumiBased", json!({ "lumis_per_job": 5 }), events_of_file),
@@ -138,8 +138,8 @@ fn set_input(document: &mut Value, number: u32, dice: &mut SeededRandom) -> u64 
     document["splitting_algo"] = json!(algorithm);
     document["splitting_params"] = params;
     // Otherwise some files would be at no allowed site.
-    document["trust_sitelists"] = json!(dice.chance(0.3) || document.get("site_whitelist").is_some());
-    set_sizes(document, events_per_job, dice);
+    document["trust_sitelists"] = json!(random.chance(0.3) || document.get("site_whitelist").is_some());
+    set_sizes(document, events_per_job, random);
     events_of_file
 }
 
@@ -147,15 +147,15 @@ fn set_input(document: &mut Value, number: u32, dice: &mut SeededRandom) -> u64 
 fn generate_files(
     number: u32,
     events_of_file: u64,
-    dice: &mut SeededRandom,
+    random: &mut SeededRandom,
     sites: &[String],
 ) -> Vec<CatalogFile> {
     const LUMIS: u64 = 5;
     let mut files = Vec::new();
-    for group in 0..dice.number_within(2, 8) {
-        let kept = dice.number_within(3, 6) as usize;
-        let places = dice.pick_some(sites, kept);
-        for _ in 0..dice.number_within(4, 12) {
+    for group in 0..random.number_within(2, 8) {
+        let kept = random.number_within(3, 6) as usize;
+        let places = random.pick_some(sites, kept);
+        for _ in 0..random.number_within(4, 12) {
             let index = files.len() as u32;
             let lfn = format!("/store/sim/{number}/{group}/{index}.root");
             let each = (events_of_file / LUMIS).max(1);
@@ -163,7 +163,7 @@ fn generate_files(
                 .map(|lumi| FileLumi {
                     run: 1 + group as u32,
                     lumi: index * LUMIS as u32 + lumi + 1,
-                    events: Some(dice.number_within(each.div_ceil(2), each * 3 / 2) as u32),
+                    events: Some(random.number_within(each.div_ceil(2), each * 3 / 2) as u32),
                 })
                 .collect();
             let events = lumis.iter().filter_map(|lumi| lumi.events).map(u64::from).sum();
@@ -180,15 +180,15 @@ fn generate_files(
     files
 }
 
-fn generate_flaws(files: &[CatalogFile], dice: &mut SeededRandom) -> BTreeMap<String, FileFlaw> {
+fn generate_flaws(files: &[CatalogFile], random: &mut SeededRandom) -> BTreeMap<String, FileFlaw> {
     let mut flaws = BTreeMap::new();
     for file in files {
-        if dice.chance(failure_rates::CORRUPT_FILES) {
-            flaws.insert(file.lfn.clone(), FileFlaw::Corrupt { shy: dice.chance(0.3) });
-        } else if dice.chance(failure_rates::BAD_COPIES) {
+        if random.chance(failure_rates::CORRUPT_FILES) {
+            flaws.insert(file.lfn.clone(), FileFlaw::Corrupt { shy: random.chance(0.3) });
+        } else if random.chance(failure_rates::BAD_COPIES) {
             let places: Vec<&String> = file.replicas.keys().collect();
-            flaws.insert(file.lfn.clone(), FileFlaw::BadCopy { site: (*dice.pick_one(&places)).clone() });
-        } else if dice.chance(failure_rates::POISON) {
+            flaws.insert(file.lfn.clone(), FileFlaw::BadCopy { site: (*random.pick_one(&places)).clone() });
+        } else if random.chance(failure_rates::POISON) {
             flaws.insert(file.lfn.clone(), FileFlaw::Poison);
         }
     }

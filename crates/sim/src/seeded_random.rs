@@ -14,9 +14,9 @@ impl SeededRandom {
         let mixed = part.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-        let mut dice = Self(mixed);
-        dice.next_number();
-        dice
+        let mut random = Self(mixed);
+        random.next_number();
+        random
     }
 
     pub(crate) fn next_number(&mut self) -> u64 {
@@ -82,8 +82,8 @@ mod tests {
     #[test]
     fn equal_seeds_give_equal_numbers() {
         let throw = |seed, part| {
-            let mut dice = SeededRandom::for_part(seed, part);
-            (0..20).map(|_| dice.number_below(1000)).collect::<Vec<_>>()
+            let mut random = SeededRandom::for_part(seed, part);
+            (0..20).map(|_| random.number_below(1000)).collect::<Vec<_>>()
         };
         assert_eq!(throw(1, "sites"), throw(1, "sites"));
         assert_ne!(throw(1, "sites"), throw(2, "sites"));
@@ -92,14 +92,14 @@ mod tests {
 
     #[test]
     fn random_numbers_have_the_expected_distribution() {
-        let mut dice = SeededRandom::for_part(7, "any");
-        let hits = (0..10_000).filter(|_| dice.chance(0.3)).count();
+        let mut random = SeededRandom::for_part(7, "any");
+        let hits = (0..10_000).filter(|_| random.chance(0.3)).count();
         assert!((2700..3300).contains(&hits), "{hits}");
         let mean: f64 =
-            (0..10_000).map(|_| dice.time_until_next(Duration::from_secs(100)).as_secs_f64()).sum();
+            (0..10_000).map(|_| random.time_until_next(Duration::from_secs(100)).as_secs_f64()).sum();
         assert!((9.0e5..1.1e6).contains(&mean), "{mean}");
-        assert!((0..1000).all(|_| (3..=5).contains(&dice.number_within(3, 5))));
-        let mut some = dice.pick_some(&[1, 2, 3, 4], 3);
+        assert!((0..1000).all(|_| (3..=5).contains(&random.number_within(3, 5))));
+        let mut some = random.pick_some(&[1, 2, 3, 4], 3);
         some.sort_unstable();
         some.dedup();
         assert_eq!(some.len(), 3);

@@ -19,7 +19,7 @@ const MAX_RELEASES: u32 = 25;
 
 #[derive(Debug)]
 pub(crate) struct SimulatedOperators {
-    dice: SeededRandom,
+    random: SeededRandom,
     /// Changes to commit between the next decision about a request and its commit.
     racing_changes: BTreeMap<String, Vec<RequestChange>>,
     releases: BTreeMap<String, u32>,
@@ -28,7 +28,7 @@ pub(crate) struct SimulatedOperators {
 impl SimulatedOperators {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
-            dice: SeededRandom::for_part(seed, "people"),
+            random: SeededRandom::for_part(seed, "people"),
             racing_changes: BTreeMap::new(),
             releases: BTreeMap::new(),
         }
@@ -39,7 +39,7 @@ impl RequestSimulation {
     /// Schedules an operator for a held request.
     pub(crate) fn schedule_operator(&mut self, request: &str) {
         let (low, high) = failure_rates::OPERATOR_DELAY_HOURS;
-        let after = self.people.dice.random_hours(low, high);
+        let after = self.people.random.random_hours(low, high);
         self.schedule_after(after, SimulationEvent::Operator(request.to_owned()));
     }
 
@@ -53,7 +53,7 @@ impl RequestSimulation {
             // A command is already pending.
             return self.schedule_operator(request);
         }
-        if self.people.dice.chance(0.1) {
+        if self.people.random.chance(0.1) {
             self.lift_ban();
         }
         // The cause of the failures is fixed by now.
@@ -68,7 +68,7 @@ impl RequestSimulation {
                 format!("it was released {MAX_RELEASES} times, but is held again"),
             );
         }
-        match self.people.dice.number_below(100) {
+        match self.people.random.number_below(100) {
             0..2 => self.end_request(request, RequestCommandKind::Fail),
             2..3 => self.end_request(request, RequestCommandKind::Abort),
             3..6 => self.clone_request(request),
@@ -80,7 +80,7 @@ impl RequestSimulation {
         let mut changes = self.decide_modifications(request);
         let mut wanted =
             RequestCommand::new(RequestCommandKind::Release, OPERATOR_NAME, "have looked at it", self.now);
-        wanted.rescue = self.people.dice.chance(0.15);
+        wanted.rescue = self.people.random.chance(0.15);
         changes.push(RequestChange::SetCommand(Some(wanted)));
         self.submit_changes(request, "release", changes);
     }
@@ -89,19 +89,19 @@ impl RequestSimulation {
     fn decide_modifications(&mut self, request: &str) -> Vec<RequestChange> {
         let mut changes = Vec::new();
         let mut now = RequestOverrides::default();
-        if self.people.dice.chance(0.2) {
-            now.retry_count = Some(self.people.dice.number_within(2, 5) as u32);
-            now.max_rescue_attempts = Some(self.people.dice.number_within(1, 5) as u32);
+        if self.people.random.chance(0.2) {
+            now.retry_count = Some(self.people.random.number_within(2, 5) as u32);
+            now.max_rescue_attempts = Some(self.people.random.number_within(1, 5) as u32);
         }
         let view = &self.store.views[request];
         let report = build_error_report(&view.failures);
-        if self.people.dice.chance(0.5) {
+        if self.people.random.chance(0.5) {
             let most = self.plan_settings.max_memory_per_core * u64::from(view.row.request.multicore);
             let kinds = view.failures.kinds.iter().filter(|kind| kind.class == FailureClass::Memory);
             let used = kinds.filter_map(|kind| kind.memory_mb).max();
             now.memory_mb = used.map(|used| (used + used / 5).min(most));
         }
-        if self.people.dice.chance(0.3) {
+        if self.people.random.chance(0.3) {
             now.excluded_files = report.bad_files.iter().map(|file| file.lfn.clone()).collect();
         }
         if self.people.releases[request] > 2 {
@@ -115,7 +115,7 @@ impl RequestSimulation {
         }
         let worst = report.by_site.iter().find(|site| site.blamed >= 3 && 2 * site.blamed > site.ended);
         let worst = worst.map(|site| site.site.clone()).filter(|site| self.can_ban_site(request, site));
-        if let Some(site) = worst.filter(|_| self.people.dice.chance(0.5)) {
+        if let Some(site) = worst.filter(|_| self.people.random.chance(0.5)) {
             changes.push(RequestChange::Ban(Box::new(NewBan {
                 site,
                 request: Some(request.to_owned()),
@@ -171,7 +171,7 @@ impl RequestSimulation {
     fn clone_request(&mut self, request: &str) {
         let row = &self.store.views[request].row;
         let (old, overrides) = (&row.request, row.overrides.clone());
-        let policy = if self.people.dice.chance(0.5) {
+        let policy = if self.people.random.chance(0.5) {
             CleanupPolicy::ImmediateCleanup
         } else {
             CleanupPolicy::KeepUntilReplaced
@@ -214,7 +214,7 @@ impl RequestSimulation {
         if open.is_empty() {
             return;
         }
-        let request = self.people.dice.pick_one(&open).clone();
+        let request = self.people.random.pick_one(&open).clone();
         let now = self.now;
         let want = |what| {
             RequestChange::SetCommand(Some(RequestCommand::new(
@@ -224,14 +224,14 @@ impl RequestSimulation {
                 now,
             )))
         };
-        match self.people.dice.number_below(10) {
+        match self.people.random.number_below(10) {
             0..4 => self.submit_changes(&request, "stop", vec![want(RequestCommandKind::Stop)]),
             4 => self.submit_changes(&request, "remove", vec![want(RequestCommandKind::Remove)]),
             5 => self.submit_changes(&request, "urgent", vec![RequestChange::Urgent(true)]),
-            6 if self.people.dice.chance(0.3) => self.end_request(&request, RequestCommandKind::Abort),
+            6 if self.people.random.chance(0.3) => self.end_request(&request, RequestCommandKind::Abort),
             7 => self.submit_changes(&request, "release", vec![want(RequestCommandKind::Release)]),
             _ => {
-                let priority = self.people.dice.number_within(100, 6000) as i64;
+                let priority = self.people.random.number_within(100, 6000) as i64;
                 self.submit_changes(&request, "priority", vec![RequestChange::Priority(priority)]);
             }
         }
@@ -241,7 +241,7 @@ impl RequestSimulation {
     fn submit_changes(&mut self, request: &str, word: &str, changes: Vec<RequestChange>) {
         *self.statistics.operator_actions.entry(word.to_owned()).or_default() += 1;
         self.histories.record(self.now, request, &format!("{OPERATOR_NAME}: {word}"));
-        if self.people.dice.chance(0.3) {
+        if self.people.random.chance(0.3) {
             self.people.racing_changes.entry(request.to_owned()).or_default().extend(changes);
         } else {
             self.commit_changes(request, changes);

@@ -195,7 +195,7 @@ impl RequestSimulation {
     /// Schedules the initial and the recurring events.
     fn schedule_initial_events(&mut self) {
         let names = self.grid.names();
-        let mut dice = SeededRandom::for_part(self.setup.seed, "arrivals");
+        let mut rng = SeededRandom::for_part(self.setup.seed, "arrivals");
         let hours = 24.0 * f64::from(self.setup.days);
         for number in 0..self.setup.requests {
             let GeneratedRequest { request, truth, files, flaws } =
@@ -205,7 +205,7 @@ impl RequestSimulation {
             let facts = RequestScenario { truth, data, time_hint: request.time_per_event_sec };
             self.request_facts.insert(request.request_name.clone(), facts);
             // Most requests are submitted early, to leave time for failures.
-            let after = dice.random_hours(0.0, hours * 0.6);
+            let after = rng.random_hours(0.0, hours * 0.6);
             self.schedule_after(after, SimulationEvent::Submit(Box::new(request)));
         }
         for site in 0..self.grid.sites.len() {
@@ -303,7 +303,10 @@ impl RequestSimulation {
     fn set_catalog_up(&mut self, is_up: bool) {
         self.catalog.is_up = is_up;
         if is_up {
-            self.schedule_next(failure_rates::CATALOG_OUTAGE_EVERY, SimulationEvent::Catalog { is_up: false });
+            self.schedule_next(
+                failure_rates::CATALOG_OUTAGE_EVERY,
+                SimulationEvent::Catalog { is_up: false },
+            );
         } else {
             // Sometimes longer than any timeout.
             let is_long = self.random.chance(0.15);

@@ -37,20 +37,23 @@ pub(crate) struct SimulatedGrid {
 
 impl SimulatedGrid {
     pub(crate) fn new(count: u32, seed: u64) -> Self {
-        let mut dice = SeededRandom::for_part(seed, "sites");
+        let mut random = SeededRandom::for_part(seed, "sites");
         let sites: Vec<SimulatedSite> = (0..count)
             .map(|number| {
-                let slots = dice.number_within(16, 120) as u32;
-                let is_slow = dice.chance(failure_rates::SLOW_SITES);
+                let slots = random.number_within(16, 120) as u32;
+                let is_slow = random.chance(failure_rates::SLOW_SITES);
                 SimulatedSite {
-                    name: format!("T2_{}_{number:03}", dice.pick_one(&["DE", "US", "IT", "FR", "UK", "CH"])),
+                    name: format!(
+                        "T2_{}_{number:03}",
+                        random.pick_one(&["DE", "US", "IT", "FR", "UK", "CH"])
+                    ),
                     slots,
                     free: slots,
                     health: SiteHealth::Healthy,
                     slowness: if is_slow {
-                        dice.fraction_between(2.0, 5.0)
+                        random.fraction_between(2.0, 5.0)
                     } else {
-                        dice.fraction_between(0.8, 1.3)
+                        random.fraction_between(0.8, 1.3)
                     },
                     running: BTreeMap::new(),
                     queue: VecDeque::new(),
@@ -74,7 +77,7 @@ impl SimulatedGrid {
         &self,
         among: impl Iterator<Item = &'n str>,
         closed: &BTreeSet<String>,
-        dice: &mut SeededRandom,
+        random: &mut SeededRandom,
     ) -> Option<usize> {
         let open: Vec<(usize, u64)> = among
             .filter(|name| !closed.contains(*name))
@@ -82,7 +85,7 @@ impl SimulatedGrid {
             .filter(|&number| self.sites[number].health != SiteHealth::Down)
             .map(|number| (number, u64::from(self.sites[number].free) + 1))
             .collect();
-        let mut at = dice.number_below(open.iter().map(|(_, weight)| weight).sum());
+        let mut at = random.number_below(open.iter().map(|(_, weight)| weight).sum());
         open.iter().find_map(|&(number, weight)| {
             let is_it = at < weight;
             at = at.saturating_sub(weight);

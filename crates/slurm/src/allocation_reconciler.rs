@@ -22,13 +22,13 @@ mod reconcile_pass;
 mod step_fencing;
 mod submit;
 
-pub use mailbox::{PollOutcome, ReconcilerMailbox};
+pub use mailbox::{AllocationReconcilerWaker, PollOutcome};
 
 use crate::slurm_client::{
     CallStatistics, RemainingCalls, SlurmClient, SlurmClientOptions, SlurmUnavailable,
 };
 use mailbox::ReceivedNotices;
-use reconcile_pass::ReconcilePasses;
+use reconcile_pass::AllocationPassRunner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ impl std::fmt::Debug for ReconcilerDependencies {
 #[derive(Clone, Debug)]
 pub struct AllocationReconcilerOptions {
     pub slurm: SlurmClientOptions,
-    pub patience: AllocationTimeouts,
+    pub timeouts: AllocationTimeouts,
     /// Polling interval during activity.
     pub active_interval: Duration,
     /// Polling interval without activity.
@@ -93,7 +93,7 @@ impl AllocationReconcilerOptions {
     pub fn new(server: impl Into<String>, windlass: impl Into<PathBuf>) -> Self {
         Self {
             slurm: SlurmClientOptions::default(),
-            patience: AllocationTimeouts::default(),
+            timeouts: AllocationTimeouts::default(),
             active_interval: Duration::from_secs(3),
             idle_interval: Duration::from_mins(1),
             server: server.into(),
@@ -125,7 +125,7 @@ pub struct AllocationReconciler(Arc<ReconcilerThread>);
 
 #[derive(Debug)]
 struct ReconcilerThread {
-    mailbox: ReconcilerMailbox,
+    mailbox: AllocationReconcilerWaker,
     slurm: Arc<SlurmClient>,
     status: Arc<Mutex<ReconcilerStatus>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -136,27 +136,27 @@ impl AllocationReconciler {
     /// run per database.
     pub fn open(
         parts: ReconcilerDependencies,
-        nudge: ReconcilerMailbox,
+        waker: AllocationReconcilerWaker,
         options: AllocationReconcilerOptions,
     ) -> std::io::Result<Self> {
         let slurm = Arc::new(SlurmClient::new(options.slurm.clone()));
         let status = Arc::new(Mutex::new(ReconcilerStatus::default()));
-        let passes = ReconcilePasses::new(parts, Arc::clone(&slurm), options, Arc::clone(&status));
-        nudge.reopen();
-        let mailbox = nudge.clone();
+        let passes = AllocationPassRunner::new(parts, Arc::clone(&slurm), options, Arc::clone(&status));
+        waker.reopen();
+        let mailbox = waker.clone();
         let told = Arc::clone(&status);
         let thread = thread::Builder::new()
             .name("windlass-slurm".into())
             .spawn(move || run_passes(&mailbox, &told, passes))?;
         Ok(Self(Arc::new(ReconcilerThread {
-            mailbox: nudge,
+            mailbox: waker,
             slurm,
             status,
             thread: Mutex::new(Some(thread)),
         })))
     }
 
-    pub fn mailbox(&self) -> &ReconcilerMailbox {
+    pub fn mailbox(&self) -> &AllocationReconcilerWaker {
         &self.0.mailbox
     }
 
@@ -228,7 +228,11 @@ fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Shortest pause between two passes: notices that arrive together are handled together.
 const MIN_PASS_INTERVAL: Duration = Duration::from_millis(5);
 
-fn run_passes(mailbox: &ReconcilerMailbox, status: &Mutex<ReconcilerStatus>, mut passes: ReconcilePasses) {
+fn run_passes(
+    mailbox: &AllocationReconcilerWaker,
+    status: &Mutex<ReconcilerStatus>,
+    mut passes: AllocationPassRunner,
+) {
     let mut wait_until = Instant::now();
     while let Some(heard) = mailbox.wait_for_notice(wait_until) {
         let began = Instant::now();
@@ -252,7 +256,7 @@ fn run_passes(mailbox: &ReconcilerMailbox, status: &Mutex<ReconcilerStatus>, mut
 
 /// A panic in a pass is reported like any other error, and the next pass starts again from the rows.
 fn run_pass_catching_panics(
-    passes: &mut ReconcilePasses,
+    passes: &mut AllocationPassRunner,
     heard: &ReceivedNotices,
     status: &Mutex<ReconcilerStatus>,
 ) -> Duration {

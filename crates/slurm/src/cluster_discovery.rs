@@ -12,8 +12,8 @@ use windlass_types::slurm::AllocationRequest;
 pub enum ClusterDiscoveryError {
     #[error("Slurm is not available: cannot start {command} ({why})")]
     NoSlurm { command: &'static str, why: String },
-    #[error("{command} failed: {said}")]
-    Failed { command: &'static str, said: String },
+    #[error("{command} failed: {message}")]
+    Failed { command: &'static str, message: String },
     #[error(transparent)]
     Unanswered(SlurmUnavailable),
     #[error("scheduler `{scheduler}`: {why}")]
@@ -51,19 +51,19 @@ pub fn estimate_start(
     let unfit = |why| ClusterDiscoveryError::InvalidRequest { scheduler: request.scheduler.clone(), why };
     let arguments = batch::render_test_only_arguments(request).map_err(unfit)?;
     // `sbatch` answers on its standard error in both cases.
-    let said = match slurm.run_command_with_stderr(SlurmTool::Sbatch, &arguments) {
-        SlurmOutcome::Refused(said) => said,
+    let message = match slurm.run_command_with_stderr(SlurmTool::Sbatch, &arguments) {
+        SlurmOutcome::Refused(message) => message,
         other => require_answer(COMMAND, other)?.stderr,
     };
-    cluster::parse_start_estimate(&said)
-        .ok_or_else(|| ClusterDiscoveryError::Failed { command: COMMAND, said: said.trim().to_owned() })
+    cluster::parse_start_estimate(&message)
+        .ok_or_else(|| ClusterDiscoveryError::Failed { command: COMMAND, message: message.trim().to_owned() })
 }
 
 fn require_answer<T>(command: &'static str, outcome: SlurmOutcome<T>) -> Result<T, ClusterDiscoveryError> {
     match outcome {
         SlurmOutcome::Answered(answer) => Ok(answer),
-        SlurmOutcome::Refused(said) => {
-            Err(ClusterDiscoveryError::Failed { command, said: said.trim().to_owned() })
+        SlurmOutcome::Refused(message) => {
+            Err(ClusterDiscoveryError::Failed { command, message: message.trim().to_owned() })
         }
         SlurmOutcome::Unknown(SlurmUnavailable::NotStarted { why, .. }) => {
             Err(ClusterDiscoveryError::NoSlurm { command, why })

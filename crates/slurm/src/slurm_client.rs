@@ -44,7 +44,7 @@ impl<T> SlurmOutcome<T> {
     fn map_answer<U>(self, with: impl FnOnce(T) -> U) -> SlurmOutcome<U> {
         match self {
             Self::Answered(answer) => SlurmOutcome::Answered(with(answer)),
-            Self::Refused(said) => SlurmOutcome::Refused(said),
+            Self::Refused(message) => SlurmOutcome::Refused(message),
             Self::Unknown(why) => SlurmOutcome::Unknown(why),
         }
     }
@@ -55,14 +55,14 @@ impl<T> SlurmOutcome<T> {
 pub enum SlurmUnavailable {
     #[error("`{tool}` timed out after {} s: the controller hangs or is overloaded", limit.as_secs())]
     TimedOut { tool: &'static str, limit: Duration },
-    #[error("cannot reach Slurm (the state of its jobs is unknown): {said}")]
-    Unreachable { said: String },
+    #[error("cannot reach Slurm (the state of its jobs is unknown): {message}")]
+    Unreachable { message: String },
     #[error(
         "cannot start `{tool}`: install Slurm's commands, and add them to the PATH of this process ({why})"
     )]
     NotStarted { tool: &'static str, why: String },
-    #[error("cannot parse the output of `{tool}`: {said}")]
-    UnreadableAnswer { tool: &'static str, said: String },
+    #[error("cannot parse the output of `{tool}`: {message}")]
+    UnreadableAnswer { tool: &'static str, message: String },
     /// The command was not called.
     #[error("Slurm is not called before {until}, because of the call budget")]
     OutOfBudget { until: Timestamp },
@@ -175,10 +175,10 @@ impl SlurmClient {
             let arguments: Vec<String> = usual.iter().cloned().chain(which).collect();
             match self.run_command(SlurmTool::Sacct, &arguments) {
                 SlurmOutcome::Answered(printed) => jobs.extend(sacct::parse_jobs(&printed)),
-                SlurmOutcome::Refused(said) if sacct::is_accounting_disabled(&said) => {
+                SlurmOutcome::Refused(message) if sacct::is_accounting_disabled(&message) => {
                     return SlurmOutcome::Answered(AccountingRecords::Disabled);
                 }
-                SlurmOutcome::Refused(said) => return SlurmOutcome::Refused(said),
+                SlurmOutcome::Refused(message) => return SlurmOutcome::Refused(message),
                 SlurmOutcome::Unknown(why) => return SlurmOutcome::Unknown(why),
             }
         }
@@ -194,17 +194,17 @@ impl SlurmClient {
                 ["-n", "-P", "-D", "-o", sacct_usage::FORMAT, "-j", &ids.join(",")].map(str::to_owned);
             match self.run_command(SlurmTool::Sacct, &arguments) {
                 SlurmOutcome::Answered(printed) => rows.extend(sacct_usage::parse_accounting(&printed)),
-                SlurmOutcome::Refused(said) if sacct::is_accounting_disabled(&said) => {
+                SlurmOutcome::Refused(message) if sacct::is_accounting_disabled(&message) => {
                     return SlurmOutcome::Answered(None);
                 }
-                SlurmOutcome::Refused(said) => return SlurmOutcome::Refused(said),
+                SlurmOutcome::Refused(message) => return SlurmOutcome::Refused(message),
                 SlurmOutcome::Unknown(why) => return SlurmOutcome::Unknown(why),
             }
         }
         SlurmOutcome::Answered(Some(rows))
     }
 
-    /// Submits an allocation and returns its job id. [`CallResult::Unknown`] may mean that it was accepted.
+    /// Submits an allocation and returns its job id. [`CallResultLabel::Unknown`] may mean that it was accepted.
     /// `sbatch` reads the script from its standard input, so no file is written where another user could have
     /// created a link. `environment`: added to the environment of this process for the job.
     pub fn submit(
@@ -219,12 +219,12 @@ impl SlurmClient {
                     || {
                         SlurmOutcome::Unknown(SlurmUnavailable::UnreadableAnswer {
                             tool: "sbatch",
-                            said: shorten_message(&printed),
+                            message: shorten_message(&printed),
                         })
                     },
                     SlurmOutcome::Answered,
                 ),
-            SlurmOutcome::Refused(said) => SlurmOutcome::Refused(sbatch::parse_refusal(&said)),
+            SlurmOutcome::Refused(message) => SlurmOutcome::Refused(sbatch::parse_refusal(&message)),
             SlurmOutcome::Unknown(why) => SlurmOutcome::Unknown(why),
         }
     }
@@ -242,7 +242,7 @@ impl SlurmClient {
             match self.run_command(SlurmTool::Scancel, &arguments) {
                 SlurmOutcome::Answered(_) => {}
                 // The others of them were canceled all the same.
-                SlurmOutcome::Refused(said) => outcome = SlurmOutcome::Refused(said),
+                SlurmOutcome::Refused(message) => outcome = SlurmOutcome::Refused(message),
                 SlurmOutcome::Unknown(why) => return SlurmOutcome::Unknown(why),
             }
         }
@@ -270,7 +270,7 @@ impl SlurmClient {
 
     /// Standard output.
     pub(crate) fn run_command(&self, tool: SlurmTool, arguments: &[String]) -> SlurmOutcome<String> {
-        self.run_command_with_stderr(tool, arguments).map_answer(|said| said.stdout)
+        self.run_command_with_stderr(tool, arguments).map_answer(|message| message.stdout)
     }
 
     /// The same with standard error, for commands that answer there.
@@ -296,7 +296,7 @@ impl SlurmClient {
         let outcome = self.execute_command(tool, arguments, input, environment);
         self.lock_budget().record_call(
             tool,
-            CallResult::from_outcome(&outcome),
+            CallResultLabel::from_outcome(&outcome),
             began.elapsed(),
             SystemClock.now(),
         );
@@ -335,7 +335,7 @@ impl SlurmClient {
         let complaint = if stderr.trim().is_empty() { stdout } else { stderr };
         if is_unreachable(tool, &complaint) {
             return SlurmOutcome::Unknown(SlurmUnavailable::Unreachable {
-                said: shorten_message(&complaint),
+                message: shorten_message(&complaint),
             });
         }
         SlurmOutcome::Refused(complaint)
@@ -418,14 +418,14 @@ pub(crate) enum SlurmService {
 
 /// How a call ended, for the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallResult {
+pub(crate) enum CallResultLabel {
     Answered,
     Refused,
     TimedOut,
     Failed,
 }
 
-impl CallResult {
+impl CallResultLabel {
     const fn from_outcome<T>(outcome: &SlurmOutcome<T>) -> Self {
         match outcome {
             SlurmOutcome::Answered(_) => Self::Answered,
@@ -476,8 +476,8 @@ fn render_day_before(since: Timestamp) -> String {
     before.split('.').next().unwrap_or_default().to_owned()
 }
 
-fn shorten_message(said: &str) -> String {
-    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty()).take(3);
+fn shorten_message(message: &str) -> String {
+    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty()).take(3);
     lines.collect::<Vec<_>>().join("; ")
 }
 

@@ -72,31 +72,31 @@ pub struct SlurmEnvironment {
 impl SlurmEnvironment {
     /// Reads the environment.
     pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Self, SlurmEnvironmentError> {
-        let said = |name: &'static str| get(name).filter(|value| !value.is_empty());
-        let job_id = parse_number(said("SLURM_JOB_ID"), "SLURM_JOB_ID")?
+        let message = |name: &'static str| get(name).filter(|value| !value.is_empty());
+        let job_id = parse_number(message("SLURM_JOB_ID"), "SLURM_JOB_ID")?
             .ok_or(SlurmEnvironmentError::MissingVariable("SLURM_JOB_ID"))?;
-        let cpus = parse_number(said("SLURM_CPUS_ON_NODE"), "SLURM_CPUS_ON_NODE")?;
+        let cpus = parse_number(message("SLURM_CPUS_ON_NODE"), "SLURM_CPUS_ON_NODE")?;
         let cpus: u32 = cpus.ok_or(SlurmEnvironmentError::MissingVariable("SLURM_CPUS_ON_NODE"))?;
-        let restarts = parse_number(said("SLURM_RESTART_COUNT"), "SLURM_RESTART_COUNT")?.unwrap_or(0);
+        let restarts = parse_number(message("SLURM_RESTART_COUNT"), "SLURM_RESTART_COUNT")?.unwrap_or(0);
         // With several steps, each is on a node of its own.
-        let is_one_of_many = said("SLURM_STEP_ID").is_some();
+        let is_one_of_many = message("SLURM_STEP_ID").is_some();
         let listed =
-            said("SLURM_JOB_NODELIST").map(|list| parse_hostlist(&list)).transpose()?.unwrap_or_default();
-        let node = said("SLURMD_NODENAME").or_else(|| listed.first().cloned()).unwrap_or_default();
+            message("SLURM_JOB_NODELIST").map(|list| parse_hostlist(&list)).transpose()?.unwrap_or_default();
+        let node = message("SLURMD_NODENAME").or_else(|| listed.first().cloned()).unwrap_or_default();
         let others = listed.into_iter().filter(|name| *name != node && !is_one_of_many);
         let nodes = std::iter::once(node.clone()).chain(others).collect();
         let tasks =
-            parse_number(said("SLURM_STEP_NUM_TASKS"), "SLURM_STEP_NUM_TASKS")?.filter(|_| is_one_of_many);
-        let number_of = parse_number(said("SLURM_PROCID"), "SLURM_PROCID")?.unwrap_or(0);
+            parse_number(message("SLURM_STEP_NUM_TASKS"), "SLURM_STEP_NUM_TASKS")?.filter(|_| is_one_of_many);
+        let number_of = parse_number(message("SLURM_PROCID"), "SLURM_PROCID")?.unwrap_or(0);
         Ok(Self {
             place: SlurmJobNode { job_id, restarts, node },
             cpus,
-            memory: parse_memory(&said, cpus)?,
-            devices: parse_devices(&said),
+            memory: parse_memory(&message, cpus)?,
+            devices: parse_devices(&message),
             nodes,
             worker_index: number_of,
             worker_count: tasks.unwrap_or(1),
-            ends_at: parse_number(said("SLURM_JOB_END_TIME"), "SLURM_JOB_END_TIME")?
+            ends_at: parse_number(message("SLURM_JOB_END_TIME"), "SLURM_JOB_END_TIME")?
                 .map(|seconds: i64| Timestamp(seconds.saturating_mul(1_000_000))),
         })
     }
@@ -137,18 +137,18 @@ fn parse_number<T: std::str::FromStr>(
 
 /// In megabytes: of the node, else of each CPU. 0 means all of it.
 fn parse_memory(
-    said: &impl Fn(&'static str) -> Option<String>,
+    message: &impl Fn(&'static str) -> Option<String>,
     cpus: u32,
 ) -> Result<Option<Bytes>, SlurmEnvironmentError> {
-    let of_node: Option<u64> = parse_number(said("SLURM_MEM_PER_NODE"), "SLURM_MEM_PER_NODE")?;
-    let of_cpu: Option<u64> = parse_number(said("SLURM_MEM_PER_CPU"), "SLURM_MEM_PER_CPU")?;
+    let of_node: Option<u64> = parse_number(message("SLURM_MEM_PER_NODE"), "SLURM_MEM_PER_NODE")?;
+    let of_cpu: Option<u64> = parse_number(message("SLURM_MEM_PER_CPU"), "SLURM_MEM_PER_CPU")?;
     let megabytes = of_node.or_else(|| of_cpu.map(|each| each.saturating_mul(cpus.into())));
     Ok(megabytes.filter(|megabytes| *megabytes > 0).map(|megabytes| Bytes(megabytes.saturating_mul(1 << 20))))
 }
 
-fn parse_devices(said: &impl Fn(&'static str) -> Option<String>) -> Vec<String> {
+fn parse_devices(message: &impl Fn(&'static str) -> Option<String>) -> Vec<String> {
     let names = ["CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"];
-    let Some(list) = names.into_iter().find_map(said) else { return Vec::new() };
+    let Some(list) = names.into_iter().find_map(message) else { return Vec::new() };
     let parts = list.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "NoDevFiles");
     parts.flat_map(expand_range).collect()
 }
@@ -261,17 +261,17 @@ pub fn decide_time_left(
     ask: impl FnOnce() -> Option<Duration>,
 ) -> Option<Duration> {
     // A time in the past comes from another clock.
-    let said = around.ends_at.filter(|at| *at > now).map(|at| at.since(now));
-    said.or_else(|| asked_for.filter(|_| is_looked_after)).or_else(ask).or(asked_for)
+    let message = around.ends_at.filter(|at| *at > now).map(|at| at.since(now));
+    message.or_else(|| asked_for.filter(|_| is_looked_after)).or_else(ask).or(asked_for)
 }
 
 /// Time between SIGTERM and SIGKILL in Slurm's configuration.
 pub fn parse_kill_wait(configuration: &str) -> Duration {
-    let mut said = configuration.lines().filter_map(|line| {
+    let mut message = configuration.lines().filter_map(|line| {
         let (name, value) = line.split('#').next()?.split_once('=')?;
         if name.trim().eq_ignore_ascii_case("KillWait") { value.trim().parse().ok() } else { None }
     });
-    Duration::from_secs(said.next_back().unwrap_or(30))
+    Duration::from_secs(message.next_back().unwrap_or(30))
 }
 
 /// The part of it for jobs, so that the server still gets their results.
@@ -321,27 +321,31 @@ mod tests {
     #[test]
     fn memory_is_read_from_the_environment() {
         let basics = [("SLURM_JOB_ID", "8"), ("SLURM_CPUS_ON_NODE", "4")];
-        for (said, expected) in [
+        for (message, expected) in [
             (&[][..], None),
             (&[("SLURM_MEM_PER_NODE", "0")], None),
             (&[("SLURM_MEM_PER_CPU", "500")], Some(2000 << 20)),
             (&[("SLURM_MEM_PER_NODE", "300"), ("SLURM_MEM_PER_CPU", "500")], Some(300 << 20)),
         ] {
-            assert_eq!(read(&[&basics, said].concat()).unwrap().memory, expected.map(Bytes), "{said:?}");
+            assert_eq!(
+                read(&[&basics, message].concat()).unwrap().memory,
+                expected.map(Bytes),
+                "{message:?}"
+            );
         }
     }
 
     #[test]
     fn gpus_are_read_from_the_environment() {
         let basics = [("SLURM_JOB_ID", "8"), ("SLURM_CPUS_ON_NODE", "4")];
-        for (said, expected) in [
+        for (message, expected) in [
             (&[][..], &[][..]),
             (&[("CUDA_VISIBLE_DEVICES", "0,1"), ("SLURM_JOB_GPUS", "2,3")], &["0", "1"]),
             (&[("SLURM_JOB_GPUS", "0-2,5")], &["0", "1", "2", "5"]),
             (&[("CUDA_VISIBLE_DEVICES", "GPU-aa-bb")], &["GPU-aa-bb"]),
             (&[("CUDA_VISIBLE_DEVICES", "NoDevFiles")], &[]),
         ] {
-            assert_eq!(read(&[&basics, said].concat()).unwrap().devices, expected, "{said:?}");
+            assert_eq!(read(&[&basics, message].concat()).unwrap().devices, expected, "{message:?}");
         }
     }
 

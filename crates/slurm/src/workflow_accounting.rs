@@ -56,7 +56,7 @@ pub fn load_workflow_accounting(
     let ids: Vec<u64> = known.keys().copied().collect();
     let mut rows = match slurm.list_accounting(&ids) {
         SlurmOutcome::Answered(rows) => rows.ok_or(AccountingError::Disabled)?,
-        SlurmOutcome::Refused(said) => return Err(AccountingError::Refused(said.trim().to_owned())),
+        SlurmOutcome::Refused(message) => return Err(AccountingError::Refused(message.trim().to_owned())),
         SlurmOutcome::Unknown(why) => return Err(AccountingError::Unknown(why)),
     };
     let job_of = |row: &SlurmAccountingEntry| {

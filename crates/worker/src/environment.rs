@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::LazyLock;
 use windlass_core::redact::{SecretNames, SecretRedactor};
-use windlass_process::process_tree::tag;
+use windlass_process::process_tree::marker_variable;
 use windlass_process::spawn::{BaseEnvironment, EnvironmentAdditions};
 use windlass_types::Timestamp;
 use windlass_types::worker_messages::{
@@ -20,7 +20,7 @@ pub(crate) fn build_shared_environment(
     own: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> BaseEnvironment {
     let mut variables: Vec<(OsString, OsString)> = own.into_iter().collect();
-    variables.push((tag::WORKER.into(), options.token.clone().into()));
+    variables.push((marker_variable::WORKER.into(), options.token.clone().into()));
     variables.push(("WINDLASS_SITE".into(), options.site.clone().into()));
     let mut both = |name: &str, value: OsString| {
         variables.push((format!("WINDLASS_{name}").into(), value.clone()));
@@ -100,14 +100,14 @@ pub(crate) fn add_job_variables(
     let key = &assignment.key;
     to.set("WINDLASS_WORKFLOW_ID", key.workflow);
     to.set("TORC_WORKFLOW_ID", key.workflow);
-    to.set(tag::RUN, key.run);
+    to.set(marker_variable::RUN, key.run);
     to.set("TORC_RUN_ID", key.run);
-    to.set(tag::JOB, key.job);
+    to.set(marker_variable::JOB, key.job);
     to.set("TORC_JOB_ID", key.job);
     to.set("WINDLASS_JOB_NAME", &assignment.name);
     to.set("TORC_JOB_NAME", &assignment.name);
     // Identifies the claim, also for a recovery script: the processes of an attempt are found by it.
-    to.set(tag::ATTEMPT, key.attempt);
+    to.set(marker_variable::ATTEMPT, key.attempt);
     to.set("TORC_ATTEMPT_ID", given.recovery.map_or(key.attempt, |recovery| recovery.failed));
     to.set("WINDLASS_ATTEMPT", key.attempt);
     let cpus = assignment.resources.cpus.max(1);

@@ -11,7 +11,7 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use windlass_process::process_tree::tag;
+use windlass_process::process_tree::marker_variable;
 use windlass_process::session;
 
 /// A worker process and the engine's end of its link.
@@ -32,7 +32,7 @@ pub fn launch_worker(mut command: Command, options: &WorkerOptions) -> io::Resul
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())
         // Between fork and exec a job has the worker's environment, and must be found there too.
-        .env(tag::WORKER, &options.token)
+        .env(marker_variable::WORKER, &options.token)
         .spawn()?;
     // `command` still holds the worker's end: unless dropped, the worker's death would not close the stream.
     drop(command);

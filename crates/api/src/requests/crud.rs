@@ -234,7 +234,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_request_with_a_lumi_mask_is_read_again() {
+    fn request_with_lumi_mask_round_trips() {
         let text = json!({
             "request_name": "r", "requestor": "me", "output_datasets": ["/A/B-v1/RECO"], "memory_mb": 1,
             "time_per_event_sec": 1.0, "size_per_event_kb": 1.0, "multicore": 1, "splitting_algo": "LumiBased",

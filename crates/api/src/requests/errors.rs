@@ -30,7 +30,7 @@ pub struct RequestErrors {
     pub bad_files: Vec<ErrorsOfFile>,
     /// Number of bad files that are not listed.
     pub more_bad_files: u64,
-    pub kinds: Vec<ErrorsOfKind>,
+    pub kinds: Vec<ErrorsOfSignature>,
     /// Failed attempts of kinds that are not listed.
     pub of_other_kinds: u64,
     /// All suggested changes together, as the body of a release.
@@ -77,7 +77,7 @@ pub struct ErrorsOfFile {
 
 /// Similar failures: same category and exit code, and the same message except for numbers and paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ErrorsOfKind {
+pub struct ErrorsOfSignature {
     #[schema(value_type = String)]
     pub category: FailureClass,
     pub exit_code: i32,

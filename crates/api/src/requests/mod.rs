@@ -24,7 +24,7 @@ pub use dags::{
     RequestDagNode, RequestDagNodeList,
 };
 pub use errors::{
-    ErrorsOfCategory, ErrorsOfCode, ErrorsOfFile, ErrorsOfKind, ErrorsOfSite, RecoverySuggestion,
+    ErrorsOfCategory, ErrorsOfCode, ErrorsOfFile, ErrorsOfSignature, ErrorsOfSite, RecoverySuggestion,
     RequestErrors,
 };
 pub use files::{ExclusionReason, FileExclusions, RequestFiles};

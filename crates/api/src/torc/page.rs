@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_knows_its_place() {
+    fn list_page_has_count_total_and_has_more() {
         let page = ListPage::from_full_list(vec![1, 2, 3, 4, 5], 2, 2);
         assert_eq!(
             (page.items.as_slice(), page.count, page.total_count, page.has_more),

@@ -39,8 +39,8 @@ macro_rules! lists {
             }
 
             impl $name {
-                pub fn view(&self) -> ListView<'_> {
-                    ListView::new(self.offset, self.limit, self.sort_by.as_deref(), self.reverse_sort)
+                pub fn view(&self) -> ListPageQuery<'_> {
+                    ListPageQuery::new(self.offset, self.limit, self.sort_by.as_deref(), self.reverse_sort)
                 }
             }
         )*
@@ -49,14 +49,14 @@ macro_rules! lists {
 
 /// Offset, length and order of a page.
 #[derive(Clone, Copy, Debug)]
-pub struct ListView<'a> {
+pub struct ListPageQuery<'a> {
     pub offset: i64,
     pub limit: i64,
     pub sort_by: Option<&'a str>,
     pub reverse: bool,
 }
 
-impl<'a> ListView<'a> {
+impl<'a> ListPageQuery<'a> {
     pub fn new(
         offset: Option<i64>,
         limit: Option<i64>,
@@ -242,14 +242,14 @@ queries! {
 }
 
 impl PageQuery {
-    pub fn view(&self) -> ListView<'_> {
-        ListView::new(self.offset, self.limit, None, None)
+    pub fn view(&self) -> ListPageQuery<'_> {
+        ListPageQuery::new(self.offset, self.limit, None, None)
     }
 }
 
 impl ListSlurmStats {
-    pub fn view(&self) -> ListView<'_> {
-        ListView::new(self.offset, self.limit, None, None)
+    pub fn view(&self) -> ListPageQuery<'_> {
+        ListPageQuery::new(self.offset, self.limit, None, None)
     }
 }
 

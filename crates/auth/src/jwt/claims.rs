@@ -81,15 +81,15 @@ impl ClaimRules {
 
     fn user_name(&self, claims: &Map<String, Value>) -> Result<Arc<str>, JwtError> {
         let unusable = || JwtError::Claim(self.user_claim.clone());
-        let said = text_claim(claims, &self.user_claim).ok_or_else(unusable)?;
-        if let Some(user) = self.users.get(said) {
+        let claimed = text_claim(claims, &self.user_claim).ok_or_else(unusable)?;
+        if let Some(user) = self.users.get(claimed) {
             return Ok(user.as_str().into());
         }
-        let is_fine = !said.is_empty()
-            && said.len() <= 255
-            && said.trim() == said
-            && !said.contains(|c: char| c.is_control() || c == '/');
-        if is_fine { Ok(format!("{}{said}", self.user_prefix).into()) } else { Err(unusable()) }
+        let is_fine = !claimed.is_empty()
+            && claimed.len() <= 255
+            && claimed.trim() == claimed
+            && !claimed.contains(|c: char| c.is_control() || c == '/');
+        if is_fine { Ok(format!("{}{claimed}", self.user_prefix).into()) } else { Err(unusable()) }
     }
 
     fn groups(&self, claims: &Map<String, Value>) -> Vec<Arc<str>> {
@@ -135,10 +135,10 @@ fn text_claim<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a str>
 /// Whether a claim equals this text, or is a list that contains it.
 fn claim_contains(claims: &Map<String, Value>, name: &str, expected: &str) -> bool {
     match claims.get(name) {
-        Some(Value::String(said)) => said == expected,
-        Some(Value::Array(all)) => all.iter().any(|said| said == expected),
-        Some(Value::Bool(said)) => said.to_string() == expected,
-        Some(Value::Number(said)) => said.to_string() == expected,
+        Some(Value::String(claimed)) => claimed == expected,
+        Some(Value::Array(all)) => all.iter().any(|claimed| claimed == expected),
+        Some(Value::Bool(claimed)) => claimed.to_string() == expected,
+        Some(Value::Number(claimed)) => claimed.to_string() == expected,
         _ => false,
     }
 }

@@ -126,8 +126,8 @@ fn claimed_issuer<'a>(
     }
     let claims: serde_json::Value =
         jsonwebtoken::dangerous::insecure_decode_claims(token).map_err(|_| JwtError::Malformed)?;
-    let said = claims.get("iss").and_then(serde_json::Value::as_str);
-    let issuer = issuers.iter().find(|issuer| Some(&*issuer.name) == said).ok_or(JwtError::Issuer)?;
+    let claim = claims.get("iss").and_then(serde_json::Value::as_str);
+    let issuer = issuers.iter().find(|issuer| Some(&*issuer.name) == claim).ok_or(JwtError::Issuer)?;
     if issuer.algorithms.contains(&header.alg) {
         Ok((issuer, header))
     } else {

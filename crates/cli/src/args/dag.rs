@@ -121,5 +121,5 @@ pub(crate) struct DagRemoveArgs {
 }
 
 fn parse_status(text: &str) -> Result<RequestRunStatus, String> {
-    text.parse().map_err(|error: windlass_types::requests::ParseNameError| error.to_string())
+    text.parse().map_err(|error: windlass_types::requests::ParseEnumNameError| error.to_string())
 }

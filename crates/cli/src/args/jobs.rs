@@ -62,7 +62,7 @@ pub(crate) enum JobsSubcommand {
     ListFailureHandlers(JobsRequirementsArgs),
     /// Mark jobs and their dependents to run again.
     #[command(visible_alias = "reset")]
-    ResetStatus(super::plan::JobsResetArgs),
+    ResetStatus(super::plan_and_reset::JobsResetArgs),
     /// Add jobs from inside a running job to its workflow.
     Spawn(super::spec::JobSpawnArgs),
     /// Results of finished attempts: exit codes, times, memory.
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_noun_without_a_verb_lists() {
+    fn noun_without_subcommand_lists() {
         for line in [&["jobs", "3", "-l", "5"][..], &["jobs", "list", "3", "-l", "5"]] {
             let args = list(line);
             assert_eq!(args.workflow, WorkflowRef::Id(windlass_types::WorkflowId(3)));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn several_states_may_be_asked_for_and_only_known_ones() {
+    fn status_filter_takes_several_known_states() {
         assert_eq!(
             list(&["jobs", "-s", "failed", "--status", "ready"]).status,
             [JobStatus::Failed, JobStatus::Ready]

@@ -8,7 +8,6 @@ pub(crate) mod allocation_reconciler;
 pub(crate) mod allocations;
 mod argument_order;
 pub(crate) mod auth;
-pub(crate) mod backend;
 pub(crate) mod catalog;
 pub(crate) mod classify;
 pub(crate) mod config_and_docs;
@@ -16,6 +15,7 @@ pub(crate) mod crud;
 pub(crate) mod dag;
 pub(crate) mod dagman_scripts;
 pub(crate) mod db;
+pub(crate) mod failures;
 pub(crate) mod files_and_events;
 pub(crate) mod help;
 pub(crate) mod jobs;
@@ -26,11 +26,12 @@ pub(crate) mod nodes;
 mod object_refs;
 pub(crate) mod old_spellings;
 pub(crate) mod payload;
-pub(crate) mod plan;
+pub(crate) mod plan_and_reset;
 pub(crate) mod recover;
 pub(crate) mod regenerate;
 pub(crate) mod reqmgr2;
 pub(crate) mod request;
+pub(crate) mod request_backend;
 pub(crate) mod request_failure_policy;
 pub(crate) mod request_operations;
 pub(crate) mod request_timeouts;
@@ -43,10 +44,9 @@ pub(crate) mod slurm;
 pub(crate) mod slurm_reports;
 pub(crate) mod slurm_worker;
 pub(crate) mod spec;
-pub(crate) mod triage;
 pub(crate) mod usage_errors;
 pub(crate) mod worker;
-pub(crate) mod workers;
+pub(crate) mod worker_subcommands;
 pub(crate) mod workflows;
 
 pub(crate) use argument_order::move_subcommands_first;
@@ -200,7 +200,7 @@ pub(crate) enum CliCommand {
     /// Submit a workflow to a server, whose workers run it, or to HTCondor.
     Submit(Box<run::SubmitArgs>),
     /// Show what a spec or workflow would run, and what changed since its last run.
-    Plan(plan::PlanArgs),
+    Plan(plan_and_reset::PlanArgs),
     /// Follow a workflow until it ends, and optionally recover it from failures.
     Watch(recover::WatchArgs),
     /// Cancel a workflow: stop its running jobs and start no more.
@@ -218,11 +218,11 @@ pub(crate) enum CliCommand {
     /// Events of a workflow: list, follow, create, get-latest-event.
     Events(files_and_events::EventsArgs),
     /// Explain the state of a job, and suggest the next command.
-    Why(plan::WhyArgs),
+    Why(plan_and_reset::WhyArgs),
     /// Recover a workflow from failures: diagnose, increase resources, retry.
     Recover(recover::RecoverArgs),
     /// Failed jobs, grouped by cause: list, show, retry, ignore, fail, undo, report …
-    Failures(triage::FailuresArgs),
+    Failures(failures::FailuresArgs),
     /// Requested and used resources of jobs: check, correct, tune, plot.
     Resources(resources::ResourcesArgs),
     /// Requests for datasets: submit, run, list, show, watch, stop, dag, admission …
@@ -234,7 +234,7 @@ pub(crate) enum CliCommand {
     #[command(alias = "sites")]
     Site(site::SiteArgs),
     /// Start a worker on this machine, or manage workers: list, drain, retire, nodes, remote.
-    Worker(Box<workers::WorkerCommandArgs>),
+    Worker(Box<worker_subcommands::WorkerCommandArgs>),
     /// Slurm allocations: plan, generate, regenerate, list, cancel, usage, audit, hpc …
     Slurm(Box<slurm::SlurmArgs>),
     /// Run a server for workers and clients on many machines.
@@ -296,7 +296,9 @@ impl CliCommand {
                 matches!(args.verb, None | Some(List(_) | Get(_) | ListActions(_) | Actions(_)))
             }
             Self::Request(args) => !matches!(args.verb, Some(request::RequestSubcommand::Admission(_))),
-            Self::Worker(args) => !matches!(args.verb, None | Some(workers::WorkerSubcommand::Start(_))),
+            Self::Worker(args) => {
+                !matches!(args.verb, None | Some(worker_subcommands::WorkerSubcommand::Start(_)))
+            }
             Self::Auth(args) => {
                 matches!(args.verb, auth::AuthSubcommand::Token(_) | auth::AuthSubcommand::AccessGroups(_))
             }
@@ -348,12 +350,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_definition_is_sound() {
+    fn clap_command_definition_is_valid() {
         build_command().debug_assert();
     }
 
     #[test]
-    fn every_argument_and_command_is_explained() {
+    fn every_argument_and_command_has_help() {
         each_command(&mut |path, command| {
             assert!(command.get_about().is_some(), "{path}");
             for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
@@ -364,7 +366,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn examples_survive_claps_own_placeholders() {
+    fn examples_contain_no_clap_placeholders() {
         // Clap replaces `{n}` by a line break.
         each_command(&mut |path, command| {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -373,7 +375,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn workflows_are_named_by_id_name_last_or_range() {
+    fn workflow_is_selected_by_id_name_last_or_range() {
         for (text, expected) in [("last", "last"), ("7", "7"), ("sim", "sim"), ("1-5,9", "1-5,9")] {
             let CliCommand::Status(args) = parse(&["status", text]).unwrap() else { panic!("not status") };
             assert_eq!(args.workflows, [expected.parse::<WorkflowSet>().unwrap()]);
@@ -383,7 +385,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_state_is_explained() {
+    fn help_explains_every_job_status() {
         let mut cli = build_command();
         let help = cli.find_subcommand_mut("jobs").unwrap().render_long_help().to_string();
         for status in windlass_types::JobStatus::ALL {
@@ -392,7 +394,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_torc_takes_before_its_command_is_understood() {
+    fn torc_global_options_before_command_are_accepted() {
         let line =
             ["windlass", "-s", "--log-level", "info", "--url", "http://x", "-f", "csv", "jobs", "list", "3"];
         let cli = from_matches(&build_command().try_get_matches_from(line).unwrap()).unwrap();

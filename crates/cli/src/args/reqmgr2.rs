@@ -62,8 +62,8 @@ impl Reqmgr2Args {
             ("--reqmgr2-ca", &self.authorities),
             ("--reqmgr2-token-file", &self.token_file),
         ];
-        match parts.iter().find(|(_, said)| said.is_some()) {
-            Some((said, _)) => Err(CliError::user(format!("{said} is given without --reqmgr2"))
+        match parts.iter().find(|(_, value)| value.is_some()) {
+            Some((option, _)) => Err(CliError::user(format!("{option} is given without --reqmgr2"))
                 .with_hint("--reqmgr2 or reqmgr2.url in the settings is the URL of ReqMgr2")),
             None => Ok(None),
         }

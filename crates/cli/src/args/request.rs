@@ -312,9 +312,9 @@ pub(crate) struct RequestPriorityArgs {
 }
 
 fn parse_state(text: &str) -> Result<RequestFileState, String> {
-    text.parse().map_err(|error: windlass_types::requests::ParseNameError| error.to_string())
+    text.parse().map_err(|error: windlass_types::requests::ParseEnumNameError| error.to_string())
 }
 
 fn parse_status(text: &str) -> Result<RequestStatus, String> {
-    text.parse().map_err(|error: windlass_types::requests::ParseNameError| error.to_string())
+    text.parse().map_err(|error: windlass_types::requests::ParseEnumNameError| error.to_string())
 }

@@ -105,17 +105,17 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        blame: RequestFailurePolicyArgs,
+        policy: RequestFailurePolicyArgs,
     }
 
     #[test]
     fn option_defaults_match_specification() {
         let line = Line::try_parse_from(["serve"]).unwrap();
-        assert_eq!(FailureResponseSettings::from(&line.blame), FailureResponseSettings::default());
-        assert_eq!(rounds::RecoveryPolicy::from(&line.blame), rounds::RecoveryPolicy::default());
+        assert_eq!(FailureResponseSettings::from(&line.policy), FailureResponseSettings::default());
+        assert_eq!(rounds::RecoveryPolicy::from(&line.policy), rounds::RecoveryPolicy::default());
         let off =
             Line::try_parse_from(["serve", "--site-ban-failures=0", "--on-failing-alike=nothing"]).unwrap();
-        let off = FailureResponseSettings::from(&off.blame);
+        let off = FailureResponseSettings::from(&off.policy);
         assert!(!off.bans.enabled && !off.correlated.enabled);
     }
 }

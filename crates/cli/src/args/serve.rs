@@ -1,8 +1,8 @@
 //! `windlass serve`.
 
 use super::allocation_reconciler::AllocationReconcilerArgs;
-use super::backend::RequestBackendArgs;
 use super::reqmgr2::Reqmgr2Args;
+use super::request_backend::RequestBackendArgs;
 use super::request_failure_policy::RequestFailurePolicyArgs;
 use super::request_timeouts::RequestTimeoutArgs;
 use super::rounds::RequestRoundsArgs;
@@ -109,9 +109,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with = "check")]
     pub(crate) print_systemd_unit: bool,
     #[command(flatten)]
-    pub(crate) blame: RequestFailurePolicyArgs,
+    pub(crate) failure_policy: RequestFailurePolicyArgs,
     #[command(flatten)]
-    pub(crate) patience: RequestTimeoutArgs,
+    pub(crate) timeouts: RequestTimeoutArgs,
     #[command(flatten)]
     pub(crate) rounds: RequestRoundsArgs,
     #[command(flatten)]
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_in_short() {
+    fn listen_address_accepts_short_forms() {
         for (text, meant) in [
             ("127.0.0.1:9", "127.0.0.1:9"),
             ("localhost:9", "127.0.0.1:9"),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_not_too_short() {
+    fn too_short_lease_is_rejected() {
         assert!(parse_lease("1s").is_err() && parse_lease("soon").is_err());
         assert_eq!(parse_lease("2s"), Ok(Duration::from_secs(2)));
     }

@@ -128,7 +128,7 @@ pub(crate) struct SiteSetArgs {
 }
 
 fn parse_status(text: &str) -> Result<SiteStatus, String> {
-    text.parse().map_err(|error: windlass_types::requests::ParseNameError| error.to_string())
+    text.parse().map_err(|error: windlass_types::requests::ParseEnumNameError| error.to_string())
 }
 
 #[derive(Debug, Args)]

@@ -31,7 +31,7 @@ pub(crate) enum SlurmSubcommand {
     #[command(alias = "plan-allocations")]
     Plan(SlurmPlanArgs),
     #[command(flatten)]
-    Books(AllocationsSubcommand),
+    Allocations(AllocationsSubcommand),
     #[command(flatten)]
     Reports(SlurmReportSubcommand),
     /// The worker that the batch script of an allocation starts; internal.

@@ -26,13 +26,13 @@ pub(crate) enum WorkflowsSubcommand {
     /// Change the name, description, owner, project or metadata of a workflow.
     Update(UpdateWorkflowArgs),
     /// Mark jobs whose inputs changed, and their dependents, to run again.
-    Reinit(super::plan::ReinitArgs),
+    Reinit(super::plan_and_reset::ReinitArgs),
     /// Mark jobs and their dependents to run again.
-    ResetStatus(super::plan::ResetStatusArgs),
+    ResetStatus(super::plan_and_reset::ResetStatusArgs),
     /// Return jobs of dead workers to the queue.
     SyncStatus(super::recover::SyncStatusArgs),
     /// Check that the input files of a workflow exist.
-    Init(super::plan::WorkflowInitArgs),
+    Init(super::plan_and_reset::WorkflowInitArgs),
     /// Report whether a workflow has ended.
     IsComplete(OneWorkflowArgs),
     /// Hide workflows from lists, or restore them.

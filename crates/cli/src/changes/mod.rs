@@ -2,8 +2,8 @@
 //! or the same database) and the state of the files for `windlass_core::reuse`. Shared by `plan`, `reinit`,
 //! `reset-status` and `run`.
 
-mod command_pages;
 mod current_files;
+mod job_command_pages;
 mod planned_jobs;
 mod reason_view;
 mod stored_jobs;

@@ -1,6 +1,6 @@
 //! The stored jobs of a workflow in the form that the comparison needs.
 
-use super::command_pages::{CommandPages, PagedJobCommand};
+use super::job_command_pages::{JobCommandPages, PagedJobCommand};
 use super::user_data::{self, WorkflowUserData};
 use crate::error::CliError;
 use std::borrow::Cow;
@@ -29,7 +29,7 @@ pub(crate) struct StoredJobs<'a> {
     names: OnceCell<StoredJobNames>,
     /// Dependencies by job number.
     depends_on: OnceCell<Vec<NameSetDigest>>,
-    pages: CommandPages,
+    pages: JobCommandPages,
     read_error: RefCell<Option<windlass_store::StoreError>>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> StoredJobs<'a> {
             spawners: store.spawning_jobs(row.id)?,
             names: OnceCell::new(),
             depends_on: OnceCell::new(),
-            pages: CommandPages::default(),
+            pages: JobCommandPages::default(),
             read_error: RefCell::default(),
         })
     }

@@ -6,7 +6,7 @@ use crate::args::actions::{ActionsArgs, ActionsSubcommand, OneActionArgs};
 use crate::args::workflows::ListInWorkflowArgs;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
-use crate::local_run::{FailedJobsPolicy, run_locally};
+use crate::local_run::{EarlierFailuresPolicy, run_locally};
 use crate::object_selection;
 use crate::ui::listing::{ListField, ListFields};
 use crate::ui::run_summary;
@@ -93,7 +93,7 @@ fn retry_action(ctx: &CliContext, args: &OneActionArgs) -> Result<CliExit, CliEr
         ));
         return Ok(CliExit::Success);
     }
-    run_locally(ctx, &*store, workflow.id, FailedJobsPolicy::Keep, &MachineArgs::default())?;
+    run_locally(ctx, &*store, workflow.id, EarlierFailuresPolicy::Keep, &MachineArgs::default())?;
     let again = find_action(&*store, &workflow, id)?;
     if action_state(&again) == "completed" {
         ctx.ui.print_note(&format!("action {id} completed"));

@@ -7,7 +7,7 @@ use crate::args::workflows::WorkflowCancelArgs;
 use crate::args::{MachineArgs, WorkflowRef};
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
-use crate::local_run::{FailedJobsPolicy, run_with_observer};
+use crate::local_run::{EarlierFailuresPolicy, run_with_observer};
 use crate::object_selection;
 use crate::ui::{TerminalUi, run_summary, text};
 use rustix::process::{Signal, kill_process};
@@ -162,8 +162,15 @@ fn cancel_locally(
     args: &WorkflowCancelArgs,
 ) -> Result<(), CliError> {
     let machine = MachineArgs { grace: args.grace, ..MachineArgs::default() };
-    run_with_observer(ctx, store, workflow, FailedJobsPolicy::Keep, &machine, TerminalUi::silent_observer())
-        .map(|_| ())
+    run_with_observer(
+        ctx,
+        store,
+        workflow,
+        EarlierFailuresPolicy::Keep,
+        &machine,
+        TerminalUi::silent_observer(),
+    )
+    .map(|_| ())
 }
 
 fn wait_until_unlocked(store: &dyn Store, workflow: WorkflowId) -> Result<(), CliError> {

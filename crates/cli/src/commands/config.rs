@@ -202,9 +202,9 @@ fn incomplete_pairs(ctx: &CliContext) -> Vec<SettingProblem> {
     ];
     let found = pairs.into_iter().filter_map(|(one, other)| {
         let set = ctx.config.get(one).filter(|_| ctx.config.get(other).is_none())?;
-        let said = format!("`{one}` has no effect without `{other}`");
+        let shown = format!("`{one}` has no effect without `{other}`");
         let hint = Some(format!("set `{other}` too, or pass it to each command"));
-        Some(SettingProblem { location: set.origin.to_string(), message: said, hint })
+        Some(SettingProblem { location: set.origin.to_string(), message: shown, hint })
     });
     found.collect()
 }

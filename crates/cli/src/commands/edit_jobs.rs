@@ -197,11 +197,11 @@ fn change_resources(
     };
     let orders = FailureCommandBatch { orders: vec![order], ..FailureCommandBatch::default() };
     for outcome in failure_commands::submit_failure_commands_within_limits(store, workflow.id, orders)? {
-        let said = format!("job {} ({}): {}", job.id, job.name, outcome.words);
+        let message = format!("job {} ({}): {}", job.id, job.name, outcome.words);
         if outcome.answer != FailureCommandStatus::Done {
-            return Err(CliError::refused(said));
+            return Err(CliError::refused(message));
         }
-        ctx.ui.print_note(&said);
+        ctx.ui.print_note(&message);
     }
     Ok(())
 }
@@ -236,8 +236,8 @@ pub(crate) fn delete_jobs(ctx: &CliContext, args: &DeleteJobsArgs) -> Result<Cli
         .collect::<Result<_, _>>()?;
     let workflow = &found[0].0;
     if let Some((other, job)) = found.iter().find(|(row, _)| row.id != workflow.id) {
-        let said = format!("job {} belongs to workflow {}, not to {}", job.id, other.id, workflow.id);
-        return Err(CliError::user(said).with_hint("delete the jobs of one workflow at a time"));
+        let message = format!("job {} belongs to workflow {}, not to {}", job.id, other.id, workflow.id);
+        return Err(CliError::user(message).with_hint("delete the jobs of one workflow at a time"));
     }
     let jobs: Vec<&JobRow> = found.iter().map(|(_, job)| job).collect();
     if args.dry_run {

@@ -3,7 +3,7 @@
 use crate::args::run::{ExecArgs, ResourceMonitorArg, ResourceMonitorArgs};
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
-use crate::local_run::{FailedJobsPolicy, run_locally};
+use crate::local_run::{EarlierFailuresPolicy, run_locally};
 use crate::parameter_sweep::{self, ExecCommandTemplate, ExecParameter, ExecParameterArg};
 use crate::spec_file;
 use std::io::Read as _;
@@ -39,7 +39,7 @@ pub(crate) fn run(ctx: &CliContext, args: &ExecArgs) -> Result<CliExit, CliError
     let jobs =
         names.iter().zip(&commands).map(|(name, command)| NewJob { name, command, ..NewJob::default() });
     let workflow = store.create_workflow(&new, &mut ListedJobs::new(jobs), ctx.clock.now())?;
-    run_locally(ctx, &*store, workflow, FailedJobsPolicy::Keep, &args.machine)
+    run_locally(ctx, &*store, workflow, EarlierFailuresPolicy::Keep, &args.machine)
 }
 
 /// The resource monitor of the commands as in a spec; `None` if no option asks for it.

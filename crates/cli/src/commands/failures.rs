@@ -1,8 +1,8 @@
 //! `windlass failures`: lists failures grouped by cause; retries, ignores or fails whole groups.
 
-use super::{classify, revisions, triage, workflow_parts};
+use super::{classify, pending_failures, revisions, workflow_parts};
 use crate::args::OutputFormat;
-use crate::args::triage::{FailuresArgs, FailuresListArgs, FailuresSubcommand};
+use crate::args::failures::{FailuresArgs, FailuresListArgs, FailuresSubcommand};
 use crate::commands::classify::class_value;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
@@ -23,22 +23,24 @@ pub(crate) fn run(ctx: &CliContext, args: &FailuresArgs) -> Result<CliExit, CliE
     match &args.verb {
         None => list_groups(ctx, &args.list),
         Some(FailuresSubcommand::List(args)) => list_groups(ctx, args),
-        Some(FailuresSubcommand::Pending(args)) => triage::list_pending_failures(ctx, args),
-        Some(FailuresSubcommand::Show(args)) => triage::show_failures(ctx, args),
+        Some(FailuresSubcommand::Pending(args)) => pending_failures::list_pending_failures(ctx, args),
+        Some(FailuresSubcommand::Show(args)) => pending_failures::show_failures(ctx, args),
         Some(FailuresSubcommand::Retry(args)) => {
-            triage::decide_failures(ctx, Kind::Retry, &args.which, &(&args.changes).into())
+            pending_failures::decide_failures(ctx, Kind::Retry, &args.which, &(&args.changes).into())
         }
         Some(FailuresSubcommand::Change(args)) => {
-            triage::decide_failures(ctx, Kind::Change, &args.which, &(&args.changes).into())
+            pending_failures::decide_failures(ctx, Kind::Change, &args.which, &(&args.changes).into())
         }
-        Some(FailuresSubcommand::Fail(args)) => triage::decide_failures(ctx, Kind::Fail, args, &unchanged),
+        Some(FailuresSubcommand::Fail(args)) => {
+            pending_failures::decide_failures(ctx, Kind::Fail, args, &unchanged)
+        }
         Some(FailuresSubcommand::Ignore(args)) => {
-            triage::decide_failures(ctx, Kind::Ignore, args, &unchanged)
+            pending_failures::decide_failures(ctx, Kind::Ignore, args, &unchanged)
         }
-        Some(FailuresSubcommand::Approve(args)) => triage::review_proposals(ctx, args, true),
-        Some(FailuresSubcommand::Decline(args)) => triage::review_proposals(ctx, args, false),
-        Some(FailuresSubcommand::Decisions(args)) => triage::list_decisions(ctx, args),
-        Some(FailuresSubcommand::Report(args)) => triage::show_report(ctx, args),
+        Some(FailuresSubcommand::Approve(args)) => pending_failures::review_proposals(ctx, args, true),
+        Some(FailuresSubcommand::Decline(args)) => pending_failures::review_proposals(ctx, args, false),
+        Some(FailuresSubcommand::Decisions(args)) => pending_failures::list_decisions(ctx, args),
+        Some(FailuresSubcommand::Report(args)) => pending_failures::show_report(ctx, args),
         Some(FailuresSubcommand::Revisions(args)) => revisions::run(ctx, args),
         Some(FailuresSubcommand::Undo(args)) => revisions::undo_revision(ctx, args),
         Some(FailuresSubcommand::Classify(args)) => classify::run(ctx, args),

@@ -1,6 +1,6 @@
 //! `windlass jobs files`: lists the files that jobs read and write, and whether they exist.
 
-use super::job_relations::{self, JobUse};
+use super::job_relations::{self, JobObjectAccess};
 use crate::args::files_and_events::FilesListArgs;
 use crate::args::jobs::NamedObjectArgs;
 use crate::args::workflows::ListInWorkflowArgs;
@@ -95,7 +95,7 @@ pub(crate) fn list_required_files(ctx: &CliContext, args: &ListInWorkflowArgs) -
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let relations = store.job_files(workflow.id)?;
     let wanted = job_relations::required_inputs(
-        relations.iter().map(|r| JobUse { is_output: r.is_output, object: r.file_id }),
+        relations.iter().map(|r| JobObjectAccess { is_output: r.is_output, object: r.file_id }),
     );
     let files = store.files(workflow.id, &DataFilter::default())?;
     let rows = files.into_iter().filter(|file| wanted.contains(&file.id));

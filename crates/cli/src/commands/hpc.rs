@@ -5,7 +5,7 @@ use crate::cluster_profiles;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
 use crate::output_files;
-use crate::packing::cluster_title;
+use crate::slurm_packing::cluster_title;
 use crate::ui::listing::{FieldValue, ListField, ListFields};
 use crate::ui::table::TableColumn;
 use serde_json::Value;
@@ -189,7 +189,7 @@ mod tests {
     use windlass_core::slurm::cluster_profile::NodeShape;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_text_parses_back_to_same_value() {
         let partition = Partition {
             name: "a".into(),
             cpus_per_node: 8,

@@ -78,9 +78,9 @@ fn list_job_dependencies(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<
 
 /// `(job, dependency)` by number, dependency groups included.
 pub(crate) fn dependency_pairs(edges: &DependencyEdges) -> impl Iterator<Item = (u32, u32)> {
-    let gated = |(job, gate): &(u32, u32)| {
+    let gated = |(job, group): &(u32, u32)| {
         let job = *job;
-        edges.gates[*gate as usize].iter().map(move |on| (job, *on))
+        edges.groups[*group as usize].iter().map(move |on| (job, *on))
     };
     edges.direct.iter().copied().chain(edges.waits.iter().flat_map(gated))
 }
@@ -118,7 +118,8 @@ fn list_job_files(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<CliExit
     let files = store.files(workflow.id, &DataFilter::default())?;
     let names = files.into_iter().map(|file| (file.id.0, file.name)).collect();
     let uses = store.job_files(workflow.id)?.into_iter();
-    let uses = uses.map(|r| (r.job_id, JobUse { is_output: r.is_output, object: r.file_id.0 })).collect();
+    let uses =
+        uses.map(|r| (r.job_id, JobObjectAccess { is_output: r.is_output, object: r.file_id.0 })).collect();
     let rows = add_names(&*store, uses, &names)?;
     print_uses(ctx, &workflow, args, FILE_USE_FIELDS, rows)
 }
@@ -129,20 +130,21 @@ fn list_job_user_data(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<Cli
     let pieces = store.user_data(workflow.id, &DataFilter::default())?;
     let names = pieces.into_iter().map(|piece| (piece.id.0, piece.name)).collect();
     let uses = store.job_user_data(workflow.id)?.into_iter();
-    let uses =
-        uses.map(|r| (r.job_id, JobUse { is_output: r.is_output, object: r.user_data_id.0 })).collect();
+    let uses = uses
+        .map(|r| (r.job_id, JobObjectAccess { is_output: r.is_output, object: r.user_data_id.0 }))
+        .collect();
     let rows = add_names(&*store, uses, &names)?;
     print_uses(ctx, &workflow, args, DATA_USE_FIELDS, rows)
 }
 
 fn add_names(
     store: &dyn Store,
-    uses: Vec<(JobId, JobUse<i64>)>,
+    uses: Vec<(JobId, JobObjectAccess<i64>)>,
     names: &HashMap<i64, String>,
 ) -> Result<Vec<JobUseRow>, CliError> {
     let jobs: Vec<JobId> = uses.iter().map(|(job, _)| *job).collect();
     let named = uses.into_iter().zip(store.job_names(&jobs)?);
-    let rows = named.map(|((job, JobUse { is_output, object: thing }), job_name)| JobUseRow {
+    let rows = named.map(|((job, JobObjectAccess { is_output, object: thing }), job_name)| JobUseRow {
         job,
         job_name,
         is_output,
@@ -172,14 +174,14 @@ fn note_if_empty(ctx: &CliContext, printed: u64, workflow: &WorkflowRow, before:
 }
 
 /// A job that reads or writes a file or user data.
-pub(crate) struct JobUse<T> {
+pub(crate) struct JobObjectAccess<T> {
     pub(crate) is_output: bool,
     pub(crate) object: T,
 }
 
 /// Objects that must exist at the start: some job reads them and no job writes them.
 pub(crate) fn required_inputs<T: Copy + Ord + Hash>(
-    relations: impl Iterator<Item = JobUse<T>>,
+    relations: impl Iterator<Item = JobObjectAccess<T>>,
 ) -> BTreeSet<T> {
     let (mut read, mut written) = (BTreeSet::new(), BTreeSet::new());
     for relation in relations {
@@ -299,8 +301,8 @@ pub(crate) fn find_named<T: NamedObject>(
         Some(near) => format!("did you mean `{near}`?"),
         None => "use --workflow to select another workflow".to_owned(),
     };
-    let said = format!("workflow {} ({}) has no {} `{}`", workflow.id, workflow.name, T::WHAT, args.name);
-    Err(CliError::user(said).with_hint(hint))
+    let message = format!("workflow {} ({}) has no {} `{}`", workflow.id, workflow.name, T::WHAT, args.name);
+    Err(CliError::user(message).with_hint(hint))
 }
 
 #[cfg(test)]
@@ -308,15 +310,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_behind_gates_are_pairs_too() {
+    fn dependency_pairs_include_dependency_groups() {
         let edges =
-            DependencyEdges { direct: vec![(1, 0)], gates: vec![vec![0, 1]], waits: vec![(2, 0), (3, 0)] };
+            DependencyEdges { direct: vec![(1, 0)], groups: vec![vec![0, 1]], waits: vec![(2, 0), (3, 0)] };
         assert_eq!(dependency_pairs(&edges).collect::<Vec<_>>(), [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1)]);
     }
 
     #[test]
-    fn what_is_written_need_not_be_there() {
-        let relation = |is_output, thing| JobUse { is_output, object: thing };
+    fn job_outputs_are_not_required_inputs() {
+        let relation = |is_output, thing| JobObjectAccess { is_output, object: thing };
         let relations = [relation(false, 1), relation(true, 2), relation(false, 2), relation(true, 3)];
         assert_eq!(required_inputs(relations.into_iter()), BTreeSet::from([1]));
     }

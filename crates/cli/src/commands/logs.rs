@@ -5,8 +5,8 @@ use crate::args::logs::LogShowArgs;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
 use crate::job_logs::{self, LogStream};
+use crate::log_cursor::LogCursor;
 use crate::object_selection;
-use crate::tail::LogCursor;
 use crate::workflow_view;
 use serde::Serialize;
 use std::fs::File;
@@ -64,10 +64,10 @@ fn selected_streams(
         LogStream::Stderr => both || args.stderr,
         LogStream::Combined | LogStream::Recovery => true,
     };
-    let streams: Vec<LogStream> = job_logs::kept(stdio.mode).iter().copied().filter(wanted).collect();
+    let streams: Vec<LogStream> = job_logs::kept_streams(stdio.mode).iter().copied().filter(wanted).collect();
     if streams.is_empty() {
-        let said = format!("this output of job `{}` was not kept", job.name);
-        return Err(CliError::user(said).with_hint("because of `stdio` in its spec"));
+        let message = format!("this output of job `{}` was not kept", job.name);
+        return Err(CliError::user(message).with_hint("because of `stdio` in its spec"));
     }
     Ok(streams)
 }
@@ -164,7 +164,7 @@ fn print_logs(
         .streams
         .iter()
         .map(|stream| {
-            let path = job_logs::path(shown.workflow, shown.key, *stream);
+            let path = job_logs::log_path(shown.workflow, shown.key, *stream);
             open_log(&path, tail).map(|file| (*stream, path, file))
         })
         .collect::<Result<_, _>>()?;
@@ -286,9 +286,9 @@ fn read_extent(file: &mut File) -> io::Result<(u64, u64)> {
 fn missing_logs_error(shown: &AttemptLogSelection<'_>) -> Option<CliError> {
     let AttemptLogSelection { job, workflow, .. } = shown;
     if shown.stdio.delete_on_success && job.status == JobStatus::Completed {
-        let said = format!("the output of job `{}`, if any, was deleted because it completed", job.name);
+        let message = format!("the output of job `{}`, if any, was deleted because it completed", job.name);
         return Some(
-            CliError::user(said).with_hint("because of `delete_on_success` under `stdio` in the spec"),
+            CliError::user(message).with_hint("because of `delete_on_success` under `stdio` in the spec"),
         );
     }
     let directory = Path::new(&workflow.output_dir).join(job_logs::LOG_FOLDER);
@@ -368,18 +368,18 @@ impl LogFollower<'_> {
         }
         self.last_heading = None;
         let cursor =
-            |stream: &LogStream| LogCursor::new(*stream, job_logs::path(workflow, key, *stream), tail);
+            |stream: &LogStream| LogCursor::new(*stream, job_logs::log_path(workflow, key, *stream), tail);
         (key, self.streams.iter().map(cursor).collect())
     }
 
     fn print_new(&mut self, key: AttemptKey, cursors: &mut [LogCursor], over: bool) -> Result<(), CliError> {
         for cursor in cursors {
-            let news = cursor.read_new().map_err(|e| read_error(&cursor.path, &e))?;
+            let new_bytes = cursor.read_new().map_err(|e| read_error(&cursor.path, &e))?;
             if self.ctx.ui.wants_json() {
-                self.print_json_lines(key, cursor, &news, over)?;
-            } else if !news.is_empty() {
+                self.print_json_lines(key, cursor, &new_bytes, over)?;
+            } else if !new_bytes.is_empty() {
                 self.print_heading(cursor.stream)?;
-                self.ctx.ui.print_untrusted_text(&news)?;
+                self.ctx.ui.print_untrusted_text(&new_bytes)?;
             }
         }
         Ok(())
@@ -397,10 +397,10 @@ impl LogFollower<'_> {
         &self,
         key: AttemptKey,
         cursor: &mut LogCursor,
-        news: &[u8],
+        new_bytes: &[u8],
         over: bool,
     ) -> Result<(), CliError> {
-        for line in cursor.complete_lines(news, over) {
+        for line in cursor.complete_lines(new_bytes, over) {
             self.ctx.ui.print_json_line(&LogLineView {
                 job_id: key.job,
                 run_id: key.run,
@@ -442,7 +442,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logs_on_another_machine_are_said_to_be_there() {
+    fn missing_log_error_names_host_of_job() {
         let there = missing_file_error("a", Path::new("/out/job_stdio"), Some("node7")).to_string();
         assert!(there.contains("ran on node7") && there.contains("/out/job_stdio"), "{there}");
         let gone = missing_file_error("a", Path::new("/out/job_stdio"), None).to_string();

@@ -25,7 +25,7 @@ use windlass_core::job_explanation::WorkerAvailability;
 use windlass_core::redact::SecretNames;
 use windlass_core::slurm::cluster_profile::ClusterProfile;
 use windlass_insight::allocation_planning;
-use windlass_insight::recovery::EligibleCapacity;
+use windlass_insight::recovery::EligibleWorkers;
 use windlass_mcp::{
     AgentActions, AgentCapability, AgentSession, RequestToolCall, SpecText, ToolError, UndeliveredAttempt,
     WorkerJournal,
@@ -181,7 +181,7 @@ fn request_command(asked: &RequestToolCall) -> Result<Vec<String>, ToolError> {
 fn parse_error_output(stderr: &str) -> ToolError {
     let last = stderr.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok());
     let all = serde_json::from_str::<Value>(stderr).ok().or(last);
-    let error = all.as_ref().map(|said| said.get("error").unwrap_or(said));
+    let error = all.as_ref().map(|text| text.get("error").unwrap_or(text));
     let part = |name: &str| error.and_then(|error| error.get(name)?.as_str()).map(str::to_owned);
     ToolError { message: part("message").unwrap_or_else(|| stderr.trim().to_owned()), hint: part("hint") }
 }
@@ -302,7 +302,7 @@ impl AgentActions for CommandLineExecutor {
         &self,
         jobs_store: &dyn Store,
         workflow: WorkflowId,
-    ) -> Result<EligibleCapacity, ToolError> {
+    ) -> Result<EligibleWorkers, ToolError> {
         // On Slurm, new allocations bring new workers, so the present workers do not limit the capacity.
         if allocation_planning::is_on_slurm(jobs_store, workflow)?
             && let Ok(profile) = self.load_cluster_profile(None)
@@ -311,7 +311,7 @@ impl AgentActions for CommandLineExecutor {
             return Ok(allocation_planning::cluster_capacity(&profile, None, &settings));
         }
         match &self.client {
-            Some(_) => Ok(EligibleCapacity::from_offers(&self.available_workers(jobs_store, workflow)?)),
+            Some(_) => Ok(EligibleWorkers::from_offers(&self.available_workers(jobs_store, workflow)?)),
             None => Ok(local_capacity(jobs_store, workflow, &MachineArgs::default())?),
         }
     }
@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_an_agent_are_values_and_never_options() {
+    fn agent_values_are_never_parsed_as_options() {
         let release = RequestToolCall::Release {
             name: "reco".to_owned(),
             body: json!({"reason": "--rescue", "site_bans": ["--memory"], "memory_mb": 3000}),
@@ -368,9 +368,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_complained_of_is_passed_on() {
-        let said = "note\n{\"error\": {\"message\": \"it is over\", \"hint\": \"try\"}}\n";
-        assert_eq!(parse_error_output(said), ToolError::new("it is over").with_hint("try"));
+    fn tool_error_keeps_message_and_hint_of_command() {
+        let text = "note\n{\"error\": {\"message\": \"it is over\", \"hint\": \"try\"}}\n";
+        assert_eq!(parse_error_output(text), ToolError::new("it is over").with_hint("try"));
         assert_eq!(parse_error_output("broken pipe\n"), ToolError::new("broken pipe"));
     }
 }

@@ -31,6 +31,7 @@ mod mcp;
 mod nodes;
 mod password;
 mod payload;
+mod pending_failures;
 mod ping;
 mod plan;
 pub(crate) mod plot;
@@ -53,13 +54,12 @@ mod status;
 mod submit;
 mod sync_status;
 mod token;
-mod triage;
 mod tune;
 mod user_data;
 mod watch;
 pub(crate) mod why;
 pub(crate) mod worker;
-mod workers;
+mod worker_list;
 mod workflow_parts;
 pub(crate) mod workflows;
 
@@ -113,7 +113,7 @@ pub(crate) fn dispatch_command(ctx: &CliContext, command: &CliCommand) -> Result
         CliCommand::Site(args) => site::run(ctx, args),
         CliCommand::Worker(args) => match &args.verb {
             None => worker::run(ctx, &args.start),
-            Some(verb) => workers::run(ctx, verb),
+            Some(verb) => worker_list::run(ctx, verb),
         },
         CliCommand::Slurm(args) => slurm::run(ctx, &args.verb),
         CliCommand::Serve(args) => serve::run(ctx, args),

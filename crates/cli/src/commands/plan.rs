@@ -1,7 +1,7 @@
 //! `windlass plan`: shows what a spec or a workflow would run, as text, as a drawing, and compared with earlier
 //! runs.
 
-use crate::args::plan::PlanArgs;
+use crate::args::plan_and_reset::PlanArgs;
 use crate::args::{OutputFormat, WorkflowRef};
 use crate::changes::{self, ComparisonSettings, PlannedJobs, RerunReasonView, StoredJobs, WorkflowChanges};
 use crate::commands::reinit::reason_table;

@@ -3,8 +3,8 @@
 use crate::args::recover::RecoverArgs;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
-use crate::local_run::{FailedJobsPolicy, run_locally};
-use crate::recovery::{self, RecoveryOutput, RecoverySummary};
+use crate::local_run::{EarlierFailuresPolicy, run_locally};
+use crate::recovery::{self, RecoverySummary, RecoveryVerbosity};
 use crate::workflow_view;
 use crate::{object_selection, rerun};
 use windlass_insight::allocation_planning;
@@ -19,12 +19,12 @@ pub(crate) fn run(ctx: &CliContext, args: &RecoverArgs) -> Result<CliExit, CliEr
         return Ok(recovery_exit(found));
     }
     let done =
-        recovery::recover_workflow(ctx, &*store, row.id, &args.how, &args.machine, RecoveryOutput::Full)?;
+        recovery::recover_workflow(ctx, &*store, row.id, &args.how, &args.machine, RecoveryVerbosity::Full)?;
     let row = rerun::load_workflow_row(&*store, row.id)?;
     let (served, is_run) = (ctx.server()?.is_some(), workflow_view::has_active_process(&*store, &row));
     let goes_on = done.rerun_count > 0 || done.remaining_jobs > 0;
     if goes_on && args.run && (served || !is_run) {
-        return run_locally(ctx, &*store, row.id, FailedJobsPolicy::Keep, &args.machine);
+        return run_locally(ctx, &*store, row.id, EarlierFailuresPolicy::Keep, &args.machine);
     }
     if done.proposed_count > 0 {
         ctx.ui.print_note(&format!("approval required: windlass failures pending {}", row.id));

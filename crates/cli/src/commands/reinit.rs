@@ -1,7 +1,7 @@
 //! `windlass workflows reinit`: marks jobs whose inputs changed, and their dependents, to run again. Also `workflows
 //! init`.
 
-use crate::args::plan::{ReinitArgs, WorkflowInitArgs};
+use crate::args::plan_and_reset::{ReinitArgs, WorkflowInitArgs};
 use crate::changes::{self, ComparisonSettings, RerunReasonView, StoredJobs, WorkflowChanges};
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};

@@ -68,9 +68,9 @@ pub(crate) fn run(ctx: &CliContext, verb: &RemoteSubcommand) -> Result<CliExit, 
             let hosts = parse_hosts(&args.hosts)?;
             let script = worker_script(&workflow, "echo reached");
             if !args.skip_ssh_check {
-                let said = run_on_all(&hosts, &args.ssh, |_| script.clone());
-                if said.iter().any(|said| !said.is_ok) {
-                    return print_results(ctx, said);
+                let host_results = run_on_all(&hosts, &args.ssh, |_| script.clone());
+                if host_results.iter().any(|host_results| !host_results.is_ok) {
+                    return print_results(ctx, host_results);
                 }
             }
             list.write(&list.read()?.union(&hosts).cloned().collect())?;
@@ -198,25 +198,25 @@ fn for_each_host(
     ask: impl Fn(&RemoteHost) -> Result<String, String> + Sync,
 ) -> Vec<HostResult> {
     let hosts: Vec<&RemoteHost> = hosts.iter().collect();
-    let (next, said) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (next, host_results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..usize::from(ssh.max_parallel_ssh).min(hosts.len()) {
             scope.spawn(|| {
                 while let Some(host) = hosts.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let answer = to_host_result(host, ask(host));
-                    said.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(answer);
+                    host_results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(answer);
                 }
             });
         }
     });
-    let mut said = said.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    said.sort_by(|a, b| a.host.cmp(&b.host));
-    said
+    let mut host_results = host_results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    host_results.sort_by(|a, b| a.host.cmp(&b.host));
+    host_results
 }
 
 fn to_host_result(host: &RemoteHost, answer: Result<String, String>) -> HostResult {
     let ok = answer.is_ok();
-    let text = answer.unwrap_or_else(|trouble| format!("unreachable\t{trouble}"));
+    let text = answer.unwrap_or_else(|problem| format!("unreachable\t{problem}"));
     let (state, detail) = text.split_once('\t').unwrap_or((&text, ""));
     HostResult { host: host.to_string(), is_ok: ok, state: state.to_owned(), detail: detail.to_owned() }
 }
@@ -225,9 +225,9 @@ fn last_line(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end().lines().last().unwrap_or_default().to_owned()
 }
 
-fn print_results(ctx: &CliContext, said: Vec<HostResult>) -> Result<CliExit, CliError> {
-    let failed = said.iter().filter(|said| !said.is_ok).count();
-    ctx.ui.print_list(&ListFields::new(RESULT_FIELDS), said)?;
+fn print_results(ctx: &CliContext, host_results: Vec<HostResult>) -> Result<CliExit, CliError> {
+    let failed = host_results.iter().filter(|host_results| !host_results.is_ok).count();
+    ctx.ui.print_list(&ListFields::new(RESULT_FIELDS), host_results)?;
     if failed > 0 {
         return Err(CliError::io(format!("{failed} of them could not be reached, or the command failed there")).with_hint(
             "`ssh HOST true` must work without a password or prompt; the host needs windlass on its PATH, or use --program",
@@ -251,19 +251,19 @@ fn collect_logs(
          tar -czf - \"$@\" && {delete}"
     );
     let script = worker_script(workflow, &body);
-    let said = for_each_host(hosts, &args.ssh, |host| {
+    let host_results = for_each_host(hosts, &args.ssh, |host| {
         let directory = args.local_output_dir.join(host.to_string());
         fetch_archive(host, &script, &args.ssh, &ctx.cwd.join(&directory))?;
         Ok(format!("fetched\t{}", directory.display()))
     });
-    print_results(ctx, said)
+    print_results(ctx, host_results)
 }
 
 /// Unpacks an archive from a host; `tar` does not extract outside the given directory.
 fn fetch_archive(host: &RemoteHost, script: &str, ssh: &SshArgs, directory: &Path) -> Result<(), String> {
-    let trouble = |what: &str, error: &std::io::Error| format!("{what}: {error}");
-    std::fs::create_dir_all(directory).map_err(|e| trouble(&directory.display().to_string(), &e))?;
-    let mut remote = host.start_script(script, &ssh.ssh_option).map_err(|e| trouble("cannot run ssh", &e))?;
+    let problem = |what: &str, error: &std::io::Error| format!("{what}: {error}");
+    std::fs::create_dir_all(directory).map_err(|e| problem(&directory.display().to_string(), &e))?;
+    let mut remote = host.start_script(script, &ssh.ssh_option).map_err(|e| problem("cannot run ssh", &e))?;
     let stream = remote.stdout.take().map_or_else(Stdio::null, Stdio::from);
     let unpacked = Command::new("tar")
         .args(["--no-same-owner", "--no-same-permissions", "-xzf", "-", "-C"])
@@ -271,8 +271,8 @@ fn fetch_archive(host: &RemoteHost, script: &str, ssh: &SshArgs, directory: &Pat
         .stdin(stream)
         .stderr(Stdio::piped())
         .output()
-        .map_err(|e| trouble("cannot run tar", &e))?;
-    let sent = remote.wait_with_output().map_err(|e| trouble("ssh", &e))?;
+        .map_err(|e| problem("cannot run tar", &e))?;
+    let sent = remote.wait_with_output().map_err(|e| problem("ssh", &e))?;
     match (sent.status.success(), unpacked.status.success()) {
         (true, true) => Ok(()),
         (false, _) => Err(last_line(&sent.stderr)),

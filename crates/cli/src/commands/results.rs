@@ -131,8 +131,9 @@ pub(crate) fn show_result(ctx: &CliContext, args: &OneResultArgs) -> Result<CliE
     loop {
         let page = pages.next_page()?;
         if page.is_empty() {
-            let said = format!("workflow {} ({}) has no result {}", workflow.id, workflow.name, args.result);
-            return Err(CliError::user(said).with_hint(
+            let message =
+                format!("workflow {} ({}) has no result {}", workflow.id, workflow.name, args.result);
+            return Err(CliError::user(message).with_hint(
                 "`windlass jobs results --format json` shows their ids; use --workflow for another workflow",
             ));
         }

@@ -5,7 +5,7 @@ use crate::changes::ComparisonSettings;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
 use crate::failure_commands;
-use crate::local_run::{FailedJobsPolicy, run_locally};
+use crate::local_run::{EarlierFailuresPolicy, run_locally};
 use crate::object_selection;
 use crate::rerun;
 use crate::ui::run_summary;
@@ -21,14 +21,14 @@ pub(crate) fn run(ctx: &CliContext, args: &ResumeArgs) -> Result<CliExit, CliErr
     let ended_badly = row.counts.unsuccessful() + row.counts.get(JobStatus::PendingFailed) > 0;
     let starts_anew = args.retry_failed && (row.is_canceled || ended_badly);
     if !starts_anew && run_summary::is_over(&row) {
-        let news = format!("nothing to do: workflow {} ({}) has ended", row.id, row.name);
-        return run_summary::report_already_over(ctx, &*store, row.id, &news, "");
+        let headline = format!("nothing to do: workflow {} ({}) has ended", row.id, row.name);
+        return run_summary::report_already_over(ctx, &*store, row.id, &headline, "");
     }
     if starts_anew {
         failure_commands::refuse_agent_rerun(&*store, &row, |_| true)?;
         failure_commands::record_agent_action(ctx, &*store, row.id, "failed and canceled jobs run again")?;
     }
-    let failed = if starts_anew { FailedJobsPolicy::RunAgain } else { FailedJobsPolicy::Keep };
+    let failed = if starts_anew { EarlierFailuresPolicy::RunAgain } else { EarlierFailuresPolicy::Keep };
     let changed = rerun::start_next_run_if_changed(
         ctx,
         &*store,
@@ -37,8 +37,8 @@ pub(crate) fn run(ctx: &CliContext, args: &ResumeArgs) -> Result<CliExit, CliErr
         failed,
         &args.machine,
     )?;
-    let Some(news) = changed else { return run_locally(ctx, &*store, row.id, failed, &args.machine) };
-    ctx.ui.print_note(&format!("workflow {} has changed: {news}", row.id));
+    let Some(headline) = changed else { return run_locally(ctx, &*store, row.id, failed, &args.machine) };
+    ctx.ui.print_note(&format!("workflow {} has changed: {headline}", row.id));
     // Failed jobs were reset together with the others.
-    run_locally(ctx, &*store, row.id, FailedJobsPolicy::Keep, &args.machine)
+    run_locally(ctx, &*store, row.id, EarlierFailuresPolicy::Keep, &args.machine)
 }

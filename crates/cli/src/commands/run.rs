@@ -2,13 +2,13 @@
 //! it.
 
 use crate::args::WorkflowRef;
-use crate::args::plan::{CapacityArgs, PlanArgs};
+use crate::args::plan_and_reset::{CapacityArgs, PlanArgs};
 use crate::args::run::RunArgs;
 use crate::changes::{self, ComparisonSettings, PlannedJobs, StoredJobs};
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
 use crate::job_logs;
-use crate::local_run::{FailedJobsPolicy, run_locally};
+use crate::local_run::{EarlierFailuresPolicy, run_locally};
 use crate::object_selection;
 use crate::rerun;
 use crate::spec_discovery;
@@ -81,20 +81,20 @@ fn continue_workflow(ctx: &CliContext, workflow: &WorkflowRef, args: &RunArgs) -
     let row = object_selection::find_workflow(&*store, workflow)?;
     refuse_canceled(&row)?;
     if run_summary::is_over(&row) {
-        let news = format!("nothing to do: workflow {} ({}) has ended", row.id, row.name);
-        return run_summary::report_already_over(ctx, &*store, row.id, &news, "");
+        let headline = format!("nothing to do: workflow {} ({}) has ended", row.id, row.name);
+        return run_summary::report_already_over(ctx, &*store, row.id, &headline, "");
     }
-    if let Some(news) = rerun::start_next_run_if_changed(
+    if let Some(headline) = rerun::start_next_run_if_changed(
         ctx,
         &*store,
         &row,
         comparison_settings(args),
-        FailedJobsPolicy::Keep,
+        EarlierFailuresPolicy::Keep,
         &args.machine,
     )? {
-        ctx.ui.print_note(&format!("workflow {} continues: {news}", row.id));
+        ctx.ui.print_note(&format!("workflow {} continues: {headline}", row.id));
     }
-    run_locally(ctx, &*store, row.id, FailedJobsPolicy::Keep, &args.machine)
+    run_locally(ctx, &*store, row.id, EarlierFailuresPolicy::Keep, &args.machine)
 }
 
 fn refuse_canceled(row: &WorkflowRow) -> Result<(), CliError> {
@@ -129,16 +129,16 @@ fn continue_run(
     let origin =
         row.spec_path.as_deref().map_or("stdin".to_owned(), |p| job_logs::short_path(Path::new(p), &ctx.cwd));
     let is_over = run_summary::is_over(row);
-    let failed = if is_over { FailedJobsPolicy::RunAgain } else { FailedJobsPolicy::Keep };
-    if let Some(news) =
+    let failed = if is_over { EarlierFailuresPolicy::RunAgain } else { EarlierFailuresPolicy::Keep };
+    if let Some(headline) =
         rerun::start_next_run_if_changed(ctx, store, row, comparison_settings(args), failed, &args.machine)?
     {
-        ctx.ui.print_note(&format!("workflow {id} ({origin}) continues: {news}"));
-        return run_locally(ctx, store, id, FailedJobsPolicy::Keep, &args.machine);
+        ctx.ui.print_note(&format!("workflow {id} ({origin}) continues: {headline}"));
+        return run_locally(ctx, store, id, EarlierFailuresPolicy::Keep, &args.machine);
     }
     if is_over {
-        let news = format!("nothing to do: {origin} already ran as workflow {id}");
-        return run_summary::report_already_over(ctx, store, id, &news, "--new reruns everything");
+        let headline = format!("nothing to do: {origin} already ran as workflow {id}");
+        return run_summary::report_already_over(ctx, store, id, &headline, "--new reruns everything");
     }
     if row.started_at.is_some() {
         ctx.ui.print_note(&format!(
@@ -146,7 +146,7 @@ fn continue_run(
             render_completed(row)
         ));
     }
-    run_locally(ctx, store, id, FailedJobsPolicy::Keep, &args.machine)
+    run_locally(ctx, store, id, EarlierFailuresPolicy::Keep, &args.machine)
 }
 
 /// Parts of a spec that this version stores but does not carry out.
@@ -185,14 +185,14 @@ fn create_and_run(
         earlier.as_ref().map(|row| lock_earlier_workflow(ctx, &*store, row, file, args)).transpose()?;
     let earlier = held.as_ref().map(|(_, row)| row);
     let taken = earlier.map(|row| reuse_results(&*store, row, file, &spec, args)).transpose()?;
-    let (reused, news) = taken.unzip();
+    let (reused, headline) = taken.unzip();
     let now = ctx.clock.now();
     let id = spec_file::create_from_spec(&*store, file, &spec, reused.as_ref(), &ctx.cwd, &output_dir, now)?;
     drop((held, lock));
-    if let Some(news) = news {
-        ctx.ui.print_note(&format!("{news}; this is the new workflow {id}"));
+    if let Some(headline) = headline {
+        ctx.ui.print_note(&format!("{headline}; this is the new workflow {id}"));
     }
-    run_locally(ctx, &*store, id, FailedJobsPolicy::Keep, &args.machine)
+    run_locally(ctx, &*store, id, EarlierFailuresPolicy::Keep, &args.machine)
 }
 
 /// Locks the workflow of an earlier text of this file, so that it cannot run from here on. If its processes
@@ -245,9 +245,9 @@ fn reuse_results(
     let planned = PlannedJobs::new(spec, Some(&jobs_store));
     let changes = changes::compare_spec(&jobs_store, &planned, comparison_settings(args))?;
     let reused = changes::collect_reused(&jobs_store, &planned, &changes);
-    let news = changes::render_headline(&changes, |number| spec.job(number as usize).name.to_owned());
+    let headline = changes::render_headline(&changes, |number| spec.job(number as usize).name.to_owned());
     jobs_store.check_read_error()?;
-    Ok((reused, format!("{} has changed since workflow {}: {news}", file.name(), earlier.id)))
+    Ok((reused, format!("{} has changed since workflow {}: {headline}", file.name(), earlier.id)))
 }
 
 fn comparison_settings(args: &RunArgs) -> ComparisonSettings<'_> {

@@ -1,7 +1,7 @@
 //! `windlass serve`: runs the server.
 
 use crate::args::allocation_reconciler::AllocationReconcilerArgs;
-use crate::args::backend::RequestBackendArgs;
+use crate::args::request_backend::RequestBackendArgs;
 use crate::args::serve::{DEFAULT_LISTEN, LogFormatArg, ServeArgs};
 use crate::classification_rules;
 use crate::context::CliContext;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use windlass_auth::{Authenticator, AuthenticatorOptions};
 use windlass_requests::{AlertNotifier, BackendKind, CondorOptions};
 use windlass_server::discovery::TOKEN_FILE;
-use windlass_server::options::{RequestLimits, RequestServiceOptions, ServerTlsOptions};
+use windlass_server::options::{HttpRequestLimits, RequestServiceOptions, ServerTlsOptions};
 use windlass_server::{ApiError, ServeError, ServeOptions, ServerRole, logging, tls};
 use windlass_types::parse_duration;
 
@@ -84,12 +84,12 @@ pub(crate) fn run(ctx: &CliContext, args: &ServeArgs) -> Result<CliExit, CliErro
 }
 
 fn serve_options(ctx: &CliContext, args: &ServeArgs) -> Result<ServeOptions, CliError> {
-    let limits = RequestLimits {
+    let limits = HttpRequestLimits {
         max_in_flight: args.max_requests as usize,
         rate: args.rate_limit,
         burst: args.rate_limit.saturating_mul(4),
         timeout: args.request_timeout,
-        ..RequestLimits::default()
+        ..HttpRequestLimits::default()
     };
     let absolute = |path: &PathBuf| ctx.cwd.join(path);
     let tls = tls_options(args, absolute)?;
@@ -131,12 +131,12 @@ fn requests_options(
         condor: condor_options(&args.backend, &absolute)?,
         reqmgr2: args.reqmgr2.to_settings(&absolute)?,
         cool_off: args.cool_off,
-        blame: (&args.blame).into(),
-        recovery: (&args.blame).into(),
-        timeouts: args.patience.timeouts(),
-        backend_silence_limit: args.patience.silence_timeout,
-        output_patience: args.patience.outputs(),
-        retries: args.patience.retries(),
+        failure_response: (&args.failure_policy).into(),
+        recovery: (&args.failure_policy).into(),
+        timeouts: args.timeouts.timeouts(),
+        backend_silence_limit: args.timeouts.silence_timeout,
+        output_retries: args.timeouts.outputs(),
+        retries: args.timeouts.retries(),
         adaptive: (&args.rounds).into(),
         memory_window: (&args.rounds).into(),
         mc_completion: args.rounds.mc_completion.into(),
@@ -170,9 +170,9 @@ fn tls_options(
     args: &ServeArgs,
     absolute: impl Fn(&PathBuf) -> PathBuf,
 ) -> Result<Option<ServerTlsOptions>, CliError> {
-    let missing = |said: &str, missing: &str| {
+    let missing = |shown: &str, missing: &str| {
         CliError::user(format!(
-            "{said} is given without {missing}; the server does not start with incomplete TLS options"
+            "{shown} is given without {missing}; the server does not start with incomplete TLS options"
         ))
         .with_hint("set both --tls-cert and --tls-key, or serve.tls_cert and serve.tls_key in the settings")
     };
@@ -450,7 +450,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_a_unit() {
+    fn systemd_unit_arguments_are_quoted() {
         for (path, word) in [
             ("/usr/bin/windlass", "/usr/bin/windlass"),
             ("/my data/w.db", "\"/my data/w.db\""),

@@ -65,8 +65,9 @@ fn no_measurements_error(store: &dyn Store, row: &WorkflowRow, file: &SpecFile) 
         file.name()
     );
     let records = store.completion_records(row.id).unwrap_or_default();
-    let teachers = records.iter().map(|record| record.work.done_by.workflow).filter(|id| *id != row.id);
-    let hint = match teachers.max() {
+    let source_workflows =
+        records.iter().map(|record| record.work.done_by.workflow).filter(|id| *id != row.id);
+    let hint = match source_workflows.max() {
         Some(id) => format!("its results were reused from workflow {id}: use --workflow {id}"),
         None => "run it first, or select a workflow with --workflow".to_owned(),
     };

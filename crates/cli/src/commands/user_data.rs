@@ -1,6 +1,6 @@
 //! `windlass jobs user-data`: values that jobs read and write.
 
-use super::job_relations::{self, JobUse};
+use super::job_relations::{self, JobObjectAccess};
 use crate::args::WorkflowRef;
 use crate::args::files_and_events::{
     CreateUserDataArgs, DeleteUserDataArgs, UpdateUserDataArgs, UserDataListArgs, UserDataSubcommand,
@@ -79,7 +79,7 @@ fn list_missing_user_data(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let relations = store.job_user_data(workflow.id)?;
     let wanted = job_relations::required_inputs(
-        relations.iter().map(|r| JobUse { is_output: r.is_output, object: r.user_data_id }),
+        relations.iter().map(|r| JobObjectAccess { is_output: r.is_output, object: r.user_data_id }),
     );
     let mut rows = store.user_data(workflow.id, &DataFilter::default())?;
     rows.retain(|row| row.data.is_none() && wanted.contains(&row.id));

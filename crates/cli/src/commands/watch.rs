@@ -7,13 +7,13 @@ mod workflow_updates;
 use crate::args::recover::WatchArgs;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
-use crate::local_run::{FailedJobsPolicy, run_with_observer};
-use crate::recovery::{self, RecoveryOutput};
+use crate::local_run::{EarlierFailuresPolicy, run_with_observer};
+use crate::recovery::{self, RecoveryVerbosity};
 use crate::ui::run_summary;
 use crate::ui::text;
 use crate::workflow_view::{self, WorkflowPhase};
 use crate::{object_selection, rerun};
-use allocation_watch::{AllocationWatcher, NodeAvailability};
+use allocation_watch::{AllocationWatcher, WorkerExpectation};
 use std::sync::Arc;
 use windlass_scheduler::{RunEnd, is_retry_budget_spent};
 use windlass_store::Store;
@@ -25,7 +25,7 @@ pub(crate) fn run(ctx: &CliContext, args: &WatchArgs) -> Result<CliExit, CliErro
     let acts = args.recover || args.how.ai.is_asked || args.slurm.auto_schedule || args.wait_for_decisions;
     let store = if acts { ctx.open_write()? } else { ctx.open_read()? };
     let row = object_selection::find_workflow(&*store, &args.workflow)?;
-    let attendant = AllocationWatcher::for_workflow(ctx, &*store, row.id, args)?;
+    let watcher = AllocationWatcher::for_workflow(ctx, &*store, row.id, args)?;
     let has_waited = false;
     let mut watch = WorkflowWatch {
         ctx,
@@ -33,7 +33,7 @@ pub(crate) fn run(ctx: &CliContext, args: &WatchArgs) -> Result<CliExit, CliErro
         workflow: row.id,
         args,
         recoveries: 0,
-        allocation_watcher: attendant,
+        allocation_watcher: watcher,
         has_waited_for_decision: has_waited,
     };
     let state = watch.follow_until_done()?;
@@ -111,13 +111,13 @@ impl WorkflowWatch<'_> {
             return Ok(state);
         }
         self.ctx.ui.print_note(&format!("following workflow {} ({})", row.id, text::one_line(&row.name)));
-        let mut news = WorkflowUpdates::open(self.ctx, &*self.store, &row)?;
+        let mut updates = WorkflowUpdates::open(self.ctx, &*self.store, &row)?;
         while state == WorkflowPhase::Running {
-            let row = news.next_state(&mut self.store)?;
+            let row = updates.next_state(&mut self.store)?;
             state = self.load_state(&row)?;
-            if let Some(attendant) =
+            if let Some(watcher) =
                 self.allocation_watcher.as_mut().filter(|_| state == WorkflowPhase::Running)
-                && attendant.check_allocations(&*self.store, &row)? == NodeAvailability::Absent
+                && watcher.check_allocations(&*self.store, &row)? == WorkerExpectation::Absent
             {
                 return Ok(WorkflowPhase::Interrupted);
             }
@@ -133,9 +133,9 @@ impl WorkflowWatch<'_> {
         self.ctx.ui.print_note(&format!(
             "{jobs} of workflow {id} are waiting for a decision (list them with `windlass failures pending {id}`); waiting"
         ));
-        let mut news = WorkflowUpdates::open(self.ctx, &*self.store, &row)?;
+        let mut updates = WorkflowUpdates::open(self.ctx, &*self.store, &row)?;
         loop {
-            let row = news.next_state(&mut self.store)?;
+            let row = updates.next_state(&mut self.store)?;
             if self.load_state(&row)? != WorkflowPhase::NeedsDecision
                 || row.counts.get(JobStatus::PendingFailed) < before
             {
@@ -188,7 +188,7 @@ impl WorkflowWatch<'_> {
         ctx.ui.print_note(&format!(
             "workflow {workflow} stopped with failures; recovering it ({round} of {most})"
         ));
-        let talk = if ctx.ui.wants_json() { RecoveryOutput::Brief } else { RecoveryOutput::Full };
+        let talk = if ctx.ui.wants_json() { RecoveryVerbosity::Brief } else { RecoveryVerbosity::Full };
         let done = recovery::recover_workflow(ctx, &*self.store, workflow, &args.how, &args.machine, talk)?;
         Ok(done.rerun_count > 0 || self.count_undecided()? < before)
     }
@@ -210,8 +210,14 @@ impl WorkflowWatch<'_> {
             return Ok(true);
         }
         let observer = ctx.ui.observer(row.counts.total());
-        let run =
-            run_with_observer(ctx, &**store, *workflow, FailedJobsPolicy::Keep, &args.machine, observer)?;
+        let run = run_with_observer(
+            ctx,
+            &**store,
+            *workflow,
+            EarlierFailuresPolicy::Keep,
+            &args.machine,
+            observer,
+        )?;
         Ok(run.end != RunEnd::Interrupted)
     }
 
@@ -256,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_end_has_its_exit_code() {
+    fn every_workflow_phase_has_exit_code() {
         assert_eq!(exit_for_state(WorkflowPhase::Completed), CliExit::Success);
         assert_eq!(exit_for_state(WorkflowPhase::NeedsDecision), CliExit::NeedsDecision);
         for state in [WorkflowPhase::Failed, WorkflowPhase::Canceled] {

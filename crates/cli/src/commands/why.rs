@@ -3,7 +3,7 @@
 //! `windlass_insight::why` collects and evaluates the facts; this module shows the result.
 
 use crate::args::MachineArgs;
-use crate::args::plan::WhyArgs;
+use crate::args::plan_and_reset::WhyArgs;
 use crate::context::CliContext;
 use crate::decision_history::DecisionHistory;
 use crate::error::{CliError, CliErrorKind, CliExit};
@@ -25,7 +25,7 @@ use windlass_types::{Bytes, Capacity};
 #[derive(Serialize)]
 struct WhyView {
     #[serde(flatten)]
-    verdict: JobExplanation,
+    explanation: JobExplanation,
     #[serde(flatten)]
     history: DecisionHistory,
 }
@@ -35,18 +35,18 @@ pub(crate) fn run(ctx: &CliContext, args: &WhyArgs) -> Result<CliExit, CliError>
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let job = object_selection::find_job(&*store, &workflow, &args.job, "--workflow")?;
     let workers = list_offers(ctx, &*store, &workflow)?;
-    let asker = explain::ExplainContext {
+    let context = explain::ExplainContext {
         now: ctx.clock.now(),
         is_on_server: ctx.server()?.is_some(),
         workers: &workers,
         name_file: &|path| job_logs::short_path(path, &ctx.cwd),
     };
-    let verdict = explain::explain_job(&*store, &workflow, &job, asker)?;
+    let explanation = explain::explain_job(&*store, &workflow, &job, context)?;
     let history = DecisionHistory::load(&*store, workflow.id, job.id)?;
     if ctx.ui.wants_json() {
-        ctx.ui.print_json(&WhyView { verdict, history })?;
+        ctx.ui.print_json(&WhyView { explanation, history })?;
     } else {
-        ctx.ui.print_lines(&render_verdict(&verdict, &history, &workflow, ctx.ui.stdout_painter()))?;
+        ctx.ui.print_lines(&render_verdict(&explanation, &history, &workflow, ctx.ui.stdout_painter()))?;
     }
     Ok(CliExit::Success)
 }
@@ -59,11 +59,11 @@ fn list_offers(
 ) -> Result<Vec<WorkerAvailability>, CliError> {
     let Some(client) = ctx.server()? else {
         // If no process runs the workflow: the resources of this machine.
-        let room = local_capacity(store, workflow.id, &MachineArgs::default())?;
-        return Ok(room
-            .takers
+        let eligible = local_capacity(store, workflow.id, &MachineArgs::default())?;
+        return Ok(eligible
+            .workers
             .into_iter()
-            .map(|taker| WorkerAvailability::from_capacity(taker.capacity))
+            .map(|available| WorkerAvailability::from_capacity(available.capacity))
             .collect());
     };
     Ok(client.workers(Some(workflow.id))?.into_iter().map(worker_offer).collect())
@@ -90,28 +90,28 @@ pub(crate) fn worker_offer(worker: windlass_client::WorkerInfo) -> WorkerAvailab
 }
 
 fn render_verdict(
-    verdict: &JobExplanation,
+    explanation: &JobExplanation,
     history: &DecisionHistory,
     workflow: &WorkflowRow,
     paint: TextPainter,
 ) -> Vec<String> {
-    let title = paint.apply(TextTone::Bold, &text::one_line(&verdict.name));
-    let status = paint.apply(TextTone::for_status(verdict.status), verdict.status.name());
+    let title = paint.apply(TextTone::Bold, &text::one_line(&explanation.name));
+    let status = paint.apply(TextTone::for_status(explanation.status), explanation.status.name());
     let place =
-        format!("job {} of workflow {} ({})", verdict.job, workflow.id, text::one_line(&workflow.name));
+        format!("job {} of workflow {} ({})", explanation.job, workflow.id, text::one_line(&workflow.name));
     let mut lines =
-        vec![format!("{title}, {place}: {status}"), format!("  {}", text::one_line(&verdict.headline))];
+        vec![format!("{title}, {place}: {status}"), format!("  {}", text::one_line(&explanation.headline))];
     render_section(
         &mut lines,
         "Evidence",
-        verdict.evidence.iter().flat_map(|one| render_evidence(one, paint)),
+        explanation.evidence.iter().flat_map(|one| render_evidence(one, paint)),
         paint,
     );
-    let chain = verdict.chain.iter().flat_map(|chain| render_chain(chain, paint));
+    let chain = explanation.chain.iter().flat_map(|chain| render_chain(chain, paint));
     render_section(&mut lines, "Caused by", chain, paint);
     render_section(&mut lines, "Decisions and changes", history.render_lines().into_iter(), paint);
-    let width = verdict.next.iter().map(|next| text::display_width(&next.command)).max().unwrap_or(0);
-    let next = verdict.next.iter().map(|next| {
+    let width = explanation.next.iter().map(|next| text::display_width(&next.command)).max().unwrap_or(0);
+    let next = explanation.next.iter().map(|next| {
         let blanks = " ".repeat(width - text::display_width(&next.command));
         format!("{}{blanks}  {}", next.command, paint.apply(TextTone::Dim, &next.does))
     });

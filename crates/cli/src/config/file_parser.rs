@@ -52,8 +52,12 @@ impl ConfigFileParser<'_> {
             DeValue::Float(number) => number.as_str().replace('_', ""),
             DeValue::Boolean(flag) => flag.to_string(),
             DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
-                let said = format!("`{}` takes one value", key.name);
-                return self.add_problem(Some(line), said, Some(format!("for example {}", key.example)));
+                let shown_message = format!("`{}` takes one value", key.name);
+                return self.add_problem(
+                    Some(line),
+                    shown_message,
+                    Some(format!("for example {}", key.example)),
+                );
             }
         };
         match key.check(&text) {
@@ -80,12 +84,12 @@ impl ConfigFileParser<'_> {
         self.add_problem(Some(line), format!("there is no setting `{full}`"), Some(hint));
     }
 
-    fn add_problem(&mut self, line: Option<usize>, said: String, hint: Option<String>) {
+    fn add_problem(&mut self, line: Option<usize>, shown_message: String, hint: Option<String>) {
         let place = match line {
             Some(line) => format!("{}:{line}", self.path.display()),
             None => self.path.display().to_string(),
         };
-        self.problems.push(SettingProblem { location: place, message: said, hint });
+        self.problems.push(SettingProblem { location: place, message: shown_message, hint });
     }
 }
 

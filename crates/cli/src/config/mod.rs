@@ -95,10 +95,10 @@ impl CliConfig {
             match read_trusted(path) {
                 Ok(Some(text)) => config.add_file(path, &text),
                 Ok(None) => {}
-                Err(said) => {
+                Err(shown_message) => {
                     config.problems.push(SettingProblem {
                         location: path.display().to_string(),
-                        message: said,
+                        message: shown_message,
                         hint: None,
                     });
                 }
@@ -129,10 +129,10 @@ impl CliConfig {
                         self.set_value(key, SettingValue { text, origin: SettingOrigin::Environment(name) });
                     }
                     Err(why) => {
-                        let said = format!("cannot be `{text}`: {why}");
+                        let shown_message = format!("cannot be `{text}`: {why}");
                         self.problems.push(SettingProblem {
                             location: format!("${name}"),
-                            message: said,
+                            message: shown_message,
                             hint: None,
                         });
                     }
@@ -140,8 +140,12 @@ impl CliConfig {
                 None if SECTION_PREFIXES.iter().any(|section| name.starts_with(section)) => {
                     let near = windlass_spec::nearest_name(&name, variables.iter().map(|(v, _)| v.as_str()));
                     let hint = near.map(|near| format!("did you mean ${near}?"));
-                    let said = "there is no such setting".to_owned();
-                    self.problems.push(SettingProblem { location: format!("${name}"), message: said, hint });
+                    let shown_message = "there is no such setting".to_owned();
+                    self.problems.push(SettingProblem {
+                        location: format!("${name}"),
+                        message: shown_message,
+                        hint,
+                    });
                 }
                 None => {}
             }
@@ -166,19 +170,19 @@ impl CliConfig {
 
     /// The clap command with these settings as defaults.
     pub(crate) fn apply_defaults(&self, command: clap::Command) -> clap::Command {
-        let said: Vec<(&str, &str)> =
+        let shown_message: Vec<(&str, &str)> =
             self.entries().filter_map(|(key, value)| Some((key.arg, value?.text.as_str()))).collect();
-        if said.is_empty() { command } else { with_defaults(command, &said) }
+        if shown_message.is_empty() { command } else { with_defaults(command, &shown_message) }
     }
 }
 
-fn with_defaults(mut command: clap::Command, said: &[(&str, &str)]) -> clap::Command {
-    for (arg, text) in said {
+fn with_defaults(mut command: clap::Command, shown_message: &[(&str, &str)]) -> clap::Command {
+    for (arg, text) in shown_message {
         if command.get_arguments().any(|known| known.get_id() == arg) {
             command = command.mut_arg(arg, |known| known.default_value((*text).to_owned()));
         }
     }
-    command.mut_subcommands(|inner| with_defaults(inner, said))
+    command.mut_subcommands(|inner| with_defaults(inner, shown_message))
 }
 
 /// `None`: the file does not exist. A file of another user must not decide which database is used, and

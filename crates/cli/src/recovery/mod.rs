@@ -22,7 +22,7 @@ use recovery_cluster::RecoveryCluster;
 use std::collections::BTreeMap;
 use windlass_core::recovery::{AvailableWorker, RecoverySettings};
 use windlass_insight::failure_commands::jobs_barred_to_agents;
-use windlass_insight::recovery::{self as insight, EligibleCapacity, RecoveryPlan};
+use windlass_insight::recovery::{self as insight, EligibleWorkers, RecoveryPlan};
 use windlass_process::machine::MachineInfo;
 use windlass_store::Store;
 use windlass_types::failure_commands::FailureCommandStatus;
@@ -45,7 +45,7 @@ pub(crate) struct RecoverySummary {
 
 /// The amount of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecoveryOutput {
+pub(crate) enum RecoveryVerbosity {
     /// The plan, as data.
     Full,
     /// One line.
@@ -59,7 +59,7 @@ pub(crate) fn recover_workflow(
     workflow: WorkflowId,
     how: &RecoveryArgs,
     machine: &MachineArgs,
-    talk: RecoveryOutput,
+    talk: RecoveryVerbosity,
 ) -> Result<RecoverySummary, CliError> {
     if let Some(inspection) = allocation_check::inspect_allocations(ctx, store, workflow)? {
         inspection.print_inspection(ctx);
@@ -95,8 +95,8 @@ pub(crate) fn recover_workflow(
     let asked =
         if needs_nodes { site.request_allocations(ctx, store, workflow, &how.allocations)? } else { None };
     match talk {
-        RecoveryOutput::Full => plan_output::print_plan(ctx, &plan, false, asked.as_ref(), orphans)?,
-        RecoveryOutput::Brief => {
+        RecoveryVerbosity::Full => plan_output::print_plan(ctx, &plan, false, asked.as_ref(), orphans)?,
+        RecoveryVerbosity::Brief => {
             ctx.ui.print_note(&plan_output::render_headline(&plan, false, orphans));
             if let Some(asked) = &asked {
                 ctx.ui.print_note(&allocations::render_summary(asked));
@@ -167,8 +167,8 @@ fn diagnose_failures(
     site: &RecoveryCluster,
 ) -> Result<RecoveryPlan, CliError> {
     let row = rerun::load_workflow_row(store, workflow)?;
-    let room = match site.cluster_capacity(&how.allocations, &row.settings) {
-        Some(room) => room,
+    let eligible = match site.cluster_capacity(&how.allocations, &row.settings) {
+        Some(eligible) => eligible,
         None => worker_capacity(ctx, store, workflow, machine)?,
     };
     let terms = RecoverySettings {
@@ -176,7 +176,7 @@ fn diagnose_failures(
         runtime_multiplier: how.runtime_multiplier,
         cpu_multiplier: how.cpu_multiplier,
         retry_unknown: how.retry_unknown || how.recovery_hook.is_some(),
-        workers: &room.takers,
+        workers: &eligible.workers,
     };
     let for_agent = failure_commands::acting_agent(None).is_some();
     let kept = if for_agent { jobs_barred_to_agents(store, &row)? } else { BTreeMap::new() };
@@ -197,16 +197,16 @@ fn worker_capacity(
     store: &dyn Store,
     workflow: WorkflowId,
     machine: &MachineArgs,
-) -> Result<EligibleCapacity, CliError> {
+) -> Result<EligibleWorkers, CliError> {
     if let Some(client) = ctx.server()? {
         let there: Vec<_> = client.workers(Some(workflow))?.into_iter().map(why::worker_offer).collect();
-        return Ok(EligibleCapacity::from_offers(&there));
+        return Ok(EligibleWorkers::from_offers(&there));
     }
-    let mut room = local_capacity(store, workflow, machine)?;
-    for taker in &mut room.takers {
-        taker.time_left = machine.time_limit;
+    let mut eligible = local_capacity(store, workflow, machine)?;
+    for worker in &mut eligible.workers {
+        worker.time_left = machine.time_limit;
     }
-    Ok(room)
+    Ok(eligible)
 }
 
 /// On this machine. A process that now runs the workflow may have other limits.
@@ -214,14 +214,14 @@ pub(crate) fn local_capacity(
     store: &dyn Store,
     workflow: WorkflowId,
     machine: &MachineArgs,
-) -> Result<EligibleCapacity, windlass_store::StoreError> {
+) -> Result<EligibleWorkers, windlass_store::StoreError> {
     let is_run = store.lock_holder(workflow)?.is_some();
     let running = if is_run { store.active_workers(Some(workflow))? } else { Vec::new() };
     let mut workers: Vec<Capacity> = running.into_iter().map(|row| row.worker.capacity).collect();
     if workers.is_empty() {
         workers.push(local_worker::machine_capacity(machine, &MachineInfo::detect()));
     }
-    Ok(EligibleCapacity {
-        takers: workers.into_iter().map(|has| AvailableWorker { capacity: has, time_left: None }).collect(),
+    Ok(EligibleWorkers {
+        workers: workers.into_iter().map(|has| AvailableWorker { capacity: has, time_left: None }).collect(),
     })
 }

@@ -76,14 +76,14 @@ struct FailedJobGroup<'a> {
     failed_jobs: Vec<&'a JobDiagnosis>,
 }
 
-fn group_failures(patients: &[JobDiagnosis]) -> Vec<FailedJobGroup<'_>> {
+fn group_failures(diagnoses: &[JobDiagnosis]) -> Vec<FailedJobGroup<'_>> {
     let class = |failed_job: &JobDiagnosis| {
         let name = failed_job.examined.job_group.as_ref().unwrap_or(&failed_job.examined.name).clone();
         (name, failed_job.remedy.diagnosis, failed_job.remedy.next.clone())
     };
     let mut groups: Vec<FailedJobGroup<'_>> = Vec::new();
     let mut known = std::collections::HashMap::new();
-    for failed_job in patients {
+    for failed_job in diagnoses {
         let index = *known.entry(class(failed_job)).or_insert_with(|| {
             groups.push(FailedJobGroup { failed_jobs: Vec::new() });
             groups.len() - 1

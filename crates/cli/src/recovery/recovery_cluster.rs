@@ -9,7 +9,7 @@ use crate::error::CliError;
 use crate::rerun;
 use windlass_core::slurm::cluster_profile::ClusterProfile;
 use windlass_insight::allocation_planning::{self, is_on_slurm};
-use windlass_insight::recovery::{EligibleCapacity, RecoveryPlan};
+use windlass_insight::recovery::{EligibleWorkers, RecoveryPlan};
 use windlass_store::Store;
 use windlass_types::settings::WorkflowSettings;
 use windlass_types::{JobId, JobStatus, WorkflowId};
@@ -46,7 +46,7 @@ impl RecoveryCluster {
         &self,
         args: &AllocationArgs,
         settings: &WorkflowSettings,
-    ) -> Option<EligibleCapacity> {
+    ) -> Option<EligibleWorkers> {
         match self {
             Self::Slurm(profile) => {
                 Some(allocation_planning::cluster_capacity(profile, args.partition.as_deref(), settings))

@@ -24,8 +24,8 @@ pub(crate) fn render_block(
 ) -> Vec<String> {
     let mut lines = vec![render_bar_line(progress, columns, paint)];
     lines.extend(render_running_jobs(&progress.running, columns, names, paint));
-    if let Some(trouble) = &progress.problem {
-        let line = text::truncate(&format!("waiting: {}", text::one_line(trouble)), columns);
+    if let Some(error_text) = &progress.problem {
+        let line = text::truncate(&format!("waiting: {}", text::one_line(error_text)), columns);
         lines.push(paint.apply(TextTone::Warn, &line));
     }
     if progress.is_stopping {

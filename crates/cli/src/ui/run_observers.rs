@@ -45,8 +45,8 @@ struct SilentRunObserver {
 
 impl RunObserver for SilentRunObserver {
     fn on_progress(&mut self, progress: &RunProgress) {
-        if let (Some(trouble), false) = (&progress.problem, self.is_trouble_reported) {
-            super::write_stderr_line(&io::stderr(), &format!("waiting: {trouble}"));
+        if let (Some(problem), false) = (&progress.problem, self.is_trouble_reported) {
+            super::write_stderr_line(&io::stderr(), &format!("waiting: {problem}"));
         }
         self.is_trouble_reported = progress.problem.is_some();
     }

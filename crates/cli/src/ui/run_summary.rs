@@ -42,17 +42,17 @@ pub(crate) fn is_over(row: &WorkflowRow) -> bool {
     row.counts.settled() == row.counts.total() && row.ended_at.is_some()
 }
 
-/// Reports a workflow that had already ended. `news` is the headline, `advice` the option to rerun everything;
+/// Reports a workflow that had already ended. `headline` says what happened, `advice` the option to rerun everything;
 /// the commands that retry failures come first.
 pub(crate) fn report_already_over(
     ctx: &CliContext,
     store: &dyn Store,
     workflow: WorkflowId,
-    news: &str,
+    headline: &str,
     advice: &str,
 ) -> Result<CliExit, CliError> {
     print_report(ctx, store, workflow, |overview, paint| {
-        render_already_over(overview, news, advice, &ctx.cwd, paint)
+        render_already_over(overview, headline, advice, &ctx.cwd, paint)
     })
 }
 
@@ -75,13 +75,13 @@ fn print_report(
 
 fn render_already_over(
     overview: &WorkflowOverview,
-    news: &str,
+    headline: &str,
     advice: &str,
     cwd: &Path,
     paint: TextPainter,
 ) -> Vec<String> {
     let counts = render_counts(&overview.workflow.row.counts, paint);
-    let mut lines = vec![format!("{news} ({counts})")];
+    let mut lines = vec![format!("{headline} ({counts})")];
     lines.extend(render_failures(overview, cwd, paint));
     let next = render_next_commands(overview, paint);
     match (advice.is_empty(), next.is_empty()) {

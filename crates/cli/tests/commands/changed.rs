@@ -82,7 +82,10 @@ fn imported_file_does_not_select_bundle_contents() {
     assert!(members(&sandbox, "1").contains("wf1/spec.yaml"));
     // A text that has changed is not the one that the workflow was made from.
     sandbox.write("s.yaml", "name: another\njobs: [{name: a, command: 'true'}]\n");
-    sandbox.windlass(&["logs", "bundle", "1"]).exits(0).says("s.yaml has changed since the workflow was created");
+    sandbox
+        .windlass(&["logs", "bundle", "1"])
+        .exits(0)
+        .says("s.yaml has changed since the workflow was created");
     assert!(!members(&sandbox, "1").contains("wf1/spec"));
 }
 

@@ -63,10 +63,10 @@ mod places;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
-mod previous_version;
-#[cfg(test)]
 #[path = "../../../store/tests/postgres_server/mod.rs"]
 mod postgres_server;
+#[cfg(test)]
+mod previous_version;
 #[cfg(test)]
 mod recovering;
 #[cfg(test)]

@@ -72,7 +72,10 @@ fn suggested_request_commands_work_as_printed() {
     assert_eq!(next, "request release reco --ban T2_bad");
     // Somebody copies the files meanwhile.
     sandbox.windlass(&["catalog", "add", "bad", "as", INPUT, "--site", "T2_good"]).exits(0);
-    sandbox.windlass(&next.split(' ').collect::<Vec<_>>()).exits(0).says("the rest is queued as the next round");
+    sandbox
+        .windlass(&next.split(' ').collect::<Vec<_>>())
+        .exits(0)
+        .says("the rest is queued as the next round");
     sandbox.windlass(&[&["request", "run"], &places[..]].concat()).exits(0).says("reco is completed");
     assert_eq!(written(&sandbox, "/Muons/reco-v1/RECO"), once_each());
     let bans = sandbox.json(&["site", "bans", "--request", "reco"]);

@@ -135,7 +135,7 @@ fn log_end(log: &mut String, number: u32) {
 
 fn head(total: u32, done: u32, queued: u32) -> String {
     format!(
-        "[\n  Type = \"DagStatus\";\n  DagFiles = {{\n    \"group.dag\"\n  }};\n  Timestamp = 1794801649; \
+        "[\n  Type = \"DagStatus\";\n  DagFileParameters = {{\n    \"group.dag\"\n  }};\n  Timestamp = 1794801649; \
          /* \"Mon Nov 16 04:00:49 2026\" */\n  DagStatus = 3; /* \"STATUS_SUBMITTED ()\" */\n  NodesTotal = {total};\n  \
          NodesDone = {done};\n  NodesPre = 0;\n  NodesQueued = {queued};\n  NodesPost = 0;\n  NodesReady = 0;\n  \
          NodesUnready = {};\n  NodesFutile = 0;\n  NodesFailed = 0;\n  JobProcsHeld = 0;\n  JobProcsIdle = 0; \

@@ -88,8 +88,9 @@ impl CondorError {
     /// Whether the pool answers but does not know a schedd of this name: it was taken out of service and has no
     /// queue. A schedd that only does not answer may still have one.
     pub fn is_unknown_schedd(&self) -> bool {
-        let Self::Unreachable { output: said, .. } = self else { return false };
-        UNKNOWN_SCHEDD_MESSAGES.iter().any(|words| said.contains(words)) && !said.contains("condor_collector")
+        let Self::Unreachable { output: message, .. } = self else { return false };
+        UNKNOWN_SCHEDD_MESSAGES.iter().any(|words| message.contains(words))
+            && !message.contains("condor_collector")
     }
 }
 
@@ -120,9 +121,9 @@ impl CondorClient {
             // submit.
             command.env("_CONDOR_SCHEDD_HOST", schedd);
         }
-        let said = self.run_tool(tool, &mut command)?;
-        parse_cluster_id(&said)
-            .ok_or_else(|| CondorError::NoClusterId { tool: tool.to_owned(), output: first_lines(&said) })
+        let message = self.run_tool(tool, &mut command)?;
+        parse_cluster_id(&message)
+            .ok_or_else(|| CondorError::NoClusterId { tool: tool.to_owned(), output: first_lines(&message) })
     }
 
     /// Returns the queued DAGs with this batch name, without their SUBDAGs.
@@ -210,8 +211,10 @@ impl CondorClient {
         command.args(["-reason", &sanitize_reason(why), &cluster.to_string()]);
         match self.run_tool(tool, &mut command) {
             // In an empty queue the command succeeds.
-            Ok(said) => Ok(said.contains(&format!("cluster {cluster} "))),
-            Err(CondorError::Refused { output: said, .. }) if said.contains("Couldn't find/") => Ok(false),
+            Ok(message) => Ok(message.contains(&format!("cluster {cluster} "))),
+            Err(CondorError::Refused { output: message, .. }) if message.contains("Couldn't find/") => {
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }
@@ -227,8 +230,8 @@ impl CondorClient {
     fn query_jobs(&self, tool: &str, arguments: &[&str]) -> Result<Vec<DagmanJob>, CondorError> {
         let mut command = self.schedd_command(tool);
         command.args(["-json", "-attributes", dagman_job::QUEUE_ATTRIBUTES]).args(arguments);
-        let said = self.run_tool(tool, &mut command)?;
-        let ads = class_ads::parse_ads(said.as_bytes())
+        let message = self.run_tool(tool, &mut command)?;
+        let ads = class_ads::parse_ads(message.as_bytes())
             .map_err(|source| CondorError::InvalidOutput { tool: tool.to_owned(), source })?;
         Ok(ads.iter().filter_map(DagmanJob::from_ad).collect())
     }
@@ -264,11 +267,11 @@ impl CondorClient {
             return Ok(printed);
         }
         let complaint = String::from_utf8_lossy(&answer.stderr);
-        let said = first_lines(if complaint.trim().is_empty() { &printed } else { &complaint });
+        let message = first_lines(if complaint.trim().is_empty() { &printed } else { &complaint });
         if is_unreachable(&complaint) {
-            return Err(CondorError::Unreachable { schedd: self.schedd_name(), output: said });
+            return Err(CondorError::Unreachable { schedd: self.schedd_name(), output: message });
         }
-        Err(CondorError::Refused { tool: owned(), ending: answer.status.to_string(), output: said })
+        Err(CondorError::Refused { tool: owned(), ending: answer.status.to_string(), output: message })
     }
 
     fn schedd_name(&self) -> String {
@@ -308,15 +311,15 @@ fn is_unreachable(complaint: &str) -> bool {
 }
 
 /// Parses `1 job(s) submitted to cluster 40.`
-fn parse_cluster_id(said: &str) -> Option<u64> {
+fn parse_cluster_id(message: &str) -> Option<u64> {
     let number =
         |line: &str| line.strip_prefix("1 job(s) submitted to cluster ")?.strip_suffix('.')?.parse().ok();
-    said.lines().find_map(number)
+    message.lines().find_map(number)
 }
 
 /// The first lines: some tools add long explanations.
-fn first_lines(said: &str) -> String {
-    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+fn first_lines(message: &str) -> String {
+    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
     let lines = lines.take_while(|line| !line.starts_with("Extra Info:")).take(3);
     lines.collect::<Vec<_>>().join(" ")
 }
@@ -356,20 +359,21 @@ mod tests {
             "condor_rm: (null)",
             "-- Failed to fetch ads from: <127.0.0.1:9618?addrs=127.0.0.1-9618> : host",
         ];
-        for said in away {
-            assert!(is_unreachable(said), "{said}");
+        for message in away {
+            assert!(is_unreachable(message), "{message}");
         }
-        for said in
+        for message in
             ["ERROR: \"workflow.dag.condor.sub\" already exists.", "Couldn't find/hold all jobs in cluster 6"]
         {
-            assert!(!is_unreachable(said), "{said}");
+            assert!(!is_unreachable(message), "{message}");
         }
     }
 
     #[test]
     fn only_a_schedd_that_the_pool_does_not_know_has_no_queue() {
-        let unknown = |said: &str| {
-            CondorError::Unreachable { schedd: "schedd s1".into(), output: said.into() }.is_unknown_schedd()
+        let unknown = |message: &str| {
+            CondorError::Unreachable { schedd: "schedd s1".into(), output: message.into() }
+                .is_unknown_schedd()
         };
         assert!(unknown("Error: Collector has no record of schedd/submitter"));
         assert!(unknown("Error: Can't find address for schedd nowhere.pool.test"));
@@ -380,8 +384,8 @@ mod tests {
 
     #[test]
     fn long_explanations_are_left_out() {
-        let said = "Error: (null)\n\nExtra Info: You probably saw this error because the condor_schedd is not \nrunning";
-        assert_eq!(first_lines(said), "Error: (null)");
+        let message = "Error: (null)\n\nExtra Info: You probably saw this error because the condor_schedd is not \nrunning";
+        assert_eq!(first_lines(message), "Error: (null)");
         assert_eq!(
             first_lines("\nCouldn't find/hold all jobs in cluster 66\n"),
             "Couldn't find/hold all jobs in cluster 66"

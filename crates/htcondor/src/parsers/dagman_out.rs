@@ -33,29 +33,29 @@ pub fn parse_last_run(out: &[u8]) -> DagmanLastRun {
     let mut before = String::new();
     for line in super::complete_lines(out) {
         let line = String::from_utf8_lossy(line);
-        let said = strip_timestamp(&line);
-        if said.ends_with("STARTING UP") {
+        let message = strip_timestamp(&line);
+        if message.ends_with("STARTING UP") {
             run = DagmanLastRun::default();
-        } else if let Some((_, status)) = said.split_once(" EXITING WITH STATUS ") {
+        } else if let Some((_, status)) = message.split_once(" EXITING WITH STATUS ") {
             run.exit_code = status.trim().parse().ok();
-        } else if said.starts_with("Wrote metrics file ") {
+        } else if message.starts_with("Wrote metrics file ") {
             run.has_metrics = true;
-        } else if run.errors.len() < MAX_ERRORS && is_error_line(said) {
-            let warning = said.starts_with(FATAL_WARNING_LINE).then(|| std::mem::take(&mut before));
-            run.errors.push(warning.unwrap_or_else(|| truncate_line(said)));
+        } else if run.errors.len() < MAX_ERRORS && is_error_line(message) {
+            let warning = message.starts_with(FATAL_WARNING_LINE).then(|| std::mem::take(&mut before));
+            run.errors.push(warning.unwrap_or_else(|| truncate_line(message)));
         }
-        before = truncate_line(said);
+        before = truncate_line(message);
     }
     run
 }
 
 /// Whether the line reports an error. Not every ERROR does: `STATUS_ERROR` is the state of a node.
-fn is_error_line(said: &str) -> bool {
-    said.contains("ERROR: ") || said.starts_with("Failed to parse") || said.contains("FATAL")
+fn is_error_line(message: &str) -> bool {
+    message.contains("ERROR: ") || message.starts_with("Failed to parse") || message.contains("FATAL")
 }
 
-fn truncate_line(said: &str) -> String {
-    said.chars().take(MAX_ERROR_LENGTH).collect()
+fn truncate_line(message: &str) -> String {
+    message.chars().take(MAX_ERROR_LENGTH).collect()
 }
 
 /// `11/16/26 04:00:31 `

@@ -113,7 +113,7 @@ fn each_reader_has_something_to_read() {
         "report ",
         "merged ",
     ] {
-        assert!(told.iter().any(|said| said.starts_with(reader)), "{reader}");
+        assert!(told.iter().any(|message| message.starts_with(reader)), "{reader}");
     }
 }
 
@@ -125,7 +125,7 @@ fn a_prefix_never_says_more_than_the_whole() {
         for cut in 0..sample.bytes.len() {
             let mut left = whole.iter();
             for part in done(&sample.bytes[..cut]) {
-                assert!(left.any(|said| *said == part), "{} cut at {cut}: {part}", sample.name);
+                assert!(left.any(|message| *message == part), "{} cut at {cut}: {part}", sample.name);
             }
         }
     }

@@ -18,7 +18,7 @@ pub use submit_files::{node_priority, render_elected_site, render_next_attempt};
 pub use workflow_dag::{FileTransfer, WorkflowDagRun, find_unsupported_features, render_workflow};
 
 use crate::file_layout;
-use crate::script_settings::{NodeKind, RequestRetrySettings, ScriptSettings, ScriptSettingsError};
+use crate::script_settings::{NodeGroupSettings, RequestRetrySettings, ScriptSettings, ScriptSettingsError};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -133,7 +133,7 @@ pub enum DagRenderError {
     #[error("a unit of the run has no allowed site")]
     NoSites,
     #[error(transparent)]
-    Terms(#[from] ScriptSettingsError),
+    Settings(#[from] ScriptSettingsError),
 }
 
 /// Names the text that could not be quoted.
@@ -276,7 +276,7 @@ impl RequestDagRun<'_> {
 }
 
 fn script_settings(run: &RequestDagRun<'_>) -> ScriptSettings {
-    let kind = |role: NodeRole, size: NodeResources| NodeKind {
+    let kind = |role: NodeRole, size: NodeResources| NodeGroupSettings {
         role: Some(role),
         retries: run.retries.for_role(role),
         asked: Resources {
@@ -303,7 +303,7 @@ fn script_settings(run: &RequestDagRun<'_>) -> ScriptSettings {
         run: run.run.to_owned(),
         program: run.programs.on_this_host.to_owned(),
         kinds: others.chain(processing).collect(),
-        care: run.retry_policy,
+        retry_settings: run.retry_policy,
         handlers: BTreeMap::new(),
         digest: None,
         submission_dir: None,

@@ -54,7 +54,7 @@ struct UnitDagWriter<'t, 'a> {
 
 /// Writing to a string does not fail.
 macro_rules! line {
-    ($group:expr, $($said:tt)*) => {{ writeln!($group.text, $($said)*).ok(); }};
+    ($group:expr, $($message:tt)*) => {{ writeln!($group.text, $($message)*).ok(); }};
 }
 
 impl UnitDagWriter<'_, '_> {

@@ -6,7 +6,7 @@
 
 mod dag_writer;
 mod job_script;
-mod node_kinds;
+mod node_groups;
 mod submit_file;
 mod unsupported_features;
 
@@ -17,7 +17,7 @@ use crate::file_layout;
 use crate::script_settings::{self, RequestRetrySettings, ScriptSettings};
 use dag_writer::WorkflowDagWriter;
 use job_script::JobScript;
-use node_kinds::NodeKinds;
+use node_groups::NodeGroups;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -60,18 +60,19 @@ pub fn render_workflow(run: &WorkflowDagRun<'_>) -> Result<(), DagRenderError> {
     if !faults.is_empty() {
         return Err(DagRenderError::NoDag(faults));
     }
-    let names = node_kinds::assign_node_names(run.workflow.jobs().map(|job| job.name));
+    let names = node_groups::assign_node_names(run.workflow.jobs().map(|job| job.name));
     let mut dag = WorkflowDagWriter::new(run, &names)?;
     let submit = submit_file::render_submit_file(run)?;
     // All checks are done: from here on files are written.
     let scripts = run.directory.join(file_layout::SCRIPTS_DIRECTORY);
     fs::create_dir_all(&scripts).map_err(|source| DagRenderError::Io { path: scripts.clone(), source })?;
     for ((number, job), name) in (0..).zip(run.workflow.jobs()).zip(&names) {
-        let said = |error| DagRenderError::Unquotable { what: format!("job `{}`", job.name), source: error };
+        let message =
+            |error| DagRenderError::Unquotable { what: format!("job `{}`", job.name), source: error };
         let files = JobFiles::from_job(run.workflow, &job).map_err(DagRenderError::NoDag)?;
-        let script = render_job_script(run.workflow, &job, &files).map_err(said)?;
+        let script = render_job_script(run.workflow, &job, &files).map_err(message)?;
         write_script(&scripts.join(format!("{name}.sh")), &script)?;
-        dag.write_node(number, &job, &files).map_err(said)?;
+        dag.write_node(number, &job, &files).map_err(message)?;
     }
     let (text, kinds) = dag.finish();
     script_settings(run, kinds).save(run.directory)?;
@@ -105,7 +106,7 @@ fn render_job_script(
     job: &ResolvedJob<'_>,
     files: &JobFiles,
 ) -> Result<String, UnquotableText> {
-    let resources = node_kinds::requested_resources(workflow, job);
+    let resources = node_groups::requested_resources(workflow, job);
     JobScript { job, workflow, resources, outputs: &files.outputs }.render()
 }
 
@@ -123,14 +124,14 @@ fn write_names(run: &WorkflowDagRun<'_>, names: &[String]) -> Result<(), DagRend
     Ok(script_settings::write_names(run.directory, &names)?)
 }
 
-fn script_settings(run: &WorkflowDagRun<'_>, kinds: NodeKinds) -> ScriptSettings {
+fn script_settings(run: &WorkflowDagRun<'_>, kinds: NodeGroups) -> ScriptSettings {
     let handlers = run.workflow.failure_handlers().iter();
     ScriptSettings {
         name: run.workflow.name().to_owned(),
         run: run.run.to_owned(),
         program: run.program.to_owned(),
         kinds: kinds.kinds,
-        care: RequestRetrySettings::default(),
+        retry_settings: RequestRetrySettings::default(),
         handlers: handlers.map(|handler| (handler.name.clone(), handler.clone())).collect(),
         digest: Some(run.digest.to_owned()),
         submission_dir: Some(run.submission_dir.to_owned()),

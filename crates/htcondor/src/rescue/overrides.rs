@@ -36,14 +36,14 @@ fn set_retries(unit: &Path, retries: u32) -> Result<(), RescueError> {
         read => read.map_err(io_error_at(&path))?,
     };
     let newest = rescue_files(unit, file_layout::GROUP_DAG)?.into_iter().max();
-    let said = match &newest {
+    let message = match &newest {
         Some((_, path)) => fs::read_to_string(path).map_err(io_error_at(path))?,
         None => String::new(),
     };
     let path =
         newest.map_or_else(|| unit.join(format!("{}.rescue001", file_layout::GROUP_DAG)), |(_, path)| path);
-    let text = render_with_retries(&said, &dag, retries);
-    if text == said { Ok(()) } else { write_atomically(&path, &text) }
+    let text = render_with_retries(&message, &dag, retries);
+    if text == message { Ok(()) } else { write_atomically(&path, &text) }
 }
 
 /// A rescue file with this number of retries for processing nodes. Lines that agree with the DAG are omitted.
@@ -68,9 +68,9 @@ fn raise_memory(unit: &Path, memory_mb: u64) -> Result<(), RescueError> {
         |name: &String| name.strip_suffix(".inc").and_then(file_layout::processing_index).is_some();
     for name in list_file_names(unit)?.into_iter().filter(is_lesson) {
         let path = unit.join(name);
-        let said = fs::read_to_string(&path).map_err(io_error_at(&path))?;
-        let text = render_with_memory(&said, memory_mb);
-        if text != said {
+        let message = fs::read_to_string(&path).map_err(io_error_at(&path))?;
+        let text = render_with_memory(&message, memory_mb);
+        if text != message {
             write_atomically(&path, &text)?;
         }
     }
@@ -78,11 +78,11 @@ fn raise_memory(unit: &Path, memory_mb: u64) -> Result<(), RescueError> {
 }
 
 fn render_with_memory(lesson: &str, memory_mb: u64) -> String {
-    let raised = |line: &str| match line.strip_prefix(MEMORY_PREFIX).and_then(|said| said.parse::<u64>().ok())
-    {
-        Some(said) if said < memory_mb => format!("{MEMORY_PREFIX}{memory_mb}\n"),
-        _ => format!("{line}\n"),
-    };
+    let raised =
+        |line: &str| match line.strip_prefix(MEMORY_PREFIX).and_then(|message| message.parse::<u64>().ok()) {
+            Some(message) if message < memory_mb => format!("{MEMORY_PREFIX}{memory_mb}\n"),
+            _ => format!("{line}\n"),
+        };
     lesson.lines().map(raised).collect()
 }
 

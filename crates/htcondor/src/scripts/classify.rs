@@ -151,18 +151,18 @@ fn classify_exit(attempt: &NodeAttempt, exit: ProcessExit, asked: Option<Resourc
         return ClassifiedFailure::new(class, code, message);
     }
     let report = attempt.report.as_ref().map(|report| &report.cmssw).filter(|report| report.exit_code != 0);
-    let said = report.and_then(|report| report.error_message.as_deref()).unwrap_or_default();
+    let text = report.and_then(|report| report.error_message.as_deref()).unwrap_or_default();
     if let Some(code) = report.map(|report| report.exit_code)
-        && let Some(class) = cms_exit_codes::classify_exit_code(code, said)
+        && let Some(class) = cms_exit_codes::classify_exit_code(code, text)
     {
-        return ClassifiedFailure::new(class, code, format!("exit code {code}: {said}"));
+        return ClassifiedFailure::new(class, code, format!("exit code {code}: {text}"));
     }
     let code = report.map_or(exit.return_code(), |report| report.exit_code);
     let found = FailureClassifier::standard().classify(&FailureEvidence {
         return_code: code,
         signal: exit.signal(),
         cause: TerminationCause::Itself,
-        tail: if attempt.stderr_tail.is_empty() { said } else { &attempt.stderr_tail },
+        tail: if attempt.stderr_tail.is_empty() { text } else { &attempt.stderr_tail },
         wall: Duration::from_secs(attempt.job_log.wall_sec.unwrap_or(0)),
         peak_memory: attempt.job_log.memory_mb.map(|mb| Bytes(mb.saturating_mul(1 << 20))),
         asked,

@@ -7,7 +7,7 @@
 use super::attempt::{DagmanReturn, NodeAttempt};
 use super::classify::{self, ClassifiedFailure};
 use super::post_report::{AttemptClassification, FollowUpAction, PostReport, ReportedJob};
-use crate::script_settings::{self, NodeKind, ScriptSettings};
+use crate::script_settings::{self, NodeGroupSettings, ScriptSettings};
 use std::time::Duration;
 use windlass_core::classify::cms_exit_codes;
 use windlass_core::failure_handlers::{
@@ -58,28 +58,32 @@ pub struct NodeRules {
 
 impl NodeRules {
     /// The rules for a kind of nodes.
-    pub fn from_kind(kind: &NodeKind, terms: &ScriptSettings) -> Result<Self, HandlerRuleError> {
+    pub fn from_kind(kind: &NodeGroupSettings, settings: &ScriptSettings) -> Result<Self, HandlerRuleError> {
         let handler = match kind.role {
             Some(role) => Some(&FailureHandler {
                 name: role.name().to_lowercase(),
-                rules: request_retry_policy(&terms.care, kind).failure_rules(),
+                rules: request_retry_policy(&settings.retry_settings, kind).failure_rules(),
             }),
-            None => kind.handler.as_ref().and_then(|name| terms.handlers.get(name)),
+            None => kind.handler.as_ref().and_then(|name| settings.handlers.get(name)),
         };
         let handler = handler.map(CompiledHandler::compile).transpose()?;
-        let longest_runtime = kind.role.map(|_| Duration::from_secs(terms.care.longest_runtime_sec));
+        let longest_runtime =
+            kind.role.map(|_| Duration::from_secs(settings.retry_settings.longest_runtime_sec));
         Ok(Self { role: kind.role, asked: kind.asked, handler, longest_runtime })
     }
 }
 
-fn request_retry_policy(care: &script_settings::RequestRetrySettings, kind: &NodeKind) -> RequestRetryPolicy {
+fn request_retry_policy(
+    retry_settings: &script_settings::RequestRetrySettings,
+    kind: &NodeGroupSettings,
+) -> RequestRetryPolicy {
     RequestRetryPolicy {
         retries: kind.retries,
-        initial_delay: Duration::from_secs(care.cool_off_sec),
-        max_delay: Duration::from_secs(care.longest_cool_off_sec),
-        memory_growth: care.growth,
-        max_memory: Bytes(care.memory_ceiling_mb(kind.asked.cpus).saturating_mul(1 << 20)),
-        max_runtime: Duration::from_secs(care.longest_runtime_sec),
+        initial_delay: Duration::from_secs(retry_settings.cool_off_sec),
+        max_delay: Duration::from_secs(retry_settings.longest_cool_off_sec),
+        memory_growth: retry_settings.growth,
+        max_memory: Bytes(retry_settings.memory_ceiling_mb(kind.asked.cpus).saturating_mul(1 << 20)),
+        max_runtime: Duration::from_secs(retry_settings.longest_runtime_sec),
     }
 }
 

@@ -36,7 +36,7 @@ pub use post_report::{
 };
 pub use unit_post::unit;
 
-use crate::script_settings::{NodeKind, ScriptSettings, ScriptSettingsError};
+use crate::script_settings::{NodeGroupSettings, ScriptSettings, ScriptSettingsError};
 use std::io;
 use std::path::PathBuf;
 use windlass_core::failure_handlers::HandlerRuleError;
@@ -64,11 +64,11 @@ pub struct ScriptCall {
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     #[error(transparent)]
-    Terms(#[from] ScriptSettingsError),
+    Settings(#[from] ScriptSettingsError),
     #[error(
         "condor.json has no node kind `{0}`; it belongs to another DAG, or was written before the DAG changed"
     )]
-    UnknownKind(String),
+    UnknownNodeGroup(String),
     #[error(transparent)]
     BadRule(#[from] HandlerRuleError),
     #[error("cannot {doing} {path}: {source}")]
@@ -86,7 +86,7 @@ pub enum ScriptError {
 }
 
 impl ScriptSettings {
-    fn find_kind(&self, name: &str) -> Result<&NodeKind, ScriptError> {
-        self.kinds.get(name).ok_or_else(|| ScriptError::UnknownKind(name.to_owned()))
+    fn find_kind(&self, name: &str) -> Result<&NodeGroupSettings, ScriptError> {
+        self.kinds.get(name).ok_or_else(|| ScriptError::UnknownNodeGroup(name.to_owned()))
     }
 }

@@ -19,9 +19,9 @@ pub fn run_post(call: &ScriptCall) -> Result<ScriptDecision, ScriptError> {
 }
 
 pub(super) fn decide_call(call: &ScriptCall) -> Result<ScriptDecision, ScriptError> {
-    let (terms, _) = ScriptSettings::find_for_directory(&call.directory)?;
-    let kind = terms.find_kind(&call.kind)?;
-    let rules = NodeRules::from_kind(kind, &terms)?;
+    let (settings, _) = ScriptSettings::find_for_directory(&call.directory)?;
+    let kind = settings.find_kind(&call.kind)?;
+    let rules = NodeRules::from_kind(kind, &settings)?;
     Ok(decide_attempt(&attempt_facts::gather_attempt(call, kind.role), &rules))
 }
 

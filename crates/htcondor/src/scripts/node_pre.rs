@@ -35,10 +35,10 @@ pub fn run_pre(directory: &Path, node: &str) -> Result<PreScriptResult, ScriptEr
             return Ok(PreScriptResult::TooEarly);
         }
         if let Some(recovery) = last.recovery.take() {
-            let (terms, run) = ScriptSettings::find_for_directory(directory)?;
+            let (settings, run) = ScriptSettings::find_for_directory(directory)?;
             let names = script_settings::read_names(&run)?;
             let job = names.get(node).map_or(node, String::as_str);
-            let home = terms.submission_dir.as_deref().unwrap_or(directory);
+            let home = settings.submission_dir.as_deref().unwrap_or(directory);
             let how = recovery_script::run_recovery(
                 RecoveryTarget { directory, node, job, submission_dir: home },
                 &recovery,

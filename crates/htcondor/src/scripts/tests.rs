@@ -1,8 +1,8 @@
 //! Tests of the decisions of scripts, case by case and for random input; and of the files that they write.
 
-mod deciding;
-mod on_disk;
-mod whatever;
+mod arbitrary_input;
+mod decision_table;
+mod script_files;
 
 use super::*;
 use crate::script_settings::RequestRetrySettings;
@@ -19,13 +19,13 @@ pub(super) fn asked(memory: u64) -> Resources {
     Resources { memory: Bytes(memory), runtime: Some(Duration::from_hours(1)), ..Resources::DEFAULT }
 }
 
-pub(super) fn kind(role: NodeRole) -> NodeKind {
-    NodeKind { role: Some(role), retries: 3, asked: asked(GIB), handler: None }
+pub(super) fn kind(role: NodeRole) -> NodeGroupSettings {
+    NodeGroupSettings { role: Some(role), retries: 3, asked: asked(GIB), handler: None }
 }
 
 /// The settings of a run with a kind for each role, and two for jobs of a spec: with a handler, and without.
-pub(super) fn terms() -> ScriptSettings {
-    let job = |handler: Option<&str>| NodeKind {
+pub(super) fn settings() -> ScriptSettings {
+    let job = |handler: Option<&str>| NodeGroupSettings {
         role: None,
         retries: 3,
         asked: asked(GIB),
@@ -50,7 +50,10 @@ pub(super) fn terms() -> ScriptSettings {
         run: "550e8400-e29b-41d4-a716-446655440000".into(),
         program: "/usr/bin/windlass".into(),
         kinds: kinds.into_iter().chain(jobs).collect(),
-        care: RequestRetrySettings { max_memory_per_core_mb: CEILING_MB, ..RequestRetrySettings::default() },
+        retry_settings: RequestRetrySettings {
+            max_memory_per_core_mb: CEILING_MB,
+            ..RequestRetrySettings::default()
+        },
         handlers: [("fixes".to_owned(), handler)].into(),
         digest: None,
         submission_dir: None,
@@ -75,11 +78,11 @@ pub(super) fn attempt(returned: i32, tail: &str) -> NodeAttempt {
     }
 }
 
-pub(super) fn reported(code: i32, said: &str, bad_inputs: &[&str]) -> JobReportSummary {
+pub(super) fn reported(code: i32, message: &str, bad_inputs: &[&str]) -> JobReportSummary {
     JobReportSummary {
         cmssw: CmsswReport {
             exit_code: code,
-            error_message: Some(said.to_owned()),
+            error_message: Some(message.to_owned()),
             ..CmsswReport::default()
         },
         bad_inputs: bad_inputs.iter().map(|&lfn| lfn.to_owned()).collect(),

@@ -84,9 +84,9 @@ fn rejection_reason(directory: &Path, life: &JobEvents) -> Result<String, DagSub
     }
     let path = directory.join(format!("{}{}", file_layout::OUTER_DAG, file_layout::DAGMAN_OUT_SUFFIX));
     let out = or_default_if_missing(fs::read(&path)).map_err(DagSubmitError::io(&path))?;
-    let said = dagman_out::parse_last_run(&out).errors;
-    if !said.is_empty() {
-        return Ok(said.join("; "));
+    let message = dagman_out::parse_last_run(&out).errors;
+    if !message.is_empty() {
+        return Ok(message.join("; "));
     }
     let ending = match life.exit() {
         Some(JobExit::Signal(signal)) => format!("signal {signal}"),

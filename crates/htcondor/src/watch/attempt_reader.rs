@@ -1,6 +1,6 @@
 //! Reads finished attempts from where they were last read: how many at each site, and which of them failed.
 
-use super::log_tail::{LogTail, FollowedItem};
+use super::growing_log::{GrowingLogItem, GrowingLogReader};
 use crate::attempt_log::AttemptLogLine;
 use crate::file_layout;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -27,7 +27,7 @@ pub struct FailedNodeAttempt {
 
 #[derive(Debug)]
 pub(super) struct AttemptReader {
-    tail: LogTail,
+    tail: GrowingLogReader,
     /// Counts and remembered attempts; the same for every reader of the file.
     index: AttemptIndex,
     /// Failures that were not returned yet.
@@ -48,7 +48,7 @@ struct AttemptIndex {
 
 impl AttemptReader {
     pub(super) fn new(run: &Path) -> Self {
-        let tail = LogTail::new(run.join(file_layout::ATTEMPTS_FILE));
+        let tail = GrowingLogReader::new(run.join(file_layout::ATTEMPTS_FILE));
         Self { tail, index: AttemptIndex::default(), new_failures: Vec::new(), last_reported: 0 }
     }
 
@@ -64,22 +64,22 @@ impl AttemptReader {
     }
 
     pub(super) fn read_new_lines(&mut self) -> io::Result<()> {
-        let Self { tail, index: book, new_failures: news, last_reported: told } = self;
+        let Self { tail, index: book, new_failures: updates, last_reported: told } = self;
         tail.read_new(|piece| match piece {
-            FollowedItem::Replaced => {
-                let shift = news.last().map_or(*told, |last: &FailedNodeAttempt| last.seq.max(*told));
+            GrowingLogItem::Replaced => {
+                let shift = updates.last().map_or(*told, |last: &FailedNodeAttempt| last.seq.max(*told));
                 *book = AttemptIndex { sequence_offset: shift, ..AttemptIndex::default() };
             }
-            FollowedItem::Line { end, text } => {
+            GrowingLogItem::Line { end, text } => {
                 let Some(mut failed) = book.add_line(end, text).filter(|failed| failed.seq > *told) else {
                     return;
                 };
-                if news.len() >= MAX_KEPT_LOGS
+                if updates.len() >= MAX_KEPT_LOGS
                     && let Some(failure) = &mut failed.line.failure
                 {
                     failure.log_tail = String::new();
                 }
-                news.push(failed);
+                updates.push(failed);
             }
         })
     }
@@ -95,9 +95,9 @@ impl AttemptReader {
 
     /// Failures that were not returned before.
     pub(super) fn take_new_failures(&mut self) -> Vec<FailedNodeAttempt> {
-        let news = std::mem::take(&mut self.new_failures);
-        self.last_reported = news.last().map_or(self.last_reported, |last| last.seq);
-        news
+        let updates = std::mem::take(&mut self.new_failures);
+        self.last_reported = updates.last().map_or(self.last_reported, |last| last.seq);
+        updates
     }
 
     /// How many attempts have ended at each site, successful or not.
@@ -181,9 +181,9 @@ mod tests {
         append(&line(1, "32.0", 1, Some("T2_A"), true));
         append(&line(2, "33.0", 1, Some("T2_A"), false));
         append(&line(1, "34.0", 2, None, true));
-        let news = look(&mut attempts);
-        assert_eq!(news.iter().map(|(_, job)| job.as_str()).collect::<Vec<_>>(), ["32.0", "34.0"]);
-        assert!(news[0].0 < news[1].0);
+        let updates = look(&mut attempts);
+        assert_eq!(updates.iter().map(|(_, job)| job.as_str()).collect::<Vec<_>>(), ["32.0", "34.0"]);
+        assert!(updates[0].0 < updates[1].0);
         append(&AttemptLogLine { node: "landing".into(), ..line(3, "35.0", 1, Some("T2_A"), false) });
         assert_eq!(look(&mut attempts), []);
         let ended = |landing, processing| RoleCounts { landing, processing, ..RoleCounts::default() };
@@ -192,8 +192,8 @@ mod tests {
         assert_eq!(look(&mut attempts), [], "nothing was appended since");
         // A reader that starts later knows how far the file was read.
         let mut later = AttemptReader::new(run.path());
-        later.report_after(news[0].0);
-        assert_eq!(look(&mut later), news[1..]);
+        later.report_after(updates[0].0);
+        assert_eq!(look(&mut later), updates[1..]);
         assert_eq!(later.ended_by_site(), attempts.ended_by_site());
     }
 
@@ -262,9 +262,9 @@ mod tests {
         }
         let mut attempts = AttemptReader::new(run.path());
         attempts.read_new_lines().unwrap();
-        let news = attempts.take_new_failures();
+        let updates = attempts.take_new_failures();
         let has_log = |failed: &FailedNodeAttempt| !failed.line.failure.as_ref().unwrap().log_tail.is_empty();
-        assert_eq!(news.iter().filter(|failed| has_log(failed)).count(), MAX_KEPT_LOGS);
-        assert_eq!(news.len(), MAX_KEPT_LOGS + 1);
+        assert_eq!(updates.iter().filter(|failed| has_log(failed)).count(), MAX_KEPT_LOGS);
+        assert_eq!(updates.len(), MAX_KEPT_LOGS + 1);
     }
 }

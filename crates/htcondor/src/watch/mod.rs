@@ -21,7 +21,7 @@
 mod attempt_reader;
 mod cached_files;
 mod dag_state;
-mod log_tail;
+mod growing_log;
 mod nodes;
 mod unit_counts;
 mod unit_states;
@@ -36,7 +36,7 @@ pub use nodes::{
 use self::attempt_reader::AttemptReader;
 use self::cached_files::{CachedFile, read_end, read_whole};
 use self::dag_state::{DagEvidence, DagStateDecision, DagmanState, decide_dag_state};
-use self::log_tail::{LogTail, FollowedItem};
+use self::growing_log::{GrowingLogItem, GrowingLogReader};
 use self::nodes::list_held_nodes;
 use self::unit_counts::{UnitCounts, count_failed, node_counts, read_dag_status};
 use self::unit_states::UnitStates;
@@ -68,7 +68,7 @@ pub struct DagPoller {
     dagman_events: CachedFile<Vec<CondorEvent>>,
     metrics: CachedFile<DagMetrics>,
     status: CachedFile<DagStatus>,
-    tail: LogTail,
+    tail: GrowingLogReader,
     unit_states: UnitStates,
     unit_counts: UnitCounts,
     /// `None`: attempts are not needed.
@@ -149,7 +149,7 @@ impl DagPoller {
             dagman_events: CachedFile::default(),
             metrics: CachedFile::default(),
             status: CachedFile::default(),
-            tail: LogTail::new(run.join(file_layout::OUTER_JOBSTATE)),
+            tail: GrowingLogReader::new(run.join(file_layout::OUTER_JOBSTATE)),
             unit_states: UnitStates::default(),
             unit_counts: UnitCounts::new(run),
             attempts: Some(AttemptReader::new(run)),
@@ -190,29 +190,29 @@ impl DagPoller {
 
     /// Reads what has changed. Never fails: unreadable state is `Unknown`, and the next poll tries again.
     pub fn poll(&mut self) -> DagSnapshot {
-        let (state, mut trouble) = match self.poll_dag() {
+        let (state, mut problem) = match self.poll_dag() {
             Ok(state) => (state, None),
             Err(error) => (DagState::Unknown, Some(error.to_string())),
         };
         let over = matches!(state, DagState::Over(_));
         let counted = self.count_nodes(over);
         let (counts, held) = counted.unwrap_or_else(|error| {
-            trouble.get_or_insert(error.to_string());
+            problem.get_or_insert(error.to_string());
             (self.unit_counts.counts(), Vec::new())
         });
         // After the state: a DAG that has ended adds no more attempts.
         if let Err(error) = self.read_attempts() {
-            trouble.get_or_insert(error.to_string());
+            problem.get_or_insert(error.to_string());
         }
         let told = self.last_reported;
-        self.last_reported = self.unit_updates.iter().map(|news| news.seq).fold(told, i64::max);
+        self.last_reported = self.unit_updates.iter().map(|update| update.seq).fold(told, i64::max);
         DagSnapshot {
             state,
             cluster: self.current_cluster(),
             dagman_held: self.dagman_held(),
             is_paused: pause::is_paused(&self.run),
             counts,
-            units: self.unit_updates.drain(..).filter(|news| news.seq > told).collect(),
+            units: self.unit_updates.drain(..).filter(|update| update.seq > told).collect(),
             units_completed: self.unit_states.completed(),
             units_failed: self.unit_states.failed(),
             failed_attempts: self.attempts.as_mut().map(AttemptReader::take_new_failures).unwrap_or_default(),
@@ -222,7 +222,7 @@ impl DagPoller {
                 .map(|attempts| attempts.ended_by_site().clone())
                 .unwrap_or_default(),
             held_nodes: held,
-            read_error: trouble,
+            read_error: problem,
         }
     }
 
@@ -304,22 +304,26 @@ impl DagPoller {
             tail,
             unit_states: ledger,
             unit_counts: groups,
-            unit_updates: news,
+            unit_updates: updates,
             last_reported: told,
             sequence_offset: shift,
             run,
             ..
         } = self;
         let outcome = tail.read_new(|piece| match piece {
-            FollowedItem::Replaced => {
+            GrowingLogItem::Replaced => {
                 *ledger = UnitStates::default();
                 *groups = UnitCounts::new(run);
-                *shift = news.iter().map(|news: &UnitUpdate| news.seq).fold(*told, i64::max);
+                *shift = updates.iter().map(|update: &UnitUpdate| update.seq).fold(*told, i64::max);
             }
-            FollowedItem::Line { end, text } => {
+            GrowingLogItem::Line { end, text } => {
                 let over = jobstate::parse_line(text).and_then(|line| ledger.apply_line(&line));
                 if let Some((number, status)) = over {
-                    news.push(UnitUpdate { seq: shift.saturating_add(sequence_number(end)), number, status });
+                    updates.push(UnitUpdate {
+                        seq: shift.saturating_add(sequence_number(end)),
+                        number,
+                        status,
+                    });
                     if status == RequestUnitStatus::Completed {
                         groups.on_unit_completed(number);
                     }
@@ -339,8 +343,8 @@ impl DagPoller {
             && self.last_reported >= sequence_number(self.tail.offset() + 1)
         {
             self.sequence_offset = self.last_reported;
-            for news in &mut self.unit_updates {
-                news.seq = news.seq.saturating_add(self.sequence_offset);
+            for update in &mut self.unit_updates {
+                update.seq = update.seq.saturating_add(self.sequence_offset);
             }
         }
     }
@@ -356,7 +360,8 @@ impl DagPoller {
         for unit in done.filter_map(|node| file_layout::unit_number(&node.name)) {
             if self.unit_states.mark_completed(unit) {
                 self.unit_counts.on_unit_completed(unit);
-                let last = self.unit_updates.iter().map(|news| news.seq).fold(self.last_reported, i64::max);
+                let last =
+                    self.unit_updates.iter().map(|update| update.seq).fold(self.last_reported, i64::max);
                 let seq = last
                     .max(self.sequence_offset.saturating_add(sequence_number(self.tail.offset())))
                     .saturating_add(1);

@@ -80,8 +80,8 @@ fn group(total: u64, done: u64, queued: u64, held: u64) -> String {
 }
 
 fn completed(look: &DagSnapshot) -> Vec<u32> {
-    let completed = look.units.iter().filter(|news| news.status == RequestUnitStatus::Completed);
-    completed.map(|news| news.number).collect()
+    let completed = look.units.iter().filter(|update| update.status == RequestUnitStatus::Completed);
+    completed.map(|update| update.number).collect()
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn from_nothing_to_its_end() {
     run.append("workflow.jobstate", up_to("mg_000000 POST_SCRIPT_SUCCESS"));
     let look = watch.poll();
     assert_eq!(look.state, DagState::Running);
-    let news: Vec<_> = look.units.iter().map(|news| (news.number, news.status)).collect();
-    assert_eq!(news, [(1, RequestUnitStatus::Failed), (0, RequestUnitStatus::Completed)]);
+    let updates: Vec<_> = look.units.iter().map(|update| (update.number, update.status)).collect();
+    assert_eq!(updates, [(1, RequestUnitStatus::Failed), (0, RequestUnitStatus::Completed)]);
     assert_eq!((look.units_completed, look.units_failed), (1, 1));
     assert!(look.units[0].seq < look.units[1].seq);
     assert_eq!(watch.poll().units, [], "an update is not returned twice");
@@ -131,9 +131,9 @@ fn numbers_of_news_survive_a_restart() {
     run.append("workflow.jobstate", RESCUED);
     let all = run.watch().poll().units;
     assert_eq!(all.len(), 3);
-    assert!(all.is_sorted_by_key(|news| news.seq));
-    for (index, news) in all.iter().enumerate() {
-        let after = DagPoller::for_cluster(run.path(), None, news.seq).poll().units;
+    assert!(all.is_sorted_by_key(|update| update.seq));
+    for (index, update) in all.iter().enumerate() {
+        let after = DagPoller::for_cluster(run.path(), None, update.seq).poll().units;
         assert_eq!(after, all[index + 1..]);
     }
     // The same when it was read piece by piece.
@@ -180,11 +180,11 @@ fn news_of_another_log_go_on_counting() {
     .unwrap();
     let look = watch.poll();
     assert_eq!((look.units.len(), look.units_completed), (2, 1));
-    assert!(look.units.iter().all(|news| news.seq > last));
+    assert!(look.units.iter().all(|update| update.seq > last));
     // Also if it was replaced between two polls.
     let look = DagPoller::for_cluster(run.path(), None, last).poll();
     assert_eq!(look.units.len(), 2);
-    assert!(look.units.iter().all(|news| news.seq > last));
+    assert!(look.units.iter().all(|update| update.seq > last));
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn what_cannot_be_read_is_unknown_and_nothing_is_forgotten() {
     std::fs::create_dir(run.path().join("workflow.dag.metrics")).unwrap();
     let look = watch.poll();
     assert_eq!(look.state, DagState::Unknown);
-    assert!(look.read_error.is_some_and(|trouble| trouble.contains("workflow.dag.metrics")));
+    assert!(look.read_error.is_some_and(|problem| problem.contains("workflow.dag.metrics")));
     assert_eq!((look.units_completed, look.units_failed), (1, 1));
     std::fs::remove_dir(run.path().join("workflow.dag.metrics")).unwrap();
     assert_eq!(watch.poll().state, DagState::Running);
@@ -334,7 +334,7 @@ fn the_rescued_run_is_completed() {
 fn completed_is_only_believed_with_all_units() {
     let look = left([usize::MAX, 0, 0, usize::MAX]).watch().poll();
     assert_eq!(look.state, DagState::Unknown, "its log and its status file are lost");
-    assert!(look.read_error.is_some_and(|trouble| trouble.contains("2 completed units, but only 0")));
+    assert!(look.read_error.is_some_and(|problem| problem.contains("2 completed units, but only 0")));
     let look = left([usize::MAX, 0, usize::MAX, usize::MAX]).watch().poll();
     assert_eq!(look.state, DagState::Over(DagOutcome::Completed), "the status file lists them all");
     assert_eq!(completed(&look), [0, 1]);

@@ -108,15 +108,15 @@ mod tests {
 
     fn read(log: &[u8]) -> (UnitStates, Vec<(u32, RequestUnitStatus)>) {
         let mut ledger = UnitStates::default();
-        let news = jobstate::parse_lines(log).filter_map(|line| ledger.apply_line(&line)).collect();
-        (ledger, news)
+        let updates = jobstate::parse_lines(log).filter_map(|line| ledger.apply_line(&line)).collect();
+        (ledger, updates)
     }
 
     #[test]
     fn a_unit_that_failed_and_was_rescued() {
-        let (ledger, news) = read(RESCUED);
+        let (ledger, updates) = read(RESCUED);
         assert_eq!(
-            news,
+            updates,
             [
                 (1, RequestUnitStatus::Failed),
                 (0, RequestUnitStatus::Completed),
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn nodes_of_a_spec_are_no_units() {
-        let (ledger, news) = read(b"1 train POST_SCRIPT_SUCCESS 59.0 - - 3\n");
-        assert_eq!((ledger.units().count(), news.len()), (0, 0));
+        let (ledger, updates) = read(b"1 train POST_SCRIPT_SUCCESS 59.0 - - 3\n");
+        assert_eq!((ledger.units().count(), updates.len()), (0, 0));
     }
 }

@@ -166,8 +166,8 @@ fn a_run_that_goes_on_differently_keeps_its_dags() {
             name.display()
         );
     }
-    let terms = ScriptSettings::load(directory.path()).unwrap();
-    let told = |kind: &str| (terms.kinds[kind].retries, terms.kinds[kind].asked.memory.0 >> 20);
+    let settings = ScriptSettings::load(directory.path()).unwrap();
+    let told = |kind: &str| (settings.kinds[kind].retries, settings.kinds[kind].asked.memory.0 >> 20);
     let kinds = ["landing_1", "processing_0", "processing_1", "merge_0"];
     assert_eq!(kinds.map(told), [(3, 12_000), (5, 12_000), (5, 12_000), (2, 2000)]);
 }
@@ -176,7 +176,7 @@ fn a_run_that_goes_on_differently_keeps_its_dags() {
 fn the_terms_have_every_kind_that_the_dags_name() {
     let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
     render_run(&parts.run(directory.path())).unwrap();
-    let terms = ScriptSettings::load(directory.path()).unwrap();
+    let settings = ScriptSettings::load(directory.path()).unwrap();
     let mut named = BTreeSet::new();
     for unit in 0..3 {
         let dag = file_layout::unit_directory(directory.path(), unit).join(file_layout::GROUP_DAG);
@@ -184,7 +184,7 @@ fn the_terms_have_every_kind_that_the_dags_name() {
         let scripts = text.lines().filter(|line| line.starts_with("SCRIPT POST"));
         named.extend(scripts.map(|line| line.rsplit(' ').next().unwrap().to_owned()));
     }
-    assert_eq!(named, terms.kinds.keys().cloned().collect());
+    assert_eq!(named, settings.kinds.keys().cloned().collect());
 }
 
 #[test]

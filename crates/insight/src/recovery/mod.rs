@@ -2,10 +2,10 @@
 //! agent before it is applied. The diagnosis itself is in [`windlass_core::recovery`].
 
 mod failed_jobs;
-mod view;
+mod plan_report;
 
 pub use failed_jobs::ExaminedJob;
-pub use view::RecoveryPlanReport;
+pub use plan_report::RecoveryPlanReport;
 
 use crate::needs_decision;
 use failed_jobs::load_failed_jobs;
@@ -57,19 +57,19 @@ impl JobDiagnosis {
 
 /// Returns the capacities of workers that may run the jobs.
 #[derive(Clone, Debug, Default)]
-pub struct EligibleCapacity {
-    pub takers: Vec<AvailableWorker>,
+pub struct EligibleWorkers {
+    pub workers: Vec<AvailableWorker>,
 }
 
-impl EligibleCapacity {
+impl EligibleWorkers {
     /// Draining workers get no more jobs; a worker without a time limit stays.
     pub fn from_offers(offers: &[WorkerAvailability]) -> Self {
-        let takers = offers.iter().filter(|offer| !offer.is_draining);
-        let taker = |offer: &WorkerAvailability| AvailableWorker {
+        let workers = offers.iter().filter(|offer| !offer.is_draining);
+        let worker = |offer: &WorkerAvailability| AvailableWorker {
             capacity: offer.capacity,
             time_left: offer.time_left,
         };
-        Self { takers: takers.map(taker).collect() }
+        Self { workers: workers.map(worker).collect() }
     }
 }
 
@@ -82,12 +82,12 @@ pub fn diagnose_workflow(
     let found = load_failed_jobs(store, &row)?;
     let cases: Vec<_> = found.iter().map(|found| found.failed_job).collect();
     let remedies = plan_recovery(&cases, terms);
-    let patients = found
+    let diagnosed = found
         .into_iter()
         .zip(remedies)
         .map(|(found, remedy)| JobDiagnosis { examined: found, remedy })
         .collect();
-    Ok(RecoveryPlan { row, diagnoses: patients })
+    Ok(RecoveryPlan { row, diagnoses: diagnosed })
 }
 
 impl RecoveryPlan {
@@ -232,17 +232,18 @@ mod tests {
     use windlass_types::{Bytes, Capacity};
 
     #[test]
-    fn who_leaves_gives_no_room_and_who_says_nothing_stays() {
+    fn draining_workers_are_not_eligible() {
         let capacity = Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
         let stays = |time_left: Option<u64>| WorkerAvailability {
             time_left: time_left.map(Duration::from_secs),
             ..WorkerAvailability::from_capacity(capacity)
         };
         let leaving = WorkerAvailability { is_draining: true, ..stays(Some(900)) };
-        let room = EligibleCapacity::from_offers(&[stays(Some(60)), stays(Some(300)), leaving.clone()]);
-        let found =
-            |room: EligibleCapacity| room.takers.into_iter().map(|taker| taker.time_left).collect::<Vec<_>>();
-        assert_eq!(found(room), [Some(Duration::from_mins(1)), Some(Duration::from_mins(5))]);
-        assert_eq!(found(EligibleCapacity::from_offers(&[stays(None), leaving])), [None]);
+        let eligible = EligibleWorkers::from_offers(&[stays(Some(60)), stays(Some(300)), leaving.clone()]);
+        let found = |eligible: EligibleWorkers| {
+            eligible.workers.into_iter().map(|worker| worker.time_left).collect::<Vec<_>>()
+        };
+        assert_eq!(found(eligible), [Some(Duration::from_mins(1)), Some(Duration::from_mins(5))]);
+        assert_eq!(found(EligibleWorkers::from_offers(&[stays(None), leaving])), [None]);
     }
 }

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_parameters_become_patterns() {
+    fn parameterized_names_become_patterns() {
         for (name, expected) in [
             ("stage", "^stage$"),
             ("sim_{i:03d}", "^sim_.*$"),

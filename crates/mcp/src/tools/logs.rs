@@ -128,7 +128,7 @@ pub(super) fn read_redacted_tail(
     (lines, bytes): (usize, u64),
 ) -> Result<Option<LogFileTail>, ToolError> {
     for stream in [stream, LogStream::Combined] {
-        let path = logs::path(workflow, key, stream);
+        let path = logs::log_path(workflow, key, stream);
         let read = log_tail::read_log_tail(&path, lines, bytes)
             .map_err(|why| ToolError::new(format!("cannot read its log {}: {why}", stream.name())))?;
         if let Some(mut tail) = read {

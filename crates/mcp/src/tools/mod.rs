@@ -9,12 +9,12 @@ mod jobs;
 mod journals;
 mod logs;
 mod page;
+mod pending_failures;
 mod recover;
 mod requests;
 mod resources;
 mod slurm;
 mod specs;
-mod triage;
 mod workflow_commands;
 mod workflows;
 
@@ -100,7 +100,7 @@ static TOOLS: LazyLock<Vec<AgentTool>> = LazyLock::new(|| vec![
         logs::analyze_logs),
     define_tool("list_pending_failed_jobs", ToolEffect::Reads,
         "List jobs that failed, match no failure handler rule, and wait for a decision (status pending_failed), each with the end of its stderr and the built-in classification.",
-        triage::list_pending_failed_jobs),
+        pending_failures::list_pending_failed_jobs),
     define_tool("check_resource_utilization", ToolEffect::Reads,
         "List job groups that used more resources than requested, or much less, with proposed values and their basis.",
         resources::check_utilization),
@@ -143,7 +143,7 @@ static TOOLS: LazyLock<Vec<AgentTool>> = LazyLock::new(|| vec![
         "List results that workers on this machine could not deliver to their server. They are not lost: the server gets them when it is reachable again.",
         journals::check_offline_journals) },
 
-    AgentTool { needs: Some(AgentCapability::MakeWorkflows), ..define_tool("create_workflow", ToolEffect::Writes,
+    AgentTool { needs: Some(AgentCapability::CreateWorkflows), ..define_tool("create_workflow", ToolEffect::Writes,
         "Check a spec, write it to a file, or create a workflow from it. The workflow does not start until run_workflow is called.",
         specs::create_workflow) },
     define_tool("update_job_resources", ToolEffect::Writes,
@@ -166,7 +166,7 @@ static TOOLS: LazyLock<Vec<AgentTool>> = LazyLock::new(|| vec![
         recover::recover_workflow),
     define_tool("classify_and_resolve_failures", ToolEffect::Destroys,
         "Decide on jobs that wait for a decision: retry (optionally with more memory or time) or fail, which cancels their dependents. One result per job. Evidence lines are checked against the log. Only reports the plan unless confirm is true.",
-        triage::resolve_failures),
+        pending_failures::resolve_failures),
     define_tool("release_request", ToolEffect::Destroys,
         "Release a held request, optionally without some sites or input files, or with more memory: finished work units are kept, and the rest is queued. Output steps that were given up are retried. Requires confirm.",
         requests::release_request),

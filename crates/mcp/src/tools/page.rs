@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_says_whether_there_is_more() {
+    fn page_reports_whether_more_items_follow() {
         let page = PageRange::new(Some(1), Some(2));
         let shown = page.render_slice(vec![1, 2, 3, 4], |n| n);
         assert_eq!(shown, json!({"count": 2, "has_more": true, "next_offset": 3, "items": [2, 3]}));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_an_end_however_long_its_items_are() {
+    fn page_size_is_limited_for_long_items() {
         let long = "x".repeat(MAX_PAGE_BYTES / 4);
         let shown = PageRange::new(None, None).render_slice(vec![&long; 9], |text| text);
         assert_eq!((&shown["count"], &shown["next_offset"]), (&json!(3), &json!(3)));

@@ -180,8 +180,8 @@ fn create_allocations(session: &AgentSession, row: &WorkflowRow) -> ToolResult {
 }
 
 /// Factors for resource requirements.
-fn check_multiplier(said: Option<f64>, of: &str) -> Result<f64, ToolError> {
-    let factor = said.unwrap_or(DEFAULT_MULTIPLIER);
+fn check_multiplier(given: Option<f64>, of: &str) -> Result<f64, ToolError> {
+    let factor = given.unwrap_or(DEFAULT_MULTIPLIER);
     if !(1.0..=MAX_MULTIPLIER).contains(&factor) {
         return Err(ToolError::new(format!("{of}_multiplier must be a number from 1 to {MAX_MULTIPLIER}")));
     }
@@ -199,13 +199,13 @@ fn plan_recovery(
         return Err(ToolError::new(format!("workflow {} was canceled", row.id))
             .with_hint("use reset_workflow_status with failed_only to run the stopped jobs again"));
     }
-    let room = session.actions.eligible_capacity(&*session.store, row.id)?;
+    let eligible = session.actions.eligible_capacity(&*session.store, row.id)?;
     let terms = RecoverySettings {
         memory_multiplier,
         runtime_multiplier,
         cpu_multiplier: CPU_MULTIPLIER,
         retry_unknown,
-        workers: &room.takers,
+        workers: &eligible.workers,
     };
     let kept = jobs_barred_to_agents(&*session.store, &row)?;
     let mut plan = diagnose_workflow(&*session.store, row, &terms)?;

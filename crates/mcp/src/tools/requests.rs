@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_release_says_what_was_said_and_nothing_else() {
+    fn release_body_has_only_given_fields() {
         let args = json!({"request_name": "reco", "reason": "mended", "site_bans": ["T2_A"], "ban_seconds": 60, "confirm": true});
         let release: ReleaseRequestInput = serde_json::from_value(args).unwrap();
         let expected = json!({"reason": "mended", "site_bans": ["T2_A"], "ban_seconds": 60});

@@ -46,7 +46,7 @@ fn load_accounting(
     workflow: &WorkflowRow,
     was_submitted: bool,
 ) -> Map<String, Value> {
-    let (accounts, trouble) = match was_submitted.then(|| session.actions.slurm_accounting(workflow.id)) {
+    let (accounts, problem) = match was_submitted.then(|| session.actions.slurm_accounting(workflow.id)) {
         None => (Vec::new(), None),
         Some(Ok(accounts)) => (accounts, None),
         Some(Err(why)) => (Vec::new(), Some(json!({ "error": why.message, "hint": why.hint }))),
@@ -56,7 +56,7 @@ fn load_accounting(
     Map::from_iter([
         ("accounts".to_owned(), json!(accounts)),
         ("accounts_have_more".to_owned(), json!(has_more)),
-        ("accounts_trouble".to_owned(), json!(trouble)),
+        ("accounts_trouble".to_owned(), json!(problem)),
     ])
 }
 

@@ -1,7 +1,7 @@
 //! The number of events of a file, and its source.
 
-use crate::codes;
 use crate::events;
+use crate::exit_codes;
 use crate::failure::PayloadFailure;
 use crate::report::JobReport;
 use std::path::Path;
@@ -26,11 +26,11 @@ impl EventCount {
         let missing = |error: &std::io::Error| {
             if error.kind() == std::io::ErrorKind::NotFound {
                 PayloadFailure::new(
-                    codes::NO_OUTPUT,
+                    exit_codes::NO_OUTPUT,
                     format!("it succeeded and left no output {}", file_name(path)),
                 )
             } else {
-                PayloadFailure::from_io(codes::NO_OUTPUT, "read its output", path, error)
+                PayloadFailure::from_io(exit_codes::NO_OUTPUT, "read its output", path, error)
             }
         };
         let contents = events::read_contents(path).map_err(|error| missing(&error))?;
@@ -38,12 +38,12 @@ impl EventCount {
         if let (Some(events), Some(contents)) = (told.and_then(|told| told.events), &contents)
             && events != contents.events
         {
-            let said = format!(
+            let message = format!(
                 "{} has {} events, and the job report says {events}",
                 file_name(path),
                 contents.events
             );
-            return Err(PayloadFailure::new(codes::NO_OUTPUT, said));
+            return Err(PayloadFailure::new(exit_codes::NO_OUTPUT, message));
         }
         Ok(match (told.and_then(|told| Some((told.events?, told))), contents) {
             (Some((events, told)), contents) => Self {

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_events_keep_their_numbers_and_sections() {
+    fn generated_shares_keep_event_numbers_and_lumis() {
         for (last, per_lumi, most, shares) in [
             (110, None, 4, 4),
             (110, Some(10), 2, 2),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_cut_as_one_stream() {
+    fn inputs_are_split_as_one_stream() {
         let events =
             |path: &Path| path.to_str()?.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok();
         let cut = |share: &EventShare, most| told(&split_work(share, most, events));

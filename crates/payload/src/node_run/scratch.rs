@@ -1,7 +1,7 @@
 //! The scratch directory of a node. Removed afterwards; leftovers of a killed attempt are removed before the
 //! next one.
 
-use crate::codes;
+use crate::exit_codes;
 use crate::failure::PayloadFailure;
 use crate::workspace::UnitWorkspace;
 use std::fs::{self, DirBuilder};
@@ -33,7 +33,7 @@ impl ScratchDirectory {
             DirBuilder::new().mode(0o700).create(&path)
         };
         make().map_err(|error| {
-            PayloadFailure::from_io(codes::STORAGE, "make the scratch directory", &path, &error)
+            PayloadFailure::from_io(exit_codes::STORAGE, "make the scratch directory", &path, &error)
         })?;
         Ok(Self { path, keep })
     }
@@ -41,8 +41,9 @@ impl ScratchDirectory {
     /// The directory of a step.
     pub(super) fn step_directory(&self, index: usize, name: &str) -> Result<PathBuf, PayloadFailure> {
         let path = self.path.join(format!("{index}-{name}"));
-        fs::create_dir(&path)
-            .map_err(|error| PayloadFailure::from_io(codes::STORAGE, "make the directory", &path, &error))?;
+        fs::create_dir(&path).map_err(|error| {
+            PayloadFailure::from_io(exit_codes::STORAGE, "make the directory", &path, &error)
+        })?;
         Ok(path)
     }
 }

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_as_one_stream() {
+    fn event_windows_convert_to_skip_and_max_events() {
         assert_eq!(skip_and_max_events(&[]), Some((0, None)));
         assert_eq!(skip_and_max_events(&[input(None), input(None)]), Some((0, None)));
         assert_eq!(skip_and_max_events(&[input(Some((11, 20)))]), Some((10, Some(10))));

@@ -5,8 +5,8 @@ use super::event_counts::{EventCount, file_name};
 use super::event_shares::{self, EventShare};
 use super::step_environment::{self, StepEnvironment, StepFiles};
 use super::{NodeRunOptions, step_metrics, step_outcome};
-use crate::codes;
 use crate::events;
+use crate::exit_codes;
 use crate::failure::PayloadFailure;
 use crate::files::DraftFile;
 use crate::report::{self, JobReport};
@@ -52,8 +52,8 @@ pub(super) fn run_step(
     let together = match instances.run_all() {
         Ok(together) => together,
         Err(error) => {
-            let said = format!("cannot be started: {error}");
-            return (metrics, Err(PayloadFailure::new(codes::EXCEPTION, said)));
+            let message = format!("cannot be started: {error}");
+            return (metrics, Err(PayloadFailure::new(exit_codes::EXCEPTION, message)));
         }
     };
     instances.read_reports();
@@ -189,8 +189,8 @@ impl<'a> StepInstances<'a> {
                 return Err(uncounted_error(path));
             }
             if counted.events == 0 && output.is_some_and(|output| !output.may_be_empty) {
-                let said = format!("{} has no events; it read {expected}", file_name(path));
-                return Err(PayloadFailure::new(codes::NO_EVENTS, said));
+                let message = format!("{} has no events; it read {expected}", file_name(path));
+                return Err(PayloadFailure::new(exit_codes::NO_EVENTS, message));
             }
             if self.instances.len() > 1 {
                 self.join_outputs(index, path, &counted)?;
@@ -210,7 +210,7 @@ impl<'a> StepInstances<'a> {
                 None => one,
             });
         }
-        all.ok_or_else(|| PayloadFailure::new(codes::NO_OUTPUT, "no instance of it ran"))
+        all.ok_or_else(|| PayloadFailure::new(exit_codes::NO_OUTPUT, "no instance of it ran"))
     }
 
     /// Joins the files of the instances, in their order.
@@ -222,17 +222,17 @@ impl<'a> StepInstances<'a> {
             Some(command) => self.join_by_command(command, &parts, target),
         }?;
         let found = events::read_contents(target).map_err(|error| {
-            PayloadFailure::from_io(codes::NO_OUTPUT, "read what was joined in", target, &error)
+            PayloadFailure::from_io(exit_codes::NO_OUTPUT, "read what was joined in", target, &error)
         })?;
         match found {
             Some(found) if counted.source != EventCountSource::Expected && found.events != counted.events => {
-                let said = format!(
+                let message = format!(
                     "{} was joined from parts with {} events and has {}",
                     file_name(target),
                     counted.events,
                     found.events
                 );
-                Err(PayloadFailure::new(codes::MERGE_INPUT, said))
+                Err(PayloadFailure::new(exit_codes::MERGE_INPUT, message))
             }
             _ => Ok(()),
         }
@@ -242,7 +242,7 @@ impl<'a> StepInstances<'a> {
         let list = self.files.directory.join("parts.txt");
         let lines = parts.iter().fold(String::new(), |text, path| text + &path.to_string_lossy() + "\n");
         fs::write(&list, lines)
-            .map_err(|error| PayloadFailure::from_io(codes::STORAGE, "write", &list, &error))?;
+            .map_err(|error| PayloadFailure::from_io(exit_codes::STORAGE, "write", &list, &error))?;
         let mut command = shell::shell_command(text);
         command.env("WINDLASS_INPUTS", &list).env("WINDLASS_OUTPUT", target);
         command.env("WINDLASS_STEP", &self.step.name).current_dir(&self.files.directory).stdin(Stdio::null());
@@ -253,7 +253,7 @@ impl<'a> StepInstances<'a> {
                 Err(PayloadFailure::new(code, format!("the join command failed with exit code {code}")))
             }
             Err(error) => Err(PayloadFailure::new(
-                codes::EXCEPTION,
+                exit_codes::EXCEPTION,
                 format!("what joins its outputs cannot be started: {error}"),
             )),
         }
@@ -262,12 +262,12 @@ impl<'a> StepInstances<'a> {
 
 /// The registered number of events is that of the output, not the planned one.
 fn uncounted_error(path: &Path) -> PayloadFailure {
-    let said = format!(
+    let message = format!(
         "the events of {} cannot be counted: it is not an event file, and there is no job report ($WINDLASS_JOB_REPORT) \
          that says how many it has",
         file_name(path)
     );
-    PayloadFailure::new(codes::CONFIGURATION, said)
+    PayloadFailure::new(exit_codes::CONFIGURATION, message)
 }
 
 fn concatenate(parts: &[&PathBuf], target: &Path) -> Result<(), PayloadFailure> {
@@ -280,5 +280,5 @@ fn concatenate(parts: &[&PathBuf], target: &Path) -> Result<(), PayloadFailure> 
         }
         draft.publish().map(drop)
     };
-    copy().map_err(|error| PayloadFailure::from_io(codes::STORAGE, "join outputs in", target, &error))
+    copy().map_err(|error| PayloadFailure::from_io(exit_codes::STORAGE, "join outputs in", target, &error))
 }

@@ -1,7 +1,7 @@
 //! Whether a step succeeded: first by its job report, then by the end of its process.
 
 use super::step_environment::StepInput;
-use crate::codes;
+use crate::exit_codes;
 use crate::failure::PayloadFailure;
 use crate::report::{FrameworkError, JobReport};
 use crate::step_process::{EndedProcess, StepControl};
@@ -36,10 +36,12 @@ fn signal_failure(signal: i32, what: &str) -> PayloadFailure {
 }
 
 fn report_failure(report: &JobReport, error: &FrameworkError, inputs: &[StepInput]) -> PayloadFailure {
-    let said = if error.text.is_empty() { &error.kind } else { &error.text };
-    let failure =
-        PayloadFailure::new(error.status, format!("exit status {}: {}", error.status, truncate_text(said)));
-    let class = codes::classify_exit_code(error.status, said);
+    let message = if error.text.is_empty() { &error.kind } else { &error.text };
+    let failure = PayloadFailure::new(
+        error.status,
+        format!("exit status {}: {}", error.status, truncate_text(message)),
+    );
+    let class = exit_codes::classify_exit_code(error.status, message);
     let names: Vec<(String, String)> =
         inputs.iter().map(|input| (input.lfn.clone(), input.path.to_string_lossy().into_owned())).collect();
     let blamed = report.bad_inputs(names.iter().map(|(lfn, path)| (lfn.as_str(), path.as_str())));

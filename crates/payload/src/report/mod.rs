@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blamed_are_files_that_were_skipped_or_named() {
+    fn skipped_and_named_files_are_blamed() {
         let report = JobReport {
             skipped: vec![ReportedFileName { lfn: "/store/a".to_owned(), pfn: String::new() }],
             errors: vec![FrameworkError {

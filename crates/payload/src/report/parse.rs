@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entities_sections_and_numbers_that_are_none() {
+    fn report_parser_handles_entities_cdata_and_invalid_numbers() {
         let report = parse_report(concat!(
             "<FrameworkJobReport><InputFile><LFN>/a&amp;b&#33;</LFN><EventsRead>7</EventsRead>",
             "<Runs><Run ID='3'><LumiSection ID='1'/><LumiSection ID='2'/></Run></Runs></InputFile>",
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_off_counts_as_far_as_it_goes() {
+    fn truncated_report_is_parsed_up_to_its_end() {
         let report = parse_report(
             "<FrameworkJobReport><File><PFN>out.root</PFN><TotalEvents>12</TotalEvents><Runs><Run ID=\"1",
         );

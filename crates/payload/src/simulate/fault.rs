@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_is_due_where_all_its_conditions_hold() {
+    fn fault_is_due_if_all_conditions_hold() {
         let fault = |kind, node, site: Option<&str>, until_attempt| SimulatedFailure {
             kind,
             node,
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_read_from_words() {
+    fn faults_are_parsed_from_text() {
         assert_eq!(parse_fault("exit:8021"), Ok(SimulatedFailureKind::Exit(8021)));
         assert_eq!(parse_fault("signal:SIGSEGV"), Ok(SimulatedFailureKind::Signal(11)));
         assert_eq!(parse_fault("signal:9"), Ok(SimulatedFailureKind::Signal(9)));

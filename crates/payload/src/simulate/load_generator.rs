@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_much_is_used_as_was_asked_for() {
+    fn load_generator_uses_requested_cpu_and_memory() {
         let before = process_time();
         use_cpu(Duration::from_millis(10), Duration::from_millis(10), 3);
         assert!(process_time() >= before + Duration::from_millis(40));

@@ -11,8 +11,8 @@ pub use fault::parse_fault;
 pub use profile::{ProgramProfile, ResourceDemand, compute_demand, find_profile};
 pub use task::{SimulationTask, SimulationTaskError};
 
-use crate::codes;
 use crate::events::{self, EventCounter, EventFileContents, EventLine, EventReadError, EventSelection};
+use crate::exit_codes;
 use crate::node_run::StepInput;
 use crate::report::{self, FrameworkError, JobReport, ReportedFileName, ReportedInput, ReportedOutput};
 use std::collections::BTreeMap;
@@ -113,7 +113,7 @@ impl SimulatedProgram<'_> {
         let path = input.path.to_string_lossy().into_owned();
         self.report.skipped.push(ReportedFileName { lfn: input.lfn.clone(), pfn: path.clone() });
         let text = format!("An exception of category 'FileReadError' occurred while reading {path}: {why}");
-        self.add_error(codes::FILE_READ, "FileReadError", text)
+        self.add_error(exit_codes::FILE_READ, "FileReadError", text)
     }
 
     fn add_error(&mut self, status: i32, kind: &str, text: String) -> u8 {
@@ -141,7 +141,7 @@ impl SimulatedProgram<'_> {
             Some(SimulatedFailureKind::Memory(most)) => {
                 load_generator::grow_memory(most << 20);
                 Ok(self.add_error(
-                    codes::BAD_ALLOC,
+                    exit_codes::BAD_ALLOC,
                     "BadAlloc",
                     "std::bad_alloc: no memory is left".to_owned(),
                 ))

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn profiles_are_found_by_the_beginning_of_a_name() {
+    fn profiles_are_found_by_name_prefix() {
         assert_eq!(PROFILES.len(), 5);
         assert_eq!(find_profile("GEN-SIM").name, "GEN");
         assert_eq!(find_profile("MiniAOD").name, "MINI");
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn wall_time_follows_amdahl_and_the_work_stays_the_same() {
+    fn wall_time_follows_amdahl_with_constant_work() {
         let made = find_profile("GEN");
         for threads in [1u32, 2, 8] {
             let demand = compute_demand(made, 1000, threads, 1.0);

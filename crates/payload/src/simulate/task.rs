@@ -49,18 +49,18 @@ impl SimulationTask {
             ..Self::default()
         };
         if let Some(path) = text("WINDLASS_INPUT_DETAILS") {
-            let trouble = |why: String| SimulationTaskError::List {
+            let to_failure = |why: String| SimulationTaskError::List {
                 name: "WINDLASS_INPUT_DETAILS",
                 path: path.clone(),
                 why,
             };
-            let bytes = fs::read(&path).map_err(|error| trouble(error.to_string()))?;
-            task.inputs = serde_json::from_slice(&bytes).map_err(|error| trouble(error.to_string()))?;
+            let bytes = fs::read(&path).map_err(|error| to_failure(error.to_string()))?;
+            task.inputs = serde_json::from_slice(&bytes).map_err(|error| to_failure(error.to_string()))?;
         }
         if let Some(path) = text("WINDLASS_OUTPUTS") {
-            let trouble =
+            let to_failure =
                 |why: String| SimulationTaskError::List { name: "WINDLASS_OUTPUTS", path: path.clone(), why };
-            let list = fs::read_to_string(&path).map_err(|error| trouble(error.to_string()))?;
+            let list = fs::read_to_string(&path).map_err(|error| to_failure(error.to_string()))?;
             task.outputs = list.lines().map(PathBuf::from).collect();
         }
         if let Some(value) = text("WINDLASS_SIMULATION") {

@@ -14,7 +14,7 @@ fn rehearsed(seeds: std::ops::Range<u64>) -> Vec<Vec<SimulatedRound>> {
 
 ///
 #[test]
-fn estimates_are_right_by_round_two() {
+fn estimates_are_accurate_by_round_two() {
     let all = rehearsed(0..60);
     let is_right = |round: usize| all.iter().filter(|rounds| rounds[round].estimate_error() <= 0.20).count();
     assert!(is_right(0) < 20, "hints must be wrong");
@@ -23,7 +23,7 @@ fn estimates_are_right_by_round_two() {
 }
 
 #[test]
-fn cores_get_more_done() {
+fn tuned_rounds_make_more_events_per_core_hour() {
     let all = rehearsed(1000..1040);
     let gain = |rounds: &[SimulatedRound]| rounds[1].events_per_core_hour / rounds[0].events_per_core_hour;
     let mean = all.iter().map(|rounds| gain(rounds).ln()).sum::<f64>() / all.len() as f64;
@@ -34,6 +34,6 @@ fn cores_get_more_done() {
 }
 
 #[test]
-fn a_rehearsal_is_the_same_each_time() {
+fn rehearsal_is_reproducible() {
     assert_eq!(rehearsed(7..9), rehearsed(7..9));
 }

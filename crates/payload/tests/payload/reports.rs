@@ -10,7 +10,7 @@ const MEASURED: &str = include_str!("../data/PerformanceReport.xml");
 const ALL: [&str; 4] = [FAILED, MERGED, PROCESSED, MEASURED];
 
 #[test]
-fn a_report_of_a_job_that_failed() {
+fn report_of_failed_job_is_parsed() {
     let report = parse_report(FAILED);
     assert!(report.is_complete);
     let error = report.last_error().unwrap();
@@ -23,7 +23,7 @@ fn a_report_of_a_job_that_failed() {
 }
 
 #[test]
-fn a_report_of_a_job_that_processed() {
+fn report_of_processing_job_is_parsed() {
     let report = parse_report(PROCESSED);
     assert_eq!(report.last_error(), None);
     assert_eq!(report.events_read(), 2);
@@ -35,7 +35,7 @@ fn a_report_of_a_job_that_processed() {
 }
 
 #[test]
-fn a_report_with_measurements() {
+fn report_with_measurements_is_parsed() {
     let report = parse_report(MEASURED);
     assert_eq!(report.metric("ApplicationMemory", "PeakValueRss"), Some(492.293));
     assert_eq!(report.metric("ApplicationMemory", "PeakValueVsize"), Some(643.281));
@@ -44,7 +44,7 @@ fn a_report_with_measurements() {
 }
 
 #[test]
-fn a_report_that_is_cut_says_what_it_said_until_then() {
+fn truncated_report_keeps_content_before_cut() {
     let report = parse_report(&PROCESSED[..PROCESSED.find("<TotalEvents>").unwrap()]);
     assert!(!report.is_complete);
     assert_eq!(report.events_read(), 2);
@@ -54,7 +54,7 @@ fn a_report_that_is_cut_says_what_it_said_until_then() {
 
 /// The content of a truncated file is a prefix of the content of the whole one.
 #[test]
-fn cut_anywhere_it_never_says_more() {
+fn truncated_report_is_prefix_of_whole_report() {
     for sample in ALL {
         let whole = parse_report(sample);
         let ends = (0..sample.len()).step_by(97).filter(|end| sample.is_char_boundary(*end));
@@ -74,7 +74,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn damage_does_no_harm(
+    fn damaged_report_is_parsed_without_panic(
         sample in 0..ALL.len(),
         end in 0.0..1.0f64,
         flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 0..20),

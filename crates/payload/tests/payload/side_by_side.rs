@@ -58,7 +58,7 @@ fn written(unit: &Unit, report: &NodeReport) -> String {
 }
 
 #[test]
-fn instances_write_together_what_one_would_write_alone() {
+fn parallel_instances_write_same_output_as_one() {
     let unit = unit();
     let alone = unit.run(0).unwrap();
     let expected = written(&unit, &alone);
@@ -85,7 +85,7 @@ fn instances_write_together_what_one_would_write_alone() {
 
 /// R-165.
 #[test]
-fn no_more_instances_run_than_there_is_memory_for() {
+fn instance_count_is_limited_by_memory() {
     let mut unit = unit();
     unit.manifest.nodes[0].estimates.memory_mb = 1500;
     let tuning = StepTuning {
@@ -101,7 +101,7 @@ fn no_more_instances_run_than_there_is_memory_for() {
 }
 
 #[test]
-fn a_probe_stands_over_what_was_measured() {
+fn probe_overrides_measured_tuning() {
     let mut unit = unit();
     tune(&unit, "RECO", StepTuning { run_threads: Some(8), ..StepTuning::default() });
     unit.manifest.nodes[0].probe = Some(StepParallelism { instances: 2, threads: 4 });
@@ -110,7 +110,7 @@ fn a_probe_stands_over_what_was_measured() {
 }
 
 #[test]
-fn windows_and_sections_are_kept() {
+fn instances_keep_event_windows_and_lumis() {
     let mut unit = unit();
     unit.manifest.steps.remove(0);
     let tuning = StepTuning { run_threads: Some(1), instances: Some(4), ..StepTuning::default() };
@@ -136,7 +136,7 @@ fn windows_and_sections_are_kept() {
 }
 
 #[test]
-fn the_failure_of_one_is_that_of_the_step_and_ends_the_others() {
+fn instance_failure_fails_step_and_ends_other_instances() {
     let mut unit = unit();
     unit.manifest.steps[1].command = Some(format!(
         "if [ $WINDLASS_INSTANCE = 1 ]; then exit 7; elif [ $WINDLASS_INSTANCE = 2 ]; then {TAKE_ALL}; else sleep 1000; fi"
@@ -149,7 +149,7 @@ fn the_failure_of_one_is_that_of_the_step_and_ends_the_others() {
 }
 
 #[test]
-fn what_is_lost_in_joining_is_noticed() {
+fn events_lost_in_join_are_detected() {
     let mut unit = unit();
     unit.manifest.steps[1].join =
         Some(r#"head -n 1 "$WINDLASS_INPUTS" | xargs cat > "$WINDLASS_OUTPUT""#.to_owned());

@@ -118,7 +118,7 @@ const UNMERGED: &str = "t1/store/unmerged/B/A/RECO/t1-mg_000000";
 const MERGED: &str = "t1/store/mc/B/A/RECO/t1-mg_000000-0.txt";
 
 #[test]
-fn a_unit_from_landing_to_cleanup() {
+fn unit_runs_from_landing_to_cleanup() {
     let unit = Unit::new();
     landing::run_landing(&unit.place()).unwrap();
     let first = unit.run(0).unwrap();
@@ -160,7 +160,7 @@ fn a_unit_from_landing_to_cleanup() {
 
 /// Where the jobs of a unit share only the storage of the site, the reports are transferred to each.
 #[test]
-fn reports_can_be_elsewhere() {
+fn reports_can_be_in_another_directory() {
     let unit = Unit::new();
     let (work_dir, program) = (unit.path("work"), Path::new("/nonexistent/windlass"));
     let sandbox = |name: &str| unit.place().with_results(unit.path(name));
@@ -179,7 +179,7 @@ fn reports_can_be_elsewhere() {
 }
 
 #[test]
-fn the_same_node_twice_gives_the_same_bytes() {
+fn rerun_of_node_writes_same_bytes() {
     let unit = Unit::new();
     let first = unit.run(0).unwrap();
     let bytes = unit.read(&format!("{UNMERGED}/RECO_0.txt"));
@@ -189,7 +189,7 @@ fn the_same_node_twice_gives_the_same_bytes() {
 }
 
 #[test]
-fn steps_are_told_what_they_need() {
+fn steps_get_their_environment_variables() {
     let mut unit = Unit::new();
     unit.manifest.steps = vec![step(
         "GEN",
@@ -228,7 +228,7 @@ fn steps_are_told_what_they_need() {
 }
 
 #[test]
-fn what_was_measured_before_sets_the_threads() {
+fn measured_profile_sets_step_threads() {
     let mut unit = Unit::new();
     unit.manifest.steps[1].command =
         Some(format!("echo $WINDLASS_THREADS > $WINDLASS_MANIFEST_DIR/threads; {TAKE_ALL}"));
@@ -241,7 +241,7 @@ fn what_was_measured_before_sets_the_threads() {
 }
 
 #[test]
-fn ends_of_steps_are_told_in_the_report_and_leave_no_output() {
+fn failed_steps_are_reported_and_leave_no_output() {
     let mut unit = Unit::new();
     for (command, code, process, class) in [
         ("exit 7", 7, 7, None),
@@ -278,7 +278,7 @@ fn ends_of_steps_are_told_in_the_report_and_leave_no_output() {
 }
 
 #[test]
-fn a_file_without_events_may_be_all_right() {
+fn empty_output_is_accepted_where_allowed() {
     let mut unit = Unit::new();
     unit.manifest.steps[1].command = Some(": > $WINDLASS_OUTPUT".to_owned());
     unit.manifest.outputs[0].may_be_empty = true;
@@ -288,7 +288,7 @@ fn a_file_without_events_may_be_all_right() {
 }
 
 #[test]
-fn inputs_that_cannot_be_read_are_named() {
+fn unreadable_inputs_are_named() {
     let mut unit = Unit::new();
     fs::remove_file(unit.path("t1/store/in/b.txt")).unwrap();
     let failure = unit.run(1).unwrap_err();
@@ -315,7 +315,7 @@ fn inputs_that_cannot_be_read_are_named() {
 }
 
 #[test]
-fn a_site_without_storage_does_not_do() {
+fn landing_fails_at_site_without_storage() {
     let unit = Unit::new();
     fs::remove_dir_all(unit.path("t1")).unwrap();
     let failure = landing::run_landing(&unit.place()).unwrap_err();
@@ -326,7 +326,7 @@ fn a_site_without_storage_does_not_do() {
 }
 
 #[test]
-fn a_landing_begins_the_unit_anew() {
+fn landing_resets_the_unit() {
     let unit = Unit::new();
     unit.run(0).unwrap();
     unit.run(1).unwrap();
@@ -337,7 +337,7 @@ fn a_landing_begins_the_unit_anew() {
 }
 
 #[test]
-fn storage_that_cannot_be_written_to_is_the_site_s_fault() {
+fn unwritable_storage_is_infrastructure_failure() {
     let unit = Unit::new();
     // Root may write everywhere, but a directory cannot be created below a file.
     unit.write("t1/store/unmerged", "");
@@ -348,7 +348,7 @@ fn storage_that_cannot_be_written_to_is_the_site_s_fault() {
 }
 
 #[test]
-fn merge_finds_out_what_was_changed_behind_its_back() {
+fn merge_detects_changed_inputs() {
     let unit = Unit::new();
     unit.run(0).unwrap();
     unit.run(1).unwrap();
@@ -367,7 +367,7 @@ fn merge_finds_out_what_was_changed_behind_its_back() {
 }
 
 #[test]
-fn merge_counts_events() {
+fn merge_verifies_event_counts() {
     let unit = Unit::new();
     unit.run(0).unwrap();
     unit.run(1).unwrap();
@@ -405,7 +405,7 @@ fn binary_files_are_not_concatenated() {
 }
 
 #[test]
-fn a_merge_command_merges_binary_files() {
+fn merge_command_merges_binary_files() {
     let mut unit = Unit::new();
     unit.manifest.steps = vec![binary_step()];
     unit.manifest.merge.command = Some("cat $(cat $WINDLASS_INPUTS) > $WINDLASS_OUTPUT".to_owned());
@@ -415,7 +415,7 @@ fn a_merge_command_merges_binary_files() {
 }
 
 #[test]
-fn merged_files_are_closed_before_they_get_too_large() {
+fn merged_files_stay_below_size_limit() {
     let mut unit = Unit::new();
     unit.manifest.merge.max_bytes = Some(50);
     unit.run(0).unwrap();
@@ -428,7 +428,7 @@ fn merged_files_are_closed_before_they_get_too_large() {
 }
 
 #[test]
-fn a_merge_command_is_held_to_what_it_was_given() {
+fn merge_command_output_is_verified() {
     let mut unit = Unit::new();
     unit.run(0).unwrap();
     unit.run(1).unwrap();
@@ -454,7 +454,7 @@ fn a_merge_command_is_held_to_what_it_was_given() {
 }
 
 #[test]
-fn cleanup_leaves_other_units_alone_and_waits_for_the_merge() {
+fn cleanup_requires_merge_and_keeps_other_units() {
     let unit = Unit::new();
     unit.run(0).unwrap();
     let other = "t1/store/unmerged/B/A/RECO/t1-mg_000001/RECO_0.txt";
@@ -467,7 +467,7 @@ fn cleanup_leaves_other_units_alone_and_waits_for_the_merge() {
 }
 
 #[test]
-fn a_signal_for_the_job_ends_its_step_and_is_reported() {
+fn job_signal_ends_step_and_is_reported() {
     let mut unit = Unit::new();
     unit.manifest.steps[0].command = Some("touch $WINDLASS_MANIFEST_DIR/begun; sleep 1000".to_owned());
     let control = StepControl::default();
@@ -484,7 +484,7 @@ fn a_signal_for_the_job_ends_its_step_and_is_reported() {
 }
 
 #[test]
-fn manifests_that_lead_elsewhere_are_refused() {
+fn manifests_with_paths_outside_storage_are_refused() {
     let mut unit = Unit::new();
     unit.manifest.outputs[0].unmerged_base = "/store/../../etc".to_owned();
     unit.write("bad.json", &serde_json::to_string(&unit.manifest).unwrap());
@@ -496,7 +496,7 @@ fn manifests_that_lead_elsewhere_are_refused() {
 /// The catalog has size and checksum of every input; a file that differs from the registered one is not
 /// processed.
 #[test]
-fn an_input_that_was_changed_is_not_processed() {
+fn changed_input_is_not_processed() {
     let mut unit = Unit::new();
     let good = unit.read("t1/store/in/b.txt");
     let input = &mut unit.manifest.nodes[1].inputs[0];
@@ -539,7 +539,7 @@ fn an_input_that_was_changed_is_not_processed() {
 
 /// Nodes in this test are planned with 3 events.
 #[test]
-fn events_are_counted_and_never_taken_from_the_plan() {
+fn events_are_counted_instead_of_taken_from_plan() {
     let mut unit = Unit::new();
     let report = |events: u32| {
         format!(

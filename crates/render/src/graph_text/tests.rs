@@ -25,7 +25,7 @@ fn drawing(stages: &[&[(&str, u32)]], links: &[(usize, usize)]) -> GraphDrawing 
 }
 
 #[test]
-fn a_sweep_is_a_straight_line() {
+fn sweep_renders_as_straight_line() {
     let mut sweep = drawing(&[&[("prepare", 1)], &[("solve_{nu}", 12)], &[("plot", 1)]], &[(0, 1), (1, 2)]);
     sweep.nodes[1].is_critical = true;
     let expected = "
@@ -48,7 +48,7 @@ fn a_sweep_is_a_straight_line() {
 }
 
 #[test]
-fn too_wide_for_the_terminal_becomes_a_list() {
+fn graph_wider_than_terminal_renders_as_list() {
     let mut fork = drawing(&[&[("split", 1)], &[("left", 1), ("right", 40)]], &[(0, 1), (0, 2)]);
     fork.links[1].label = "all".to_owned();
     fork.nodes[0].is_critical = true;
@@ -58,7 +58,7 @@ fn too_wide_for_the_terminal_becomes_a_list() {
 }
 
 #[test]
-fn names_cannot_reach_the_terminal() {
+fn control_characters_in_names_are_removed() {
     let evil = drawing(&[&[("a\u{1b}[31mb\nc", 1)]], &[]);
     for width in [10, 80] {
         let drawn = render_text(&evil, width);
@@ -67,7 +67,7 @@ fn names_cannot_reach_the_terminal() {
 }
 
 #[test]
-fn a_list_of_very_many_stages_is_shortened() {
+fn list_of_many_stages_is_shortened() {
     let stages: Vec<[(&str, u32); 1]> = vec![[("step", 1)]; 1000];
     let stages: Vec<&[(&str, u32)]> = stages.iter().map(|stage| &stage[..]).collect();
     let listed = render_text(&drawing(&stages, &[]), 80);

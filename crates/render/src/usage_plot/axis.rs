@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_round() {
+    fn axis_ticks_are_round_numbers() {
         assert_eq!(
             labels(&PlotAxis::time_axis(250.0, 0.0, 1.0)),
             ["0", "30s", "1m", "1m 30s", "2m", "2m 30s", "3m", "3m 30s", "4m"]
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_falls_off_the_paper() {
+    fn axis_positions_stay_inside_plot() {
         let axis = PlotAxis::time_axis(10.0, 100.0, 200.0);
         for (value, place) in [(0.0, 100.0), (5.0, 150.0), (99.0, 200.0), (-1.0, 100.0), (f64::NAN, 100.0)] {
             assert!((axis.position_of(value) - place).abs() < 1e-9, "{value}");

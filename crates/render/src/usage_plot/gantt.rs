@@ -141,13 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_is_used_again_when_it_is_free() {
+    fn free_lane_is_reused() {
         let lanes = assign_lanes(&[bar(0.0, 2.0), bar(1.0, 3.0), bar(2.0, 4.0), bar(3.0, 5.0)]);
         assert_eq!(lanes, BarLanes { lane_by_bar: vec![0, 1, 0, 1], count: 2 });
     }
 
     #[test]
-    fn many_lanes_get_thinner() {
+    fn many_lanes_limit_panel_height() {
         let few = BarLanes { lane_by_bar: vec![], count: 4 };
         let many = BarLanes { lane_by_bar: vec![], count: 500 };
         assert!((panel_height(&few) - 80.0).abs() < 1e-9);
@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bars_of_a_lane_never_overlap(raw in proptest::collection::vec((0u32..100, 1u32..30), 0..60)) {
+        fn bars_of_one_lane_do_not_overlap(raw in proptest::collection::vec((0u32..100, 1u32..30), 0..60)) {
             let bars: Vec<AttemptBar> =
                 raw.iter().map(|&(start, length)| bar(f64::from(start), f64::from(start + length))).collect();
             let lanes = assign_lanes(&bars);

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thinning_keeps_the_peak_and_the_order() {
+    fn thinning_keeps_peak_and_order() {
         let mut points: Vec<(f64, f64)> = (0..100_000).map(|i| (f64::from(i), f64::from(i % 7))).collect();
         points[54_321].1 = 1000.0;
         let thin = thin_points(&points);

@@ -30,7 +30,7 @@ fn usage() -> UsagePlot {
 }
 
 #[test]
-fn lines_limits_and_bars_are_there_and_escaped() {
+fn usage_plot_has_lines_limits_and_bars_with_escaped_names() {
     let plot = render_usage_svg(&usage());
     assert_eq!(plot.matches("class=\"job\"").count(), 4, "two jobs in two panels");
     assert_eq!(plot.matches("class=\"asked\"").count(), 4);
@@ -42,7 +42,7 @@ fn lines_limits_and_bars_are_there_and_escaped() {
 }
 
 #[test]
-fn a_limit_far_above_all_lines_is_not_drawn_where_it_is_not() {
+fn limit_far_above_all_lines_is_not_drawn() {
     let limits = |usage: &UsagePlot| render_usage_svg(usage).matches("class=\"limit\"").count();
     let mut plotted = usage();
     assert_eq!(limits(&plotted), 1, "8 GB are more than four times the usage");
@@ -51,7 +51,7 @@ fn a_limit_far_above_all_lines_is_not_drawn_where_it_is_not() {
 }
 
 #[test]
-fn without_measurements_there_are_only_bars() {
+fn plot_without_measurements_has_only_bars() {
     let bare = UsagePlot { node: PlotSeries::default(), jobs: Vec::new(), ..usage() };
     let plot = render_usage_svg(&bare);
     assert_eq!(plot.matches("<rect class=\"bar ").count(), 2);
@@ -63,7 +63,7 @@ fn without_measurements_there_are_only_bars() {
 }
 
 #[test]
-fn what_is_not_drawn_is_counted() {
+fn plot_counts_attempts_not_drawn() {
     assert!(render_usage_svg(&usage()).contains("· 2 attempts"));
     assert!(
         render_usage_svg(&UsagePlot { attempts: 5000, ..usage() })
@@ -72,7 +72,7 @@ fn what_is_not_drawn_is_counted() {
 }
 
 #[test]
-fn a_page_needs_nothing_from_elsewhere() {
+fn html_page_has_no_external_references() {
     let page = render_usage_html(&usage());
     assert!(page.starts_with("<!doctype html>") && page.contains("</svg>"));
     for outside in ["src=", "href=", "@import", "<script"] {
@@ -81,7 +81,7 @@ fn a_page_needs_nothing_from_elsewhere() {
 }
 
 #[test]
-fn many_jobs_are_shown_pale_but_for_the_largest() {
+fn only_largest_of_many_jobs_are_colored() {
     let mut many = usage();
     many.jobs = (0..100).map(|n| PlotJob { name: format!("job{n}"), ..many.jobs[0].clone() }).collect();
     let plot = render_usage_svg(&many);
@@ -90,7 +90,7 @@ fn many_jobs_are_shown_pale_but_for_the_largest() {
 }
 
 #[test]
-fn nothing_and_nonsense_are_drawn_without_harm() {
+fn empty_and_invalid_usage_renders_without_panic() {
     let nothing = UsagePlot {
         title: String::new(),
         origin: Timestamp(0),

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use windlass_core::requests::rows::{RunRow, SiteRow};
 use windlass_requests::{
-    LifecycleOptions, LifecycleParts, LifecycleStatus, LocalCatalog, ReconcilerWaker, RequestLifecycle,
+    LifecycleDependencies, LifecycleOptions, LifecycleStatus, LocalCatalog, ReconcilerWaker, RequestLifecycle,
 };
 use windlass_scheduler::service::{SchedulerHandle, SchedulerOptions};
 use windlass_store::model::RequestRunFilter;
@@ -161,7 +161,7 @@ fn open_lifecycle(
     options: &LifecycleOptions,
 ) -> std::io::Result<RequestLifecycle> {
     let catalog = Arc::new(LocalCatalog::new(Arc::clone(books), "tape"));
-    let parts = LifecycleParts { database: Arc::clone(books), service: service.clone(), catalog };
+    let parts = LifecycleDependencies { database: Arc::clone(books), service: service.clone(), catalog };
     RequestLifecycle::open(parts, ReconcilerWaker::default(), options.clone())
 }
 

@@ -126,7 +126,7 @@ mod tests {
     use windlass_types::{Attempt, Bytes, RunId, Timestamp};
 
     #[test]
-    fn jobs_are_known_by_their_names() {
+    fn node_name_gives_role_unit_and_index() {
         let node = |role, unit, index| Some(EngineNodeName { role, unit, index });
         for (name, expected) in [
             ("landing_000012", node(NodeRole::Landing, 12, None)),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_reported_of_itself_is_known() {
+    fn job_report_is_read_for_attempt() {
         let run = tempfile::tempdir().unwrap();
         let unit = run.path().join("mg_000001");
         std::fs::create_dir(&unit).unwrap();

@@ -8,7 +8,7 @@ mod schedd_queue;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use dag_files::DagFiles;
+pub(crate) use dag_files::DagFileParameters;
 
 use super::{RunBackend, RunContext, RunSnapshot, RunUnitChange, StopResult, attempts};
 use crate::mailbox::ReconcilerWaker;
@@ -69,10 +69,10 @@ pub(crate) struct CondorBackend {
 }
 
 impl CondorBackend {
-    pub(crate) fn new(options: CondorOptions, nudge: ReconcilerWaker) -> Self {
+    pub(crate) fn new(options: CondorOptions, waker: ReconcilerWaker) -> Self {
         let schedd_queue = ScheddQueue::new(options.tools_directory.clone());
         Self {
-            dag_watcher: DagWatcher::new(nudge, schedd_queue.with_own_cancel_token()),
+            dag_watcher: DagWatcher::new(waker, schedd_queue.with_own_cancel_token()),
             schedd_queue,
             options,
         }
@@ -111,7 +111,7 @@ impl CondorBackend {
     /// Writes the files for HTCondor into the directory of a planned run.
     pub(crate) fn write_dag_files(
         &self,
-        paper: &DagFiles<'_>,
+        paper: &DagFileParameters<'_>,
         outline: &RunOutline,
     ) -> Result<(), EffectFailure> {
         dag_files::write_dag_files(paper, outline, &self.options).map_err(|error| render_trouble(&error))
@@ -154,8 +154,8 @@ impl CondorBackend {
 }
 
 /// All runs of a round use the directory of the first one, and its name.
-fn dag_files_of<'o>(order: &'o RunContext<'_>) -> DagFiles<'o> {
-    DagFiles {
+fn dag_files_of<'o>(order: &'o RunContext<'_>) -> DagFileParameters<'o> {
+    DagFileParameters {
         directory: Path::new(&order.run.submit_dir),
         run: &order.submission.digest,
         workflow: &order.run.process,
@@ -288,7 +288,8 @@ fn prepare_rescue(run: &RunRow, directory: &Path, banned: &[String]) -> Result<(
 fn run_snapshot(run: &RunRow, seen: &ObservedRun) -> RunSnapshot {
     let look = &seen.snapshot;
     let (state, reason) = run_state(seen);
-    let change = |news: &UnitUpdate| RunUnitChange { seq: news.seq, unit: news.number, status: news.status };
+    let change =
+        |update: &UnitUpdate| RunUnitChange { seq: update.seq, unit: update.number, status: update.status };
     RunSnapshot {
         backend: run.backend.clone(),
         state,
@@ -326,13 +327,13 @@ fn run_state(seen: &ObservedRun) -> (RunState, Option<String>) {
 }
 
 /// For the alert, if it lasts.
-fn describe_unreadable(trouble: Option<&str>, gone: Option<&DagQueueStatus>) -> Option<String> {
+fn describe_unreadable(problem: Option<&str>, gone: Option<&DagQueueStatus>) -> Option<String> {
     let ended = match gone {
         Some(DagQueueStatus::Ended(why)) => format!(" ({why})"),
         Some(_) => " (its DAGMan is no longer in the queue)".to_owned(),
         None => String::new(),
     };
-    trouble.map(|trouble| format!("cannot read its files: {trouble}{ended}"))
+    problem.map(|problem| format!("cannot read its files: {problem}{ended}"))
 }
 
 /// How it ended, where that is more than failed units.

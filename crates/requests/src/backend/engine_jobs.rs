@@ -379,7 +379,7 @@ mod tests {
 
     /// Probes request more memory, and only units with a probe land accordingly.
     #[test]
-    fn a_landing_asks_for_what_its_own_unit_needs() {
+    fn landing_requests_resources_of_its_unit() {
         let size = |memory_mb| JobSize { cores: 8, memory_mb, runtime_sec: 7200 };
         let unit = |nodes: &[(u32, u32)]| UnitOutline { sites: 0, nodes: nodes.to_vec() };
         let outline = RunOutline {

@@ -70,19 +70,19 @@ mod tests {
     use windlass_types::FailureClass;
 
     #[test]
-    fn a_shell_reads_what_was_meant() {
+    fn quoted_words_survive_shell() {
         for word in ["plain/path-1.json", "", "two words", "it's", "$(id) `id` \\ \" ; &", "-n", "a\nb"] {
-            let said = Command::new("sh")
+            let text = Command::new("sh")
                 .arg("-c")
                 .arg(format!("printf %s {}", quote_shell_word(word)))
                 .output()
                 .unwrap();
-            assert_eq!(String::from_utf8(said.stdout).unwrap(), word);
+            assert_eq!(String::from_utf8(text.stdout).unwrap(), word);
         }
     }
 
     #[test]
-    fn handlers_say_what_jobs_are_for() {
+    fn failure_handler_name_gives_node_role() {
         let retries =
             RoleRetrySettings { counts: round_plan::RetriesByRole::default(), cool_off: Duration::ZERO };
         for role in NodeRole::ALL {
@@ -93,7 +93,7 @@ mod tests {
 
     /// R-087, R-144, R-146, R-147.
     #[test]
-    fn rules_by_class() {
+    fn failure_handler_rules_follow_class() {
         let retries = RoleRetrySettings {
             counts: round_plan::RetriesByRole::default(),
             cool_off: Duration::from_mins(1),

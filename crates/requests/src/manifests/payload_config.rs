@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_asks_for_it_is_simulated() {
+    fn only_requested_steps_are_simulated() {
         // payload_config → names of the steps, and which of them are simulated
         let table: &[(Value, &[(&str, bool)])] = &[
             (json!({"simulation": {}}), &[("RECO", true)]),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_programs_is_refused_with_the_reason() {
+    fn payload_config_without_programs_is_refused() {
         for (config, field, reason) in [
             (json!({}), "payload_config.steps", "names CMSSW (CMSSWVersion)"),
             (

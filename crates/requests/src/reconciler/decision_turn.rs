@@ -30,13 +30,13 @@ struct PendingDecision {
 }
 
 /// The error of an effect, if there was one.
-pub(super) fn news_error(news: &LifecycleEvent) -> Option<String> {
-    match news {
-        LifecycleEvent::ImportFailed(trouble)
-        | LifecycleEvent::PlanFailed(trouble)
-        | LifecycleEvent::SubmitFailed { failure: trouble, .. }
-        | LifecycleEvent::StopFailed { failure: trouble, .. }
-        | LifecycleEvent::SettleFailed { failure: trouble, .. } => Some(trouble.reason.clone()),
+pub(super) fn event_error(lifecycle_events: &LifecycleEvent) -> Option<String> {
+    match lifecycle_events {
+        LifecycleEvent::ImportFailed(problem)
+        | LifecycleEvent::PlanFailed(problem)
+        | LifecycleEvent::SubmitFailed { failure: problem, .. }
+        | LifecycleEvent::StopFailed { failure: problem, .. }
+        | LifecycleEvent::SettleFailed { failure: problem, .. } => Some(problem.reason.clone()),
         LifecycleEvent::ManifestFailed { reason } => Some(reason.clone()),
         LifecycleEvent::Step { kind, outcome: Err(error), .. } => Some(format!("{}: {error}", kind.name())),
         _ => None,
@@ -124,7 +124,7 @@ impl RequestReconciler {
         let places = self.eligible_site_sets(name, view, now)?;
         let uuid = Uuid::new_v4().to_string();
         let situation = LifecycleInputs {
-            events: self.pending_news.get(name).map_or(&[], Vec::as_slice),
+            events: self.pending_events.get(name).map_or(&[], Vec::as_slice),
             admitted,
             previous: &previous,
             unit_sites: &places,
@@ -190,7 +190,7 @@ impl RequestReconciler {
         tracing::error!(request = name, %error, "a decision about a request was rejected by the database");
         report.add_error(Some(name), error);
         if !error.is_transient() {
-            self.pending_news.remove(name);
+            self.pending_events.remove(name);
         }
         let later = now.after(self.context.options.decision_settings.retry_after);
         self.wake.insert(name.to_owned(), later);
@@ -198,7 +198,7 @@ impl RequestReconciler {
 
     /// Removes the taken events, and starts the effects.
     fn begin_effects(&mut self, name: &str, decision: &LifecycleDecision, now: Timestamp) {
-        self.pending_news.remove(name);
+        self.pending_events.remove(name);
         if let Some(at) = decision.next_check {
             let wake = self.wake.entry(name.to_owned()).or_insert(at);
             *wake = at.min(*wake);
@@ -270,7 +270,8 @@ impl RequestReconciler {
                 }
             }
             // If there were any, there may be more by now.
-            let again = EffectOutcome { tag: String::new(), news: Vec::new(), min_delay: Duration::ZERO };
+            let again =
+                EffectOutcome { tag: String::new(), lifecycle_events: Vec::new(), min_delay: Duration::ZERO };
             Vec::from_iter((!untold.is_empty()).then_some(again))
         });
     }

@@ -131,9 +131,9 @@ impl RequestReconciler {
         now: Timestamp,
     ) -> Result<Vec<BTreeSet<String>>, StoreError> {
         let blame = &self.context.options.decision_settings.failure_response;
-        let matters = |news: &LifecycleEvent| matches!(news, LifecycleEvent::RunReported(news) if may_ban_sites(&view.failures, news, blame, now));
+        let matters = |event: &LifecycleEvent| matches!(event, LifecycleEvent::RunReported(event) if may_ban_sites(&view.failures, event, blame, now));
         let (Some(run), true) =
-            (&view.run, self.pending_news.get(name).is_some_and(|news| news.iter().any(matters)))
+            (&view.run, self.pending_events.get(name).is_some_and(|events| events.iter().any(matters)))
         else {
             return Ok(Vec::new());
         };

@@ -56,7 +56,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn a_request_of_the_real_one_is_fetched_and_read() {
+fn request_is_fetched_from_real_reqmgr2() {
     let answer = include_str!("../../../core/tests/data/reqmgr/answer.json");
     let answer: Value = serde_json::from_str(answer).unwrap();
     let (name, document) = answer["result"][0].as_object().unwrap().iter().next().unwrap();

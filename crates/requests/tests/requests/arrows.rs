@@ -10,7 +10,7 @@ use windlass_types::requests::{RequestFileState, RequestRunStatus, RequestStatus
 
 /// E 3.4: rescue succeeds → the round is complete → the next one. Each round has its own rescues.
 #[test]
-fn rescue_succeeds_and_the_next_round_follows() {
+fn next_round_follows_successful_rescue() {
     let mut bench = Bench::new();
     bench.input(24, 10);
     let settings = &mut bench.options.plan_settings.adaptive;
@@ -39,7 +39,7 @@ fn rescue_succeeds_and_the_next_round_follows() {
 
 /// E 3.4: units completed in the run and in each of its rescues count, and only the rest is planned again.
 #[test]
-fn a_release_credits_the_run_and_its_rescues() {
+fn release_credits_run_and_its_rescues() {
     let mut bench = Bench::new();
     bench.input(24, 10);
     // Otherwise it might be paused before its retries are used up.
@@ -78,7 +78,7 @@ fn a_release_credits_the_run_and_its_rescues() {
 
 /// E 4.1, 8.3: a new retry limit applies to rounds planned after it.
 #[test]
-fn a_release_with_another_retry_limit_holds_for_the_next_round() {
+fn released_retry_limit_applies_to_next_round() {
     let mut bench = Bench::new();
     let is_hopeless: Arc<AtomicBool> = Arc::default();
     let hopeless = Arc::clone(&is_hopeless);

@@ -61,7 +61,7 @@ fn failures(bench: &Bench, name: &str) -> FailureTally {
 
 /// E 6.1, 6.5.
 #[test]
-fn a_site_where_everything_fails_is_banned_and_left() {
+fn site_with_only_failures_is_banned() {
     let mut bench = Bench::new();
     bench.options.decision_settings.failure_response.correlated.enabled = false;
     // An operator decides about any failure: rescues would go to other sites at once.
@@ -88,7 +88,7 @@ fn a_site_where_everything_fails_is_banned_and_left() {
 
 /// E 6.2: a ban found by several requests applies to all.
 #[test]
-fn three_requests_that_ban_a_site_ban_it_for_all() {
+fn site_banned_by_three_requests_is_banned_for_all() {
     let mut bench = Bench::new();
     bench.options.decision_settings.failure_response.correlated.enabled = false;
     // An operator decides about any failure: rescues would go to other sites at once.
@@ -112,7 +112,7 @@ fn three_requests_that_ban_a_site_ban_it_for_all() {
 }
 
 #[test]
-fn the_last_site_is_not_banned_and_people_are_told() {
+fn last_site_is_not_banned_and_alert_is_sent() {
     let mut bench = Bench::new();
     bench.options.decision_settings.failure_response.correlated.enabled = false;
     for site in SITES {
@@ -129,7 +129,7 @@ fn the_last_site_is_not_banned_and_people_are_told() {
 
 /// Jobs that cannot succeed anywhere are not retried to the end.
 #[test]
-fn a_broken_configuration_pauses_the_run_and_is_held_after_a_while() {
+fn broken_configuration_pauses_run_and_holds_request() {
     let mut bench = Bench::new();
     bench.options.decision_settings.failure_response.correlated.hold_after = Duration::from_millis(300);
     bench.start();
@@ -149,7 +149,7 @@ fn a_broken_configuration_pauses_the_run_and_is_held_after_a_while() {
 
 /// No new jobs start while it is paused; an operator resumes it.
 #[test]
-fn a_paused_run_goes_on_when_somebody_says_so() {
+fn paused_run_continues_on_release() {
     let mut bench = Bench::new();
     let mended = bench.storage("T1_A").join("mended");
     bench.start();
@@ -174,7 +174,7 @@ fn a_paused_run_goes_on_when_somebody_says_so() {
 
 /// Level 2 of the specification: a site is avoided while the run continues.
 #[test]
-fn a_bad_site_is_left_while_the_run_goes_on() {
+fn bad_site_is_left_while_run_continues() {
     let mut bench = Bench::new();
     break_storage(&bench, "T1_A");
     bench.start();
@@ -190,7 +190,7 @@ fn a_bad_site_is_left_while_the_run_goes_on() {
 /// E 6.1: failures count against a site if caused by its infrastructure or data, and not by the resources of a
 /// job.
 #[test]
-fn what_the_next_attempt_cures_is_no_fault_of_a_site() {
+fn failure_cured_by_retry_does_not_blame_site() {
     let mut bench = Bench::new();
     bench.start();
     let mut request = many("g1", 40);
@@ -216,7 +216,7 @@ fn ending_with(code: u32) -> String {
 
 /// Each unit lands, and its only job fails at once and for good: nothing else can fail.
 #[test]
-fn a_run_whose_jobs_all_fail_for_good_is_paused_although_all_of_it_lands() {
+fn run_with_all_jobs_failing_after_landing_is_paused() {
     let mut bench = Bench::new();
     bench.options.decision_settings.failure_response.correlated.hold_after = Duration::from_millis(300);
     bench.start();
@@ -237,7 +237,7 @@ fn a_run_whose_jobs_all_fail_for_good_is_paused_although_all_of_it_lands() {
 
 /// The same at one site, for lack of data: the site is banned.
 #[test]
-fn a_site_whose_data_cannot_be_read_is_banned_although_all_of_it_lands() {
+fn site_with_unreadable_data_is_banned_after_landing() {
     let mut bench = Bench::new();
     bench.start();
     let mut request = many("g1", 60);
@@ -254,7 +254,7 @@ fn a_site_whose_data_cannot_be_read_is_banned_although_all_of_it_lands() {
 
 /// A request without bans is paused instead of running on.
 #[test]
-fn where_no_site_is_ever_banned_one_that_spoils_a_run_holds_its_request() {
+fn bad_site_holds_request_when_bans_are_disabled() {
     let mut bench = Bench::new();
     bench.options.decision_settings.failure_response.bans.enabled = false;
     bench.options.decision_settings.failure_response.correlated.action = CorrelatedAction::Hold;
@@ -275,7 +275,7 @@ fn where_no_site_is_ever_banned_one_that_spoils_a_run_holds_its_request() {
 
 /// A ban during a run does not leave units of the run without any site: they would wait forever.
 #[test]
-fn a_ban_that_leaves_a_run_no_site_does_not_hold_for_it_and_people_are_told() {
+fn ban_of_last_site_of_run_is_skipped_with_alert() {
     let mut bench = Bench::new();
     // Half of the files are at each site, and nowhere else.
     bench.input(24, 10);

@@ -81,7 +81,7 @@ fn with_moods(failures: u32, is_silent: bool) -> (Bench, Arc<Moody>) {
 
 /// N-3.
 #[test]
-fn whatever_fails_is_tried_again_until_it_succeeds() {
+fn failing_catalog_calls_are_retried_until_success() {
     for is_silent in [false, true] {
         let (bench, moody) = with_moods(3, is_silent);
         bench.submit(&reading("r1"));
@@ -95,7 +95,7 @@ fn whatever_fails_is_tried_again_until_it_succeeds() {
 }
 
 #[test]
-fn what_will_never_be_is_held_with_the_reason() {
+fn permanent_catalog_error_holds_request_with_reason() {
     let mut bench = Bench::new();
     bench.start();
     let mut request = reading("r1");

@@ -39,7 +39,7 @@ fn after_every_commit(request: &Request, stop: bool) -> u32 {
 }
 
 #[test]
-fn a_crash_after_any_commit_loses_and_repeats_nothing() {
+fn crash_after_any_commit_loses_and_repeats_nothing() {
     let commits = after_every_commit(&reading("r1"), false);
     assert!(
         commits >= 6,
@@ -48,7 +48,7 @@ fn a_crash_after_any_commit_loses_and_repeats_nothing() {
 }
 
 #[test]
-fn neither_does_one_during_a_stop() {
+fn crash_during_stop_loses_and_repeats_nothing() {
     let mut request = reading("r1");
     request.production_steps = vec![ProductionStep { fraction: 0.3, priority: 50 }];
     // A request without adaptive rounds stops at a step, and continues as planned.

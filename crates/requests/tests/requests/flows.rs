@@ -16,7 +16,7 @@ use windlass_types::requests::{
 };
 
 #[test]
-fn a_request_goes_from_submitted_to_completed() {
+fn request_goes_from_submitted_to_completed() {
     use RequestStatus::{Active, Completed, Planning, Queued, Submitted};
     let mut bench = Bench::new();
     bench.input(6, 10);
@@ -38,7 +38,7 @@ fn a_request_goes_from_submitted_to_completed() {
 }
 
 #[test]
-fn events_are_generated_without_input() {
+fn generation_request_needs_no_input() {
     let mut bench = Bench::new();
     bench.start();
     bench.submit(&generating("g1", 95));
@@ -48,7 +48,7 @@ fn events_are_generated_without_input() {
 
 /// the filter passes half of the expected events.
 #[test]
-fn what_a_round_measured_is_known_to_the_next_one() {
+fn measurements_of_round_are_used_by_next_round() {
     let mut bench = Bench::new();
     bench.start();
     let mut request = generating("g1", 40);
@@ -70,7 +70,7 @@ fn what_a_round_measured_is_known_to_the_next_one() {
 /// When one event is missing, the filter may pass none of the last events made for it: that is chance, and the
 /// request is configured correctly.
 #[test]
-fn bad_luck_at_the_tail_of_a_filter_holds_nobody_up() {
+fn empty_filter_output_at_end_does_not_hold_request() {
     let mut bench = Bench::new();
     bench.start();
     let mut request = generating("g1", 20);
@@ -88,7 +88,7 @@ fn bad_luck_at_the_tail_of_a_filter_holds_nobody_up() {
 
 /// The filter passes a tenth of the configured share: rounds after the first use the measured one.
 #[test]
-fn a_wrong_filter_efficiency_is_mended_by_what_came_out() {
+fn filter_efficiency_is_corrected_by_measurement() {
     let mut bench = Bench::new();
     bench.start();
     let mut request = generating("g1", 50);
@@ -105,7 +105,7 @@ fn a_wrong_filter_efficiency_is_mended_by_what_came_out() {
 /// a step that leaves its cores idle runs several times in parallel in the second round, with the
 /// same events as output.
 #[test]
-fn a_round_runs_better_for_what_the_one_before_measured() {
+fn second_round_runs_instances_in_parallel_after_measurement() {
     let mut bench = Bench::new();
     let settings = &mut bench.options.plan_settings.adaptive;
     (settings.first_round_units, settings.min_samples, settings.max_change) = (2, 4, 1.0);
@@ -138,7 +138,7 @@ fn a_round_runs_better_for_what_the_one_before_measured() {
 
 ///
 #[test]
-fn a_stopped_request_goes_on_with_what_is_left() {
+fn stopped_request_resumes_with_remaining_work() {
     let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
     let mut bench = Bench::new();
     bench.input(20, 10);
@@ -177,7 +177,7 @@ fn a_stopped_request_goes_on_with_what_is_left() {
 
 ///
 #[test]
-fn production_steps_let_others_go_first() {
+fn production_steps_end_rounds_and_lower_priority() {
     let mut bench = Bench::new();
     bench.input(24, 10);
     bench.start();
@@ -203,7 +203,7 @@ fn production_steps_let_others_go_first() {
 
 /// A request without adaptive rounds has one round: it is stopped at a step, and continues as planned.
 #[test]
-fn a_request_that_does_not_learn_stops_at_its_steps() {
+fn non_adaptive_request_stops_at_production_steps() {
     let mut bench = Bench::new();
     bench.input(24, 10);
     bench.start();
@@ -224,7 +224,7 @@ fn a_request_that_does_not_learn_stops_at_its_steps() {
 }
 
 #[test]
-fn an_aborted_request_leaves_nothing_behind() {
+fn aborted_request_leaves_no_outputs() {
     let mut bench = Bench::new();
     bench.input(20, 10);
     // Enough to have outputs, and never enough to be completed.
@@ -250,7 +250,7 @@ fn an_aborted_request_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_fails_for_good_is_held_with_the_reason_and_the_rest_is_kept() {
+fn permanent_failure_holds_request_and_keeps_completed_work() {
     let mut bench = Bench::new();
     bench.input(12, 10);
     bench.fate = Arc::new(|job| !job.name.starts_with("proc_000001"));
@@ -266,7 +266,7 @@ fn what_fails_for_good_is_held_with_the_reason_and_the_rest_is_kept() {
 
 /// work planned for a drained site starts at another site.
 #[test]
-fn a_drained_site_begins_nothing() {
+fn drained_site_starts_nothing() {
     let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
     let mut bench = Bench::new();
     let waits = Arc::clone(&gate);
@@ -302,7 +302,7 @@ fn a_drained_site_begins_nothing() {
 
 /// Blocked jobs get it as well; and the backend receives it once.
 #[test]
-fn a_new_priority_reaches_all_jobs_of_an_active_request() {
+fn priority_change_reaches_all_jobs_of_active_request() {
     let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
     let mut bench = Bench::new();
     bench.input(8, 10);

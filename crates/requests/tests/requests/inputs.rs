@@ -64,7 +64,7 @@ fn without_the_bad_file() -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn a_bad_file_is_excluded_and_the_rest_of_its_unit_is_processed_in_a_later_round() {
+fn bad_file_is_excluded_and_rest_of_unit_is_processed_later() {
     let mut bench = with_a_bad_file();
     bench.start();
     bench.submit(&reading("r1"));
@@ -102,14 +102,14 @@ fn crashes_at(n: u32) -> bool {
 }
 
 #[test]
-fn a_crash_at_any_point_of_settling_loses_and_repeats_nothing() {
+fn crash_while_settling_loses_and_repeats_nothing() {
     let commits = (1..200).take_while(|n| crashes_at(*n)).count();
     assert!(commits >= 10, "only {commits} commits: two rounds, and a round whose work is settled");
 }
 
 /// A file of which some units were completed: only the rest of it is processed again.
 #[test]
-fn of_a_file_that_is_partly_done_only_the_rest_is_processed_again() {
+fn only_rest_of_partly_processed_file_is_processed_again() {
     let mut bench = Bench::new();
     bench.input(6, 10);
     let broken = breaking(&mut bench, &["proc_000001", "proc_000004_0"]);
@@ -132,7 +132,7 @@ fn of_a_file_that_is_partly_done_only_the_rest_is_processed_again() {
 
 /// New files come in growing rounds, each planned from the measurements of earlier ones.
 #[test]
-fn input_is_processed_in_rounds_that_learn() {
+fn input_is_processed_in_adaptive_rounds() {
     let mut bench = Bench::new();
     bench.input(24, 10);
     let settings = &mut bench.options.plan_settings.adaptive;
@@ -156,7 +156,7 @@ fn input_is_processed_in_rounds_that_learn() {
 
 /// Changes made with a release are applied, and files added to the dataset meanwhile are used.
 #[test]
-fn files_that_came_later_are_taken_and_such_that_nobody_wants_are_not() {
+fn release_adds_new_files_and_drops_excluded_files() {
     let mut bench = Bench::new();
     bench.input(6, 10);
     let broken = breaking(&mut bench, &["proc_000001"]);
@@ -193,7 +193,7 @@ fn first_file_of(bench: &Bench, unit: u32) -> String {
 
 /// E 5.1: event numbers are never used twice, even after failures.
 #[test]
-fn generation_with_lost_units_makes_enough_events_and_each_once() {
+fn generation_with_lost_units_makes_each_event_once() {
     let mut bench = Bench::new();
     let broken = breaking(&mut bench, &["proc_000001", "merge_000003"]);
     bench.start();

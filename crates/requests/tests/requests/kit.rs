@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use windlass_core::requests::change::{RequestChange, RequestCommit};
 use windlass_core::requests::rows::{BlockRow, RequestCommand, RequestCommandKind, RequestRow, RunRow};
 use windlass_requests::{
-    DatasetCatalog, LifecycleOptions, LifecycleParts, LocalCatalog, OnRequestCommit, ReconcilerWaker,
+    DatasetCatalog, LifecycleDependencies, LifecycleOptions, LocalCatalog, OnRequestCommit, ReconcilerWaker,
     RequestLifecycle,
 };
 use windlass_scheduler::service::{SchedulerHandle, SchedulerOptions};
@@ -113,7 +113,7 @@ impl Bench {
         let own: Arc<OnceLock<RequestLifecycle>> = Arc::default();
         let mut options = self.options.clone();
         options.on_commit = Some(self.told(&own));
-        let parts = LifecycleParts {
+        let parts = LifecycleDependencies {
             database: Arc::clone(&self.job_store),
             service: service.clone(),
             catalog: Arc::clone(&self.catalog),

@@ -49,7 +49,7 @@ pub(crate) fn release(bench: &Bench, name: &str, rescue: bool, changes: &[Reques
 }
 
 #[test]
-fn rescue_succeeds_and_the_round_is_complete() {
+fn successful_rescue_completes_round() {
     let mut bench = Bench::new();
     bench.input(12, 10);
     failing(&mut bench, 1);
@@ -66,7 +66,7 @@ fn rescue_succeeds_and_the_round_is_complete() {
 }
 
 #[test]
-fn rescue_still_has_failures_and_is_rescued_again() {
+fn rescue_with_failures_is_rescued_again() {
     let mut bench = Bench::new();
     bench.input(12, 10);
     failing(&mut bench, 3);
@@ -79,7 +79,7 @@ fn rescue_still_has_failures_and_is_rescued_again() {
 }
 
 #[test]
-fn rescues_exhausted_held_released_with_a_ban_completes() {
+fn request_held_after_last_rescue_completes_after_release() {
     let mut bench = Bench::new();
     let mended = broken(&mut bench);
     bench.start();
@@ -124,7 +124,7 @@ fn rescues_exhausted_held_released_with_a_ban_completes() {
 }
 
 #[test]
-fn everything_failed_is_held_and_not_failed() {
+fn request_with_all_units_failed_is_held() {
     let mut bench = Bench::new();
     bench.input(12, 10);
     // Otherwise it would be paused before its retries are used up.
@@ -148,7 +148,7 @@ fn everything_failed_is_held_and_not_failed() {
 
 /// One of five work units fails: that is not below 20 %.
 #[test]
-fn a_ratio_at_the_threshold_is_held_without_a_rescue() {
+fn failure_ratio_at_threshold_holds_without_rescue() {
     let mut bench = Bench::new();
     let mended = broken(&mut bench);
     bench.start();
@@ -177,7 +177,7 @@ fn a_ratio_at_the_threshold_is_held_without_a_rescue() {
 
 /// The next round contains only missing work, and each event is made once.
 #[test]
-fn a_release_credits_completed_work_and_plans_the_rest() {
+fn release_credits_completed_work_and_plans_rest() {
     let mut bench = Bench::new();
     bench.input(8, 10);
     let mended = broken(&mut bench);
@@ -197,7 +197,7 @@ fn a_release_credits_completed_work_and_plans_the_rest() {
 
 /// A file that is excluded with a release is not read, even if its round would continue.
 #[test]
-fn a_removed_run_does_not_go_on_with_files_that_are_excluded() {
+fn removed_run_does_not_resume_with_excluded_files() {
     let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
     let mut bench = Bench::new();
     bench.input(12, 10);
@@ -242,7 +242,7 @@ fn a_removed_run_does_not_go_on_with_files_that_are_excluded() {
 
 /// E 7.2, 7.3: completed work is kept over stops and rescues, and only the rescue counts.
 #[test]
-fn a_stop_is_no_rescue() {
+fn stop_is_not_counted_as_rescue() {
     let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
     let mut bench = Bench::new();
     bench.input(12, 10);
@@ -308,7 +308,7 @@ fn fail_writes_the_manifest() {
 }
 
 #[test]
-fn fail_stops_what_runs() {
+fn fail_stops_running_jobs() {
     let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
     let mut bench = Bench::new();
     bench.input(12, 10);
@@ -336,7 +336,7 @@ fn fail_stops_what_runs() {
 
 /// E 4.3: the old version ends, the new one starts, and its outputs replace the old ones only when they exist.
 #[test]
-fn kill_and_clone_begins_anew_and_keeps_the_old_outputs() {
+fn kill_and_clone_restarts_and_keeps_old_outputs() {
     let mut bench = Bench::new();
     bench.input(8, 10);
     let mended = broken(&mut bench);
@@ -373,7 +373,7 @@ fn kill_and_clone_begins_anew_and_keeps_the_old_outputs() {
 /// E 4.3: if a new version is replaced before it is completed, earlier outputs stay until a version is
 /// completed.
 #[test]
-fn the_outputs_of_all_versions_before_go_with_the_first_that_is_completed() {
+fn completed_version_invalidates_outputs_of_all_earlier_ones() {
     let mut bench = Bench::new();
     bench.input(8, 10);
     let mended = broken(&mut bench);

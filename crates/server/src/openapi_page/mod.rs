@@ -103,11 +103,11 @@ fn render_operation(page: &mut String, operation: &DocumentedOperation<'_>) {
         push_html(page, "<h4>Answers</h4><table>");
         for (code, response) in responses {
             let body = response["content"].as_object().map(render_media_types).unwrap_or_default();
-            let said = render_text(&response["description"]);
+            let rendered = render_text(&response["description"]);
             push_html(
                 page,
                 &format!(
-                    "<tr><td><code>{}</code></td><td>{said}</td><td>{body}</td></tr>",
+                    "<tr><td><code>{}</code></td><td>{rendered}</td><td>{body}</td></tr>",
                     escape_html(code)
                 ),
             );
@@ -122,11 +122,11 @@ fn render_parameter(page: &mut String, parameter: &Value) {
     let place = render_text(&parameter["in"]);
     let needed = if parameter["required"] == true { ", required" } else { "" };
     let kind = schema::render_schema_type(&parameter["schema"]);
-    let said = render_text(&parameter["description"]);
+    let rendered = render_text(&parameter["description"]);
     push_html(
         page,
         &format!(
-            "<tr><td><code>{name}</code></td><td>{place}{needed}</td><td>{kind}</td><td>{said}</td></tr>"
+            "<tr><td><code>{name}</code></td><td>{place}{needed}</td><td>{kind}</td><td>{rendered}</td></tr>"
         ),
     );
 }

@@ -17,11 +17,11 @@ pub(super) fn render_schema(page: &mut String, name: &str, says: &Value) {
             for (property, meant) in properties {
                 let needed = required.is_some_and(|list| list.iter().any(|name| name == property));
                 let needed = if needed { "required" } else { "" };
-                let (kind, said) = (render_schema_type(meant), render_text(&meant["description"]));
+                let (kind, text) = (render_schema_type(meant), render_text(&meant["description"]));
                 push_html(
                     page,
                     &format!(
-                        "<tr><td><code>{}</code></td><td>{needed}</td><td>{kind}</td><td>{said}</td></tr>",
+                        "<tr><td><code>{}</code></td><td>{needed}</td><td>{kind}</td><td>{text}</td></tr>",
                         escape_html(property)
                     ),
                 );

@@ -159,10 +159,10 @@ fn plan_suggestion(
         }
         Some(FailureRemedy::MemoryMb(wanted)) => release.memory_mb = i64::try_from(*wanted.max(&least)).ok(),
         Some(FailureRemedy::MoreTime) => {
-            let said = row.overrides.time_per_event_sec.unwrap_or(row.request.time_per_event_sec);
-            let longer = said * TIMEOUT_FACTOR;
+            let given = row.overrides.time_per_event_sec.unwrap_or(row.request.time_per_event_sec);
+            let longer = given * TIMEOUT_FACTOR;
             if longer > 0.0 {
-                text = format!("{text}: {longer} s instead of {said} s");
+                text = format!("{text}: {longer} s instead of {given} s");
                 release.time_per_event_sec = Some(longer);
             }
         }

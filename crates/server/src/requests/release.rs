@@ -44,12 +44,12 @@ struct ReleaseFacts {
     memory_range_mb: (u64, u64),
 }
 
-/// `spell`: default duration of site bans. `memory`: limits on the memory of jobs.
+/// `duration`: default duration of site bans. `memory`: limits on the memory of jobs.
 pub fn release_request(
     db: &dyn StoreDatabase,
     name: &str,
     wanted: &ReleaseRequest,
-    spell: Duration,
+    duration: Duration,
     memory: MemoryWindow,
     actor: RequestActor<'_>,
     now: Timestamp,
@@ -70,7 +70,7 @@ pub fn release_request(
         if !faults.is_empty() {
             return Err(invalid_document_error(faults));
         }
-        Ok(plan_release(row, wanted, &facts, spell, actor, now))
+        Ok(plan_release(row, wanted, &facts, duration, actor, now))
     })?;
     Ok(ReleaseResponse {
         request_name: name.to_owned(),
@@ -269,9 +269,9 @@ fn check_files(wanted: &ReleaseRequest, facts: &ReleaseFacts, fault: &mut impl F
             format!("has {} files; the maximum is {MAX_EXCLUDED_FILES}", wanted.excluded_files.len());
         fault("excluded_files", reason, "exclude them in several calls, or invalidate them in the catalog");
     }
-    for stranger in facts.unknown_files.iter().take(MAX_NAMES_SHOWN) {
-        let n = wanted.excluded_files.iter().position(|file| file == stranger).unwrap_or_default();
-        let reason = format!("is `{stranger}`, which is not a file of {dataset}");
+    for unknown_file in facts.unknown_files.iter().take(MAX_NAMES_SHOWN) {
+        let n = wanted.excluded_files.iter().position(|file| file == unknown_file).unwrap_or_default();
+        let reason = format!("is `{unknown_file}`, which is not a file of {dataset}");
         fault(&format!("excluded_files[{n}]"), reason, "use the logical name as in the catalog");
     }
 }
@@ -291,13 +291,13 @@ fn plan_release(
     row: &RequestRow,
     wanted: &ReleaseRequest,
     facts: &ReleaseFacts,
-    spell: Duration,
+    duration: Duration,
     actor: RequestActor<'_>,
     now: Timestamp,
 ) -> Vec<RequestChange> {
-    let spell =
-        wanted.ban_seconds.and_then(|seconds| seconds.try_into().ok()).map_or(spell, Duration::from_secs);
-    let said = reason_or_none(&wanted.reason);
+    let duration =
+        wanted.ban_seconds.and_then(|seconds| seconds.try_into().ok()).map_or(duration, Duration::from_secs);
+    let given = reason_or_none(&wanted.reason);
     let mut changes = Vec::new();
     let overrides =
         row.overrides.clone().merged_with(release_overrides(wanted).record_excluded_by(actor.name));
@@ -310,23 +310,23 @@ fn plan_release(
         let ban = NewBan {
             site: site.clone(),
             request: Some(row.request.request_name.clone()),
-            reason: said.to_owned(),
+            reason: given.to_owned(),
             failure_data: Value::Null,
             by: actor.name.to_owned(),
-            expires_at: now.after(spell),
+            expires_at: now.after(duration),
         };
         changes.push(RequestChange::Alert(Box::new(sites::ban_alert(&ban))));
         changes.push(RequestChange::Ban(Box::new(ban)));
     }
     let reason = match describe_overrides(wanted) {
-        Some(with) => format!("{said} ({with})"),
-        None => said.to_owned(),
+        Some(with) => format!("{given} ({with})"),
+        None => given.to_owned(),
     };
-    let wish = RequestCommand {
+    let command = RequestCommand {
         rescue: wanted.rescue,
         ..RequestCommand::new(RequestCommandKind::Release, actor.name, reason, now)
     };
-    changes.push(RequestChange::SetCommand(Some(wish)));
+    changes.push(RequestChange::SetCommand(Some(command)));
     changes
 }
 

@@ -186,8 +186,8 @@ pub fn enable_site(db: &dyn StoreDatabase, name: &str, now: Timestamp) -> ApiRes
 }
 
 /// Checks the duration of a ban.
-pub(super) fn is_valid_ban_duration(spell: Duration) -> bool {
-    !spell.is_zero() && spell <= MAX_BAN
+pub(super) fn is_valid_ban_duration(duration: Duration) -> bool {
+    !duration.is_zero() && duration <= MAX_BAN
 }
 
 /// Bans a site: it gets no new work for a time.
@@ -199,8 +199,8 @@ pub fn ban_site(
     now: Timestamp,
 ) -> ApiResult<SiteResponse> {
     check_text("reason", &new.reason)?;
-    let spell = Duration::from_secs(new.seconds);
-    if !is_valid_ban_duration(spell) {
+    let duration = Duration::from_secs(new.seconds);
+    if !is_valid_ban_duration(duration) {
         return Err(ApiError::invalid("`seconds` must be between one second and one year"));
     }
     load_site(db, name)?;
@@ -211,7 +211,7 @@ pub fn ban_site(
         reason: new.reason.clone(),
         failure_data: Value::Null,
         by: actor.name.to_owned(),
-        expires_at: now.after(spell),
+        expires_at: now.after(duration),
     };
     db.add_ban(&ban, now)?;
     db.add_alert(&ban_alert(&ban), now)?;

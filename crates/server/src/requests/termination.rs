@@ -37,8 +37,8 @@ pub fn fail_request(
         RequestStatus::New => Err(not_started_error(row)),
         status if status.is_terminal() => Err(request_over_error(row)),
         _ => {
-            let wish = fail_command(&wanted.reason, wanted.lost, actor, now);
-            Ok(vec![RequestChange::SetCommand(Some(wish))])
+            let command = fail_command(&wanted.reason, wanted.lost, actor, now);
+            Ok(vec![RequestChange::SetCommand(Some(command))])
         }
     })?;
     let message = match before.status {
@@ -112,11 +112,11 @@ fn plan_replacement(
     actor: RequestActor<'_>,
     now: Timestamp,
 ) -> ApiResult<Vec<RequestChange>> {
-    let trouble = RefCell::new(None);
+    let problem = RefCell::new(None);
     let answer = |found: Result<bool, windlass_store::StoreError>| {
         found.unwrap_or_else(|error| {
             // Shown instead of the name.
-            *trouble.borrow_mut() = Some(error);
+            *problem.borrow_mut() = Some(error);
             false
         })
     };
@@ -128,9 +128,9 @@ fn plan_replacement(
     let bans =
         db.bans(&SiteBanFilter { applies_to: Some(old), active_at: Some(now), ..SiteBanFilter::default() })?;
     let policy = wanted.cleanup_policy.unwrap_or(row.request.cleanup_policy);
-    let wish = fail_command(&wanted.reason, wanted.lost, actor, now);
-    let mut changes = versions::plan_restart(row, policy, wish, &bans, &taken);
-    if let Some(error) = trouble.into_inner() {
+    let command = fail_command(&wanted.reason, wanted.lost, actor, now);
+    let mut changes = versions::plan_restart(row, policy, command, &bans, &taken);
+    if let Some(error) = problem.into_inner() {
         return Err(error.into());
     }
     if row.status.is_terminal() {

@@ -89,12 +89,12 @@ async fn get_health(State(state): State<AppState>) -> (StatusCode, Json<HealthRe
         store.foreign_commit_count(false).map(drop)
     });
     // Reads may succeed on a full disk, so the result of the last write counts.
-    let trouble = || state.store.write_failure().and_then(|error| error.public_message());
+    let problem = || state.store.write_failure().and_then(|error| error.public_message());
     let database = match tokio::time::timeout(DATABASE_TIMEOUT, asked).await {
-        Ok(Ok(())) => trouble().unwrap_or_else(|| "ok".to_owned()),
+        Ok(Ok(())) => problem().unwrap_or_else(|| "ok".to_owned()),
         Ok(Err(error)) => {
             tracing::warn!(%error, "database health check failed");
-            trouble().unwrap_or_else(|| "failed; see the log".to_owned())
+            problem().unwrap_or_else(|| "failed; see the log".to_owned())
         }
         Err(_) => "no answer".to_owned(),
     };

@@ -120,11 +120,11 @@ fn tool_error(refused: ApiError) -> ToolError {
 /// Includes the errors of all fields.
 fn detailed_tool_error(refused: ApiError) -> ToolError {
     let faults: Vec<String> = refused.errors.iter().map(ToString::to_string).collect();
-    let mut trouble = tool_error(refused);
+    let mut problem = tool_error(refused);
     if !faults.is_empty() {
-        trouble.message = format!("{}: {}", trouble.message, faults.join("; "));
+        problem.message = format!("{}: {}", problem.message, faults.join("; "));
     }
-    trouble
+    problem
 }
 
 impl CallerBackend {
@@ -171,7 +171,7 @@ impl CallerBackend {
 impl AgentActions for CallerBackend {
     fn supports(&self, skill: AgentCapability) -> bool {
         match skill {
-            AgentCapability::MakeWorkflows => true,
+            AgentCapability::CreateWorkflows => true,
             AgentCapability::PlanAllocations => self.state.allocation_reconciler.is_some(),
             AgentCapability::ReadJournals => false,
         }

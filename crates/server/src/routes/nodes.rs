@@ -115,8 +115,8 @@ async fn quarantine_node(
     Json(new): Json<QuarantineNode>,
 ) -> ApiResult<Json<NodeQuarantineResponse>> {
     caller.authorize(AuthOperation::ManageNodes, ObjectRelation::Own, "node")?;
-    let spell = Duration::from_secs(new.seconds);
-    if spell.is_zero() || spell > MAX_QUARANTINE {
+    let duration = Duration::from_secs(new.seconds);
+    if duration.is_zero() || duration > MAX_QUARANTINE {
         return Err(ApiError::invalid(
             "the duration of a quarantine must be between one second and one year",
         ));
@@ -129,7 +129,7 @@ async fn quarantine_node(
         host: new.host,
         user: None,
         since: now,
-        until: now.after(spell),
+        until: now.after(duration),
         set_by: caller.user().to_owned(),
         reason: new.reason,
         evidence: None,

@@ -1,6 +1,6 @@
 //! Remote workers: they register, and then exchange reports for assignments.
 
-use super::worker_messages::{WorkerExchangeMessage, WorkerRegistrationMessage, RegistrationReplyMessage};
+use super::worker_messages::{RegistrationReplyMessage, WorkerExchangeMessage, WorkerRegistrationMessage};
 use crate::caller::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
@@ -48,10 +48,10 @@ async fn introduce_worker(
     caller: Caller,
     Json(who): Json<WorkerRegistration>,
 ) -> ApiResult<Json<RegistrationReply>> {
-    caller.authorize(AuthOperation::IntroduceWorker, ObjectRelation::Own, "worker")?;
+    caller.authorize(AuthOperation::RegisterWorker, ObjectRelation::Own, "worker")?;
     check_site(&state, &caller, &who.site).await?;
-    let sponsor = caller.authorize_introduction(&state, &who).await?;
-    let welcome = call_service(|reply| state.service.register_worker(who, sponsor, reply)).await?;
+    let owner = caller.authorize_registration(&state, &who).await?;
+    let welcome = call_service(|reply| state.service.register_worker(who, owner, reply)).await?;
     // Requests may wait for the site.
     state.lifecycle.wake_all();
     Ok(Json(welcome))
@@ -100,7 +100,7 @@ async fn exchange_with_worker(
     Path(id): Path<i64>,
     Json(mut exchange): Json<WorkerExchange>,
 ) -> ApiResult<Json<ExchangeReply>> {
-    caller.authorize(AuthOperation::SpeakAsWorker, ObjectRelation::Own, "worker")?;
+    caller.authorize(AuthOperation::ActAsWorker, ObjectRelation::Own, "worker")?;
     if exchange.worker != WorkerId(id) {
         return Err(ApiError::invalid("the exchange belongs to another worker than the path"));
     }

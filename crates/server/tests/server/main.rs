@@ -10,8 +10,6 @@ mod allocations;
 #[cfg(test)]
 mod bench;
 #[cfg(test)]
-mod store_calls;
-#[cfg(test)]
 mod cross_site;
 #[cfg(test)]
 mod documents;
@@ -56,6 +54,8 @@ mod requests;
 mod secrets;
 #[cfg(test)]
 mod secured;
+#[cfg(test)]
+mod store_calls;
 #[cfg(test)]
 mod torc_client;
 #[cfg(test)]

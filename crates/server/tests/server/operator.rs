@@ -494,7 +494,8 @@ fn abandoned_output_steps_are_retried_after_the_end() {
 
 #[test]
 fn manual_ban_lasts_the_default_or_given_time() {
-    let bench = Bench::with(|options| options.requests.blame.bans.duration = Duration::from_hours(48));
+    let bench =
+        Bench::with(|options| options.requests.failure_response.bans.duration = Duration::from_hours(48));
     // body → hours
     for (name, body, hours) in [
         ("usual", json!({"site_bans": ["T2_Bad"]}), 48),

@@ -34,12 +34,12 @@ impl RequestSimulation {
                 "the environment is not available",
             );
             return AttemptFate {
-                after: self.backends.dice.random_minutes(1.0, 4.0),
+                after: self.backends.random.random_minutes(1.0, 4.0),
                 failure: Some(failure),
             };
         }
         let takes = self.attempt_duration(id, site);
-        let early = |sim: &mut Self| takes.mul_f64(sim.backends.dice.fraction_between(0.02, 0.5));
+        let early = |sim: &mut Self| takes.mul_f64(sim.backends.random.fraction_between(0.02, 0.5));
         if let Some(failure) = self.job_failure(id, site) {
             return AttemptFate { after: early(self), failure: Some(failure) };
         }
@@ -64,7 +64,7 @@ impl RequestSimulation {
         let expected = node.map_or(Duration::from_mins(15), |node| {
             Duration::from_secs_f64(node.events() as f64 * truth.time_hint * truth.truth.time_factor)
         });
-        let slowness = self.grid.sites[site].slowness * self.backends.dice.fraction_between(0.85, 1.2);
+        let slowness = self.grid.sites[site].slowness * self.backends.random.fraction_between(0.85, 1.2);
         expected.mul_f64(slowness).max(Duration::from_mins(1))
     }
 
@@ -113,7 +113,7 @@ impl RequestSimulation {
         }
         let used = truth.truth.memory_per_core
             * f64::from(row.requested.cpus)
-            * self.backends.dice.fraction_between(0.9, 1.1);
+            * self.backends.random.fraction_between(0.9, 1.1);
         (used > row.requested.memory.0 as f64 / f64::from(1 << 20)).then(|| SimulatedAttemptFailure {
             memory_mb: Some(used as u64),
             ..SimulatedAttemptFailure::new(FailureClass::Memory, 50660, "memory limit exceeded")
@@ -131,7 +131,7 @@ impl RequestSimulation {
             (failure_rates::PERMANENT, FailureClass::Permanent, 8009, "exception in event processing"),
         ];
         sorts.into_iter().find_map(|(share, class, code, message)| {
-            self.backends.dice.chance(share).then(|| SimulatedAttemptFailure::new(class, code, message))
+            self.backends.random.chance(share).then(|| SimulatedAttemptFailure::new(class, code, message))
         })
     }
 }

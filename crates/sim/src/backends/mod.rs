@@ -39,7 +39,7 @@ pub(crate) struct SimulatedBackends {
     attempts: u64,
     /// Whether the HTCondor schedd responds.
     pub(crate) is_schedd_up: bool,
-    dice: SeededRandom,
+    random: SeededRandom,
 }
 
 impl SimulatedBackends {
@@ -50,7 +50,7 @@ impl SimulatedBackends {
             renounced_runs: BTreeSet::new(),
             attempts: 0,
             is_schedd_up: true,
-            dice: SeededRandom::for_part(seed, "grid"),
+            random: SeededRandom::for_part(seed, "grid"),
         }
     }
 

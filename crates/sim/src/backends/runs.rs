@@ -285,8 +285,8 @@ impl RequestSimulation {
             said if said < 1.0 => {
                 let share = said * self.request_facts[request].truth.filter_factor;
                 let unit = format!("filter {request} {} {number}", workflow.round);
-                let mut dice = SeededRandom::for_part(self.setup.seed, &unit);
-                (0..events).filter(|_| dice.chance(share)).count() as u64
+                let mut random = SeededRandom::for_part(self.setup.seed, &unit);
+                (0..events).filter(|_| random.chance(share)).count() as u64
             }
             _ => events,
         }

@@ -16,13 +16,13 @@ const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Time for a run to stop before the effect is repeated.
 const STOP_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-pub(super) fn effect_duration(effect: &LifecycleEffect, dice: &mut SeededRandom) -> Duration {
+pub(super) fn effect_duration(effect: &LifecycleEffect, random: &mut SeededRandom) -> Duration {
     match effect {
         LifecycleEffect::Import | LifecycleEffect::WriteManifest | LifecycleEffect::Step(_) => {
-            dice.random_minutes(0.02, 0.2)
+            random.random_minutes(0.02, 0.2)
         }
-        LifecycleEffect::Plan { .. } => dice.random_minutes(0.2, 3.0),
-        _ => dice.random_minutes(0.1, 1.0),
+        LifecycleEffect::Plan { .. } => random.random_minutes(0.2, 3.0),
+        _ => random.random_minutes(0.1, 1.0),
     }
 }
 
@@ -46,10 +46,10 @@ impl RequestSimulation {
     /// Attempts an effect; it may fail, or its response may be lost.
     fn attempt_effect(&mut self, request: &str, begun: &StartedEffect) -> (Vec<LifecycleEvent>, Duration) {
         let is_windy = !self.is_calm;
-        if is_windy && self.server.dice.chance(failure_rates::EFFECT_FAILS) {
+        if is_windy && self.server.random.chance(failure_rates::EFFECT_FAILS) {
             return self.failed_effect_news(begun);
         }
-        if is_windy && self.server.dice.chance(failure_rates::ANSWER_LOST) {
+        if is_windy && self.server.random.chance(failure_rates::ANSWER_LOST) {
             self.perform_effect(request, begun);
             return self.failed_effect_news(begun);
         }

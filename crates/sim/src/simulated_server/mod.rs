@@ -34,7 +34,7 @@ pub(crate) struct SimulatedServer {
     /// Number of starts: events of an earlier generation are ignored.
     pub(crate) generation: u32,
     memory: ServerMemory,
-    dice: SeededRandom,
+    random: SeededRandom,
     /// Counter for unique names.
     names: u64,
 }
@@ -94,7 +94,7 @@ impl SimulatedServer {
             is_up: true,
             generation: 0,
             memory: ServerMemory::default(),
-            dice: SeededRandom::for_part(seed, "server"),
+            random: SeededRandom::for_part(seed, "server"),
             names: 0,
         }
     }
@@ -129,13 +129,13 @@ impl RequestSimulation {
         self.server.generation += 1;
         let mind = std::mem::take(&mut self.server.memory);
         for (key, effects) in mind.running_effects {
-            let done = self.server.dice.number_below(effects.len() as u64 + 1) as usize;
+            let done = self.server.random.number_below(effects.len() as u64 + 1) as usize;
             for begun in &effects[..done] {
                 self.perform_effect(&key.request, begun);
             }
         }
         self.clear_restrictions();
-        let away = self.server.dice.random_minutes(0.2, 45.0);
+        let away = self.server.random.random_minutes(0.2, 45.0);
         self.schedule_after(away, SimulationEvent::Restart);
     }
 

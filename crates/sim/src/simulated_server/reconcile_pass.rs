@@ -254,7 +254,7 @@ impl RequestSimulation {
             }
         }
         for (key, together) in groups {
-            let takes = super::effects::effect_duration(&together[0].effect, &mut self.server.dice);
+            let takes = super::effects::effect_duration(&together[0].effect, &mut self.server.random);
             self.server.memory.running_effects.insert(key.clone(), together);
             let life = self.server.generation;
             self.schedule_after(takes, SimulationEvent::EffectDone { generation: life, key });

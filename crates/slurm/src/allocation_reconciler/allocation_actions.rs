@@ -11,7 +11,7 @@
 //! - the claim is refused because another process was faster, or the action is no longer due: the rows are
 //!   withdrawn.
 
-use super::reconcile_pass::{PassError, ReconcilePasses, call_scheduler};
+use super::reconcile_pass::{AllocationPassRunner, PassError, call_scheduler};
 use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::slurm::allocation_request::{AllocationWorkerOptions, build_request};
 use windlass_core::slurm::allocation_rows::{AllocationChange, NewAllocation};
@@ -23,7 +23,7 @@ use windlass_types::{SystemClock, WorkflowId};
 /// More allocations in one action are treated as a mistake in the spec.
 const MAX_ALLOCATIONS_PER_ACTION: u32 = 10_000;
 
-impl ReconcilePasses {
+impl AllocationPassRunner {
     /// Handles the actions of these workflows.
     pub(super) fn process_actions(&self, workflows: &BTreeSet<WorkflowId>) -> Result<(), PassError> {
         for id in workflows {

@@ -41,9 +41,9 @@ struct MailboxState {
 
 /// Wakes the reconciler; cheap to clone, and created before it.
 #[derive(Clone, Debug, Default)]
-pub struct ReconcilerMailbox(Arc<(Mutex<MailboxState>, Condvar)>);
+pub struct AllocationReconcilerWaker(Arc<(Mutex<MailboxState>, Condvar)>);
 
-impl ReconcilerMailbox {
+impl AllocationReconcilerWaker {
     /// A user requested or canceled allocations.
     pub fn notify_all(&self) {
         self.notify(|heard| heard.is_any_change = true);
@@ -148,39 +148,39 @@ mod tests {
 
     #[test]
     fn poll_request_gets_its_own_or_a_later_outcome() {
-        let nudge = ReconcilerMailbox::default();
-        let (first, second) = (nudge.request_poll(), nudge.request_poll());
+        let waker = AllocationReconcilerWaker::default();
+        let (first, second) = (waker.request_poll(), waker.request_poll());
         let far = Instant::now() + Duration::from_hours(1);
-        assert_eq!(nudge.wait_for_notice(far).unwrap().poll_request, Some(second));
+        assert_eq!(waker.wait_for_notice(far).unwrap().poll_request, Some(second));
         let late = PollOutcome::NoAnswer("timed out waiting for Slurm".to_owned());
-        assert_eq!(nudge.wait_for_poll(first, Instant::now()), late);
-        nudge.complete_poll(second, PollOutcome::Answered);
-        assert_eq!(nudge.wait_for_poll(first, far), PollOutcome::Answered);
-        assert_eq!(nudge.wait_for_poll(second, far), PollOutcome::Answered);
-        let third = nudge.request_poll();
-        assert_eq!(nudge.wait_for_poll(third, Instant::now()), late);
-        nudge.stop();
-        assert!(matches!(nudge.wait_for_poll(third, far), PollOutcome::NoAnswer(_)));
+        assert_eq!(waker.wait_for_poll(first, Instant::now()), late);
+        waker.complete_poll(second, PollOutcome::Answered);
+        assert_eq!(waker.wait_for_poll(first, far), PollOutcome::Answered);
+        assert_eq!(waker.wait_for_poll(second, far), PollOutcome::Answered);
+        let third = waker.request_poll();
+        assert_eq!(waker.wait_for_poll(third, Instant::now()), late);
+        waker.stop();
+        assert!(matches!(waker.wait_for_poll(third, far), PollOutcome::NoAnswer(_)));
     }
 
     #[test]
     fn repeated_notices_are_merged() {
-        let nudge = ReconcilerMailbox::default();
+        let waker = AllocationReconcilerWaker::default();
         for _ in 0..100 {
-            nudge.notify_workflow(WorkflowId(7));
+            waker.notify_workflow(WorkflowId(7));
         }
         let far = Instant::now() + Duration::from_hours(1);
-        let heard = nudge.wait_for_notice(far).unwrap();
+        let heard = waker.wait_for_notice(far).unwrap();
         assert_eq!((heard.is_any_change, heard.workflows), (false, [WorkflowId(7)].into()));
         assert_eq!(
-            nudge.wait_for_notice(Instant::now()).unwrap(),
+            waker.wait_for_notice(Instant::now()).unwrap(),
             ReceivedNotices::default(),
             "no further notices"
         );
-        assert!(nudge.wait_until(Instant::now()));
-        nudge.stop();
-        assert!(nudge.wait_for_notice(far).is_none() && !nudge.wait_until(far));
-        nudge.reopen();
-        assert!(nudge.wait_for_notice(far).unwrap().is_any_change, "the next reconciler gets notices again");
+        assert!(waker.wait_until(Instant::now()));
+        waker.stop();
+        assert!(waker.wait_for_notice(far).is_none() && !waker.wait_until(far));
+        waker.reopen();
+        assert!(waker.wait_for_notice(far).unwrap().is_any_change, "the next reconciler gets notices again");
     }
 }

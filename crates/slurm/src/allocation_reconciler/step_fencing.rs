@@ -4,7 +4,7 @@
 //! whole allocation. So the service asks before it reassigns the jobs of a silent worker, and gets an answer when
 //! no step is left.
 
-use super::reconcile_pass::ReconcilePasses;
+use super::reconcile_pass::AllocationPassRunner;
 use crate::slurm_client::SlurmOutcome;
 use std::time::{Duration, Instant};
 use windlass_core::slurm::job_steps::{SlurmStep, orphaned_steps};
@@ -14,7 +14,7 @@ use windlass_types::slurm::AllocationState;
 /// Time until the check whether canceled steps have ended.
 const FENCING_CHECK_INTERVAL: Duration = Duration::from_millis(300);
 
-impl ReconcilePasses {
+impl AllocationPassRunner {
     /// Handles silent workers. Returns when to run again if steps are left.
     pub(super) fn fence_silent_workers(&mut self, heard: &[SilentWorker]) -> Option<Duration> {
         let begun = Instant::now();
@@ -49,9 +49,9 @@ impl ReconcilePasses {
         }
         if !to_end.is_empty() {
             tracing::info!(steps = ?to_end, "canceling steps of a lost worker");
-            if let SlurmOutcome::Refused(said) = self.slurm.kill_steps(&to_end) {
+            if let SlurmOutcome::Refused(message) = self.slurm.kill_steps(&to_end) {
                 // They may have ended by now; the next check shows it.
-                tracing::debug!(%said, "Slurm did not cancel all of them");
+                tracing::debug!(%message, "Slurm did not cancel all of them");
             }
         }
         let newest = self.silent_workers.iter().map(|(since, _)| since.elapsed()).min()?;

@@ -4,7 +4,7 @@
 //! stays as it is, and later passes search the job by its tag; only what certainly does not exist is submitted
 //! again.
 
-use super::reconcile_pass::{PassError, ReconcilePasses};
+use super::reconcile_pass::{AllocationPassRunner, PassError};
 use crate::parse::sbatch;
 use crate::render::batch::{self, BatchContext, BatchSubmission};
 use crate::slurm_client::{SlurmOutcome, SlurmUnavailable};
@@ -23,7 +23,7 @@ const JOB_LIMIT_DELAY: Duration = Duration::from_mins(5);
 /// Pause after the output cannot be written: a full disk, a missing directory.
 const WRITE_ERROR_DELAY: Duration = Duration::from_mins(1);
 
-impl ReconcilePasses {
+impl AllocationPassRunner {
     /// `false`: not now.
     pub(super) fn submit_allocation(
         &mut self,
@@ -104,14 +104,14 @@ impl ReconcilePasses {
                 // Its worker may have started already and reported the same.
                 self.commit_changes(&[change])
             }
-            SlurmOutcome::Refused(said) if sbatch::is_job_limit(&said) && has_other_jobs(open, row) => {
+            SlurmOutcome::Refused(refusal) if sbatch::is_job_limit(&refusal) && has_other_jobs(open, row) => {
                 self.not_before.insert(row.id, SystemClock.now().after(JOB_LIMIT_DELAY));
                 self.reset_to_intended(
                     row,
-                    format!("the limit of submitted jobs is reached; retrying: {said}"),
+                    format!("the limit of submitted jobs is reached; retrying: {refusal}"),
                 )
             }
-            SlurmOutcome::Refused(said) => self.record_refusal(row, submitting, &said),
+            SlurmOutcome::Refused(refusal) => self.record_refusal(row, submitting, &refusal),
             SlurmOutcome::Unknown(why) if why.is_certainly_not_sent() => {
                 if let SlurmUnavailable::NotStarted { .. } = &why {
                     self.not_before.insert(row.id, SystemClock.now().after(WRITE_ERROR_DELAY));
@@ -158,13 +158,18 @@ impl ReconcilePasses {
         self.commit_changes(&[change])
     }
 
-    fn record_refusal(&self, row: &Allocation, from: AllocationState, said: &str) -> Result<(), PassError> {
+    fn record_refusal(
+        &self,
+        row: &Allocation,
+        from: AllocationState,
+        refusal: &str,
+    ) -> Result<(), PassError> {
         let mut change = AllocationChange::new(row.id, from, AllocationState::Refused);
-        change.reason = Some(Some(said.to_owned()));
+        change.reason = Some(Some(refusal.to_owned()));
         change.ended_at = Some(SystemClock.now());
         self.commit_changes(&[change])?;
         let message = format!(
-            "Slurm rejected allocation {} of scheduler `{}`: {said}. Correct the scheduler, then request again: \
+            "Slurm rejected allocation {} of scheduler `{}`: {refusal}. Correct the scheduler, then request again: \
              `windlass slurm schedule-nodes`",
             row.id, row.request.scheduler
         );

@@ -13,19 +13,19 @@ pub fn parse_refusal(complaint: &str) -> String {
         let line = line.strip_prefix("error: ").or_else(|| line.strip_prefix("fatal: ")).unwrap_or(line);
         line.strip_prefix("Batch job submission failed: ").unwrap_or(line)
     });
-    let mut said: Vec<&str> = Vec::new();
+    let mut message: Vec<&str> = Vec::new();
     for line in words.take(4) {
-        if !said.contains(&line) {
-            said.push(line);
+        if !message.contains(&line) {
+            message.push(line);
         }
     }
-    said.join("; ")
+    message.join("; ")
 }
 
 /// The limit of submitted jobs of this user is reached; later submissions may succeed.
-pub fn is_job_limit(said: &str) -> bool {
+pub fn is_job_limit(message: &str) -> bool {
     let words = ["job submit limit", "MaxSubmit", "GrpSubmit", "Job limit exceeded", "Reached"];
-    words.iter().any(|word| said.contains(word))
+    words.iter().any(|word| message.contains(word))
 }
 
 #[cfg(test)]
@@ -60,8 +60,8 @@ mod tests {
             ),
             ("", ""),
         ];
-        for (complaint, said) in rows {
-            assert_eq!(parse_refusal(complaint), said);
+        for (complaint, message) in rows {
+            assert_eq!(parse_refusal(complaint), message);
         }
     }
 

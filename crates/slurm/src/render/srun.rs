@@ -130,12 +130,12 @@ mod tests {
             let mut assignment = Assignment::from_command(KEY, "a".into(), "true".into(), Resources::DEFAULT);
             assignment.stdio.mode = mode;
             let line = render_srun(Path::new("/usr/bin/srun"), 42, &assignment, None);
-            let said: Vec<&String> = line.iter().filter(|word| word.ends_with("=none")).collect();
-            let said: Vec<&String> = said
+            let message: Vec<&String> = line.iter().filter(|word| word.ends_with("=none")).collect();
+            let message: Vec<&String> = message
                 .into_iter()
                 .filter(|word| word.starts_with("--output") || word.starts_with("--error"))
                 .collect();
-            assert_eq!(said, words, "{mode:?}");
+            assert_eq!(message, words, "{mode:?}");
         }
     }
 

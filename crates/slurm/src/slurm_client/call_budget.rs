@@ -1,7 +1,7 @@
 //! The call budget for Slurm: a token bucket that fills slowly, and pauses that grow with failures. It has no
 //! clock.
 
-use super::{CallResult, SlurmService, SlurmTool};
+use super::{CallResultLabel, SlurmService, SlurmTool};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use windlass_types::Timestamp;
@@ -45,14 +45,14 @@ impl CallStatistics {
         self.refused + self.failed + self.timed_out
     }
 
-    fn add_call(&mut self, ending: CallResult, took: Duration) {
+    fn add_call(&mut self, ending: CallResultLabel, took: Duration) {
         self.calls += 1;
         self.total_time += took;
         match ending {
-            CallResult::Answered => {}
-            CallResult::Refused => self.refused += 1,
-            CallResult::TimedOut => self.timed_out += 1,
-            CallResult::Failed => self.failed += 1,
+            CallResultLabel::Answered => {}
+            CallResultLabel::Refused => self.refused += 1,
+            CallResultLabel::TimedOut => self.timed_out += 1,
+            CallResultLabel::Failed => self.failed += 1,
         }
     }
 }
@@ -128,14 +128,14 @@ impl CallBudget {
     pub(crate) fn record_call(
         &mut self,
         tool: SlurmTool,
-        ending: CallResult,
+        ending: CallResultLabel,
         took: Duration,
         now: Timestamp,
     ) {
         self.recent.entry(tool.name()).or_default().add_call(ending, took);
         self.totals.entry(tool.name()).or_default().add_call(ending, took);
         let pause = self.pauses.entry(tool.service()).or_default();
-        if matches!(ending, CallResult::Answered | CallResult::Refused) {
+        if matches!(ending, CallResultLabel::Answered | CallResultLabel::Refused) {
             *pause = ServicePause::default();
             return;
         }
@@ -248,7 +248,7 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..8 {
             assert_eq!(budget.take_call(SlurmTool::Squeue, now), Ok(()));
-            budget.record_call(SlurmTool::Squeue, CallResult::TimedOut, Duration::from_secs(1), now);
+            budget.record_call(SlurmTool::Squeue, CallResultLabel::TimedOut, Duration::from_secs(1), now);
             let until = budget.take_call(SlurmTool::Sbatch, now).unwrap_err();
             pauses.push(until.since(now).as_secs_f64());
             now = until;
@@ -260,7 +260,7 @@ mod tests {
         }
         assert_eq!(budget.remaining(now).unanswered, 8);
         assert_eq!(budget.take_call(SlurmTool::Squeue, now), Ok(()));
-        budget.record_call(SlurmTool::Squeue, CallResult::Refused, Duration::ZERO, now);
+        budget.record_call(SlurmTool::Squeue, CallResultLabel::Refused, Duration::ZERO, now);
         assert_eq!((budget.remaining(now).unanswered, budget.remaining(now).paused_until), (0, None));
         assert_eq!(budget.totals()["squeue"].timed_out, 8);
         assert_eq!((budget.take_statistics()["squeue"].calls, budget.take_statistics().len()), (9, 0));
@@ -270,7 +270,7 @@ mod tests {
     fn unavailable_accounting_does_not_stop_submission() {
         let mut budget = CallBudget::new(options(), at(0));
         assert_eq!(budget.take_call(SlurmTool::Sacct, at(0)), Ok(()));
-        budget.record_call(SlurmTool::Sacct, CallResult::Failed, Duration::ZERO, at(0));
+        budget.record_call(SlurmTool::Sacct, CallResultLabel::Failed, Duration::ZERO, at(0));
         assert!(budget.take_call(SlurmTool::Sacct, at(1)).is_err());
         assert_eq!(budget.take_call(SlurmTool::Sbatch, at(1)), Ok(()));
     }

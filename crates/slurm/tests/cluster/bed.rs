@@ -16,8 +16,8 @@ fn batch_job_runs_and_its_end_is_reported() {
 #[test]
 fn cluster_has_all_nodes_and_partitions_of_tests() {
     let cluster = Cluster::shared();
-    let said = cluster.slurm("sinfo", &["-h", "-o", "%R %D"]);
-    let mut partitions: Vec<&str> = said.lines().collect();
+    let message = cluster.slurm("sinfo", &["-h", "-o", "%R %D"]);
+    let mut partitions: Vec<&str> = message.lines().collect();
     partitions.sort_unstable();
     assert_eq!(partitions, ["debug 4", "gpu 1", "high 4", "preempt 4", "requeue 4", "standard 4"]);
 }

@@ -214,7 +214,8 @@ fn steps_of_a_lost_worker_end_before_reassignment() {
     let world = World::with_lease(Cluster::shared(), "steps", Duration::from_secs(8));
     // The step of a killed worker: no process cancels it.
     let step = "srun --nodes=1 --ntasks=1 --exact --mem=50M --job-name=job_wf1_j1_r1_a1";
-    let _reconciler = world.reconciler(&format!("{step} sh -c 'touch begun; exec sleep 600' &\nexec sleep 600"));
+    let _reconciler =
+        world.reconciler(&format!("{step} sh -c 'touch begun; exec sleep 600' &\nexec sleep 600"));
     let workflow = world.workflow(0);
     let id = world.want(workflow, AllocationRequest { nodes: 2, ..request() });
     let row = world.await_state(id, A::Running);

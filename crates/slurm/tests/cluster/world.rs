@@ -7,7 +7,7 @@ use std::time::Duration;
 use windlass_core::slurm::allocation_rows::NewAllocation;
 use windlass_scheduler::service::{CallError, CallReply, SchedulerHandle, SchedulerOptions};
 use windlass_slurm::allocation_reconciler::{
-    AllocationReconciler, AllocationReconcilerOptions, ReconcilerDependencies, ReconcilerMailbox,
+    AllocationReconciler, AllocationReconcilerOptions, AllocationReconcilerWaker, ReconcilerDependencies,
 };
 use windlass_slurm::slurm_client::CallBudgetOptions;
 use windlass_store::StoreDatabase;
@@ -23,7 +23,7 @@ pub(crate) struct World {
     pub(crate) work: Work,
     pub(crate) job_store: Arc<dyn StoreDatabase>,
     pub(crate) service: SchedulerHandle,
-    nudge: ReconcilerMailbox,
+    waker: AllocationReconcilerWaker,
 }
 
 impl World {
@@ -36,8 +36,8 @@ impl World {
         let work = cluster.work(name);
         let store = SqliteStore::create(work.path().join("windlass.db")).unwrap().store;
         let job_store: Arc<dyn StoreDatabase> = Arc::new(store);
-        let nudge = ReconcilerMailbox::default();
-        let (told, of_silence) = (nudge.clone(), nudge.clone());
+        let waker = AllocationReconcilerWaker::default();
+        let (told, of_silence) = (waker.clone(), waker.clone());
         let options = SchedulerOptions {
             lease,
             on_silent_worker: Some(Arc::new(move |silent| of_silence.notify_silent_worker(silent))),
@@ -45,7 +45,7 @@ impl World {
             ..SchedulerOptions::default()
         };
         let service = SchedulerHandle::start(job_store.clone(), options).unwrap();
-        Self { cluster, work, job_store, service, nudge }
+        Self { cluster, work, job_store, service, waker }
     }
 
     /// A reconciler whose workers do this.
@@ -54,7 +54,11 @@ impl World {
     }
 
     /// The same with this limit of calls to Slurm.
-    pub(crate) fn reconciler_with_budget(&self, worker: &str, budget: CallBudgetOptions) -> AllocationReconciler {
+    pub(crate) fn reconciler_with_budget(
+        &self,
+        worker: &str,
+        budget: CallBudgetOptions,
+    ) -> AllocationReconciler {
         self.start_reconciler(worker, &self.job_store, |options| options.slurm.budget = budget)
     }
 
@@ -89,11 +93,11 @@ impl World {
         options.slurm.budget.longest_pause = Duration::from_secs(2);
         options.active_interval = Duration::from_millis(200);
         // Long enough to be found, short enough to wait for.
-        options.patience.until_accepted = Duration::from_secs(10);
+        options.timeouts.until_accepted = Duration::from_secs(10);
         change(&mut options);
         let parts =
             ReconcilerDependencies { database: Arc::clone(job_store), scheduler: self.service.clone() };
-        AllocationReconciler::open(parts, self.nudge.clone(), options).unwrap()
+        AllocationReconciler::open(parts, self.waker.clone(), options).unwrap()
     }
 
     pub(crate) fn script(&self, name: &str, does: &str) -> PathBuf {
@@ -169,7 +173,7 @@ impl World {
             by: "me".to_owned(),
         };
         let id = self.job_store.add_allocations(&[new], SystemClock.now()).unwrap()[0];
-        self.nudge.notify_all();
+        self.waker.notify_all();
         id
     }
 
@@ -207,17 +211,17 @@ impl World {
     /// The reconciler checks all workflows.
     pub(crate) fn look(&self, reconciler: &AllocationReconciler) {
         let before = reconciler.status().passes;
-        self.nudge.notify_all();
+        self.waker.notify_all();
         // A check that started earlier may still be running.
         eventually("it has checked", || {
-            self.nudge.notify_all();
+            self.waker.notify_all();
             reconciler.status().passes > before + 1
         });
     }
 
     pub(crate) fn unwanted(&self, id: AllocationId, why: &str) {
         self.job_store.discard_allocations(&[id], why, SystemClock.now()).unwrap();
-        self.nudge.notify_all();
+        self.waker.notify_all();
     }
 }
 

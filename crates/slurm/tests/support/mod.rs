@@ -89,16 +89,16 @@ impl Cluster {
     /// Submits a batch script with these commands; returns the job id.
     pub(crate) fn submit(&self, options: &[&str], wrapped: &str) -> u64 {
         let common = ["--parsable", "--output=/dev/null", "--wrap", wrapped];
-        let said = self.slurm("sbatch", &[options, &common].concat());
-        said.trim().parse().unwrap_or_else(|_| panic!("sbatch printed {said:?}"))
+        let message = self.slurm("sbatch", &[options, &common].concat());
+        message.trim().parse().unwrap_or_else(|_| panic!("sbatch printed {message:?}"))
     }
 
     /// The state in `squeue`, of finished jobs too; `None` once Slurm has purged the job.
     pub(crate) fn state(&self, job: u64) -> Option<String> {
         // With a second id, a purged job is not an error.
         let jobs = format!("{job},999999999");
-        let said = self.slurm("squeue", &["-h", "-t", "all", "-j", &jobs, "-o", "%T"]);
-        said.lines().next().map(str::to_owned)
+        let message = self.slurm("squeue", &["-h", "-t", "all", "-j", &jobs, "-o", "%T"]);
+        message.lines().next().map(str::to_owned)
     }
 
     /// Waits until the job is in one of these states.
@@ -139,9 +139,9 @@ impl Cluster {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
-        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        assert_eq!(said, "held\n");
+        let mut message = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut message).unwrap();
+        assert_eq!(message, "held\n");
         HeldProcesses(holder)
     }
 
@@ -156,8 +156,8 @@ impl Cluster {
     fn processes_of(&self, job: u64, line: &str) -> Vec<u32> {
         let sign = format!("SLURM_JOB_ID={job}");
         let says = |pid: &u32| {
-            let said = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&said).contains(line)
+            let message = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&message).contains(line)
         };
         let meant: Vec<u32> = processes().filter(|pid| is_marked(*pid, &sign)).filter(says).collect();
         assert!(!meant.is_empty(), "job {job} has no process with {line:?}");
@@ -166,8 +166,8 @@ impl Cluster {
 
     /// The jobs with this comment that Slurm has, or had recently: found by a tag.
     pub(crate) fn jobs_tagged(&self, tag: &str) -> Vec<u64> {
-        let said = self.slurm("squeue", &["-h", "-t", "all", "-o", "%A|%k"]);
-        let rows = said.lines().filter_map(|line| line.split_once('|'));
+        let message = self.slurm("squeue", &["-h", "-t", "all", "-o", "%A|%k"]);
+        let rows = message.lines().filter_map(|line| line.split_once('|'));
         // The text after the tag identifies the owner.
         let bears = |comment: &str| comment.split("..").next() == Some(tag);
         rows.filter(|(_, comment)| bears(comment)).map(|(id, _)| id.parse().unwrap()).collect()
@@ -193,9 +193,9 @@ impl Cluster {
         let mut create = self.command("scontrol");
         create.args(["create", "reservation", &format!("reservationname={name}"), &format!("nodes={node}")]);
         let output = create.args(rest).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        let is_taken = said.contains("overlaps") || said.contains("busy");
-        assert!(output.status.success() || is_taken, "{create:?}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        let is_taken = message.contains("overlaps") || message.contains("busy");
+        assert!(output.status.success() || is_taken, "{create:?}: {message}");
         output.status.success()
     }
 
@@ -372,7 +372,7 @@ fn next() -> u32 {
 
 fn done(command: &mut Command) -> Output {
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let (out, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{out}{said}", output.status);
+    let (out, message) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{out}{message}", output.status);
     output
 }

@@ -111,7 +111,7 @@ while True:
 fn nothing_of_it_runs(bench: &Bench) -> bool {
     let is_other = |pid: &windlass_process::Pid| from_pid(*pid) != bench.child.id();
     let living = || {
-        process_tree::find_with_variable(process_tree::tag::WORKER, &bench.options.token)
+        process_tree::find_with_variable(process_tree::marker_variable::WORKER, &bench.options.token)
             .into_iter()
             .any(|pid| is_other(&pid))
     };

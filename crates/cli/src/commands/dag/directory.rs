@@ -88,7 +88,7 @@ impl DagDirectory {
         let directory = self.path.display().to_string();
         let found = find_log_files(&self.path, which)?;
         let message = match found.problem {
-            Some(trouble) => trouble,
+            Some(problem) => problem,
             None if found.files.is_empty() => "there are no logs yet".to_owned(),
             None => "the available logs".to_owned(),
         };

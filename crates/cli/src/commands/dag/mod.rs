@@ -47,26 +47,26 @@ enum DagTarget {
 }
 
 impl DagTarget {
-    fn resolve(ctx: &CliContext, said: &str) -> Result<Self, CliError> {
-        if let Some(directory) = DagDirectory::open(&ctx.cwd.join(said)) {
+    fn resolve(ctx: &CliContext, reference: &str) -> Result<Self, CliError> {
+        if let Some(directory) = DagDirectory::open(&ctx.cwd.join(reference)) {
             return Ok(Self::Directory(directory));
         }
         let requests = ctx.request_service_read()?;
-        let id = resolve_dag_id(&requests, said)?;
+        let id = resolve_dag_id(&requests, reference)?;
         Ok(Self::Run(requests, id))
     }
 }
 
 /// The given id, or the id of the newest run of a request.
-fn resolve_dag_id(requests: &RequestService, said: &str) -> Result<String, CliError> {
-    let groups: Vec<usize> = said.split('-').map(str::len).collect();
-    if groups == [8, 4, 4, 4, 12] && said.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit()) {
-        return Ok(said.to_owned());
+fn resolve_dag_id(requests: &RequestService, reference: &str) -> Result<String, CliError> {
+    let groups: Vec<usize> = reference.split('-').map(str::len).collect();
+    if groups == [8, 4, 4, 4, 12] && reference.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit()) {
+        return Ok(reference.to_owned());
     }
-    let status = super::request::suggest_request(requests, said, requests.request_status(said))?;
+    let status = super::request::suggest_request(requests, reference, requests.request_status(reference))?;
     let dag = status.dag.ok_or_else(|| {
-        CliError::refused(format!("request {said} has no run yet"))
-            .with_hint(format!("`windlass request show {said}` shows what it is waiting for"))
+        CliError::refused(format!("request {reference} has no run yet"))
+            .with_hint(format!("`windlass request show {reference}` shows what it is waiting for"))
     })?;
     Ok(dag.id)
 }

@@ -131,8 +131,8 @@ pub(crate) fn run_demo(ctx: &CliContext, dir: &Path) -> Result<CliExit, CliError
     ctx.ui.print_note(&introduction_text(&acts));
     let sites = DEMO_SITES.map(str::to_owned).to_vec();
     let cool_off = Some(Duration::from_millis(200));
-    let pretence = SimulatedSites { cool_off, ..SimulatedSites::new(sites, Some(2), Some(2)) };
-    with_local_service(ctx, &path, database, &pretence, |request_service, stop| {
+    let simulated_sites = SimulatedSites { cool_off, ..SimulatedSites::new(sites, Some(2), Some(2)) };
+    with_local_service(ctx, &path, database, &simulated_sites, |request_service, stop| {
         request_service.import_dataset(&ImportFiles { dataset: INPUT_DATASET.to_owned(), files: input })?;
         for act in &acts {
             request_service.submit(&act.document)?;

@@ -9,7 +9,7 @@ use crate::ui::listing::{ListField, ListFields};
 use crate::ui::table::TableColumn;
 use crate::ui::text;
 use windlass_api::requests::{
-    ErrorsOfFile, ErrorsOfKind, ErrorsOfSite, RecoverySuggestion, ReleaseRequest, RequestErrors,
+    ErrorsOfFile, ErrorsOfSignature, ErrorsOfSite, RecoverySuggestion, ReleaseRequest, RequestErrors,
 };
 use windlass_types::requests::RequestStatus;
 
@@ -20,20 +20,25 @@ const EXCERPT_LINES: usize = 5;
 /// Number of rows per table; JSON contains all rows.
 const MAX_ROWS: usize = 15;
 
-const KIND_FIELDS: &[ListField<ErrorsOfKind>] = &[
-    ListField::new("category", |k: &ErrorsOfKind| k.category.to_string().into())
+const KIND_FIELDS: &[ListField<ErrorsOfSignature>] = &[
+    ListField::new("category", |k: &ErrorsOfSignature| k.category.to_string().into())
         .column(TableColumn::text("CATEGORY")),
-    ListField::new("exit_code", |k: &ErrorsOfKind| k.exit_code.into()).column(TableColumn::number("CODE")),
-    ListField::new("attempts", |k: &ErrorsOfKind| k.attempts.into()).column(TableColumn::number("FAILED")),
-    ListField::new("for_good", |k: &ErrorsOfKind| k.for_good.into()).column(TableColumn::number("PERMANENT")),
-    ListField::new("sites", |k: &ErrorsOfKind| worst_sites(k).into()).column(TableColumn::flexible("SITES")),
-    ListField::new("example", |k: &ErrorsOfKind| (&k.example).into()).column(TableColumn::text("EXAMPLE")),
-    ListField::new("message", |k: &ErrorsOfKind| (&k.message).into())
+    ListField::new("exit_code", |k: &ErrorsOfSignature| k.exit_code.into())
+        .column(TableColumn::number("CODE")),
+    ListField::new("attempts", |k: &ErrorsOfSignature| k.attempts.into())
+        .column(TableColumn::number("FAILED")),
+    ListField::new("for_good", |k: &ErrorsOfSignature| k.for_good.into())
+        .column(TableColumn::number("PERMANENT")),
+    ListField::new("sites", |k: &ErrorsOfSignature| worst_sites(k).into())
+        .column(TableColumn::flexible("SITES")),
+    ListField::new("example", |k: &ErrorsOfSignature| (&k.example).into())
+        .column(TableColumn::text("EXAMPLE")),
+    ListField::new("message", |k: &ErrorsOfSignature| (&k.message).into())
         .column(TableColumn::flexible("MESSAGE")),
 ];
 
 /// `T2_A 12, T1_B 3`, most errors first.
-fn worst_sites(kind: &ErrorsOfKind) -> String {
+fn worst_sites(kind: &ErrorsOfSignature) -> String {
     const SHOWN: usize = 3;
     let mut sites: Vec<(&String, &u64)> = kind.sites.iter().collect();
     sites.sort_by_key(|(_, attempts)| std::cmp::Reverse(**attempts));
@@ -126,11 +131,11 @@ fn print_top_rows<T: Clone>(
 }
 
 /// The log excerpt of an example.
-fn render_excerpt(kind: &ErrorsOfKind) -> Vec<String> {
+fn render_excerpt(kind: &ErrorsOfSignature) -> Vec<String> {
     let lines: Vec<&str> = kind.log_tail.lines().collect();
     let from = lines.len().saturating_sub(EXCERPT_LINES);
-    let said = lines[from..].iter().map(|line| format!("  {line}"));
-    [format!("last output of {}:", kind.example)].into_iter().chain(said).collect()
+    let message = lines[from..].iter().map(|line| format!("  {line}"));
+    [format!("last output of {}:", kind.example)].into_iter().chain(message).collect()
 }
 
 /// The suggestions, and one command that applies all of them.
@@ -192,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_does_all_that_is_suggested() {
+    fn suggested_release_command_covers_all_advice() {
         let release = ReleaseRequest {
             site_bans: vec!["T2_A".to_owned()],
             memory_mb: Some(2500),
@@ -209,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_done_is_suggested() {
+    fn suggested_commands_match_request_status() {
         let next = |status| next_steps(&errors(status, ReleaseRequest::default()));
         assert_eq!(next(RequestStatus::Held).as_deref(), Some("windlass request release reco"));
         assert_eq!(next(RequestStatus::Failed).as_deref(), Some("windlass request restart reco"));

@@ -135,12 +135,12 @@ fn load_files(requests: Option<&RequestService>, request: &Request) -> Result<Ve
 /// The given sites; otherwise the enabled sites of the database; otherwise this machine as a site.
 fn choose_sites(
     requests: Option<&RequestService>,
-    said: &[String],
+    given_sites: &[String],
     request: &Request,
     files: &[CatalogFile],
 ) -> Result<BTreeMap<String, Option<u64>>, CliError> {
-    if !said.is_empty() {
-        return said.iter().map(|word| parse_site_slots(word)).collect();
+    if !given_sites.is_empty() {
+        return given_sites.iter().map(|word| parse_site_slots(word)).collect();
     }
     let known = match requests {
         Some(requests) => requests.list_sites()?.items,

@@ -25,16 +25,17 @@ pub(super) fn render_headline(line: &RequestSummary, state: &RequestRecoveryStat
 
 /// Changes made by operators, and automatic ones.
 pub(super) fn render_changes(state: &RequestRecoveryState) -> Option<String> {
-    let said = &state.overrides;
+    let overrides = &state.overrides;
     let bans: Vec<&str> = state.site_bans.iter().map(|ban| ban.site_name.as_str()).collect();
     let parts = [
         (state.rescues_used > 0).then(|| text::render_count(u64::from(state.rescues_used), "rescue")),
         (!bans.is_empty()).then(|| format!("not at {}", bans.join(", "))),
-        said.memory_mb.map(|memory| format!("{memory} MB")),
-        said.time_per_event_sec.map(|seconds| format!("{seconds} s per event")),
-        said.retry_count.map(|count| format!("{count} retries")),
-        said.error_hold_threshold.map(|share| format!("held above {} %", share * 100.0)),
-        said.max_rescue_attempts
+        overrides.memory_mb.map(|memory| format!("{memory} MB")),
+        overrides.time_per_event_sec.map(|seconds| format!("{seconds} s per event")),
+        overrides.retry_count.map(|count| format!("{count} retries")),
+        overrides.error_hold_threshold.map(|share| format!("held above {} %", share * 100.0)),
+        overrides
+            .max_rescue_attempts
             .map(|count| format!("at most {}", text::render_count(u64::from(count), "rescue"))),
         (state.outputs_given_up > 0).then(|| {
             format!(

@@ -57,8 +57,8 @@ pub(super) fn run(ctx: &CliContext, args: &RequestRunArgs) -> Result<CliExit, Cl
     let mut sites = args.sites.clone();
     sites.sort();
     sites.dedup();
-    let pretence = SimulatedSites::new(sites, args.num_cpus, args.max_jobs);
-    with_local_service(ctx, &ctx.database(), database, &pretence, |requests, stop| {
+    let simulated_sites = SimulatedSites::new(sites, args.num_cpus, args.max_jobs);
+    with_local_service(ctx, &ctx.database(), database, &simulated_sites, |requests, stop| {
         let mut names = Vec::new();
         for one in &wanted {
             names.push(requests.submit(&one.document)?.request_name);
@@ -87,17 +87,17 @@ pub(crate) fn with_local_service<T>(
     ctx: &CliContext,
     path: &Path,
     database: Arc<dyn StoreDatabase>,
-    pretence: &SimulatedSites,
+    simulated_sites: &SimulatedSites,
     work: impl FnOnce(&RequestService, &AtomicBool) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut signals = local_run::listen_for_signals()?;
     let (handle, flag) = (signals.handle(), Arc::clone(&stop));
     let listener = thread::spawn(move || signals.forever().for_each(|_| flag.store(true, Ordering::Relaxed)));
-    let done = LocalService::start_service(ctx, path, database, pretence).and_then(|scene| {
-        let done = work(&scene.requests, &stop);
-        let verified = scene.server.verify();
-        scene.stop(stop.load(Ordering::Relaxed));
+    let done = LocalService::start_service(ctx, path, database, simulated_sites).and_then(|local_service| {
+        let done = work(&local_service.requests, &stop);
+        let verified = local_service.server.verify();
+        local_service.stop(stop.load(Ordering::Relaxed));
         let done = done?;
         verified?;
         Ok(done)
@@ -119,7 +119,7 @@ impl LocalService {
         ctx: &CliContext,
         path: &Path,
         database: Arc<dyn StoreDatabase>,
-        pretence: &SimulatedSites,
+        simulated_sites: &SimulatedSites,
     ) -> Result<Self, CliError> {
         let (run_dir, of_worker) = (server_discovery::server_run_dir(path), path.to_owned());
         let anywhere = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
@@ -138,25 +138,25 @@ impl LocalService {
             ..ServeOptions::default()
         };
         let mut options = options;
-        options.requests.cool_off = pretence.cool_off.unwrap_or(options.requests.cool_off);
+        options.requests.cool_off = simulated_sites.cool_off.unwrap_or(options.requests.cool_off);
         let server = ApiServer::start(options, database)?;
         // By its socket, as its workers do: a port could belong to another process.
         let client = server_discovery::find_server(None, ctx.connection_settings(), Some(path))?
             .ok_or_else(|| CliError::io("the server that was just started is gone"))?;
         let logs = run_dir.unwrap_or_else(|| ctx.cwd.clone()).join("workers");
-        stop_earlier_workers(&client, &logs, &pretence.sites)?;
-        let mut scene =
+        stop_earlier_workers(&client, &logs, &simulated_sites.sites)?;
+        let mut local_service =
             Self { requests: RequestService::Server(Box::new(client)), server, workers: Vec::new() };
-        for site in &pretence.sites {
-            match start_worker(path, site, pretence, &logs) {
-                Ok(worker) => scene.workers.push(worker),
+        for site in &simulated_sites.sites {
+            match start_worker(path, site, simulated_sites, &logs) {
+                Ok(worker) => local_service.workers.push(worker),
                 Err(error) => {
-                    scene.stop(true);
+                    local_service.stop(true);
                     return Err(error);
                 }
             }
         }
-        Ok(scene)
+        Ok(local_service)
     }
 
     /// Drains the workers; with `now`, terminates their jobs, which are queued again.
@@ -211,7 +211,7 @@ fn terminate_process(pid: u32) {
 fn start_worker(
     database: &Path,
     site: &str,
-    pretence: &SimulatedSites,
+    simulated_sites: &SimulatedSites,
     logs: &Path,
 ) -> Result<Child, CliError> {
     let wrong = |what: &str, path: &Path, error: std::io::Error| {
@@ -227,7 +227,7 @@ fn start_worker(
     let mut command = Command::new(&exe);
     command
         .args(["worker", "--persistent", "--site", site])
-        .args(["--num-cpus", &pretence.cpus.to_string(), "--give-up-after", "1m"])
+        .args(["--num-cpus", &simulated_sites.cpus.to_string(), "--give-up-after", "1m"])
         .arg("--state-dir")
         .arg(&home)
         // A URL may contain a password, which a command line would expose.
@@ -238,7 +238,7 @@ fn start_worker(
         .stdout(log)
         .stderr(again)
         .process_group(0);
-    if let Some(jobs) = pretence.max_jobs {
+    if let Some(jobs) = simulated_sites.max_jobs {
         command.args(["--max-jobs", &jobs.to_string()]);
     }
     command.spawn().map_err(|error| wrong("start", &exe, error))

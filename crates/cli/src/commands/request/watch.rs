@@ -29,7 +29,7 @@ const BAR_WIDTH: usize = 20;
 
 /// The outcomes of requests that have ended.
 #[derive(Debug, Default)]
-pub(crate) struct WatchedRequests {
+pub(crate) struct LastRequestStatuses {
     pub(crate) last: BTreeMap<String, RequestWorkflowStatus>,
 }
 
@@ -76,7 +76,7 @@ pub(super) fn follow_requests(
     Ok(watched.worst_exit())
 }
 
-impl WatchedRequests {
+impl LastRequestStatuses {
     /// The worst outcome determines the exit code.
     pub(crate) fn worst_exit(&self) -> CliExit {
         let has = |statuses: &[RequestStatus]| {
@@ -102,7 +102,7 @@ pub(super) fn observe_until_settled(
     names: &[String],
     timeout: Option<Duration>,
     stop: Option<&AtomicBool>,
-) -> Result<(WatchedRequests, bool), CliError> {
+) -> Result<(LastRequestStatuses, bool), CliError> {
     let begun = Instant::now();
     let mut source = RequestStatusSource::new(ctx, requests);
     let mut screen = RequestProgressScreen {
@@ -110,7 +110,7 @@ pub(super) fn observe_until_settled(
         last_printed: BTreeMap::new(),
         is_quiet: ctx.ui.is_quiet(),
     };
-    let mut watched = WatchedRequests::default();
+    let mut watched = LastRequestStatuses::default();
     let mut at_rest: BTreeSet<&String> = BTreeSet::new();
     loop {
         let looked_at = Instant::now();
@@ -214,12 +214,12 @@ impl<'a> RequestStatusSource<'a> {
     /// Waits for an event, or until the next reload is due.
     fn wait_for_change(&self, looked_at: Instant) {
         match &self.events {
-            Some(news) => {
-                if news.recv_timeout(POLL_INTERVAL).is_err() {
+            Some(receiver) => {
+                if receiver.recv_timeout(POLL_INTERVAL).is_err() {
                     // If the event thread has ended, reload at intervals.
                     thread::sleep(POLL_INTERVAL.saturating_sub(looked_at.elapsed()));
                 }
-                while news.try_recv().is_ok() {}
+                while receiver.try_recv().is_ok() {}
             }
             None => thread::sleep(POLL_INTERVAL),
         }
@@ -231,11 +231,11 @@ impl<'a> RequestStatusSource<'a> {
 fn listen_for_events(requests: &RequestService) -> Option<Receiver<()>> {
     let RequestService::Server(client) = requests else { return None };
     let mut events = client.follow_events(EventStreamOptions::default());
-    let (news, heard) = mpsc::sync_channel(1);
+    let (sender, heard) = mpsc::sync_channel(1);
     let follow = move || {
         while events.next_event().is_ok() {
             // Full: a reload is already pending.
-            if let Err(mpsc::TrySendError::Disconnected(())) = news.try_send(()) {
+            if let Err(mpsc::TrySendError::Disconnected(())) = sender.try_send(()) {
                 break;
             }
         }
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_how_far_it_is_and_fits() {
+    fn watch_line_shows_progress_and_fits_width() {
         let shown = render_line(&status("active", 50.0), 6, 100, TextPainter::PLAIN);
         assert_eq!(
             shown,
@@ -356,10 +356,10 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_code_says_how_they_ended() {
+    fn exit_code_follows_worst_request_status() {
         let ended = |words: &[&str]| {
             let last = words.iter().enumerate().map(|(n, word)| (n.to_string(), status(word, 1.0))).collect();
-            WatchedRequests { last }.worst_exit().code()
+            LastRequestStatuses { last }.worst_exit().code()
         };
         assert_eq!(ended(&["completed"]), 0);
         assert_eq!(ended(&["completed", "held"]), 6);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_a_sentence() {
+    fn status_change_renders_as_sentence() {
         assert_eq!(render_sentence(&status("active", 1.0)), "reco is active: 2 of 5 work units");
         assert_eq!(render_sentence(&status("held", 1.0)), "reco is held: no space");
     }

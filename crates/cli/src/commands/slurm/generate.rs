@@ -5,7 +5,7 @@ use crate::cluster_profiles;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
 use crate::output_files;
-use crate::packing;
+use crate::slurm_packing;
 use crate::spec_discovery;
 use crate::spec_file::SpecFile;
 use crate::ui::{diff, text};
@@ -16,7 +16,7 @@ pub(crate) fn run(ctx: &CliContext, args: &SlurmGenerateArgs) -> Result<CliExit,
     let named = spec_discovery::resolve_spec_path(args.spec.as_ref(), &ctx.cwd)?;
     let original = SpecFile::read(&ctx.cwd, &named)?;
     let bare;
-    let file = match packing::has_schedulers(&original.load()?) {
+    let file = match slurm_packing::has_schedulers(&original.load()?) {
         false => &original,
         true if args.overwrite => {
             bare = original.with_text(remove_schedule(original.source())?);
@@ -29,13 +29,13 @@ pub(crate) fn run(ctx: &CliContext, args: &SlurmGenerateArgs) -> Result<CliExit,
     };
     let workflow = file.load()?;
     let profile = cluster_profiles::find_profile(ctx, args.packing.profile.profile.as_deref())?;
-    let demands = packing::entry_demands(&workflow);
-    let proposals = packing::plan_packing(&workflow, &demands, &profile, &args.packing)?;
+    let demands = slurm_packing::entry_demands(&workflow);
+    let proposals = slurm_packing::plan_packing(&workflow, &demands, &profile, &args.packing)?;
     if proposals.is_empty() {
         return Err(CliError::user(format!("{} has no job that can run on Slurm", original.name()))
             .with_hint("jobs with labels need workers with the same labels"));
     }
-    let new = packing::add_schedulers(file, &workflow, &demands, &proposals, !args.no_actions)?;
+    let new = slurm_packing::add_schedulers(file, &workflow, &demands, &proposals, !args.no_actions)?;
     let text = String::from_utf8_lossy(new.source().text).into_owned();
     if args.dry_run {
         let before = String::from_utf8_lossy(original.source().text);
@@ -57,7 +57,7 @@ pub(crate) fn run(ctx: &CliContext, args: &SlurmGenerateArgs) -> Result<CliExit,
         "{} for {} on {}; next: windlass submit {}",
         text::render_count(allocations, "allocation"),
         text::render_count(proposals.len() as u64, "scheduler"),
-        packing::cluster_title(&profile),
+        slurm_packing::cluster_title(&profile),
         args.output.as_deref().unwrap_or(&named).display()
     ));
     Ok(CliExit::Success)

@@ -24,7 +24,7 @@ pub(crate) fn run(ctx: &CliContext, verb: &SlurmSubcommand) -> Result<CliExit, C
     match verb {
         SlurmSubcommand::Generate(args) => generate::run(ctx, args),
         SlurmSubcommand::Plan(args) => plan::run(ctx, args),
-        SlurmSubcommand::Books(verb) => dispatch_allocations(ctx, verb),
+        SlurmSubcommand::Allocations(verb) => dispatch_allocations(ctx, verb),
         SlurmSubcommand::Reports(SlurmReportSubcommand::Usage(args)) => usage::run(ctx, args),
         SlurmSubcommand::Reports(SlurmReportSubcommand::Sacct(args)) => accounting::show_sacct(ctx, args),
         SlurmSubcommand::Reports(SlurmReportSubcommand::Stats(args)) => accounting::show_stats(ctx, args),

@@ -4,7 +4,7 @@ use crate::args::slurm::{SlurmPackingArgs, SlurmPlanArgs};
 use crate::cluster_profiles;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
-use crate::packing::packing_options;
+use crate::slurm_packing::packing_options;
 use crate::spec_discovery;
 use crate::spec_file::SpecFile;
 use crate::ui::listing::{ListField, ListFields};

@@ -142,11 +142,11 @@ fn find_scheduler(
 /// The given value, or the present one if none is given; an empty text removes it.
 fn apply_settings(
     mut scheduler: SlurmScheduler,
-    said: &SchedulerSettingsArgs,
+    given: &SchedulerSettingsArgs,
 ) -> Result<SlurmScheduler, CliError> {
-    let SchedulerSettingsArgs { account, partition, qos, nodes, ntasks_per_node, .. } = said;
-    let SchedulerSettingsArgs { walltime, mem, gres, tmp, extra, serialize_allocations, .. } = said;
-    for (field, said) in [
+    let SchedulerSettingsArgs { account, partition, qos, nodes, ntasks_per_node, .. } = given;
+    let SchedulerSettingsArgs { walltime, mem, gres, tmp, extra, serialize_allocations, .. } = given;
+    for (field, given) in [
         (&mut scheduler.partition, partition),
         (&mut scheduler.qos, qos),
         (&mut scheduler.mem, mem),
@@ -154,11 +154,14 @@ fn apply_settings(
         (&mut scheduler.tmp, tmp),
         (&mut scheduler.extra, extra),
     ] {
-        if let Some(said) = said {
-            if said.chars().any(char::is_control) {
-                return Err(CliError::user(format!("`{}` contains control characters", said.escape_debug())));
+        if let Some(given) = given {
+            if given.chars().any(char::is_control) {
+                return Err(CliError::user(format!(
+                    "`{}` contains control characters",
+                    given.escape_debug()
+                )));
             }
-            *field = Some(said.clone()).filter(|said| !said.is_empty());
+            *field = Some(given.clone()).filter(|given| !given.is_empty());
         }
     }
     if let Some(account) = account {

@@ -105,8 +105,8 @@ struct WorkerExitPolicy {
 }
 
 impl WorkerExitPolicy {
-    fn from_settings(settings: &WorkflowSettings, said: Option<Duration>) -> Self {
-        let idle = said.unwrap_or_else(|| {
+    fn from_settings(settings: &WorkflowSettings, given: Option<Duration>) -> Self {
+        let idle = given.unwrap_or_else(|| {
             Duration::from_secs(
                 settings.compute_node_wait_for_new_jobs_seconds.unwrap_or(DEFAULT_IDLE_SECONDS),
             )
@@ -135,10 +135,10 @@ fn worker_deadline(began: Instant, left: Duration, lead: Duration) -> WorkerDead
 fn load_settings(
     ctx: &CliContext,
     workflow: WorkflowId,
-    said: Option<&WorkflowSettings>,
+    given: Option<&WorkflowSettings>,
 ) -> WorkflowSettings {
     let row = ctx.open_read().ok().and_then(|store| store.workflow(workflow).ok().flatten());
-    row.map(|row| row.settings).or_else(|| said.cloned()).unwrap_or_default()
+    row.map(|row| row.settings).or_else(|| given.cloned()).unwrap_or_default()
 }
 
 /// The state according to Slurm. The server reports later changes.

@@ -95,9 +95,9 @@ fn render_dag(
 fn rendered_run(directory: &Path, digest: &str) -> Result<String, CliError> {
     let terms = ScriptSettings::load(directory)?;
     if terms.digest.as_deref() != Some(digest) {
-        let said =
+        let message =
             format!("{} contains the DAG of another spec, or of an older text of it", directory.display());
-        return Err(CliError::refused(said).with_hint("use another --dir"));
+        return Err(CliError::refused(message).with_hint("use another --dir"));
     }
     Ok(terms.run)
 }
@@ -130,13 +130,13 @@ fn print_submitted(
 
 /// The rendered DAG can be submitted later.
 fn submit_error(directory: &Path, error: &DagSubmitError) -> CliError {
-    let said = match error.source() {
+    let message = match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     };
     let goes_on =
         || format!("retry with `windlass submit --backend htcondor --dir {} …`", directory.display());
-    let refused = CliError::io(said);
+    let refused = CliError::io(message);
     match dag::resubmit_hint(directory, error).or_else(|| error.is_transient().then(goes_on)) {
         Some(hint) => refused.with_hint(hint),
         None => refused,

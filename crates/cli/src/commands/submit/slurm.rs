@@ -4,13 +4,13 @@ use crate::args::slurm::SlurmSubmitArgs;
 use crate::cluster_profiles;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
-use crate::packing;
+use crate::slurm_packing;
 use crate::spec_file::SpecFile;
 use windlass_core::slurm::cluster_profile::ClusterProfile;
 
 /// Whether the spec or the caller asks for Slurm.
 pub(super) fn needs_slurm(file: &SpecFile, args: &SlurmSubmitArgs) -> Result<bool, CliError> {
-    Ok(args.slurm || packing::has_schedulers(&file.load()?))
+    Ok(args.slurm || slurm_packing::has_schedulers(&file.load()?))
 }
 
 /// Prints the allocations that would be requested; creates nothing.
@@ -44,16 +44,16 @@ pub(super) fn add_allocations(
     args: &SlurmSubmitArgs,
 ) -> Result<SpecFile, CliError> {
     let workflow = file.load()?;
-    if packing::has_schedulers(&workflow) {
+    if slurm_packing::has_schedulers(&workflow) {
         if let Some(profile) = check_profile(ctx, args)? {
-            packing::check(&workflow, &profile)?;
+            slurm_packing::check(&workflow, &profile)?;
         }
         return Ok(file.clone());
     }
     let profile = cluster_profiles::find_profile(ctx, args.packing.profile.profile.as_deref())?;
-    let demands = packing::entry_demands(&workflow);
-    let proposals = packing::plan_packing(&workflow, &demands, &profile, &args.packing)?;
-    packing::add_schedulers(file, &workflow, &demands, &proposals, true)
+    let demands = slurm_packing::entry_demands(&workflow);
+    let proposals = slurm_packing::plan_packing(&workflow, &demands, &profile, &args.packing)?;
+    slurm_packing::add_schedulers(file, &workflow, &demands, &proposals, true)
 }
 
 /// The server may be at the cluster while this machine is not: then the spec is used as it is.

@@ -19,7 +19,7 @@ use windlass_types::{JobId, JobStatus, Timestamp, WorkflowId};
 
 /// Whether workers can be expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NodeAvailability {
+pub(super) enum WorkerExpectation {
     Expected,
     /// Jobs are ready, but no worker will come.
     Absent,
@@ -89,13 +89,13 @@ impl<'a> AllocationWatcher<'a> {
         &mut self,
         store: &dyn Store,
         row: &WorkflowRow,
-    ) -> Result<NodeAvailability, CliError> {
+    ) -> Result<WorkerExpectation, CliError> {
         if row.counts.get(JobStatus::Ready) == 0 {
             self.ready_since.clear();
-            return Ok(NodeAvailability::Expected);
+            return Ok(WorkerExpectation::Expected);
         }
         if Instant::now() < self.next_check {
-            return Ok(NodeAvailability::Expected);
+            return Ok(WorkerExpectation::Expected);
         }
         let began = Instant::now();
         let nodes = match self.profile.clone() {
@@ -104,20 +104,20 @@ impl<'a> AllocationWatcher<'a> {
         };
         self.next_check = Instant::now() + (began.elapsed() * CHECK_TIME_SHARE).max(MIN_CHECK_INTERVAL);
         self.checks_without_nodes =
-            if nodes == NodeAvailability::Absent { self.checks_without_nodes + 1 } else { 0 };
+            if nodes == WorkerExpectation::Absent { self.checks_without_nodes + 1 } else { 0 };
         self.has_given_up = self.checks_without_nodes >= CHECKS_UNTIL_CERTAIN;
-        Ok(if self.has_given_up { NodeAvailability::Absent } else { NodeAvailability::Expected })
+        Ok(if self.has_given_up { WorkerExpectation::Absent } else { WorkerExpectation::Expected })
     }
 
-    fn check_nodes(&self, store: &dyn Store, row: &WorkflowRow) -> Result<NodeAvailability, CliError> {
+    fn check_nodes(&self, store: &dyn Store, row: &WorkflowRow) -> Result<WorkerExpectation, CliError> {
         let waits = self.args.slurm.persistent || row.counts.active() > 0;
         if waits
             || allocation_planning::has_open_or_due_allocation(store, row.id)?
             || self.has_workers(row)?
         {
-            return Ok(NodeAvailability::Expected);
+            return Ok(WorkerExpectation::Expected);
         }
-        Ok(NodeAvailability::Absent)
+        Ok(WorkerExpectation::Absent)
     }
 
     /// Whether there are workers, also those outside of allocations.
@@ -133,7 +133,7 @@ impl<'a> AllocationWatcher<'a> {
         store: &dyn Store,
         row: &WorkflowRow,
         profile: &ClusterProfile,
-    ) -> Result<NodeAvailability, CliError> {
+    ) -> Result<WorkerExpectation, CliError> {
         let now = self.ctx.clock.now();
         let account = allocations::default_account(row);
         let options = self.args.how.allocations.options(account.as_deref());
@@ -160,7 +160,7 @@ impl<'a> AllocationWatcher<'a> {
         let open = gathered.open_state(self.progress_at_request);
         match decide_autoschedule(&unplanned, self.last_requested, open, &self.schedule_settings(), now) {
             AutoscheduleDecision::Nothing | AutoscheduleDecision::Wait { .. } => {
-                Ok(NodeAvailability::Expected)
+                Ok(WorkerExpectation::Expected)
             }
             AutoscheduleDecision::Schedule(cause) => {
                 self.progress_at_request = Some(gathered.progress());
@@ -184,7 +184,7 @@ impl<'a> AllocationWatcher<'a> {
         row: &WorkflowRow,
         profile: &ClusterProfile,
         cause: ScheduleCause,
-    ) -> Result<NodeAvailability, CliError> {
+    ) -> Result<WorkerExpectation, CliError> {
         let account = allocations::default_account(row);
         let options = self.args.how.allocations.options(account.as_deref());
         let asked =
@@ -193,7 +193,7 @@ impl<'a> AllocationWatcher<'a> {
         let done = allocations::reschedule(self.ctx, store, row, profile, &asked)?;
         if done.is_empty() {
             // Another process was faster.
-            return Ok(NodeAvailability::Expected);
+            return Ok(WorkerExpectation::Expected);
         }
         let why = match cause {
             ScheduleCause::Enough => "enough jobs are ready without an allocation",
@@ -201,6 +201,6 @@ impl<'a> AllocationWatcher<'a> {
             ScheduleCause::Alone => "jobs are ready, but no allocation is left",
         };
         self.ctx.ui.print_note(&format!("{why}: {}", allocations::render_summary(&done)));
-        Ok(NodeAvailability::Expected)
+        Ok(WorkerExpectation::Expected)
     }
 }

@@ -4,7 +4,7 @@
 use crate::commands::events::is_server_unavailable;
 use crate::context::CliContext;
 use crate::error::CliError;
-use crate::server_run::ProgressMeter;
+use crate::server_run::JobRateMeter;
 use crate::ui::text;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -24,7 +24,7 @@ pub(super) struct WorkflowUpdates {
     row: WorkflowRow,
     source: UpdateSource,
     observer: Box<dyn RunObserver>,
-    meter: ProgressMeter,
+    meter: JobRateMeter,
 }
 
 enum UpdateSource {
@@ -58,7 +58,7 @@ impl WorkflowUpdates {
             }
         };
         let observer = ctx.ui.observer(row.counts.total());
-        Ok(Self { row: row.clone(), source, observer, meter: ProgressMeter::new(row.counts) })
+        Ok(Self { row: row.clone(), source, observer, meter: JobRateMeter::new(row.counts) })
     }
 
     /// Waits for an update, prints it, and returns the state of the workflow.

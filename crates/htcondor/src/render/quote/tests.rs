@@ -130,14 +130,16 @@ fn ordinary_things_are_written_as_they_are() {
 
 #[test]
 fn a_refusal_says_what_and_why() {
-    let said = |refused: Result<String, UnquotableText>| refused.unwrap_err().to_string();
+    let message = |refused: Result<String, UnquotableText>| refused.unwrap_err().to_string();
     assert_eq!(
-        said(quote_classad("a$(b)")),
+        message(quote_classad("a$(b)")),
         r#""a$(b)" cannot be a ClassAd string for HTCondor: `$` begins a macro there and cannot be quoted"#
     );
-    assert!(said(quote_classad("a\nb")).contains("'\\n' is not allowed in a single line"));
-    assert!(said(quote_dag_word("/my dir/windlass").map(str::to_owned)).contains("use another name or path"));
-    assert!(said(quote_site_list(["Zürich".to_owned()].iter())).contains("invalid site name"));
+    assert!(message(quote_classad("a\nb")).contains("'\\n' is not allowed in a single line"));
+    assert!(
+        message(quote_dag_word("/my dir/windlass").map(str::to_owned)).contains("use another name or path")
+    );
+    assert!(message(quote_site_list(["Zürich".to_owned()].iter())).contains("invalid site name"));
     assert!(
         check_transfer_path("https://x/y").is_err()
             && check_transfer_path("a,b").is_err()

@@ -1,6 +1,6 @@
 //! Writer of the DAG file of a workflow spec: its nodes, their resources and dependencies.
 
-use super::node_kinds::{self, NodeKinds};
+use super::node_groups::{self, NodeGroups};
 use super::{JobFiles, WorkflowDagRun};
 use crate::file_layout;
 use crate::render::outer_dag::{ABORT_EXIT_CODE, STATUS_INTERVAL, sanitize_comment};
@@ -20,7 +20,7 @@ pub(super) struct WorkflowDagWriter<'r, 'a> {
     /// The names of all nodes, by the numbers of their jobs.
     names: &'r [String],
     text: String,
-    kinds: NodeKinds,
+    kinds: NodeGroups,
     /// Jobs with the same list of dependencies.
     dependency_groups: Vec<ParentChildGroup<'a>>,
 }
@@ -45,7 +45,7 @@ impl<'r, 'a> WorkflowDagWriter<'r, 'a> {
             file_layout::OUTER_STATUS,
             file_layout::OUTER_JOBSTATE,
         );
-        let (workflow, kinds) = (run.workflow, NodeKinds::default());
+        let (workflow, kinds) = (run.workflow, NodeGroups::default());
         Ok(Self { workflow, program, names, text, kinds, dependency_groups: Vec::new() })
     }
 
@@ -88,7 +88,7 @@ impl<'r, 'a> WorkflowDagWriter<'r, 'a> {
         }
     }
 
-    pub(super) fn finish(mut self) -> (String, NodeKinds) {
+    pub(super) fn finish(mut self) -> (String, NodeGroups) {
         let pause = recheck_interval(self.workflow);
         let (text, program) = (&mut self.text, self.program);
         writeln!(
@@ -126,7 +126,7 @@ pub(super) fn render_vars(
 ) -> Result<String, UnquotableText> {
     let kind = job.group.map(|kind| &workflow.job_groups()[kind as usize]);
     let mut pairs = vec![("urgency", job.priority.to_string())];
-    if let Some(asked) = node_kinds::requested_resources(workflow, job) {
+    if let Some(asked) = node_groups::requested_resources(workflow, job) {
         pairs.push(("cpus", asked.cpus.max(1).to_string()));
         pairs.push(("memory", asked.memory.0.div_ceil(1 << 20).max(1).to_string()));
         pairs.extend((asked.gpus > 0).then(|| ("gpus", asked.gpus.to_string())));

@@ -14,7 +14,7 @@ pub(super) fn find_unsupported(workflow: &ResolvedWorkflow<'_>) -> Vec<String> {
 fn find_unsupported_in_workflow(workflow: &ResolvedWorkflow<'_>) -> Vec<String> {
     let settings = workflow.settings();
     let mode = settings.execution_config.as_ref().and_then(|config| config.mode);
-    let said = [
+    let message = [
         (!workflow.actions().is_empty(), "actions: DAGMan does not run them; use jobs instead"),
         (
             settings.use_pending_failed,
@@ -28,7 +28,7 @@ fn find_unsupported_in_workflow(workflow: &ResolvedWorkflow<'_>) -> Vec<String> 
         (settings.enable_ro_crate, "enable_ro_crate: only a server creates it; leave it out"),
         (mode == Some(ExecutionMode::Slurm), "execution_config.mode: `slurm` is not HTCondor; leave it out"),
     ];
-    said.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words.to_owned()).collect()
+    message.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words.to_owned()).collect()
 }
 
 fn find_unsupported_in_kind(kind: &ResolvedJobGroup) -> Option<String> {

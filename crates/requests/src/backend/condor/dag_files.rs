@@ -15,7 +15,7 @@ const SMALL_JOB_DISK_KB: u64 = 1 << 20;
 
 /// Parameters of a run besides its outline.
 #[derive(Debug)]
-pub(crate) struct DagFiles<'a> {
+pub(crate) struct DagFileParameters<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) run: &'a str,
     /// The UUID of the workflow that the run belongs to.
@@ -26,7 +26,7 @@ pub(crate) struct DagFiles<'a> {
 
 /// All of it.
 pub(super) fn write_dag_files(
-    paper: &DagFiles<'_>,
+    paper: &DagFileParameters<'_>,
     outline: &RunOutline,
     options: &CondorOptions,
 ) -> Result<(), DagRenderError> {
@@ -35,7 +35,7 @@ pub(super) fn write_dag_files(
 
 /// Values that may have changed since it was planned.
 pub(super) fn rewrite_dag_files(
-    paper: &DagFiles<'_>,
+    paper: &DagFileParameters<'_>,
     outline: &RunOutline,
     options: &CondorOptions,
 ) -> Result<(), DagRenderError> {
@@ -44,7 +44,7 @@ pub(super) fn rewrite_dag_files(
 
 /// Values for new nodes while DAGMan runs.
 pub(super) fn rewrite_submit_files(
-    paper: &DagFiles<'_>,
+    paper: &DagFileParameters<'_>,
     outline: &RunOutline,
     options: &CondorOptions,
 ) -> Result<(), DagRenderError> {
@@ -52,7 +52,7 @@ pub(super) fn rewrite_submit_files(
 }
 
 fn with_dag_run(
-    paper: &DagFiles<'_>,
+    paper: &DagFileParameters<'_>,
     outline: &RunOutline,
     options: &CondorOptions,
     write: impl FnOnce(&RequestDagRun<'_>) -> Result<(), DagRenderError>,
@@ -109,13 +109,13 @@ pub(super) fn condor_priority(submission: &RunSubmission) -> i32 {
 }
 
 fn retry_settings(submission: &RunSubmission, largest: JobSize) -> RequestRetrySettings {
-    let said = submission.memory_mb.unwrap_or(0).div_ceil(u64::from(largest.cores.max(1)));
+    let text = submission.memory_mb.unwrap_or(0).div_ceil(u64::from(largest.cores.max(1)));
     let cool_off_sec = submission.retries.cool_off.as_secs();
     let usual = RequestRetrySettings::default();
     RequestRetrySettings {
         cool_off_sec,
         longest_cool_off_sec: usual.longest_cool_off_sec.max(cool_off_sec),
-        max_memory_per_core_mb: submission.max_memory_per_core.max(said),
+        max_memory_per_core_mb: submission.max_memory_per_core.max(text),
         ..usual
     }
 }

@@ -70,13 +70,9 @@ pub(super) struct ObservedRun {
 }
 
 impl DagWatcher {
-    pub(super) fn new(nudge: ReconcilerWaker, queue: ScheddQueue) -> Self {
-        let shared = DagWatcherShared {
-            runs: Mutex::default(),
-            wake: Condvar::new(),
-            waker: nudge,
-            schedd_queue: queue,
-        };
+    pub(super) fn new(waker: ReconcilerWaker, queue: ScheddQueue) -> Self {
+        let shared =
+            DagWatcherShared { runs: Mutex::default(), wake: Condvar::new(), waker, schedd_queue: queue };
         Self { shared: Arc::new(shared), thread: Mutex::new(None) }
     }
 
@@ -91,7 +87,7 @@ impl DagWatcher {
         let watched = self.find_or_add_run(run, read, schedd, cluster);
         self.ensure_thread()?;
         let mut watched = lock_run(&watched);
-        watched.unit_updates.retain(|news| news.seq > run.units_read);
+        watched.unit_updates.retain(|update| update.seq > run.units_read);
         watched.failed_attempts.retain(|failed| failed.seq > read);
         if watched.last_snapshot.is_none() {
             watched.poll();
@@ -117,13 +113,13 @@ impl DagWatcher {
                 .with_failures_after(read);
             let schedd = schedd.map(str::to_owned);
             let presence = DagPresence::default();
-            let (seen, news, failed) = (None, Vec::new(), Vec::new());
+            let (seen, updates, failed) = (None, Vec::new(), Vec::new());
             Arc::new(Mutex::new(WatchedRun {
                 poller: watch,
                 schedd,
                 cluster,
                 last_snapshot: seen,
-                unit_updates: news,
+                unit_updates: updates,
                 failed_attempts: failed,
                 presence,
             }))

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_absent_once_may_be_on_his_way_out() {
+    fn dag_is_missing_only_after_second_absence() {
         let mut presence = DagPresence::default();
         let lost = || DagQueueStatus::Unreachable("no answer".into());
         let table = [

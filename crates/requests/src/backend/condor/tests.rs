@@ -1,6 +1,6 @@
 //! Conclusions from files and queues, and the choice of a schedd.
 
-mod silence;
+mod unresponsive_schedds;
 
 use super::schedd_queue::DagPresence;
 use super::*;
@@ -64,7 +64,7 @@ fn seen(state: DagState, answers: &[DagQueueStatus]) -> ObservedRun {
 }
 
 #[test]
-fn files_stand_over_the_queue_and_silence_says_nothing() {
+fn dag_files_override_queue_and_silence_changes_nothing() {
     let lost = || DagQueueStatus::Unreachable("no answer".into());
     let over = || DagState::Over(DagOutcome::Failed);
     let ended = || DagQueueStatus::Ended("DAGMan 7 exited with 0".into());
@@ -115,7 +115,7 @@ fn files_stand_over_the_queue_and_silence_says_nothing() {
 }
 
 #[test]
-fn what_cannot_be_read_has_a_reason() {
+fn unreadable_dag_files_have_reason() {
     let ended = || DagQueueStatus::Ended("DAGMan 7 exited with 0".into());
     let unreadable = "cannot read its files: /runs/first/workflow.jobstate: stale";
     for (answers, expected) in [
@@ -133,7 +133,7 @@ fn what_cannot_be_read_has_a_reason() {
 }
 
 #[test]
-fn an_end_that_units_do_not_explain_has_a_reason() {
+fn run_end_without_failed_units_has_reason() {
     let broken = seen(DagState::Over(DagOutcome::Broken("line 3: no such node".into())), &[]);
     let look = run_snapshot(&run("a", None, Some("7")), &broken);
     assert_eq!((look.state, look.reason.as_deref()), (RunState::Over, Some("line 3: no such node")));
@@ -148,7 +148,7 @@ fn an_end_that_units_do_not_explain_has_a_reason() {
 }
 
 #[test]
-fn a_new_run_goes_where_there_are_the_fewest() {
+fn new_run_goes_to_schedd_with_fewest_runs() {
     let options = CondorOptions { schedds: vec!["s1".into(), "s2".into()], ..CondorOptions::default() };
     let condor = CondorBackend::new(options, ReconcilerWaker::default());
     let at = |schedd: &str| rows::BackendRunRef::Htcondor { schedd: Some(schedd.into()), cluster: None };
@@ -161,7 +161,7 @@ fn a_new_run_goes_where_there_are_the_fewest() {
 }
 
 #[test]
-fn a_run_whose_schedd_is_out_of_service_goes_to_another() {
+fn run_of_removed_schedd_goes_to_another() {
     let condor = |schedds: &[&str]| {
         let schedds = schedds.iter().map(|schedd| (*schedd).to_owned()).collect();
         let tools = Some("/nowhere".into());
@@ -186,7 +186,7 @@ fn a_run_whose_schedd_is_out_of_service_goes_to_another() {
 }
 
 #[test]
-fn a_run_is_the_next_submission_of_its_directory() {
+fn run_is_next_submission_of_its_directory() {
     let last = run("c", None, None);
     let elsewhere = RunRow { submit_dir: "/runs/other".into(), ..run("x", None, Some("3")) };
     let others = vec![run("a", None, Some("1")), elsewhere, run("renounced", None, None)];

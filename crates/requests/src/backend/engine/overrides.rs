@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn only_handlers_that_differ_are_replaced() {
+    fn only_changed_failure_handlers_are_replaced() {
         let known: Vec<FailureHandlerRow> =
             rules(3).into_iter().zip(7..).map(|(handler, id)| FailureHandlerRow { id, handler }).collect();
         assert_eq!(plan_handlers(&known, &rules(3)), []);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn priorities_are_changed_by_the_way_that_keeps_their_order() {
+    fn priority_change_keeps_order() {
         assert_eq!(plan_priorities(&[0, 0, 10], 0), []);
         assert_eq!(plan_priorities(&[], 5), []);
         assert_eq!(plan_priorities(&[0, 7, 10], -20_000), [(0, -20_000), (10, -19_990)]);
@@ -191,7 +191,7 @@ mod tests {
 
     /// Landings request as much as the jobs that follow, so that both fit at the chosen site.
     #[test]
-    fn what_was_planned_is_as_somebody_said_and_what_was_learnt_at_least() {
+    fn override_replaces_planned_and_raises_learned_requirements() {
         let rows = [
             row(1, "processing_0", asked(8000, 2)),
             row(2, "landing", asked(8000, 1)),

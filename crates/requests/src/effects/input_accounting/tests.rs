@@ -181,7 +181,7 @@ fn block(units: u32) -> BlockRow {
 
 /// The plan itself is deleted at the end of its round; its manifests contain the same.
 #[test]
-fn what_units_read_is_in_their_manifests() {
+fn unit_inputs_are_read_from_manifests() {
     for algo in ["FileBased", "EventBased", "LumiBased", "EventAwareLumiBased"] {
         let bench = Bench::new(algo);
         let mut expected = Vec::new();
@@ -207,7 +207,7 @@ fn what_units_read_is_in_their_manifests() {
 }
 
 #[test]
-fn what_counts_is_what_was_registered() {
+fn only_registered_units_are_counted() {
     let bench = Bench::new("EventBased");
     // Units of 14 events: the first one has the first file and four events of the next.
     bench.complete(0);
@@ -229,7 +229,7 @@ fn files_left(ranges: &[(u64, u64)]) -> windlass_core::requests::rows::FileRemai
 
 /// After a crash between the rows and their notice.
 #[test]
-fn settling_again_changes_nothing() {
+fn repeated_settling_changes_nothing() {
     let bench = Bench::new("LumiBased");
     bench.complete(1);
     let (counts, rows) = (bench.settle(), bench.rows());
@@ -241,7 +241,7 @@ fn settling_again_changes_nothing() {
 
 /// It completed after the end of its run: its outputs are never registered, so it does not count.
 #[test]
-fn a_unit_that_is_late_does_not_count() {
+fn unit_completed_after_run_end_is_not_counted() {
     let bench = Bench::new("FileBased");
     bench.complete(0);
     let before = bench.settle().unwrap();
@@ -252,7 +252,7 @@ fn a_unit_that_is_late_does_not_count() {
 }
 
 #[test]
-fn of_the_units_that_failed_only_bad_files_are_excluded() {
+fn only_bad_files_of_failed_units_are_excluded() {
     let bench = Bench::new("FileBased");
     bench.complete(0);
     let tally: FailureTally = serde_json::from_value(json!({
@@ -269,11 +269,11 @@ fn of_the_units_that_failed_only_bad_files_are_excluded() {
 }
 
 #[test]
-fn a_manifest_that_is_gone_is_told() {
+fn missing_manifest_is_reported() {
     let bench = Bench::new("FileBased");
     let path = manifest_path(Path::new(&bench.run.submit_dir), 1);
     std::fs::remove_file(&path).unwrap();
-    let trouble = bench.settle().unwrap_err();
-    assert!(!trouble.is_retryable && trouble.reason.contains("mg_000001.json"), "{trouble:?}");
+    let problem = bench.settle().unwrap_err();
+    assert!(!problem.is_retryable && problem.reason.contains("mg_000001.json"), "{problem:?}");
     assert_eq!(bench.rows(), []);
 }

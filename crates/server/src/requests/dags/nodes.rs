@@ -178,7 +178,7 @@ fn engine_logs(db: &dyn StoreDatabase, run: RunRow, workflow: Option<WorkflowId>
 fn htcondor_logs(run: RunRow, which: &DagLogSelector) -> ApiResult<DagLogs> {
     let found = find_log_files(Path::new(&run.submit_dir), which)?;
     let message = match found.problem {
-        Some(trouble) => trouble,
+        Some(error_text) => error_text,
         None if found.files.is_empty() => "the run was not submitted yet: there are no logs".to_owned(),
         None => "the logs are on the machine of the schedd".to_owned(),
     };
@@ -232,7 +232,7 @@ fn find_node_logs(directory: &Path, unit: Option<u32>, node: &str) -> ApiResult<
     let views =
         watch::list_nodes(directory, unit).map_err(|error| unreadable_directory_error(directory, &error))?;
     let has_units = file_layout::unit_directory(directory, 0).is_dir();
-    let trouble = match unit {
+    let error_text = match unit {
         _ if views.iter().any(|view| view.name == node) => format!("{node} has no logs yet"),
         None if has_units => {
             format!("{node} is not a node of the outer DAG: specify its work unit (--unit N)")
@@ -240,7 +240,7 @@ fn find_node_logs(directory: &Path, unit: Option<u32>, node: &str) -> ApiResult<
         Some(unit) => format!("there is no node {node} in {}, or it has not started", WorkUnitName(unit)),
         None => format!("there is no node {node}, or it has not started"),
     };
-    Ok(DagLogFiles { files: Vec::new(), problem: Some(trouble) })
+    Ok(DagLogFiles { files: Vec::new(), problem: Some(error_text) })
 }
 
 fn path_names<const N: usize>(logs: [Option<PathBuf>; N]) -> Vec<String> {
@@ -287,9 +287,9 @@ mod tests {
     fn found(unit: Option<u32>, node: Option<&str>) -> (Vec<String>, Option<String>) {
         let run = run();
         let which = DagLogSelector { unit, node: node.map(str::to_owned) };
-        let DagLogFiles { files, problem: trouble } = find_log_files(run.path(), &which).unwrap();
+        let DagLogFiles { files, problem: error_text } = find_log_files(run.path(), &which).unwrap();
         let here = format!("{}/", run.path().display());
-        (files.iter().map(|file| file.strip_prefix(&here).unwrap().to_owned()).collect(), trouble)
+        (files.iter().map(|file| file.strip_prefix(&here).unwrap().to_owned()).collect(), error_text)
     }
 
     #[test]

@@ -88,9 +88,10 @@ pub(crate) async fn release_as(
     wanted: ReleaseRequest,
 ) -> ApiResult<ReleaseResponse> {
     let held = name.to_owned();
-    let (spell, memory) = (state.options.requests.blame.bans.duration, state.options.requests.memory_window);
+    let (duration, memory) =
+        (state.options.requests.failure_response.bans.duration, state.options.requests.memory_window);
     let work = move |db: &dyn StoreDatabase, actor: RequestActor<'_>, now| {
-        release::release_request(db, &held, &wanted, spell, memory, actor, now)
+        release::release_request(db, &held, &wanted, duration, memory, actor, now)
     };
     let released = caller.perform_as_caller(state, AuthOperation::ChangeRequest, work).await?;
     state.lifecycle.wake_request(name);

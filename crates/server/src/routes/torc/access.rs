@@ -83,7 +83,10 @@ fn authorize_group(call: &TorcCallContext, operation: AuthOperation, id: i64) ->
     Ok(row)
 }
 
-fn list_groups(call: &TorcCallContext, Query(query): Query<PageQuery>) -> ApiResult<GroupPage<AccessGroupModel>> {
+fn list_groups(
+    call: &TorcCallContext,
+    Query(query): Query<PageQuery>,
+) -> ApiResult<GroupPage<AccessGroupModel>> {
     call.authorize(AuthOperation::ListVisible)?;
     let groups = if call.principal.sees_all() {
         call.store().groups()?
@@ -217,7 +220,10 @@ fn unshare_workflow(
     Ok(WorkflowAccessGroupModel { group_id, workflow_id: id, created_at: None })
 }
 
-fn check_access(call: &TorcCallContext, Path((id, user)): Path<(i64, String)>) -> ApiResult<AccessCheckResponse> {
+fn check_access(
+    call: &TorcCallContext,
+    Path((id, user)): Path<(i64, String)>,
+) -> ApiResult<AccessCheckResponse> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let (has_access, reason) = match () {
         () if row.user == user => (true, "owner of the workflow"),

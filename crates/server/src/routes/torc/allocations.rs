@@ -2,8 +2,8 @@
 //! allocations of Windlass are managed here and can be listed.
 
 use super::call_context::TorcCallContext;
-use super::operation_table::OperationTable;
 use super::opaque_records::sort_models;
+use super::operation_table::OperationTable;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
 use windlass_api::torc::query::{ListScheduledComputeNodes, WorkflowQuery};
@@ -120,7 +120,7 @@ fn update_allocation(
     Json(body): Json<ScheduledComputeNodesModel>,
 ) -> ApiResult<ScheduledComputeNodesModel> {
     let row = authorize_allocation(call, AuthOperation::RunJobs, id)?;
-    if body.workflow_id != row.workflow.0 || body.id.is_some_and(|said| said != id) {
+    if body.workflow_id != row.workflow.0 || body.id.is_some_and(|given| given != id) {
         return Err(ApiError::invalid("id and workflow of a scheduled compute node cannot change"));
     }
     let stated = parse_allocation(&body)?;
@@ -134,7 +134,10 @@ fn delete_allocation(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<S
     Ok(allocation_model(&row))
 }
 
-fn delete_allocations(call: &TorcCallContext, Query(query): Query<WorkflowQuery>) -> ApiResult<DeleteCountResponse> {
+fn delete_allocations(
+    call: &TorcCallContext,
+    Query(query): Query<WorkflowQuery>,
+) -> ApiResult<DeleteCountResponse> {
     let row = call.authorize_workflow(AuthOperation::RunJobs, query.workflow_id)?;
     let count = call.write_store(|store, now| store.delete_allocations(row.id, now))?;
     Ok(DeleteCountResponse { count: count as i64 })

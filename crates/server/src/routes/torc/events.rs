@@ -76,7 +76,11 @@ fn parse_severity(word: Option<&str>) -> EventSeverity {
     }
 }
 
-fn update_event(call: &TorcCallContext, Path(id): Path<i64>, Json(body): Json<Value>) -> ApiResult<EventModel> {
+fn update_event(
+    call: &TorcCallContext,
+    Path(id): Path<i64>,
+    Json(body): Json<Value>,
+) -> ApiResult<EventModel> {
     call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Event(EventId(id)))?;
     // A whole event, or only its data.
     let data = match &body {

@@ -115,9 +115,13 @@ fn to_nanoseconds(seconds: f64) -> ApiResult<i64> {
     }
 }
 
-fn update_file(call: &TorcCallContext, Path(id): Path<i64>, Json(body): Json<FileModel>) -> ApiResult<FileModel> {
+fn update_file(
+    call: &TorcCallContext,
+    Path(id): Path<i64>,
+    Json(body): Json<FileModel>,
+) -> ApiResult<FileModel> {
     let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::File(FileId(id)))?;
-    if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
+    if body.workflow_id != row.id.0 || body.id.is_some_and(|given| given != id) {
         return Err(ApiError::invalid("id and workflow of a file cannot change"));
     }
     let old = load_file_model(call, id)?;
@@ -137,7 +141,10 @@ fn delete_file(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<FileMod
     Ok(file)
 }
 
-fn delete_files(call: &TorcCallContext, Query(query): Query<WorkflowQuery>) -> ApiResult<DeleteCountResponse> {
+fn delete_files(
+    call: &TorcCallContext,
+    Query(query): Query<WorkflowQuery>,
+) -> ApiResult<DeleteCountResponse> {
     let id = call.authorize_workflow(AuthOperation::ChangeWorkflow, query.workflow_id)?.id;
     let count = call.change_workflow(id, ExclusiveRequirement::NoHeldJobs, move |store, now| {
         let files = store.files(id, &DataFilter::default())?;

@@ -168,8 +168,8 @@ fn check_script(body: &JobModel) -> ApiResult<Option<String>> {
     body.invocation_script.as_deref().map(|text| input::check_text("invocation_script", text)).transpose()
 }
 
-fn parse_priority(said: Option<i64>) -> ApiResult<Option<i32>> {
-    match said {
+fn parse_priority(given: Option<i64>) -> ApiResult<Option<i32>> {
+    match given {
         Some(..0) => Err(ApiError::invalid("priority: must not be negative")),
         Some(priority) => input::convert_number("priority", priority).map(Some),
         None => Ok(None),
@@ -201,10 +201,14 @@ fn check_references(call: &TorcCallContext, workflow: WorkflowId, jobs: &[AddJob
 }
 
 /// Changes the given fields that differ. The status is not among them: it has its own operations.
-fn update_job(call: &TorcCallContext, Path(id): Path<i64>, Json(body): Json<JobModel>) -> ApiResult<JobModel> {
+fn update_job(
+    call: &TorcCallContext,
+    Path(id): Path<i64>,
+    Json(body): Json<JobModel>,
+) -> ApiResult<JobModel> {
     let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Job(JobId(id)))?;
     let old = load_job_model(call, &row, JobId(id))?;
-    if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
+    if body.workflow_id != row.id.0 || body.id.is_some_and(|given| given != id) {
         return Err(ApiError::invalid("id and workflow of a job cannot change"));
     }
     if body.status.is_some() && body.status != old.status {
@@ -213,7 +217,7 @@ fn update_job(call: &TorcCallContext, Path(id): Path<i64>, Json(body): Json<JobM
     }
     reject_fixed_changes(&body, &old)?;
     let default = ensure_default_requirements(call, row.id)?;
-    let changed = |said: &Option<i64>, was: &Option<i64>| said.filter(|_| said != was);
+    let changed = |given: &Option<i64>, was: &Option<i64>| given.filter(|_| given != was);
     let update = JobUpdate {
         name: Some(input::check_name("a job", &body.name)?).filter(|name| *name != old.name),
         command: Some(check_command(&body.command)?).filter(|command| *command != old.command),
@@ -225,10 +229,10 @@ fn update_job(call: &TorcCallContext, Path(id): Path<i64>, Json(body): Json<JobM
         priority: parse_priority(body.priority)?.filter(|_| body.priority != old.priority),
         cancel_on_blocking_job_failure: body
             .cancel_on_blocking_job_failure
-            .filter(|said| Some(*said) != old.cancel_on_blocking_job_failure),
+            .filter(|given| Some(*given) != old.cancel_on_blocking_job_failure),
         supports_termination: body
             .supports_termination
-            .filter(|said| Some(*said) != old.supports_termination)
+            .filter(|given| Some(*given) != old.supports_termination)
             .map(Some),
         failure_handler: changed(&body.failure_handler_id, &old.failure_handler_id).map(Some),
         scheduler: changed(&body.scheduler_id, &old.scheduler_id).map(Some),
@@ -261,8 +265,8 @@ fn reject_fixed_changes(body: &JobModel, old: &JobModel) -> ApiResult<()> {
         ("input_user_data_ids", &body.input_user_data_ids, &old.input_user_data_ids),
         ("output_user_data_ids", &body.output_user_data_ids, &old.output_user_data_ids),
     ];
-    for (field, said, was) in lists {
-        if said.is_some() && sorted(said) != sorted(was) {
+    for (field, given, was) in lists {
+        if given.is_some() && sorted(given) != sorted(was) {
             return Err(ApiError::invalid(format!(
                 "{field}: dependencies, inputs and outputs of a job cannot change"
             ))

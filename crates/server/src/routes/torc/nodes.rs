@@ -81,7 +81,10 @@ fn load_worker(call: &TorcCallContext, id: i64) -> ApiResult<WorkerRow> {
         .ok_or_else(missing)
 }
 
-fn create_compute_node(call: &TorcCallContext, Json(body): Json<ComputeNodeModel>) -> ApiResult<ComputeNodeModel> {
+fn create_compute_node(
+    call: &TorcCallContext,
+    Json(body): Json<ComputeNodeModel>,
+) -> ApiResult<ComputeNodeModel> {
     let row = call.authorize_workflow(AuthOperation::RunJobs, body.workflow_id)?;
     let capacity = parse_capacity(&body)?;
     check_user_workers(call, capacity)?;
@@ -146,9 +149,13 @@ fn parse_capacity(body: &ComputeNodeModel) -> ApiResult<Capacity> {
 }
 
 /// Returns the scheduled compute node that started the worker, if it belongs to the workflow.
-fn find_allocation(call: &TorcCallContext, row: &WorkflowRow, body: &ComputeNodeModel) -> ApiResult<Option<i64>> {
-    let said = body.scheduler.as_ref().and_then(|scheduler| scheduler.get("scheduler_id")?.as_i64());
-    let Some(id) = said else { return Ok(None) };
+fn find_allocation(
+    call: &TorcCallContext,
+    row: &WorkflowRow,
+    body: &ComputeNodeModel,
+) -> ApiResult<Option<i64>> {
+    let given = body.scheduler.as_ref().and_then(|scheduler| scheduler.get("scheduler_id")?.as_i64());
+    let Some(id) = given else { return Ok(None) };
     let found = call.store().allocation(AllocationId(id))?;
     Ok(found.filter(|allocation| allocation.workflow == row.id).map(|allocation| allocation.id.0))
 }
@@ -187,7 +194,7 @@ fn update_compute_node(
 ) -> ApiResult<ComputeNodeModel> {
     let row = call.authorize_part(AuthOperation::RunJobs, WorkflowPartId::Worker(WorkerId(id)))?;
     let old = load_worker(call, id)?;
-    if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
+    if body.workflow_id != row.id.0 || body.id.is_some_and(|given| given != id) {
         return Err(ApiError::invalid("id and workflow of a compute node cannot change"));
     }
     if old.worker.kind != WorkerKind::Torc {
@@ -197,12 +204,12 @@ fn update_compute_node(
     if body.is_active == Some(true) && !old.is_active() {
         check_user_workers(call, capacity)?;
     }
-    let Value::Object(news) = extra_fields(&body)? else { return Err(ApiError::internal("no object")) };
+    let Value::Object(new_fields) = extra_fields(&body)? else { return Err(ApiError::internal("no object")) };
     let mut all = match old.worker.extra.clone() {
         Some(Value::Object(known)) => known,
         _ => Map::new(),
     };
-    all.extend(news);
+    all.extend(new_fields);
     let store = call.store().acting_as(call.caller_name());
     let update = WorkerUpdate {
         host: Some(parse_host(&body)?),
@@ -265,9 +272,9 @@ fn delete_workers(call: &TorcCallContext, workers: &[WorkerRow]) -> ApiResult<()
 
 /// Returns how a worker was started, as the contract names it.
 pub(super) fn node_type(row: &WorkerRow) -> String {
-    let said =
+    let given =
         row.worker.extra.as_ref().and_then(|extra| extra.get("compute_node_type")).and_then(Value::as_str);
-    said.unwrap_or("local").to_owned()
+    given.unwrap_or("local").to_owned()
 }
 
 fn compute_node_model(workflow: &WorkflowRow, row: WorkerRow) -> ComputeNodeModel {

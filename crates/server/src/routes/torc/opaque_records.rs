@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use windlass_api::torc::query::{
-    ListLocalSchedulers, ListRoCrateEntities, ListSlurmStats, ListPageQuery, WorkflowQuery,
+    ListLocalSchedulers, ListPageQuery, ListRoCrateEntities, ListSlurmStats, WorkflowQuery,
 };
 use windlass_api::torc::{
     DeleteCountResponse, DeleteRoCrateEntitiesResponse, ListPage, LocalSchedulerModel, MessageResponse,
@@ -233,7 +233,7 @@ fn update_record<T: StoredRecord>(
     Json(mut body): Json<T>,
 ) -> ApiResult<T> {
     let (row, _) = load_record::<T>(call, AuthOperation::RunJobs, id)?;
-    if body.workflow() != row.id.0 || body.id().is_some_and(|said| said != id) {
+    if body.workflow() != row.id.0 || body.id().is_some_and(|given| given != id) {
         return Err(ApiError::invalid(format!("id and workflow of a {} cannot change", T::WHAT)));
     }
     body.check(call, row.id)?;

@@ -217,7 +217,10 @@ impl HandlerInput {
 /// A parameter that is extracted from a request.
 pub(super) trait HandlerArgument: Sized + Send + 'static {
     fn describe(description: OperationDescription<'_>) -> OperationDescription<'_>;
-    fn extract(given: &mut HandlerInput, call: &TorcCallContext) -> impl Future<Output = ApiResult<Self>> + Send;
+    fn extract(
+        given: &mut HandlerInput,
+        call: &TorcCallContext,
+    ) -> impl Future<Output = ApiResult<Self>> + Send;
 }
 
 impl<T: PathParameters> HandlerArgument for Path<T> {

@@ -165,13 +165,19 @@ fn list_job_user_data(
     Ok(ListPage::from_full_list(items, view.offset, view.limit))
 }
 
-fn list_required_files(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<ListRequiredExistingFilesResponse> {
+fn list_required_files(
+    call: &TorcCallContext,
+    Path(id): Path<i64>,
+) -> ApiResult<ListRequiredExistingFilesResponse> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let files = call.store().required_files(row.id)?.into_iter().map(|id| id.0).collect();
     Ok(ListRequiredExistingFilesResponse { files })
 }
 
-fn list_missing_user_data(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<ListMissingUserDataResponse> {
+fn list_missing_user_data(
+    call: &TorcCallContext,
+    Path(id): Path<i64>,
+) -> ApiResult<ListMissingUserDataResponse> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let user_data = call.store().missing_user_data(row.id)?.into_iter().map(|id| id.0).collect();
     Ok(ListMissingUserDataResponse { user_data })

@@ -152,7 +152,7 @@ fn update_requirements(
 ) -> ApiResult<ResourceRequirementsModel> {
     let row =
         call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Requirements(RequirementsId(id)))?;
-    if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
+    if body.workflow_id != row.id.0 || body.id.is_some_and(|given| given != id) {
         return Err(ApiError::invalid("id and workflow of resource requirements cannot change"));
     }
     let old = load_requirements_model(call, row.id, id)?;

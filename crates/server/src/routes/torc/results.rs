@@ -24,7 +24,10 @@ pub(super) fn operations() -> OperationTable {
         .delete("/results/{id}", "delete_result", "Delete a result without changing the job", delete_result)
 }
 
-fn list_results(call: &TorcCallContext, Query(query): Query<ListResults>) -> ApiResult<ListPage<ResultModel>> {
+fn list_results(
+    call: &TorcCallContext,
+    Query(query): Query<ListResults>,
+) -> ApiResult<ListPage<ResultModel>> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
     let view = query.view();
     let mut filter = ResultFilter {
@@ -101,7 +104,7 @@ fn update_result(
     Json(body): Json<ResultModel>,
 ) -> ApiResult<ResultModel> {
     let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Result(ResultId(id)))?;
-    if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
+    if body.workflow_id != row.id.0 || body.id.is_some_and(|given| given != id) {
         return Err(ApiError::invalid("id and workflow of a result cannot change"));
     }
     let result = parse_result(call, &row, &body)?;

@@ -2,8 +2,8 @@
 
 use super::call_context::TorcCallContext;
 use super::input;
-use super::operation_table::OperationTable;
 use super::opaque_records::sort_models;
+use super::operation_table::OperationTable;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
 use windlass_api::torc::query::{ListSlurmSchedulers, WorkflowQuery};
@@ -55,7 +55,11 @@ fn get_scheduler(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<Slurm
     load_scheduler_model(call, row.id, id)
 }
 
-fn load_scheduler_model(call: &TorcCallContext, workflow: WorkflowId, id: i64) -> ApiResult<SlurmSchedulerModel> {
+fn load_scheduler_model(
+    call: &TorcCallContext,
+    workflow: WorkflowId,
+    id: i64,
+) -> ApiResult<SlurmSchedulerModel> {
     let found = call.store().schedulers(workflow)?.into_iter().find(|row| row.id == id);
     let found = found.ok_or_else(|| ApiError::not_found(format_args!("scheduler {id}")))?;
     Ok(scheduler_model(workflow, found))
@@ -80,8 +84,8 @@ fn create_scheduler(
 
 fn parse_scheduler(body: &SlurmSchedulerModel) -> ApiResult<SlurmScheduler> {
     parse_walltime(&body.walltime).map_err(|error| ApiError::invalid(format!("walltime: {error}")))?;
-    let checked = |field: &str, said: &Option<String>| {
-        said.as_deref().map(|said| input::check_text(field, said)).transpose()
+    let checked = |field: &str, given: &Option<String>| {
+        given.as_deref().map(|given| input::check_text(field, given)).transpose()
     };
     Ok(SlurmScheduler {
         name: body
@@ -113,7 +117,7 @@ fn update_scheduler(
     Json(body): Json<SlurmSchedulerModel>,
 ) -> ApiResult<SlurmSchedulerModel> {
     let workflow = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Scheduler(id))?.id;
-    if body.workflow_id != workflow.0 || body.id.is_some_and(|said| said != id) {
+    if body.workflow_id != workflow.0 || body.id.is_some_and(|given| given != id) {
         return Err(ApiError::invalid("id and workflow of a scheduler cannot change"));
     }
     let mut scheduler = parse_scheduler(&body)?;
@@ -135,7 +139,10 @@ fn delete_scheduler(call: &TorcCallContext, Path(id): Path<i64>) -> ApiResult<Sl
     Ok(scheduler)
 }
 
-fn delete_schedulers(call: &TorcCallContext, Query(query): Query<WorkflowQuery>) -> ApiResult<DeleteCountResponse> {
+fn delete_schedulers(
+    call: &TorcCallContext,
+    Query(query): Query<WorkflowQuery>,
+) -> ApiResult<DeleteCountResponse> {
     let id = call.authorize_workflow(AuthOperation::ChangeWorkflow, query.workflow_id)?.id;
     let count = call.change_workflow(id, ExclusiveRequirement::NoHeldJobs, move |store, now| {
         let rows = store.schedulers(id)?;

@@ -42,7 +42,10 @@ fn get_version(_: &TorcCallContext) -> ApiResult<VersionResponse> {
 }
 
 /// Always empty: SQL statements are not supported. Administrative actions are recorded as events.
-fn list_audit_log(call: &TorcCallContext, Query(page): Query<PageQuery>) -> ApiResult<ListPage<AdminAuditLogEntry>> {
+fn list_audit_log(
+    call: &TorcCallContext,
+    Query(page): Query<PageQuery>,
+) -> ApiResult<ListPage<AdminAuditLogEntry>> {
     call.authorize(AuthOperation::Administer)?;
     Ok(ListPage::new(Vec::new(), page.view().offset, 0))
 }

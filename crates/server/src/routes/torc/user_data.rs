@@ -43,7 +43,10 @@ pub(super) fn operations() -> OperationTable {
         .delete("/user_data/{id}", "delete_user_data", "Delete user data", delete_user_data)
 }
 
-fn list_user_data(call: &TorcCallContext, Query(query): Query<ListUserData>) -> ApiResult<ListPage<UserDataModel>> {
+fn list_user_data(
+    call: &TorcCallContext,
+    Query(query): Query<ListUserData>,
+) -> ApiResult<ListPage<UserDataModel>> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
     let view = query.view();
     let mut filter = DataFilter {
@@ -142,14 +145,14 @@ fn update_user_data(
     Json(body): Json<UserDataModel>,
 ) -> ApiResult<UserDataModel> {
     let row = call.authorize_part(AuthOperation::ChangeUserData, WorkflowPartId::UserData(UserDataId(id)))?;
-    if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
+    if body.workflow_id != row.id.0 || body.id.is_some_and(|given| given != id) {
         return Err(ApiError::invalid("id and workflow of user data cannot change"));
     }
     let old = load_user_data_model(call, id)?;
     let update = UserDataUpdate {
         name: Some(input::check_name("user data", &body.name)?).filter(|name| *name != old.name),
         data: non_null(body.data).map(Some),
-        is_ephemeral: body.is_ephemeral.filter(|said| Some(*said) != old.is_ephemeral),
+        is_ephemeral: body.is_ephemeral.filter(|given| Some(*given) != old.is_ephemeral),
     };
     call.write_store(|store, now| store.update_user_data(UserDataId(id), &update, now))?;
     load_user_data_model(call, id)

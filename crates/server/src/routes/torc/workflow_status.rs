@@ -2,7 +2,7 @@
 
 use super::call_context::TorcCallContext;
 use super::operation_table::{
-    TorcOrOwnReply, HandlerReply, OperationDescription, OperationTable, WorkflowKey,
+    HandlerReply, OperationDescription, OperationTable, TorcOrOwnReply, WorkflowKey,
 };
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};

@@ -2,7 +2,7 @@
 
 use super::call_context::{TorcCallContext, limit, offset, sort_order};
 use super::input::{self, DEFAULT_REQUIREMENTS, DEFAULT_RESOURCES};
-use super::operation_table::{TorcOrOwnReply, OperationTable, WorkflowKey};
+use super::operation_table::{OperationTable, TorcOrOwnReply, WorkflowKey};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
 use crate::routes::requests;
@@ -53,7 +53,10 @@ pub(super) fn operations() -> OperationTable {
         )
 }
 
-fn list_workflows(call: &TorcCallContext, Query(query): Query<ListWorkflows>) -> ApiResult<ListPage<WorkflowModel>> {
+fn list_workflows(
+    call: &TorcCallContext,
+    Query(query): Query<ListWorkflows>,
+) -> ApiResult<ListPage<WorkflowModel>> {
     call.authorize(AuthOperation::ListVisible)?;
     let view = query.view();
     let mut filter = WorkflowFilter {
@@ -144,8 +147,8 @@ fn current_directory() -> Option<String> {
 }
 
 /// Returns the directory in which jobs run. Default: the working directory of the server.
-fn submission_directory(said: Option<&str>) -> ApiResult<String> {
-    match said {
+fn submission_directory(given: Option<&str>) -> ApiResult<String> {
+    match given {
         Some(path) if path.starts_with('/') => input::check_text("submission_directory", path),
         Some(path) => {
             Err(ApiError::invalid(format!("submission_directory: `{}` is not absolute", path.escape_debug())))
@@ -163,7 +166,7 @@ fn update_workflow(
     Json(body): Json<WorkflowModel>,
 ) -> ApiResult<WorkflowModel> {
     let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, id)?;
-    if body.id.is_some_and(|said| said != id) {
+    if body.id.is_some_and(|given| given != id) {
         return Err(ApiError::invalid("the id of a workflow cannot change"));
     }
     let update = WorkflowUpdate {
@@ -195,8 +198,11 @@ fn update_workflow(
 }
 
 /// A client that sends back a masked value does not change the secret.
-fn merge_environment(said: &BTreeMap<String, String>, row: &WorkflowRow) -> ApiResult<Vec<(String, String)>> {
-    let mut env = input::parse_environment(Some(said))?;
+fn merge_environment(
+    given: &BTreeMap<String, String>,
+    row: &WorkflowRow,
+) -> ApiResult<Vec<(String, String)>> {
+    let mut env = input::parse_environment(Some(given))?;
     for (name, value) in &mut env {
         if value == MASK
             && let Some((_, kept)) = row.env.iter().find(|(known, _)| known == name)

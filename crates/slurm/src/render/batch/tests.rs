@@ -79,9 +79,9 @@ fn worker_settings_are_passed_in_the_script() {
         ..WorkflowSettings::default()
     };
     let script = render_batch(&allocation(&request()), &BatchContext { settings, ..site() }).unwrap().script;
-    let said =
+    let message =
         "--output-dir /data/out --settings '{\"compute_node_wait_for_healthy_database_minutes\":60}'\n";
-    assert!(script.ends_with(said), "{script}");
+    assert!(script.ends_with(message), "{script}");
 }
 
 #[test]
@@ -150,10 +150,10 @@ fn forbidden_extra_options_are_rejected() {
         ("--a\n#SBATCH", "a newline"),
         ("--Foo", "lowercase letters"),
     ];
-    for (extra, said) in rows {
+    for (extra, message) in rows {
         let request = AllocationRequest { extra: Some(extra.to_owned()), ..request() };
         let error = render_batch(&allocation(&request), &site()).expect_err(extra).to_string();
-        assert!(error.contains(said), "{extra:?}: {error}");
+        assert!(error.contains(message), "{extra:?}: {error}");
     }
     for fine in ["--export=NONE", "--wait-all-nodes=1", "-p debug -q high", "--nice=5 -H", "-C gpu -x n1,n2"]
     {

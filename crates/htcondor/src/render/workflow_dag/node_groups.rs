@@ -1,6 +1,6 @@
 //! The names of the nodes of a workflow spec, and the groups of nodes with the same settings.
 
-use crate::script_settings::NodeKind;
+use crate::script_settings::NodeGroupSettings;
 use std::collections::{BTreeMap, HashSet};
 use windlass_spec::{ResolvedJob, ResolvedWorkflow};
 use windlass_types::Resources;
@@ -44,12 +44,12 @@ pub(super) fn requested_resources(
 
 /// The kinds of nodes for POST scripts: jobs with the same resources and the same failure handler.
 #[derive(Debug, Default)]
-pub(super) struct NodeKinds {
+pub(super) struct NodeGroups {
     names: BTreeMap<(Option<u32>, Option<u32>), String>,
-    pub(super) kinds: BTreeMap<String, NodeKind>,
+    pub(super) kinds: BTreeMap<String, NodeGroupSettings>,
 }
 
-impl NodeKinds {
+impl NodeGroups {
     /// Returns the name of the job's kind and its number of retries.
     pub(super) fn assign_kind(
         &mut self,
@@ -61,7 +61,7 @@ impl NodeKinds {
         let name = self.names.entry((job.requirements, handler)).or_insert_with(|| format!("job_{next}"));
         let kind = self.kinds.entry(name.clone()).or_insert_with(|| {
             let handler = handler.map(|handler| &workflow.failure_handlers()[handler as usize]);
-            NodeKind {
+            NodeGroupSettings {
                 role: None,
                 retries: handler.map_or(0, max_retries),
                 asked: requested_resources(workflow, job).unwrap_or(Resources::DEFAULT),

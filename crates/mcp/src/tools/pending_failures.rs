@@ -178,10 +178,10 @@ pub(super) fn resolve_failures(session: &AgentSession, args: &ResolveFailuresInp
     };
     let mut outcomes = outcomes.into_iter();
     let results: Vec<Value> = std::iter::zip(&args.classifications, judged)
-        .map(|(said, judged)| match judged {
+        .map(|(text, judged)| match judged {
             Ok(_) => outcomes.next().map_or(Value::Null, |outcome| outcome_json(&outcome, dry_run)),
             Err(why) => json!({
-                "job_id": said.job_id, "action": said.action.to_command_action().as_str(), "status": "error",
+                "job_id": text.job_id, "action": text.action.to_command_action().as_str(), "status": "error",
                 "error": why.message, "hint": why.hint,
             }),
         })
@@ -222,38 +222,38 @@ impl ClassifiedAction {
 fn parse_command(
     session: &AgentSession,
     workflow: &WorkflowRow,
-    said: &ClassificationInput,
+    text: &ClassificationInput,
 ) -> Result<FailureCommand, ToolError> {
-    let job = session.load_workflow_job(workflow, said.job_id)?;
+    let job = session.load_workflow_job(workflow, text.job_id)?;
     if job.status != JobStatus::PendingFailed {
         return Err(ToolError::new(format!("job {} is {}, not pending_failed", job.id, job.status)));
     }
-    let verdict = said.action.to_command_action();
-    if verdict == FailureCommandKind::Fail && (said.memory.is_some() || said.runtime.is_some()) {
+    let verdict = text.action.to_command_action();
+    if verdict == FailureCommandKind::Fail && (text.memory.is_some() || text.runtime.is_some()) {
         return Err(ToolError::new("memory and runtime apply to another attempt: use them with retry only"));
     }
-    if said.confidence.is_some_and(|sure| !(0.0..=1.0).contains(&sure)) {
+    if text.confidence.is_some_and(|sure| !(0.0..=1.0).contains(&sure)) {
         return Err(ToolError::new("confidence must be a number from 0 to 1"));
     }
-    let memory = said.memory.as_deref().map(str::parse).transpose();
-    let runtime = said.runtime.as_deref().map(parse_duration).transpose();
+    let memory = text.memory.as_deref().map(str::parse).transpose();
+    let runtime = text.runtime.as_deref().map(parse_duration).transpose();
     let changes = RequestedJobChanges {
         memory_bytes: memory.map_err(|why: ParseAmountError| ToolError::new(format!("memory: {why}")))?,
         runtime_seconds: runtime
             .map_err(|why| ToolError::new(format!("runtime: {why}")))?
             .map(|time| time.as_secs_f64()),
-        scheduler: said.scheduler.clone(),
-        partition: said.partition.clone(),
+        scheduler: text.scheduler.clone(),
+        partition: text.partition.clone(),
         ..RequestedJobChanges::default()
     };
-    check_evidence(session, workflow, &job, &said.evidence)?;
+    check_evidence(session, workflow, &job, &text.evidence)?;
     Ok(FailureCommand {
         job: job.id,
         verdict,
         changes,
-        reason: said.reason.clone().unwrap_or_default(),
-        confidence: said.confidence,
-        evidence: said.evidence.clone(),
+        reason: text.reason.clone().unwrap_or_default(),
+        confidence: text.confidence,
+        evidence: text.evidence.clone(),
     })
 }
 
@@ -274,9 +274,9 @@ fn check_evidence(
             job.id
         )));
     };
-    let said = load_output_texts(session, workflow, job, &row)?;
-    let said: Vec<&str> = said.iter().map(String::as_str).collect();
-    match evidence.iter().find(|quote| !is_quoted(&said, quote)) {
+    let text = load_output_texts(session, workflow, job, &row)?;
+    let text: Vec<&str> = text.iter().map(String::as_str).collect();
+    match evidence.iter().find(|quote| !is_quoted(&text, quote)) {
         None => Ok(()),
         Some(quote) => Err(ToolError::new(format!(
             "this line is not in the log of job {}: {:?}",
@@ -299,10 +299,10 @@ fn load_output_texts(
     let most = (MAX_LINES, MAX_LOG_BYTES);
     let tails =
         streams.map(|stream| read_redacted_tail(session, workflow, job, row.key.into(), stream, most));
-    let mut said: Vec<String> =
+    let mut text: Vec<String> =
         tails.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().map(|tail| tail.text).collect();
     if let Some(kept) = load_last_failure(session, workflow, job)? {
-        said.extend([kept.line, kept.last_words].into_iter().flatten());
+        text.extend([kept.line, kept.last_words].into_iter().flatten());
     }
-    Ok(said)
+    Ok(text)
 }

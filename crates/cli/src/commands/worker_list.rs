@@ -1,6 +1,6 @@
 //! `windlass worker list`: the workers of a server, or of a run on this machine.
 
-use crate::args::workers::{WorkerSubcommand, WorkersListArgs};
+use crate::args::worker_subcommands::{WorkerSubcommand, WorkersListArgs};
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
 use crate::object_selection;

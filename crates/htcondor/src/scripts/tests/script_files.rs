@@ -43,7 +43,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let run = tempfile::tempdir().unwrap();
-        terms().save(run.path()).unwrap();
+        settings().save(run.path()).unwrap();
         fs::create_dir(file_layout::unit_directory(run.path(), 0)).unwrap();
         let bench = Self { run };
         bench.write("group.dag.nodes.log", LOG);
@@ -380,9 +380,9 @@ fn an_abort_of_a_unit_reaches_the_outer_dag() {
 #[test]
 fn what_cannot_be_read_is_told() {
     let bench = Bench::new();
-    assert!(matches!(run_post(&bench.call("a", 0, "odd")), Err(ScriptError::UnknownKind(_))));
+    assert!(matches!(run_post(&bench.call("a", 0, "odd")), Err(ScriptError::UnknownNodeGroup(_))));
     fs::remove_file(bench.run.path().join(file_layout::SCRIPT_SETTINGS_FILE)).unwrap();
-    assert!(matches!(run_post(&bench.call("a", 0, "merge")), Err(ScriptError::Terms(_))));
+    assert!(matches!(run_post(&bench.call("a", 0, "merge")), Err(ScriptError::Settings(_))));
 }
 
 #[test]

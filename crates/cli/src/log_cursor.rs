@@ -38,14 +38,14 @@ impl LogCursor {
                 }
             },
         };
-        let mut news = Vec::new();
-        file.read_to_end(&mut news)?;
-        Ok(news)
+        let mut new_bytes = Vec::new();
+        file.read_to_end(&mut new_bytes)?;
+        Ok(new_bytes)
     }
 
-    /// The lines that `news` completes; at the end also a last one without its newline.
-    pub(crate) fn complete_lines(&mut self, news: &[u8], at_end: bool) -> Vec<String> {
-        self.unfinished.extend_from_slice(news);
+    /// The lines that `new_bytes` completes; at the end also a last one without its newline.
+    pub(crate) fn complete_lines(&mut self, new_bytes: &[u8], at_end: bool) -> Vec<String> {
+        self.unfinished.extend_from_slice(new_bytes);
         let complete = match self.unfinished.iter().rposition(|byte| *byte == b'\n') {
             Some(last) => self.unfinished.drain(..=last).collect(),
             None => Vec::new(),
@@ -64,7 +64,7 @@ mod tests {
     use std::io::Write as _;
 
     #[test]
-    fn news_of_a_growing_file_and_of_one_that_is_not_there() {
+    fn log_cursor_follows_growing_and_missing_files() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("job.o");
         let mut cursor = LogCursor::new(LogStream::Stdout, path.clone(), Some(1));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_given_when_they_are_complete() {
+    fn log_cursor_returns_complete_lines() {
         let mut cursor = LogCursor::new(LogStream::Stdout, PathBuf::new(), None);
         assert_eq!(cursor.complete_lines("a\nb\u{e9}".as_bytes(), false), ["a"]);
         assert_eq!(cursor.complete_lines(b"", false), [""; 0]);

@@ -56,10 +56,10 @@ fn in_directory(run: RunRow, directory: &TempDir) -> RunRow {
 }
 
 /// Waits for a notice about `run`.
-fn await_news(nudge: &ReconcilerWaker, run: &str) {
+fn await_news(waker: &ReconcilerWaker, run: &str) {
     let until = Instant::now() + Duration::from_mins(10);
     while Instant::now() < until {
-        if nudge.0.wait_for_events(until).is_some_and(|heard| heard.runs.contains(run)) {
+        if waker.0.wait_for_events(until).is_some_and(|heard| heard.runs.contains(run)) {
             return;
         }
     }
@@ -67,20 +67,20 @@ fn await_news(nudge: &ReconcilerWaker, run: &str) {
 }
 
 #[test]
-fn runs_are_watched_while_another_schedd_is_silent_and_stopping_does_not_wait_for_it() {
-    let (tools, nudge) = (Tools::new(), ReconcilerWaker::default());
+fn silent_schedd_delays_neither_watching_nor_stopping() {
+    let (tools, waker) = (Tools::new(), ReconcilerWaker::default());
     let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let condor = CondorBackend::new(tools.options(&["well", "silent"]), nudge.clone());
+    let condor = CondorBackend::new(tools.options(&["well", "silent"]), waker.clone());
     let well = in_directory(run("a", Some("well"), Some("7")), &directories[0]);
     let silent = in_directory(run("b", Some("silent"), Some("8")), &directories[1]);
     condor.inspect_run(&well, 0).unwrap();
     condor.inspect_run(&silent, 0).unwrap();
     let hanging = tools.hanging();
     // The notices about both from the start of watching have been read.
-    drop(nudge.0.wait_for_events(Instant::now()));
+    drop(waker.0.wait_for_events(Instant::now()));
     pause::pause_run(directories[0].path()).unwrap();
     loop {
-        await_news(&nudge, "a");
+        await_news(&waker, "a");
         if condor.inspect_run(&well, 0).unwrap().state == RunState::Halted {
             break;
         }
@@ -91,7 +91,7 @@ fn runs_are_watched_while_another_schedd_is_silent_and_stopping_does_not_wait_fo
 }
 
 #[test]
-fn stopping_ends_what_a_silent_schedd_is_being_told() {
+fn stopping_ends_hanging_call_to_silent_schedd() {
     let tools = Tools::new();
     let condor = CondorBackend::new(tools.options(&["silent"]), ReconcilerWaker::default());
     let removed = std::thread::scope(|scope| {
@@ -109,7 +109,7 @@ fn stopping_ends_what_a_silent_schedd_is_being_told() {
 }
 
 #[test]
-fn a_schedd_that_was_silent_is_not_waited_for_again_at_once() {
+fn silent_schedd_is_skipped_for_a_while() {
     let tools = Tools::new();
     let condor = CondorBackend::new(tools.options(&["silent", "well"]), ReconcilerWaker::default());
     let at = |schedd: &str| rows::BackendRunRef::Htcondor { schedd: Some(schedd.into()), cluster: None };
@@ -127,7 +127,7 @@ fn a_schedd_that_was_silent_is_not_waited_for_again_at_once() {
 }
 
 #[test]
-fn only_what_a_schedd_is_told_waits_for_it() {
+fn only_schedd_effects_wait_in_its_lane() {
     use crate::backend::{BackendKind, work_lane};
     use windlass_core::requests::lifecycle::LifecycleEffect;
     let at = run("a", Some("s1"), Some("7"));

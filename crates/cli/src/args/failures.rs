@@ -66,29 +66,29 @@ pub(crate) enum FailuresSubcommand {
     /// List the groups of failures of a workflow, or the jobs of one group.
     List(FailuresListArgs),
     /// List failures that wait for a decision (`pending_failed`), with the last lines of their logs.
-    Pending(TriageListArgs),
+    Pending(PendingFailuresArgs),
     /// Show the failures of a job, and the decisions about it.
-    Show(TriageShowArgs),
+    Show(FailureShowArgs),
     /// Retry failed jobs, optionally with changed resources or another command.
-    Retry(TriageChangeArgs),
+    Retry(FailureChangeArgs),
     /// Ignore failures: dependents run as if the jobs had completed.
-    Ignore(TriageDecisionArgs),
+    Ignore(FailureDecisionArgs),
     /// Fail jobs that wait for a decision; their dependents are canceled.
-    Fail(TriageDecisionArgs),
+    Fail(FailureDecisionArgs),
     /// Change failed jobs without retrying them.
-    Change(TriageChangeArgs),
+    Change(FailureChangeArgs),
     /// Carry out decisions that an agent proposed.
     Approve(ProposalReviewArgs),
     /// Decline decisions that an agent proposed; the jobs keep waiting.
     Decline(ProposalReviewArgs),
     /// List decisions about failures, and their outcomes.
-    Decisions(TriageDecisionsArgs),
+    Decisions(DecisionListArgs),
     /// List or show changes of jobs (revisions).
     Revisions(RevisionsArgs),
     /// Undo a revision: restore the jobs as they were before.
     Undo(OneRevisionArgs),
     /// Report how often the decisions of each agent and person were right.
-    Report(TriageReportArgs),
+    Report(DecisionReportArgs),
     /// Classify a failure by its log, exit code or signal.
     Classify(super::classify::ClassifyArgs),
     /// Failure handlers of a workflow: list, get.
@@ -139,7 +139,7 @@ impl From<&JobChangeArgs> for RequestedJobChanges {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TriageListArgs {
+pub(crate) struct PendingFailuresArgs {
     /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
@@ -171,7 +171,7 @@ impl FailureFilterArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TriageShowArgs {
+pub(crate) struct FailureShowArgs {
     /// Job: id, name, or prefix of the name.
     #[arg(value_name = "JOB")]
     pub(crate) job: JobRef,
@@ -181,7 +181,7 @@ pub(crate) struct TriageShowArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TriageDecisionArgs {
+pub(crate) struct FailureDecisionArgs {
     /// Jobs (ids, names, or patterns of names with `*` and `?`), or keys of groups.
     #[arg(value_name = "JOB|KEY", required_unless_present_any = ["group", "class"])]
     pub(crate) jobs: Vec<JobRef>,
@@ -200,9 +200,9 @@ pub(crate) struct TriageDecisionArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TriageChangeArgs {
+pub(crate) struct FailureChangeArgs {
     #[command(flatten)]
-    pub(crate) which: TriageDecisionArgs,
+    pub(crate) which: FailureDecisionArgs,
     #[command(flatten)]
     pub(crate) changes: JobChangeArgs,
 }
@@ -234,7 +234,7 @@ pub(crate) struct ProposalReviewArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TriageDecisionsArgs {
+pub(crate) struct DecisionListArgs {
     /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
@@ -249,7 +249,7 @@ pub(crate) struct TriageDecisionsArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TriageReportArgs {
+pub(crate) struct DecisionReportArgs {
     /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,

@@ -1,7 +1,7 @@
 //! Failures with their log excerpts: several in short form, or one in full.
 
 use crate::args::OutputFormat;
-use crate::args::triage::TriageListArgs;
+use crate::args::failures::PendingFailuresArgs;
 use crate::commands::failures::{JOB_FIELDS, render_ending};
 use crate::context::CliContext;
 use crate::decision_history::{self, DecisionHistory};
@@ -25,7 +25,7 @@ struct FailureWithProposals {
 
 pub(in crate::commands) fn list_pending_failures(
     ctx: &CliContext,
-    args: &TriageListArgs,
+    args: &PendingFailuresArgs,
 ) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;

@@ -12,17 +12,17 @@ fn held(code: i32, subcode: i32, reason: &str) -> NodeAttempt {
 }
 
 fn decided(kind: &str, attempt: &NodeAttempt) -> ScriptDecision {
-    let terms = terms();
-    decide_attempt(attempt, &NodeRules::from_kind(&terms.kinds[kind], &terms).unwrap())
+    let settings = settings();
+    decide_attempt(attempt, &NodeRules::from_kind(&settings.kinds[kind], &settings).unwrap())
 }
 
 #[test]
 fn what_follows_what() {
-    let failed = |returned, code, said| NodeAttempt {
-        report: Some(reported(code, said, &[])),
+    let failed = |returned, code, message| NodeAttempt {
+        report: Some(reported(code, message, &[])),
         ..attempt(returned, "")
     };
-    let said = |returned, tail| attempt(returned, tail);
+    let message = |returned, tail| attempt(returned, tail);
     let at_end = |attempt: NodeAttempt| NodeAttempt { retry: 3, ..attempt };
     let cases = vec![
         ("success", attempt(0, ""), ScriptExitCode::Success, "success", FollowUpAction::Done),
@@ -97,26 +97,32 @@ fn what_follows_what() {
             "infrastructure",
             FollowUpAction::Retry,
         ),
-        ("nothing known", said(3, "bye"), ScriptExitCode::Retry, "unknown", FollowUpAction::Retry),
+        ("nothing known", message(3, "bye"), ScriptExitCode::Retry, "unknown", FollowUpAction::Retry),
         (
             "a line of stderr",
-            said(1, "curl: (7) Connection refused"),
+            message(1, "curl: (7) Connection refused"),
             ScriptExitCode::Retry,
             "transient",
             FollowUpAction::Retry,
         ),
         (
             "the last line of our payload",
-            said(70, "x\nwindlass payload: permanent failure 60302: step GEN: no output"),
+            message(70, "x\nwindlass payload: permanent failure 60302: step GEN: no output"),
             ScriptExitCode::Permanent,
             "permanent",
             FollowUpAction::PermanentFailure,
         ),
-        ("a crash", said(-11, ""), ScriptExitCode::Permanent, "permanent", FollowUpAction::PermanentFailure),
-        ("killed", said(-9, ""), ScriptExitCode::Retry, "infrastructure", FollowUpAction::Retry),
+        (
+            "a crash",
+            message(-11, ""),
+            ScriptExitCode::Permanent,
+            "permanent",
+            FollowUpAction::PermanentFailure,
+        ),
+        ("killed", message(-9, ""), ScriptExitCode::Retry, "infrastructure", FollowUpAction::Retry),
         (
             "retries spent",
-            at_end(said(3, "bye")),
+            at_end(message(3, "bye")),
             ScriptExitCode::Retry,
             "unknown",
             FollowUpAction::RetriesSpent,
@@ -239,15 +245,16 @@ fn only_nodes_that_stand_for_all_end_the_run() {
 
 #[test]
 fn bad_files_are_named_where_data_is_at_fault() {
-    let said = "cannot read /store/data/b.root";
-    let bad = NodeAttempt { report: Some(reported(8021, said, &["/store/data/a.root"])), ..attempt(65, "") };
+    let message = "cannot read /store/data/b.root";
+    let bad =
+        NodeAttempt { report: Some(reported(8021, message, &["/store/data/a.root"])), ..attempt(65, "") };
     assert_eq!(decided("processing", &bad).report.classification.bad_input_files, ["/store/data/a.root"]);
     let tail = "windlass payload: data failure 8028: 2 of the inputs cannot be opened at T2_X: /store/a.root, /store/b.root.";
     let landing = decided("landing", &attempt(66, tail));
     assert_eq!(landing.exit_code, ScriptExitCode::Permanent);
     assert_eq!(landing.report.classification.bad_input_files, ["/store/a.root", "/store/b.root"]);
     let passing =
-        NodeAttempt { report: Some(reported(9000, said, &["/store/data/a.root"])), ..attempt(75, "") };
+        NodeAttempt { report: Some(reported(9000, message, &["/store/data/a.root"])), ..attempt(75, "") };
     assert!(decided("processing", &passing).report.classification.bad_input_files.is_empty());
 }
 
@@ -264,12 +271,16 @@ fn memory_grows_to_its_ceiling_and_no_further() {
             previous_report: earlier.take(),
             ..held(34, 0, "over")
         };
-        let terms = ScriptSettings {
-            kinds: [("processing".to_owned(), NodeKind { retries: 9, ..kind(NodeRole::Processing) })].into(),
-            ..terms()
+        let settings = ScriptSettings {
+            kinds: [(
+                "processing".to_owned(),
+                NodeGroupSettings { retries: 9, ..kind(NodeRole::Processing) },
+            )]
+            .into(),
+            ..settings()
         };
         let decision =
-            decide_attempt(&over, &NodeRules::from_kind(&terms.kinds["processing"], &terms).unwrap());
+            decide_attempt(&over, &NodeRules::from_kind(&settings.kinds["processing"], &settings).unwrap());
         let expected = if retry < 3 { ScriptExitCode::Retry } else { ScriptExitCode::Permanent };
         assert_eq!(decision.exit_code, expected, "{retry}");
         sizes.push(decision.report.asked.memory.0 / (1 << 20));
@@ -286,23 +297,24 @@ fn memory_grows_to_its_ceiling_and_no_further() {
 /// larger.
 #[test]
 fn memory_grows_from_what_it_is_by_now() {
-    for (learnt, said, expected) in [(1024, 2048, 2048), (2048, 1024, 2048)] {
-        let node = |mb: u64| NodeKind { asked: asked(mb << 20), ..kind(NodeRole::Processing) };
-        let rules = |mb: u64| NodeRules::from_kind(&node(mb), &terms()).unwrap();
+    for (learnt, message, expected) in [(1024, 2048, 2048), (2048, 1024, 2048)] {
+        let node = |mb: u64| NodeGroupSettings { asked: asked(mb << 20), ..kind(NodeRole::Processing) };
+        let rules = |mb: u64| NodeRules::from_kind(&node(mb), &settings()).unwrap();
         let first = decide_attempt(&attempt(1, "late"), &rules(learnt)).report;
         let next = NodeAttempt { job_id: "33.0".into(), previous_report: Some(first), ..attempt(1, "late") };
-        let asked = decide_attempt(&next, &rules(said)).report.asked;
-        assert_eq!(asked.memory, Bytes(expected << 20), "{learnt} {said}");
+        let asked = decide_attempt(&next, &rules(message)).report.asked;
+        assert_eq!(asked.memory, Bytes(expected << 20), "{learnt} {message}");
     }
 }
 
 #[test]
 fn cool_offs_double_up_to_their_limit() {
-    let terms = ScriptSettings {
-        kinds: [("processing".to_owned(), NodeKind { retries: 9, ..kind(NodeRole::Processing) })].into(),
-        ..terms()
+    let settings = ScriptSettings {
+        kinds: [("processing".to_owned(), NodeGroupSettings { retries: 9, ..kind(NodeRole::Processing) })]
+            .into(),
+        ..settings()
     };
-    let rules = NodeRules::from_kind(&terms.kinds["processing"], &terms).unwrap();
+    let rules = NodeRules::from_kind(&settings.kinds["processing"], &settings).unwrap();
     let wait = |retry| {
         let failed = NodeAttempt { retry, max_retries: 9, ..attempt(75, "") };
         let due = decide_attempt(&failed, &rules).report.not_before.unwrap();
@@ -350,22 +362,23 @@ fn jobs_of_a_spec_follow_their_handler() {
 /// A job without requirements has no limit to approach and nothing to raise.
 #[test]
 fn a_job_without_requirements_is_not_measured_by_them() {
-    let mut terms = terms();
-    let kind = NodeKind { role: None, retries: 3, asked: Resources::DEFAULT, handler: Some("more".into()) };
+    let mut settings = settings();
+    let kind =
+        NodeGroupSettings { role: None, retries: 3, asked: Resources::DEFAULT, handler: Some("more".into()) };
     let more = FailureRule {
-        memory: Some(windlass_types::ResourceGrowth::Times(terms.care.growth)),
+        memory: Some(windlass_types::ResourceGrowth::Times(settings.retry_settings.growth)),
         match_all_exit_codes: true,
         ..FailureRule::default()
     };
-    terms.handlers.insert("more".into(), FailureHandler { name: "more".into(), rules: vec![more] });
+    settings.handlers.insert("more".into(), FailureHandler { name: "more".into(), rules: vec![more] });
     let killed = NodeAttempt {
         job_log: JobLogSummary { memory_mb: Some(500), ..JobLogSummary::default() },
         ..attempt(-9, "")
     };
-    let report = decide_attempt(&killed, &NodeRules::from_kind(&kind, &terms).unwrap()).report;
+    let report = decide_attempt(&killed, &NodeRules::from_kind(&kind, &settings).unwrap()).report;
     assert_eq!((report.classification.category.as_str(), report.next), ("infrastructure", None));
-    let limited = NodeKind { asked: asked(500 << 20), ..kind };
-    let report = decide_attempt(&killed, &NodeRules::from_kind(&limited, &terms).unwrap()).report;
+    let limited = NodeGroupSettings { asked: asked(500 << 20), ..kind };
+    let report = decide_attempt(&killed, &NodeRules::from_kind(&limited, &settings).unwrap()).report;
     assert_eq!(report.classification.category, "memory");
     assert_eq!(report.next.map(|next| next.memory), Some(Bytes(750 << 20)));
 }

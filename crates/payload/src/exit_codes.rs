@@ -55,7 +55,7 @@ mod tests {
 
     /// A process of which only the exit status is known gets the same class as by its report.
     #[test]
-    fn the_process_code_alone_leads_to_the_class() {
+    fn failure_class_follows_from_process_exit_code() {
         for code in [8021, 8028, 60311, 60321, 7002, 10032, 9000, 50664, 60302, 71101] {
             let class = classify_exit_code(code, "");
             let evidence_code = i32::from(process_code(code, class));

@@ -15,8 +15,8 @@ fn hold() -> impl Strategy<Value = JobHold> {
 
 fn report() -> impl Strategy<Value = JobReportSummary> {
     let code = prop_oneof![Just(0), Just(8021), Just(50660), Just(7002), any::<i32>()];
-    (code, ".*", prop::collection::vec(".*", 0..3)).prop_map(|(code, said, bad_inputs)| JobReportSummary {
-        cmssw: CmsswReport { exit_code: code, error_message: Some(said), ..CmsswReport::default() },
+    (code, ".*", prop::collection::vec(".*", 0..3)).prop_map(|(code, message, bad_inputs)| JobReportSummary {
+        cmssw: CmsswReport { exit_code: code, error_message: Some(message), ..CmsswReport::default() },
         bad_inputs,
     })
 }
@@ -54,26 +54,26 @@ fn anything() -> impl Strategy<Value = NodeAttempt> {
 }
 
 fn earlier() -> PostReport {
-    let terms = terms();
+    let settings = settings();
     let first = NodeAttempt { job_id: "31.0".into(), ..attempt(3, "") };
-    decide_attempt(&first, &NodeRules::from_kind(&terms.kinds["processing"], &terms).unwrap()).report
+    decide_attempt(&first, &NodeRules::from_kind(&settings.kinds["processing"], &settings).unwrap()).report
 }
 
 proptest! {
     #[test]
     fn the_answer_is_one_of_four_and_keeps_the_limits(attempt in anything(), kind in "landing|processing|merge|cleanup|handled|plain") {
-        let terms = terms();
-        let decision = decide_attempt(&attempt, &NodeRules::from_kind(&terms.kinds[&kind], &terms).unwrap());
+        let settings = settings();
+        let decision = decide_attempt(&attempt, &NodeRules::from_kind(&settings.kinds[&kind], &settings).unwrap());
         prop_assert!([0, 1, 42, 43].contains(&decision.exit_code.code()));
         let report = &decision.report;
         if let Some(next) = report.next {
             prop_assert!(next.memory.0 <= (CEILING_MB << 20).max(report.asked.memory.0));
             prop_assert!(next.memory >= report.asked.memory);
-            prop_assert!(next.runtime <= Some(Duration::from_secs(terms.care.longest_runtime_sec)));
+            prop_assert!(next.runtime <= Some(Duration::from_secs(settings.retry_settings.longest_runtime_sec)));
         }
         prop_assert_eq!(report.is_final, decision.exit_code != ScriptExitCode::Retry || attempt.retry >= attempt.max_retries);
         if let Some(due) = report.not_before {
-            prop_assert!(due.since(attempt.now).as_secs() <= terms.care.longest_cool_off_sec);
+            prop_assert!(due.since(attempt.now).as_secs() <= settings.retry_settings.longest_cool_off_sec);
         }
         let text = serde_json::to_string(report).unwrap();
         prop_assert_eq!(&serde_json::from_str::<PostReport>(&text).unwrap(), report);
@@ -81,8 +81,8 @@ proptest! {
 
     #[test]
     fn histories_stay_small(attempts in 1..200_u32) {
-        let terms = terms();
-        let rules = NodeRules::from_kind(&terms.kinds["processing"], &terms).unwrap();
+        let settings = settings();
+        let rules = NodeRules::from_kind(&settings.kinds["processing"], &settings).unwrap();
         let mut last = None;
         for number in 0..attempts {
             let failed = NodeAttempt { job_id: format!("{number}.0"), retry: number % 4, previous_report: last.take(), ..attempt(9, "") };

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_measured_by_what_came_of_it() {
+    fn agent_decisions_are_rated_by_results() {
         let declined = DecisionRow {
             state: DecisionState::Declined,
             ..row(6, 6, "robot", FailureCommandKind::Fail, None)
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreviewed_decision_to_fail_says_nothing() {
+    fn unreviewed_fail_decision_is_not_rated() {
         let found = collect_records(&[vec![row(1, 1, "robot", FailureCommandKind::Fail, None)]]);
         assert_eq!(found[0].render_summary(), "no results yet");
         let reviewed = vec![
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_ended_says_nothing() {
+    fn decision_without_result_is_not_rated() {
         let found = collect_records(&[vec![row(1, 1, "robot", FailureCommandKind::Retry, None)]]);
         assert_eq!(found[0].render_summary(), "no results yet");
     }

@@ -15,7 +15,7 @@ const MAX_PAGES: usize = 32;
 const MAX_SEQUENCES: usize = 8;
 
 #[derive(Default)]
-pub(super) struct CommandPages {
+pub(super) struct JobCommandPages {
     cached: RefCell<HashMap<usize, Rc<Vec<JobCommand>>>>,
     /// The job that was last read on its own.
     single: RefCell<Option<(u32, Rc<Vec<JobCommand>>)>>,
@@ -24,7 +24,7 @@ pub(super) struct CommandPages {
     request_count: Cell<usize>,
 }
 
-impl CommandPages {
+impl JobCommandPages {
     /// Returns the job with that number; `ids` holds the ids of all jobs.
     pub(super) fn get(
         &self,
@@ -96,7 +96,7 @@ mod tests {
     /// read.
     fn read(asked: impl IntoIterator<Item = u32>) -> usize {
         let ids: Vec<JobId> = (0..10_000).map(|number| JobId(number + 7)).collect();
-        let (pages, count) = (CommandPages::default(), Cell::new(0));
+        let (pages, count) = (JobCommandPages::default(), Cell::new(0));
         for number in asked {
             let job = pages.get(number, &ids, |ids| {
                 count.set(count.get() + ids.len());
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_read_about_once_in_whatever_order() {
+    fn command_pages_are_read_once_in_any_order() {
         assert_eq!(read(0..10_000), 10_000);
         assert_eq!(read((0..10_000).flat_map(|number| [number, number])), 10_000, "asked twice");
         let transposed = (0..100).flat_map(|y| (0..100).map(move |x| x * 100 + y));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_job_behind_the_last() {
-        assert!(CommandPages::default().get(3, &[JobId(1)], |_| Some(vec![blank()])).is_none());
+    fn command_page_beyond_last_job_is_empty() {
+        assert!(JobCommandPages::default().get(3, &[JobId(1)], |_| Some(vec![blank()])).is_none());
     }
 }

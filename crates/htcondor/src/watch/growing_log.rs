@@ -17,21 +17,21 @@ const MAX_LINE_BYTES: usize = 1024 * 1024;
 const MARK_BYTES: usize = 48;
 
 #[derive(Debug)]
-pub(super) struct LogTail {
+pub(super) struct GrowingLogReader {
     path: PathBuf,
     offset: u64,
     stamp: Option<FileStamp>,
     mark: Vec<u8>,
 }
 
-pub(super) enum FollowedItem<'a> {
+pub(super) enum GrowingLogItem<'a> {
     /// The log was replaced: everything read before is void.
     Replaced,
     /// Without its line end, which is at `end`.
     Line { end: u64, text: &'a [u8] },
 }
 
-impl LogTail {
+impl GrowingLogReader {
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path, offset: 0, stamp: None, mark: Vec::new() }
     }
@@ -46,7 +46,7 @@ impl LogTail {
     }
 
     /// Reads the lines that were appended. A missing log is empty, and may reappear unchanged.
-    pub(super) fn read_new(&mut self, mut take: impl FnMut(FollowedItem<'_>)) -> io::Result<()> {
+    pub(super) fn read_new(&mut self, mut take: impl FnMut(GrowingLogItem<'_>)) -> io::Result<()> {
         let Some(metadata) = none_if_missing(std::fs::metadata(&self.path))? else { return Ok(()) };
         let stamp = FileStamp::from_metadata(&metadata);
         if self.stamp == Some(stamp) {
@@ -56,7 +56,7 @@ impl LogTail {
         if self.is_replaced(&file)? {
             self.offset = 0;
             self.mark.clear();
-            take(FollowedItem::Replaced);
+            take(GrowingLogItem::Replaced);
         }
         self.read_lines(&file, &mut take)?;
         self.remember_mark(&file)?;
@@ -81,7 +81,7 @@ impl LogTail {
         Ok(())
     }
 
-    fn read_lines(&mut self, file: &File, take: &mut impl FnMut(FollowedItem<'_>)) -> io::Result<()> {
+    fn read_lines(&mut self, file: &File, take: &mut impl FnMut(GrowingLogItem<'_>)) -> io::Result<()> {
         let mut bytes = vec![0; CHUNK_BYTES];
         loop {
             let length = read_at(file, &mut bytes, self.offset)?;
@@ -96,10 +96,10 @@ impl LogTail {
     }
 
     /// `lines` ends with the end of a line.
-    fn take_lines(&mut self, mut lines: &[u8], take: &mut impl FnMut(FollowedItem<'_>)) {
+    fn take_lines(&mut self, mut lines: &[u8], take: &mut impl FnMut(GrowingLogItem<'_>)) {
         while let Some(end) = memchr(b'\n', lines) {
             self.offset += end as u64 + 1;
-            take(FollowedItem::Line { end: self.offset, text: &lines[..end] });
+            take(GrowingLogItem::Line { end: self.offset, text: &lines[..end] });
             lines = &lines[end + 1..];
         }
     }
@@ -127,24 +127,24 @@ mod tests {
     use std::io::Write as _;
 
     struct Reader {
-        tail: LogTail,
+        tail: GrowingLogReader,
         lines: Vec<(u64, Vec<u8>)>,
         anew: usize,
     }
 
     impl Reader {
         fn new(path: &Path) -> Self {
-            Self { tail: LogTail::new(path.to_owned()), lines: Vec::new(), anew: 0 }
+            Self { tail: GrowingLogReader::new(path.to_owned()), lines: Vec::new(), anew: 0 }
         }
 
         fn look(&mut self) {
             let Self { tail, lines, anew } = self;
-            let take = |piece: FollowedItem<'_>| match piece {
-                FollowedItem::Replaced => {
+            let take = |piece: GrowingLogItem<'_>| match piece {
+                GrowingLogItem::Replaced => {
                     lines.clear();
                     *anew += 1;
                 }
-                FollowedItem::Line { end, text } => lines.push((end, text.to_vec())),
+                GrowingLogItem::Line { end, text } => lines.push((end, text.to_vec())),
             };
             tail.read_new(take).unwrap();
         }
