@@ -106,32 +106,32 @@ mod tests {
     }
 
     #[test]
-    fn steps_run_in_the_order_of_the_table_whatever_the_order_of_the_words() {
+    fn steps_run_in_table_order_for_any_argument_order() {
         assert_eq!(chosen(&[]).unwrap(), ["fmt", "clippy", "layers", "test"]);
         assert_eq!(chosen(&["layers", "fmt"]).unwrap(), ["fmt", "layers"]);
     }
 
     #[test]
-    fn an_unknown_step_is_an_error_that_lists_the_steps() {
+    fn unknown_step_error_lists_steps() {
         let error = chosen(&["fmt", "lint"]).unwrap_err().to_string();
         assert!(error.contains("`lint`") && error.contains("fmt, clippy, layers, test"), "{error}");
     }
 
     #[test]
-    fn the_help_names_every_step() {
+    fn help_names_every_step() {
         for step in STEPS {
             assert!(HELP.contains(&format!("\n  {} ", step.name)), "{}", step.name);
         }
     }
 
     #[test]
-    fn the_summary_says_how_long_and_whether() {
+    fn summary_shows_duration_and_result_of_steps() {
         let times = [("fmt", Duration::from_millis(1240), true), ("clippy", Duration::from_secs(75), false)];
         assert_eq!(summary(&times), "fmt          1.2 s  ok\nclippy      75.0 s  FAILED\n");
     }
 
     #[test]
-    fn a_failure_says_how_to_run_the_step_again() {
+    fn failure_names_command_to_rerun_step() {
         assert!(failure(&STEPS[1]).contains("cargo xtask ci clippy"));
     }
 }

@@ -213,13 +213,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_lines_that_are_too_wide_are_cut() {
+    fn only_too_wide_lines_are_cut() {
         assert_eq!(cut("│ short │"), "│ short │");
         assert_eq!(cut(&"─".repeat(WIDTH + 1)), format!("{} …", "─".repeat(WIDTH)));
     }
 
     #[test]
-    fn the_workflow_is_the_last_number_that_was_told() {
+    fn workflow_id_is_last_number_in_output() {
         assert_eq!(last_number("Created workflow 12\nID: 34\n").as_deref(), Some("34"));
         assert_eq!(last_number("nothing"), None);
     }

@@ -87,20 +87,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_described_by_its_name_not_by_where_it_lies() {
+    fn command_description_uses_program_name_without_path() {
         let mut command = Command::new("/somewhere/bin/cargo");
         command.args(["build", "--release"]);
         assert_eq!(describe(&command), "cargo build --release");
     }
 
     #[test]
-    fn programs_are_found_on_the_path_and_nowhere_else() {
+    fn programs_are_found_only_on_path() {
         assert!(find_program("sh").is_some());
         assert!(find_program("a-program-that-does-not-exist").is_none());
     }
 
     #[test]
-    fn a_failing_program_is_an_error_that_quotes_its_stderr() {
+    fn failing_program_error_quotes_stderr() {
         let error =
             output(Command::new("sh").args(["-c", "echo broken >&2; exit 3"])).unwrap_err().to_string();
         assert!(error.contains("broken") && error.contains("exit status: 3"), "{error}");

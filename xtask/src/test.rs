@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn naming_crates_narrows_the_run() {
+    fn package_arguments_narrow_test_run() {
         let selected = |line: &str| selection(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(selection(&[]), ["--workspace"]);
         assert_eq!(selected("kill --no-capture"), ["--workspace"]);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_says_how_many_run_at_once_is_heeded() {
+    fn explicit_test_thread_count_is_kept() {
         let threads = |line: &str| threads(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
         for said in ["-j1", "-j 1", "kill --test-threads=3", "kill --no-capture"] {
             assert_eq!(threads(said), None, "{said}");
@@ -273,17 +273,17 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_machine_misses_nothing() {
+    fn complete_machine_misses_no_program() {
         assert!(missing(|_| true).is_empty());
     }
 
     #[test]
-    fn a_package_that_brings_two_programs_is_named_once() {
+    fn package_with_two_programs_is_named_once() {
         assert_eq!(packages(&missing(|program| !["flock", "setsid"].contains(&program))), ["util-linux"]);
     }
 
     #[test]
-    fn advice_names_the_program_its_use_and_the_command() {
+    fn advice_names_program_use_and_install_command() {
         let advice = advice(&missing(|program| program != "setsid"));
         assert!(advice.contains("setsid (jobs that leave their process group)"), "{advice}");
         assert!(advice.contains("apt-get install util-linux\n"), "{advice}");

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn declarations_are_read_with_their_visibility() {
+    fn declarations_are_parsed_with_visibility() {
         let name = |line| parse_declaration(line).map(|found| (found.name, found.is_type, found.is_public));
         assert_eq!(name("pub struct JobId(i64);"), Some(("JobId", true, true)));
         assert_eq!(name("    pub(crate) enum NodeState {"), Some(("NodeState", true, false)));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_type_of_two_crates_is_a_problem_and_private_ones_are_not() {
+    fn shared_public_type_is_a_problem_and_private_type_is_not() {
         let sources = files(&[
             ("crates/a/src/lib.rs", "pub struct Row;\nstruct Shared;"),
             ("crates/b/src/x.rs", "pub struct Row;\npub(crate) struct Shared;"),
@@ -315,14 +315,14 @@ mod tests {
     }
 
     #[test]
-    fn retired_words_are_found_as_whole_words_with_their_line() {
+    fn retired_words_are_found_as_whole_words_with_line() {
         let problems = find_words("x.md", "fine\nNobody reads the books of an Officer.\nthe Desk");
         let places: Vec<_> = problems.iter().map(|problem| problem.place.as_str()).collect();
         assert_eq!(places, ["x.md:2", "x.md:2", "x.md:3"]);
     }
 
     #[test]
-    fn counts_tell_words_and_unique_names() {
+    fn counts_show_word_counts_and_unique_names() {
         let sources =
             files(&[("crates/a/src/lib.rs", "struct Row;\nstruct JobRow;\nfn load() {}\nfn load() {}")]);
         let text = render_counts(&sources);

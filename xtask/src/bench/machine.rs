@@ -73,14 +73,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_is_understood() {
+    fn cpu_model_and_load_are_parsed() {
         assert_eq!(processor("vendor_id\t: X\nmodel name\t: Fast 9000\nflags\t: a"), "Fast 9000");
         assert_eq!(processor(""), "unknown");
         assert!((load("0.25 0.10 0.05 1/99 123\n") - 0.25).abs() < f64::EPSILON);
     }
 
     #[test]
-    fn a_busy_machine_is_called_so() {
+    fn busy_machine_is_reported() {
         assert!(!Machine { load: 0.1, ..Machine::default() }.describe().contains("busy"));
         assert!(Machine { load: 2.0, ..Machine::default() }.describe().contains("busy"));
     }

@@ -248,7 +248,7 @@ mod tests {
         "wall_ns 1500000\nuser_us 20\nsystem_us 30\nmax_rss_kib 7\ntimed_out 0\nexit 0\nsignal 0\n";
 
     #[test]
-    fn figures_are_read_by_name() {
+    fn figures_are_parsed_by_name() {
         let figures = Figures::parse(FIGURES).unwrap();
         assert_eq!(figures.wall, Duration::from_micros(1500));
         assert_eq!((figures.user + figures.system, figures.max_rss_kib), (Duration::from_micros(50), 7));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_end_is_told_apart() {
+    fn bad_ends_are_distinguished() {
         for (change, trouble) in [
             (("exit 0", "exit 3"), "exit code 3"),
             (("signal 0", "signal 9"), "died of signal 9"),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_measured_with_its_memory_and_what_it_wrote() {
+    fn run_measures_memory_and_written_files() {
         let scratch = Scratch::new("measured");
         let native = Native::build(&scratch.0.join("native")).unwrap();
         let place = Place::create(scratch.0.join("run")).unwrap();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_quotes_the_last_words() {
+    fn failure_quotes_last_line_of_stderr() {
         let scratch = Scratch::new("failure");
         let native = Native::build(&scratch.0.join("native")).unwrap();
         let place = Place::create(scratch.0.join("run")).unwrap();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_runs_every_line_and_notices_a_failure() {
+    fn floor_runs_every_line_and_reports_failure() {
         let scratch = Scratch::new("floor");
         let native = Native::build(&scratch.0.join("native")).unwrap();
         let place = Place::create(scratch.0.join("run")).unwrap();

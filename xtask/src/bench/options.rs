@@ -174,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_means_everything_in_full() {
+    fn default_options_select_all_full_workloads() {
         let options = parse("").unwrap();
         assert_eq!(options, Options { workloads: vec!['A', 'B', 'C', 'D'], ..full() });
         assert!(options.wants("floor") && options.wants("torc"));
     }
 
     #[test]
-    fn what_is_said_wins_over_quick_wherever_it_stands() {
+    fn explicit_options_override_quick_in_any_order() {
         let options = parse("c a a --runs 7 --quick --jobs=2_000 --json - --install-peers=all").unwrap();
         let expected = Options {
             workloads: vec!['A', 'C'],
@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn only_chooses_contestants() {
+    fn only_option_selects_contestants() {
         let options = parse("--only floor,xargs --sizes 10,20").unwrap();
         assert!(options.wants("xargs") && !options.wants("windlass"));
         assert_eq!(options.sizes, [10, 20]);
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn invalid_options_are_named() {
         for (line, complaint) in [
             ("E", "`E` is neither"),
             ("--runs", "--runs needs a value"),

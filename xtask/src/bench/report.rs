@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_shows_ratios_and_says_what_is_missing_slow_or_broken() {
+    fn table_shows_ratios_and_missing_slow_or_failed_contestants() {
         let text = render_text(&report(), 200);
         let line = |start: &str| {
             let found = text.lines().find(|line| line.starts_with(start));
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn creation_has_a_table_of_its_own() {
+    fn creation_has_its_own_table() {
         let text = render_text(&report(), 200);
         let row: Vec<_> =
             text.lines().find(|line| line.contains("100,000")).unwrap().split_whitespace().collect();
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_outgrows_the_terminal() {
+    fn report_lines_fit_terminal_width() {
         for width in [60, 80, 120] {
             let text = render_text(&report(), width);
             let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_holds_samples_medians_and_troubles() {
+    fn json_has_samples_medians_and_problems() {
         let json = render_json(&report());
         let contestants = &json["runs"][0]["contestants"];
         assert_eq!(contestants[2]["name"], "windlass");
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_have_readable_units() {
         assert_eq!([ratio(0.804), ratio(14.26), ratio(150.4)], ["0.80", "14.3", "150"]);
         assert_eq!(
             [bytes(0), bytes(999), bytes(1000), bytes(405_000_000)],

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read() {
+    fn options_are_parsed_and_checked() {
         let parsed =
             |line: &str| Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         let options = parsed("--jobs=500 --runs 2").unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_in_a_storm_do_jobs_fail_for_ever() {
+    fn jobs_fail_permanently_only_in_storm_load() {
         assert!(spec(10, Load::Mixed).contains(": > there/{i}"));
         assert!(!spec(10, Load::Storm).contains(": > there"));
         assert!(spec(10, Load::Storm).contains("retry_budget: 100"));

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_round_has_everybody_and_begins_with_another() {
+    fn each_round_has_all_contestants_in_rotated_order() {
         let orders: Vec<Vec<usize>> = (0..4).map(|round| turns(3, round).collect()).collect();
         assert_eq!(orders, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]);
         assert_eq!(turns(0, 1).count(), 0);

@@ -127,14 +127,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_median_is_the_middle() {
+    fn median_is_the_middle_value() {
         assert_eq!(median([].into_iter()), None);
         assert!(close(median([3.0, 1.0, 2.0].into_iter()), 2.0));
         assert!(close(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5));
     }
 
     #[test]
-    fn ratios_are_taken_within_a_round() {
+    fn ratios_are_computed_within_one_round() {
         // The machine is half as fast in the second round; the ratio is 1.5 in both.
         let all = [series("floor", 10, &[100, 200, 100]), series("windlass", 10, &[150, 300, 150])];
         let summary = all[1].summary(&all).unwrap();
@@ -144,7 +144,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn series_of_different_lengths_compare_per_job() {
+    fn series_of_different_job_counts_compare_per_job() {
         let all = [series("xargs", 1000, &[1000]), series("snakemake", 10, &[500])];
         let summary = all[1].summary(&all).unwrap();
         assert!(close(summary.over_xargs, 50.0));
@@ -153,7 +153,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_round_that_failed_on_either_side_does_not_count() {
+    fn round_failed_on_either_side_is_ignored() {
         let all = [series("floor", 1, &[100, 0, 100]), series("make", 1, &[200, 900, 0])];
         let summary = all[1].summary(&all).unwrap();
         assert!(close(summary.over_floor, 2.0));
@@ -162,7 +162,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn memory_and_disk_are_the_worst_seen() {
+    fn memory_and_disk_are_maxima() {
         let all = [series("make", 1, &[300, 200])];
         let summary = all[0].summary(&all).unwrap();
         assert_eq!((summary.peak_rss, summary.disk, summary.files), (300_000, 4096, 2));

@@ -106,7 +106,7 @@ snakemake   9.1   1200     60
     }
 
     #[test]
-    fn a_narrow_terminal_loses_the_least_important_columns_first() {
+    fn narrow_terminal_drops_least_important_columns_first() {
         assert_eq!(render(COLUMNS, &rows(), 22).lines().next(), Some("who        wall  ratio"));
         assert_eq!(render(COLUMNS, &rows(), 21).lines().next(), Some("who        ratio"));
         assert_eq!(render(COLUMNS, &rows(), 3).lines().next(), Some("who"));
@@ -120,7 +120,7 @@ snakemake   9.1   1200     60
     }
 
     #[test]
-    fn paragraphs_break_at_spaces() {
+    fn paragraphs_wrap_at_spaces() {
         assert_eq!(wrap("make: not found; install it", 14, 2), "make: not\n  found;\n  install it");
         assert_eq!(wrap("short", 80, 2), "short");
     }

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_run_meets_all_and_a_bad_one_none() {
+    fn good_run_meets_all_targets_and_bad_run_none() {
         let good = report(vec![run(0, 60, 80, 78), run(1, 70, 90, 90), run(2, 100, 100, 190)], vec![]);
         assert_eq!(verdicts(&good), [true, true, true]);
         let bad = report(vec![run(0, 60, 80, 82), run(1, 60, 90, 90), run(2, 100, 100, 210)], vec![]);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_judged() {
+    fn unmeasured_targets_are_not_judged() {
         assert_eq!(targets(&report(vec![], vec![])), []);
         let no_reference =
             RunOutcome { workload: &RUNS[0], jobs: 1, series: vec![series(WINDLASS, 1, &[5])] };
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn creation_is_judged_by_size() {
+    fn creation_target_depends_on_size() {
         let created = |jobs, create, status| CreationOutcome {
             jobs,
             spec_bytes: 1,

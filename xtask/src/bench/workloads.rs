@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_have_the_edges_that_their_names_promise() {
+    fn shapes_have_expected_edges() {
         assert_eq!(needs(Shape::Flood, 3), [vec![], vec![], vec![]] as [Vec<usize>; 3]);
         assert_eq!(needs(Shape::Chain, 3), [vec![], vec![0], vec![1]]);
         assert_eq!(needs(Shape::Fan, 2), [vec![], vec![0], vec![0], vec![1, 2]]);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_cover_every_job_once_and_keep_the_order() {
+    fn phases_cover_each_job_once_in_order() {
         let phase = |jobs, at_once| Phase { jobs, at_once };
         assert_eq!(Graph::of_true(Shape::Flood, 5).phases(2), [phase(0..5, 2)]);
         assert_eq!(Graph::of_true(Shape::Chain, 5).phases(2), [phase(0..5, 1)]);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_must_be_complete_single_and_in_order() {
+    fn proof_must_be_complete_unique_and_ordered() {
         let graph = Graph::of_proofs(Shape::Fan, 2);
         assert_eq!(graph.check_proof("0\n2\n1\n3\n"), Ok(()));
         for (proof, complaint) in [
@@ -205,21 +205,21 @@ mod tests {
     }
 
     #[test]
-    fn the_spec_is_yaml_with_names_commands_and_dependencies() {
+    fn yaml_spec_has_names_commands_and_dependencies() {
         let expected = "name: bench\njobs:\n  - name: j0\n    command: \"true\"\n  - name: j1\n    command: \"true\"\n    \
                         depends_on: [j0]\n";
         assert_eq!(render_yaml(&Graph::of_true(Shape::Chain, 2)), expected);
     }
 
     #[test]
-    fn the_makefile_goes_through_the_shell_and_escapes_dollars() {
+    fn makefile_uses_shell_and_escapes_dollars() {
         let text = render_makefile(&Graph::new(Shape::Chain, 2, |_| "echo $HOME".to_owned()));
         assert!(text.contains("all: j0 j1\n"), "{text}");
         assert!(text.contains("j1: j0\n\t@echo $$HOME;\n"), "{text}");
     }
 
     #[test]
-    fn the_other_formats_hold_every_job() {
+    fn other_formats_contain_every_job() {
         let graph = Graph::of_proofs(Shape::Chain, 2);
         assert_eq!(render_commands(&graph.jobs), "echo 0 >> proof\necho 1 >> proof\n");
         let read: serde_json::Value = serde_json::from_str(&render_json(&graph, 2)).unwrap();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_unique() {
+    fn workload_letters_are_unique() {
         let mut letters: Vec<char> = RUNS.iter().map(|workload| workload.letter).chain([CREATION]).collect();
         letters.dedup();
         assert_eq!(letters.len(), RUNS.len() + 1);

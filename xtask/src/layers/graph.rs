@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn members_keep_all_sections_of_their_manifest() {
+    fn members_keep_all_manifest_sections() {
         let graph = parse(&metadata(), Path::new("/house")).unwrap();
         let [member] = graph.members.as_slice() else { panic!("{graph:?}") };
         assert_eq!((member.name.as_str(), member.manifest.as_str()), ("a", "crates/a/Cargo.toml"));
@@ -186,21 +186,21 @@ mod tests {
     }
 
     #[test]
-    fn the_tree_holds_normal_dependencies_only() {
+    fn dependency_tree_has_only_normal_dependencies() {
         let graph = parse(&metadata(), Path::new("/house")).unwrap();
         assert_eq!(graph.path_to("path#a", "b"), Some(vec!["a".to_owned(), "b".to_owned()]));
         assert_eq!(graph.path_to("path#a", "c"), None);
     }
 
     #[test]
-    fn a_circle_ends() {
+    fn dependency_cycle_terminates() {
         let round: [(String, &str, &[&str]); 2] =
             [("x".to_owned(), "x", &["y"]), ("y".to_owned(), "y", &["x"])];
         assert_eq!(Graph::new(Vec::new(), round).path_to("x", "z"), None);
     }
 
     #[test]
-    fn metadata_of_another_shape_is_an_error_that_names_the_field() {
+    fn unexpected_metadata_error_names_field() {
         let error = parse(&serde_json::json!({}), Path::new("/")).unwrap_err().to_string();
         assert!(error.contains("workspace_members"), "{error}");
     }

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_itself_points_downwards() {
+    fn layer_table_points_downwards() {
         for rule in LAYERS {
             for used in rule.may_use {
                 let other = LAYERS.iter().find(|other| other.name == *used).expect(used);
@@ -380,13 +380,13 @@ mod tests {
     }
 
     #[test]
-    fn everything_the_table_allows_passes() {
+    fn allowed_dependencies_pass() {
         let members = LAYERS.iter().map(|rule| member(rule.name, rule.may_use)).collect();
         assert_eq!(complaints(&graph(members, &[])), Vec::<String>::new());
     }
 
     #[test]
-    fn an_edge_upwards_is_named_with_both_ends_and_the_section() {
+    fn upward_dependency_error_names_crates_and_section() {
         let mut core = member("windlass-core", &["windlass-types", "windlass-store"]);
         core.uses[1].section = "dev-dependencies";
         let members = vec![core, member("windlass-types", &[]), member("windlass-store", &[])];
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn siblings_do_not_see_each_other() {
+    fn dependency_within_layer_is_rejected() {
         let members =
             vec![member("windlass-scheduler", &["windlass-worker"]), member("windlass-worker", &[])];
         let complaint = only_complaint(&graph(members, &[]));
@@ -406,20 +406,20 @@ mod tests {
     }
 
     #[test]
-    fn downwards_is_not_enough_if_the_table_does_not_say_so() {
+    fn unlisted_downward_dependency_is_rejected() {
         let members = vec![member("windlass-worker", &["windlass-store"]), member("windlass-store", &[])];
         let complaint = only_complaint(&graph(members, &[]));
         assert!(complaint.contains("not in the list"), "{complaint}");
     }
 
     #[test]
-    fn a_crate_without_a_place_is_told_to_get_one() {
+    fn crate_missing_in_layer_table_is_reported() {
         let complaint = only_complaint(&graph(vec![member("windlass-util", &[])], &[]));
         assert!(complaint.contains("windlass-util") && complaint.contains("LAYERS"), "{complaint}");
     }
 
     #[test]
-    fn owned_dependencies_belong_to_their_owner() {
+    fn owned_dependency_is_allowed_only_in_its_owner() {
         let rightful = vec![member("windlass-store", &["rusqlite"]), member("windlass", &["clap"])];
         assert_eq!(complaints(&graph(rightful, &[])), Vec::<String>::new());
 
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn impurity_is_found_however_deep_and_shown_as_a_path() {
+    fn impure_dependency_is_found_at_any_depth_with_path() {
         let tree: &[(&str, &[&str])] = &[
             ("windlass-core", &["fine", "deep"]),
             ("deep", &["deeper"]),
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn crates_that_are_not_pure_may_have_it() {
+    fn impure_crates_may_have_impure_dependencies() {
         let tree: &[(&str, &[&str])] = &[("windlass-process", &["libc"]), ("libc", &[])];
         assert_eq!(
             complaints(&graph(vec![member("windlass-process", &["libc"])], tree)),

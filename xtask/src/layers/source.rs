@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_that_says_unsafe_is_found_on_its_line() {
+    fn unsafe_code_is_found_with_line() {
         let cases = [
             ("fn f() {\n    unsafe { g() }\n}", vec![2]),
             ("unsafe impl Send for X {}", vec![1]),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_only_look_like_it_are_not() {
+    fn unsafe_in_comments_and_strings_is_ignored() {
         let cases = [
             "#![expect(unsafe_code, reason = \"no\")]",
             "// unsafe\n/// unsafe { }\n//! unsafe",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn blanking_keeps_every_line_in_its_place() {
+    fn blanking_keeps_line_numbers() {
         let text = "a /* x\ny */ b\n\"p\nq\" c // end\nd";
         let code = blank_out(text);
         assert_eq!(code.lines().count(), text.lines().count());

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_names_the_width_and_the_file_where_the_program_wants_them() {
+    fn command_line_places_width_and_file_by_program() {
         let floor = Lister {
             before: vec!["/t/floor".into()],
             after: Vec::new(),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn quoting_survives_quotes() {
+    fn quoting_escapes_single_quotes() {
         assert_eq!(quote("it's"), r"'it'\''s'");
     }
 }

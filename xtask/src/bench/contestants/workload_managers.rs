@@ -145,7 +145,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn counts_are_read_where_status_puts_them() {
+    fn counts_are_read_from_status_json() {
         let status = json!({"id": 1, "jobs": {"total": 9, "completed": 7}});
         assert_eq!(count_of("completed", &status).unwrap(), 7);
         assert_eq!(count_of("total", &status).unwrap(), 9);

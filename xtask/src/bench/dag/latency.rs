@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read() {
+    fn options_are_parsed_and_checked() {
         let options = parse(&["--units=3", "--windlass", "/usr/bin/windlass", "--profile", "dev"]).unwrap();
         assert_eq!((options.units, options.is_release), (3, false));
         assert_eq!(options.program.as_deref(), Some(Path::new("/usr/bin/windlass")));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_in_the_order_of_time() {
+    fn ends_are_sorted_by_time() {
         let run = tempfile();
         for (unit, second) in [(0_u32, 30), (1, 10), (2, 20)] {
             let directory = run.join(format!("mg_{unit:06}"));

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_job_ends_last() {
+    fn first_job_ends_last_in_event_log() {
         let log = event_log(3);
         assert_eq!(log.matches("\n...\n").count(), 3 * 4);
         assert!(log.starts_with("000 (1000.000.000)"));

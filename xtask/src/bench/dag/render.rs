@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_example_told_is_read() {
+    fn example_output_is_parsed() {
         let sample =
             Sample::parse(r#"{"seconds": 1.5, "files": 10, "directories": 2, "bytes": 3000000}"#).unwrap();
         assert!((sample.files - 12.0).abs() < f64::EPSILON && (sample.megabytes - 3.0).abs() < f64::EPSILON);

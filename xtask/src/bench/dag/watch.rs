@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_example_told_is_summed_up() {
+    fn example_output_is_summarized() {
         let told = serde_json::json!({ "busy": [3.0, 1.0, 2.0], "none": [], "one": 4 });
         assert!((median(&told, "busy").unwrap() - 2.0).abs() < f64::EPSILON);
         assert!((longest(&told, "busy").unwrap() - 3.0).abs() < f64::EPSILON);

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_are_between_those_that_follow_each_other() {
+    fn gaps_are_between_consecutive_jobs() {
         let spans = Spans::read("2 10.5 11.0\n1 9.0 10.0\n3 11.25 12.0\n").unwrap();
         assert_eq!(spans.gaps(), [0.5, 0.25]);
         assert!(spans.are_alone() && spans.first().total_cmp(&9.0).is_eq());
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_is_one_of_the_values() {
+    fn percentile_is_one_of_the_values() {
         let values: Vec<f64> = (1..=200).map(f64::from).collect();
         assert_eq!(percentile(&values, 99), Some(198.0));
         assert_eq!(percentile(&[3.0, 1.0], 99), Some(3.0));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_chain_each_waits_for_the_one_before() {
+    fn chain_jobs_depend_on_previous_job() {
         let chain = spec("hop", &Shape::Chain(3));
         assert!(chain.contains("name: job_3") && chain.contains("depends_on: [job_2]"), "{chain}");
         assert_eq!(chain.matches("depends_on").count(), 2);

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read() {
+    fn options_are_parsed_and_checked() {
         let parsed =
             |line: &str| Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         let options = parsed("--jobs=50 --torc-jobs 8 --torc-bin /opt/torc/bin").unwrap();

@@ -107,14 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_found_behind_any_name() {
+    fn stat_counters_are_parsed_after_any_process_name() {
         let line = "17 (a b) c) S 4 17 17 0 -1 4194304 9 8 7 6 11 12 13 14 20 0 1 0 5";
         assert_eq!(parse(line), Some(Process { pid: 17, parent: 4, own: 23, ended: 27 }));
         assert_eq!(parse("17 (a"), None);
     }
 
     #[test]
-    fn a_tree_is_all_that_descends() {
+    fn process_tree_has_all_descendants() {
         let process = |pid, parent| Process { pid, parent, own: 1, ended: 0 };
         let all = [process(1, 0), process(2, 1), process(3, 2), process(4, 1)];
         let pids = |root| tree(&all, root).iter().map(|process| process.pid).collect::<Vec<_>>();

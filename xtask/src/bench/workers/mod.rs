@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_prove_that_they_ran_once() {
+    fn jobs_leave_proof_of_single_run() {
         let directory = std::env::temp_dir().join(format!("windlass-bench-test-{}", std::process::id()));
         let ran = directory.join("ran");
         fs::create_dir_all(&ran).unwrap();

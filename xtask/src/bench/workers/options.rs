@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read() {
+    fn options_are_parsed_and_checked() {
         let options = parsed("--workers=4 --jobs 1_000 --side postgres,torc --sizes 10,20").unwrap();
         assert_eq!((options.workers, options.jobs), (4, 1000));
         assert_eq!(options.sides, [SideName::Postgres, SideName::Torc]);

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_come_from_the_sorted_times() {
+    fn quantiles_are_taken_from_sorted_times() {
         let latencies = Latencies::of((1..=100).rev().map(Duration::from_millis).collect());
         assert!((latencies.quantile(0.5) - 51.0).abs() < 1e-9);
         assert!((latencies.quantile(0.99) - 100.0).abs() < 1e-9);
