@@ -23,7 +23,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_same_again_and_never_two_alike() {
+    fn derived_uuids_are_reproducible_and_unique() {
         assert_eq!(process_uuid("r", Timestamp(7)), process_uuid("r", Timestamp(7)));
         let mut seen = BTreeSet::new();
         for n in 0..1000 {

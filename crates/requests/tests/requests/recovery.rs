@@ -407,7 +407,7 @@ fn completed_version_invalidates_outputs_of_all_earlier_ones() {
 
 /// changes made with a release apply to that rescue and to later ones.
 #[test]
-fn what_a_release_changes_holds_for_all_rescues_that_follow() {
+fn released_changes_apply_to_all_later_rescues() {
     let mut bench = Bench::new();
     bench.input(8, 10);
     let tried: Arc<Mutex<Vec<(i64, u64)>>> = Arc::default();

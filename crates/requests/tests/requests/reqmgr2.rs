@@ -13,7 +13,7 @@ fn document(name: &str) -> Value {
 }
 
 #[test]
-fn a_request_is_fetched_by_its_name() {
+fn request_is_fetched_by_name() {
     let stub = Stub::start();
     stub.has("user_r_1", &document("user_r_1"));
     assert_eq!(Reqmgr2Client::from_url(&stub.url).fetch_request("user_r_1").unwrap(), document("user_r_1"));
@@ -31,7 +31,7 @@ fn a_request_is_fetched_by_its_name() {
 }
 
 #[test]
-fn what_is_passing_is_tried_again_and_nothing_else() {
+fn only_transient_reqmgr2_errors_are_retried() {
     let stub = Stub::start();
     stub.has("a", &document("a"));
     let page = || "<html>".to_owned();
@@ -54,7 +54,7 @@ fn what_is_passing_is_tried_again_and_nothing_else() {
 }
 
 #[test]
-fn one_that_is_away_is_given_up() {
+fn unreachable_reqmgr2_times_out() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let away = Reqmgr2Client {
         timeout: Duration::from_millis(700),
@@ -154,7 +154,7 @@ impl Secured {
 }
 
 #[test]
-fn it_knows_us_by_a_certificate_or_a_proxy_and_we_it_by_its_authority() {
+fn reqmgr2_uses_client_certificate_or_proxy_and_ca() {
     let secured = Secured::start();
     // A directory of certificate authorities as on the grid, with many other files in it.
     let authorities = secured.file("certificates");

@@ -49,7 +49,7 @@ impl Gate {
 }
 
 #[test]
-fn what_cannot_be_planned_for_too_long_is_held_with_the_reason() {
+fn planning_timeout_holds_request_with_reason() {
     let mut bench = impatient(RequestStatus::Planning);
     bench.start();
     let mut request = generating("g1", 20);
@@ -63,7 +63,7 @@ fn what_cannot_be_planned_for_too_long_is_held_with_the_reason() {
 }
 
 #[test]
-fn what_waits_in_the_queue_for_too_long_is_told_of_and_begins_when_its_turn_comes() {
+fn queue_timeout_sends_alert_and_request_starts_later() {
     let mut bench = impatient(RequestStatus::Queued);
     bench.options.admission_settings.max_active = 0;
     bench.start();
@@ -76,7 +76,7 @@ fn what_waits_in_the_queue_for_too_long_is_told_of_and_begins_when_its_turn_come
 }
 
 #[test]
-fn what_is_active_for_too_long_is_told_of_and_goes_on() {
+fn active_timeout_sends_alert_and_request_continues() {
     let mut bench = impatient(RequestStatus::Active);
     let gate = Gate::before_jobs_of(&mut bench);
     bench.start();
@@ -88,7 +88,7 @@ fn what_is_active_for_too_long_is_told_of_and_goes_on() {
 }
 
 #[test]
-fn what_does_not_stop_for_too_long_is_told_of_and_stops_when_it_can() {
+fn stop_timeout_sends_alert_and_request_stops_later() {
     let mut bench = impatient(RequestStatus::Stopping);
     let gate = Gate::before_jobs_of(&mut bench);
     bench.start();
