@@ -506,14 +506,14 @@ mod tests {
     }
 
     #[test]
-    fn what_must_happen_how_often() {
+    fn required_trigger_counts() {
         assert_eq!(required_triggers(OnJobsReady, 3), 3);
         assert_eq!(required_triggers(OnJobsComplete, 0), 1);
         assert_eq!(required_triggers(OnWorkerStart, 3), 1);
     }
 
     #[test]
-    fn what_is_armed_again() {
+    fn actions_are_rearmed_by_trigger() {
         for (trigger, everything, dependencies_settled, expected) in [
             (OnWorkflowStart, true, true, true),
             (OnWorkflowStart, false, true, false),
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn which_states_count_for_which_trigger() {
+    fn job_states_count_toward_triggers() {
         use JobStatus::{Blocked, Canceled, Completed, Failed, Pending, Ready, Running, Uninitialized};
         for (status, ready, complete) in [
             (Uninitialized, false, false),
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_asked_for_when_all_jobs_are_ready_or_over_and_one_can_run() {
+    fn nodes_are_requested_when_all_jobs_are_ready_or_ended() {
         use JobStatus::{Blocked, Canceled, Completed, Disabled, Failed, Ready, Running};
         for (statuses, is_due) in [
             ([Ready, Ready, Ready], true),
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_for_jobs_that_were_given_up_are_asked_for_when_one_of_them_is_ready_after_all() {
+    fn nodes_are_requested_when_a_failed_job_is_ready_again() {
         let nodes =
             ActionRecord { runs_on_workers: false, requests_nodes: true, ..known(1, OnJobsReady, &[0, 1]) };
         let (mut actions, out) = actions(vec![nodes], &[JobStatus::Canceled, JobStatus::Canceled]);
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_counted_once_and_the_last_one_sets_it_off() {
+    fn jobs_are_counted_once_and_the_last_triggers_the_action() {
         let blocked = [JobStatus::Blocked; 3];
         let (mut actions, out) = actions(vec![known(1, OnJobsReady, &[0, 1])], &blocked);
         assert_eq!(out, []);
@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn once_or_once_for_each_worker() {
+    fn action_runs_once_or_once_per_worker() {
         let every = ActionRecord { persistent: true, ..known(2, OnWorkerStart, &[]) };
         let (mut actions, _) = actions(vec![every, known(1, OnWorkerStart, &[])], &[]);
         let mut out = Vec::new();
@@ -649,14 +649,14 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_worker_is_its_own() {
+    fn persistent_worker_end_action_runs_on_the_leaving_worker() {
         let every = ActionRecord { persistent: true, trigger_count: 1, ..known(1, OnWorkerComplete, &[]) };
         let (actions, _) = actions(vec![every], &[]);
         assert_eq!((actions.next_due(SECOND, Working), actions.next_due(SECOND, Leaving)), (None, Some(1)));
     }
 
     #[test]
-    fn one_that_was_interrupted_is_not_repeated_until_it_is_armed_again() {
+    fn interrupted_action_waits_until_rearmed() {
         let run =
             |attempt, is_over| ActionRun { attempt: Attempt(attempt), worker: FIRST, has_ended: is_over };
         let died = ActionRecord {
@@ -692,7 +692,7 @@ mod tests {
     }
 
     #[test]
-    fn workflow_start_action_blocks_all_workers_and_worker_start_action_only_one() {
+    fn start_actions_block_all_workers_or_one() {
         let first = ActionRecord { trigger_count: 1, ..known(1, OnWorkflowStart, &[]) };
         let every = ActionRecord { persistent: true, trigger_count: 1, ..known(2, OnWorkerStart, &[]) };
         let (mut actions, mut out) = actions(vec![first, every], &[]);
@@ -712,7 +712,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_workflow_comes_after_what_is_under_way() {
+    fn workflow_end_action_waits_for_running_actions() {
         let last = ActionRecord { trigger_count: 1, ..known(1, OnWorkflowComplete, &[]) };
         let part = ActionRecord { trigger_count: 1, ..known(2, OnJobsComplete, &[0]) };
         let (mut actions, mut out) = actions(vec![last, part], &[JobStatus::Completed]);
@@ -743,7 +743,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_worker_never_heard_of_goes_to_another() {
+    fn withdrawn_action_runs_on_another_worker() {
         let (mut actions, mut out) =
             actions(vec![ActionRecord { trigger_count: 1, ..known(1, OnWorkflowStart, &[]) }], &[]);
         let attempt = actions.start_run(1, FIRST, NOW, &mut out).unwrap();
@@ -761,7 +761,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_carry_out_actions_themselves_have_each_once_or_once_each() {
+    fn clients_claim_actions_once_or_once_per_client() {
         let every = ActionRecord { persistent: true, ..known(2, OnWorkerStart, &[]) };
         let theirs =
             ActionRecord { runs_on_workers: false, trigger_count: 1, ..known(3, OnWorkflowStart, &[]) };

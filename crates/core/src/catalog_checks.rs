@@ -80,14 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn good_files_are_believed() {
+    fn valid_catalog_files_have_no_problems() {
         let unknown =
             CatalogFile { lumis: vec![FileLumi { run: 1, lumi: 9, events: None }], ..file("/store/b") };
         assert_eq!(check_catalog_files("/A/B-v1/RAW", &[file("/store/a"), unknown]), [""; 0]);
     }
 
     #[test]
-    fn each_fault_is_told() {
+    fn each_problem_is_reported() {
         let change = |change: fn(&mut CatalogFile)| {
             let mut file = file("/store/a");
             change(&mut file);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn many_faults_are_counted() {
+    fn many_problems_are_counted() {
         let many: Vec<String> = (0..25).map(|n| n.to_string()).collect();
         assert!(join_problems(&many).ends_with("19\nand 5 more"));
     }

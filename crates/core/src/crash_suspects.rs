@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_death_says_depends_on_where_the_job_was() {
+    fn evidence_of_a_worker_death_depends_on_the_job_state() {
         let again = OrphanDecision::RunAgain;
         let table: [(Deaths, &[OrphanDecision]); 4] = [
             (&[(NotStarted, Observed), (Waiting, Observed)], &[OrphanDecision::NeverStarted, again(None)]),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn five_witnessed_deaths_or_six_silences_are_enough_and_much_hearsay() {
+    fn job_is_given_up_after_enough_worker_deaths() {
         let table: [(Kind, (u32, u32)); 5] = [
             (|_| Observed, (2, 3)),
             (|_| LostContact, (3, 3)),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ended_by_itself_is_no_suspect() {
+    fn ended_attempt_clears_suspicion() {
         let mut suspects = CrashSuspects::default();
         for worker in 1..=4 {
             suspects.on_worker_death(JOB, WorkerId(worker), Running, Observed);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_only_silence_is_taken_back_when_the_worker_speaks() {
+    fn returning_worker_withdraws_its_evidence() {
         let mut suspects = CrashSuspects::default();
         suspects.record_death(JOB, WorkerId(1), Observed);
         for worker in [1, 2, 3] {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_in_a_result_says_what_it_proves() {
+    fn crash_evidence_is_read_from_the_orphan_reason() {
         for evidence in [None, Some(Unconfirmed), Some(LostContact), Some(Observed)] {
             assert_eq!(CrashEvidence::from_reason(&orphan_reason(WorkerId(7), evidence)), evidence);
         }
@@ -291,7 +291,7 @@ mod tests {
         /// Withdrawn evidence has no effect; and no job fails before it ran alone several times, in workers
         /// that did not report again.
         #[test]
-        fn only_workers_that_stay_away_count(history in histories()) {
+        fn only_lost_workers_count_as_evidence(history in histories()) {
             let (mut suspects, mut spared) = (CrashSuspects::default(), CrashSuspects::default());
             let (mut alone, mut lasting) = (0, 0);
             for (worker, (evidence, returns)) in (1..).zip(history) {
@@ -313,7 +313,7 @@ mod tests {
         }
 
         #[test]
-        fn workers_that_were_only_away_never_cost_a_job(silences in proptest::collection::vec(any::<bool>(), 0..100)) {
+        fn returning_workers_never_fail_a_job(silences in proptest::collection::vec(any::<bool>(), 0..100)) {
             let mut suspects = CrashSuspects::default();
             for (worker, at_once) in (1..).zip(silences) {
                 let evidence = if at_once { Unconfirmed } else { LostContact };

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stage_behind_a_stage_costs_the_sum_not_the_product() {
+    fn stages_are_joined_by_one_dependency_group() {
         let before: Vec<u32> = (0..1000).collect();
         let mut builder = DependencyEdgesBuilder::default();
         for job in 1000..2000 {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_list_is_the_same_gate_as_its_copy() {
+    fn equal_lists_share_a_dependency_group() {
         let (list, twice) = ([1, 2], [3, 3]);
         let mut builder = DependencyEdgesBuilder::default();
         for job in [5, 6] {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn order_and_repetition_in_a_list_do_not_matter() {
+    fn order_and_duplicates_in_a_list_do_not_matter() {
         let mut builder = DependencyEdgesBuilder::default();
         builder.add_dependencies(5, &[1, 2, 2]);
         builder.add_dependencies(6, &[2, 1]);

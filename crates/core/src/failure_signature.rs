@@ -190,7 +190,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_differs_from_job_to_job_goes() {
+    fn job_specific_parts_are_removed() {
         for (line, expected) in [
             ("No such file or directory: '/data/run17/ref.fa'", "No such file or directory: '…/ref.fa'"),
             ("cannot open results/part_0017.csv", "cannot open …/part_#.csv"),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn long_messages_are_cut_and_stay_so() {
+    fn long_messages_are_truncated_once() {
         let long = normalise_line(&"word ".repeat(200));
         assert!(
             long.ends_with("word …") && (MAX_MESSAGE - 9..=MAX_MESSAGE).contains(&long.chars().count()),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_stable_and_of_class_ending_and_line() {
+    fn signature_key_depends_on_class_end_and_line() {
         let found = of(
             1,
             None,
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn without_words_the_ending_is_the_message() {
+    fn message_defaults_to_the_end_of_the_attempt() {
         assert_eq!(of(3, None, TerminationCause::Itself, "").message, "exit code 3");
         assert_eq!(of(139, Some(11), TerminationCause::Itself, "").message, "SIGSEGV");
         let over = of(152, Some(9), TerminationCause::Timeout, "step 17 of 200");
@@ -287,7 +287,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn normalising_twice_changes_nothing(line in "\\PC{0,80}|[a-f0-9 ./#…:,'\"-]{0,80}|[A-Za-z0-9/._ -]{0,400}") {
+        fn normalization_is_idempotent(line in "\\PC{0,80}|[a-f0-9 ./#…:,'\"-]{0,80}|[A-Za-z0-9/._ -]{0,400}") {
             let once = normalise_line(&line);
             prop_assert_eq!(normalise_line(&once), once);
         }
@@ -308,7 +308,7 @@ mod tests {
         }
 
         #[test]
-        fn different_words_make_different_keys(a in "[a-z]{3,9}( [a-z]{3,9}){0,5}", b in "[a-z]{3,9}( [a-z]{3,9}){0,5}") {
+        fn different_words_give_different_keys(a in "[a-z]{3,9}( [a-z]{3,9}){0,5}", b in "[a-z]{3,9}( [a-z]{3,9}){0,5}") {
             let is_temp = |text: &str| text.split(' ').any(|word| word.starts_with("tmp"));
             prop_assume!(a != b && !is_temp(&a) && !is_temp(&b));
             prop_assert_ne!(key(&a), key(&b));

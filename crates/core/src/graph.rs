@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diamond_opens_in_order() {
+    fn diamond_opens_in_order() {
         let mut g = graph(4, &[(1, &[0]), (2, &[0]), (3, &[1, 2])]).unwrap();
         assert!(g.is_unblocked(0) && !g.is_unblocked(3));
         assert_eq!(settle(&mut g, 0, true), [(1, false), (2, false)]);
@@ -245,14 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn taint_reaches_those_who_wait_only_when_all_is_over() {
+    fn dependents_are_released_tainted_after_all_ended() {
         let mut g = graph(4, &[(2, &[0, 1]), (3, &[0, 1])]).unwrap();
         assert_eq!(settle(&mut g, 0, false), []);
         assert_eq!(settle(&mut g, 1, true), [(2, true), (3, true)]);
     }
 
     #[test]
-    fn a_dependent_that_ran_anyway_and_ended_well_passes_no_taint_on() {
+    fn completed_dependent_ends_the_taint() {
         let mut g = graph(3, &[(1, &[0]), (2, &[1])]).unwrap();
         assert_eq!(settle(&mut g, 0, false), [(1, true)]);
         assert_eq!(settle(&mut g, 1, true), [(2, false)]);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_come_later_wait_for_what_is_not_over_and_know_how_the_rest_ended() {
+    fn added_jobs_wait_for_unfinished_dependencies_only() {
         // 2 and 3 wait for 0 and 1 through a group, whose node lies between them and later nodes.
         let mut g = graph(4, &[(2, &[0, 1]), (3, &[0, 1])]).unwrap();
         settle(&mut g, 0, false);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_behind_a_thousand_takes_thousands_of_steps() {
+    fn dependency_group_has_linear_edges() {
         let first: Vec<u32> = (0..1000).collect();
         let mut builder = DependencyEdgesBuilder::default();
         (1000..2000).for_each(|job| builder.add_dependencies(job, &first));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_a_million_needs_no_deep_stack() {
+    fn long_chain_does_not_overflow_the_stack() {
         let mut builder = DependencyEdgesBuilder::default();
         (1..1_000_000).for_each(|job| builder.add_dependencies(job, &[job - 1]));
         let mut g = JobDependencyGraph::new(1_000_000, &builder.finish()).unwrap();

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_of_state_and_event_is_in_the_table() {
+    fn state_table_covers_every_state_and_event() {
         assert_eq!(TABLE.map(|(s, _)| s), S::ALL, "a row per state, in order");
         for (from, row) in TABLE {
             assert_eq!(row.len(), JobStateEvent::ALL.len(), "a column per event: {from}");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_is_reached_and_every_unsettled_state_can_be_left() {
+    fn states_are_reachable_and_open_states_can_be_left() {
         for status in S::ALL {
             let reached = status == S::Uninitialized
                 || S::ALL
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_job_changes_only_when_it_is_reset_or_retried() {
+    fn ended_job_changes_only_by_reset_or_retry() {
         for status in [S::Completed, S::Failed, S::Canceled, S::Terminated] {
             for event in JobStateEvent::ALL {
                 if next_status(status, event).is_some() {

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signs_are_in_lower_case_and_each_is_there_once() {
+    fn log_patterns_are_lower_case_and_unique() {
         for (i, sign) in LOG_PATTERNS.iter().enumerate() {
             assert_eq!(sign.name, sign.name.to_lowercase());
             assert!(LOG_PATTERNS[..i].iter().all(|other| other.name != sign.name), "{} twice", sign.name);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_with_a_sign_is_passed_over() {
+    fn prefilter_finds_every_line_with_a_pattern() {
         let standard = FailureClassifier::standard();
         assert!(standard.required_words().is_some(), "every default rule has required words");
         let examples = standard.rules().flat_map(|(rule, _)| &rule.examples).flat_map(|text| text.lines());
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_means_what_its_heaviest_sign_says() {
+    fn line_gets_its_most_severe_pattern() {
         for (line, name) in [
             ("bash: line 1: solvr: command not found", "program-missing"),
             ("zsh: solvr: not found here", ": not found"),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_heaviest_lines_are_kept_in_their_order() {
+    fn most_severe_lines_are_kept_in_order() {
         let text =
             "warning: step failed\nerror: one\nerror: two\nopen: No such file or directory\nerror: three\n";
         let lines: Vec<usize> = excerpt_lines(text, 3).iter().map(|finding| finding.line).collect();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_cut_between_letters() {
+    fn long_lines_are_cut_at_character_boundaries() {
         let found = excerpt_lines(&format!("error {}", "ä".repeat(1000)), 1);
         assert_eq!(found[0].text.chars().count(), MAX_LINE + 1);
     }

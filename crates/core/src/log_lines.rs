@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_ends_what_was_said_before_it() {
+    fn exception_hides_earlier_lines() {
         let text = "Connection refused\nTraceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 'x'\nbye";
         assert_eq!(relevant_lines(text)[0], "bye");
         assert!(relevant_lines(text).iter().all(|line| line != "Connection refused"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_at_a_line() {
+    fn long_texts_are_cut_at_line_boundaries() {
         assert_eq!(log_tail(&("ä".repeat(6000) + "\nlast\n"), false), "last");
         assert!(log_tail(&"ä".repeat(6000), false).len() <= LOG_TAIL_BYTES);
         let wide = ("0123456789".repeat(50) + "\n").repeat(100);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn no_errors_are_harmless_and_ten_are_not() {
+    fn zero_error_counts_are_harmless() {
         for line in ["0 errors", "12 passed, 0 failed", "exit without error"] {
             assert!(is_harmless(line), "{line}");
         }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_taken_off() {
+    fn color_codes_are_removed() {
         assert_eq!(strip_formatting("  \x1b[1;31merror\x1b[0m: x\x1b "), "error: x");
         assert_eq!(strip_formatting("\x1b["), "");
         assert_eq!(strip_formatting("plain"), "plain");

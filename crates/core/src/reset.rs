@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_choice_and_what_was_built_on_it() {
+    fn selected_jobs_and_dependents_are_reset() {
         let ended = [S::Completed, S::Failed, S::Canceled, S::Terminated];
         let by_job = ResetSelection { jobs: vec![0], ..ResetSelection::default() };
         let by_status = ResetSelection { statuses: vec![S::Terminated], ..ResetSelection::default() };
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ran_and_what_was_left_out_stay_as_they_are() {
+    fn unstarted_and_disabled_jobs_are_not_reset() {
         let choice = ResetSelection { jobs: vec![0, 3], ..ResetSelection::default() };
         let statuses = [S::Completed, S::Disabled, S::Completed, S::Ready];
         assert_eq!(lists(statuses, &choice), (vec![0], vec![2], vec![3]));
@@ -198,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_is_not_pulled_from_under_anybody() {
+    fn running_jobs_are_not_reset() {
         let choice = ResetSelection { jobs: vec![0], ..ResetSelection::default() };
         let running = [S::Completed, S::Completed, S::Running, S::Running];
         assert_eq!(plan(running, &choice), Err(ResetError::Active(vec![2])));
     }
 
     #[test]
-    fn counts_say_where_they_stood() {
+    fn reset_counts_previous_states() {
         let reset =
             plan([S::Completed, S::Failed, S::Canceled, S::Ready], &ResetSelection::default()).unwrap();
         assert_eq!((reset.from.total(), reset.from.get(S::Canceled)), (3, 1));
@@ -215,7 +215,7 @@ mod tests {
     proptest! {
         /// A reset job resets all of its dependents that have ended, and nothing else.
         #[test]
-        fn downstream_is_closed(
+        fn reset_includes_all_ended_dependents(
             ended in proptest::collection::vec(0usize..4, 1..25),
             raw in proptest::collection::vec((0usize..25, proptest::collection::vec(0usize..25, 1..5)), 0..20),
             chosen in proptest::collection::vec(0usize..25, 1..4),

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_process_could_be_started_with_is_refused() {
+    fn unstartable_jobs_are_rejected() {
         let name = "names of variables consist of letters, digits and _, and do not start with a digit";
         let no_variable = |shown: &str| format!("job `j` sets a variable `{shown}`; {name}");
         let nul = |what: &str| {
@@ -214,13 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn names_become_numbers_in_any_order() {
+    fn spawned_dependencies_are_resolved_in_any_order() {
         let batch = checked(&[("merge", &["b", "a", "b"]), ("a", &[]), ("b", &["a"])]);
         assert_eq!(batch, Ok(vec![vec![1, 2], vec![], vec![1]]));
     }
 
     #[test]
-    fn all_faults_at_once_each_with_its_remedy() {
+    fn all_faults_are_reported_with_remedies() {
         let faults = checked(&[("part-1", &[]), ("part-1", &[]), ("", &[]), ("sum", &["part_1", "gone"])])
             .unwrap_err();
         assert_eq!(
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_shown_as_a_path() {
+    fn cycle_is_shown_as_a_path() {
         let faults = checked(&[("a", &["b"]), ("b", &["c"]), ("c", &["a"]), ("d", &["a"])]).unwrap_err();
         let path =
             faults[0].strip_prefix("these jobs of the batch depend on each other in a cycle: ").unwrap();

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_comes_after_what_it_waits_for() {
+    fn order_respects_dependencies() {
         let order =
             TopologicalOrder::new(5, &edges(&[(0, &[3, 4]), (1, &[3, 4]), (2, &[0]), (3, &[4])])).unwrap();
         assert_eq!(order.sorted(), [4, 3, 5, 0, 1, 2], "5 is the dependency group");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_named() {
+    fn cycle_is_named() {
         let cycle = TopologicalOrder::new(3, &edges(&[(0, &[1]), (1, &[0]), (2, &[1])])).unwrap_err();
         assert_eq!(cycle.0.len(), 2);
     }

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_any_length_anywhere_in_either_case() {
+    fn words_are_found_anywhere_ignoring_case() {
         let words = words(&["Connection refused", "ref", "of", "://", "ENOSPC", "nothing", "é"]);
         for (text, found) in [
             ("", &[][..]),
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_if_each_was_looked_for(list in prop::collection::vec("[aB@`é-]{1,5}", 0..20), text in "[abAB@`é-]{0,40}") {
+        fn matcher_equals_separate_searches(list in prop::collection::vec("[aB@`é-]{1,5}", 0..20), text in "[abAB@`é-]{0,40}") {
             let lower = text.to_ascii_lowercase();
             let expected: Vec<usize> =
                 (0..list.len()).filter(|index| lower.contains(&list[*index].to_ascii_lowercase())).collect();

@@ -401,7 +401,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_sequence_of_reports_and_decisions_breaks_the_invariants(mut world in world()) {
+    fn random_reports_and_decisions_keep_the_invariants(mut world in world()) {
         let n = world.depends.len();
         let table = JobTable {
             ids: (0..n as i64).map(|i| JobId(FIRST_ID + i)).collect(),
@@ -600,7 +600,7 @@ proptest! {
 }
 
 #[test]
-fn canceling_stops_what_is_held_and_leaves_the_rest() {
+fn cancel_stops_held_jobs_and_keeps_other_states() {
     let table = JobTable {
         ids: (0..4).map(|i| JobId(FIRST_ID + i)).collect(),
         status: vec![S::Ready, S::Ready, S::Ready, S::Blocked],
@@ -647,7 +647,7 @@ fn canceling_stops_what_is_held_and_leaves_the_rest() {
 }
 
 #[test]
-fn a_new_run_repeats_what_failed_and_what_was_built_on_it() {
+fn new_run_repeats_failed_jobs_and_dependents() {
     // 0 failed; 1 ran anyway; 2 depends on 1; 3 was canceled; 4 is independent.
     let mut edges = DependencyEdgesBuilder::default();
     edges.add_dependencies(1, &[0]);
@@ -670,7 +670,7 @@ fn a_new_run_repeats_what_failed_and_what_was_built_on_it() {
 }
 
 #[test]
-fn a_job_that_was_ready_waits_again_when_what_it_depends_on_was_reset() {
+fn ready_job_is_blocked_after_reset_of_a_dependency() {
     let mut edges = DependencyEdgesBuilder::default();
     edges.add_dependencies(1, &[0]);
     let table = JobTable {
@@ -690,7 +690,7 @@ fn a_job_that_was_ready_waits_again_when_what_it_depends_on_was_reset() {
 }
 
 #[test]
-fn a_job_that_no_worker_will_ever_hold_is_given_up_with_what_waits_for_it() {
+fn unrunnable_job_fails_with_its_dependents() {
     let table = JobTable {
         ids: vec![JobId(FIRST_ID)],
         status: vec![S::Completed],

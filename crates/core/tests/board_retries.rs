@@ -156,7 +156,7 @@ fn delayed_job_is_ready_but_not_claimed() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_prolongs_no_wait() {
+fn clock_set_back_does_not_prolong_delays() {
     let mut site = Site::new(table(1));
     site.claim();
     site.state.release_due(Timestamp(1000 * SECOND));
@@ -170,7 +170,7 @@ fn a_clock_that_is_set_back_prolongs_no_wait() {
 }
 
 #[test]
-fn a_board_that_is_built_anew_goes_on_waiting() {
+fn rebuilt_state_keeps_delays() {
     let carried = NextAttempt {
         not_before: Some(Timestamp(30 * SECOND)),
         delay: Some(Duration::from_secs(30)),
@@ -207,7 +207,7 @@ fn delay_is_not_extended_by_clock_changes_after_restart() {
 }
 
 #[test]
-fn who_held_a_job_had_waited_for_it() {
+fn delay_of_a_held_job_has_passed() {
     let carried =
         NextAttempt { not_before: Some(Timestamp(30 * SECOND)), excused: 1, ..NextAttempt::default() };
     let mut site = Site::new(JobTable {
@@ -240,7 +240,7 @@ fn who_held_a_job_had_waited_for_it() {
 }
 
 #[test]
-fn lost_and_interrupted_attempts_count_for_nothing_and_still_owe_the_script() {
+fn lost_attempts_are_not_counted_and_keep_the_script() {
     let mut site = Site::new(table(1));
     site.claim();
     let owes = RetryPlan { recovery: Some(script(1)), message: "again".into(), ..RetryPlan::default() };
@@ -284,7 +284,7 @@ fn lost_and_interrupted_attempts_count_for_nothing_and_still_owe_the_script() {
 }
 
 #[test]
-fn one_job_asks_for_more_and_the_others_do_not() {
+fn retry_increases_resources_of_one_job() {
     let mut site = Site::new(table(2));
     site.claim();
     let more = Resources { memory: Bytes(5 * GIB), ..*site.state.resources(0) };
@@ -315,7 +315,7 @@ fn unhandled_failure_may_wait_for_a_decision() {
 }
 
 #[test]
-fn a_job_that_waits_can_be_left_out_canceled_or_suspected() {
+fn delayed_job_can_be_dropped_canceled_or_isolated() {
     let mut site = Site::new(table(4));
     site.claim();
     for job in 0..4 {
@@ -333,7 +333,7 @@ fn a_job_that_waits_can_be_left_out_canceled_or_suspected() {
 }
 
 #[test]
-fn what_is_halted_begins_nothing_more() {
+fn halted_workflow_starts_no_jobs() {
     let mut site = Site::new(table(9));
     let held = site.claim();
     assert_eq!(held.len(), 8);
@@ -356,7 +356,7 @@ fn what_is_halted_begins_nothing_more() {
 }
 
 #[test]
-fn who_cancels_is_asked_nothing() {
+fn canceled_workflow_does_not_retry() {
     let mut site = Site::new(table(1));
     site.claim();
     site.state.on_cancel();
@@ -369,7 +369,7 @@ fn who_cancels_is_asked_nothing() {
 }
 
 #[test]
-fn a_client_that_asks_for_another_attempt_uses_one_up() {
+fn client_retry_counts_as_an_attempt() {
     let mut site = Site::new(table(1));
     site.claim();
     let stated = StatedAttemptEnd {
@@ -390,7 +390,7 @@ fn a_client_that_asks_for_another_attempt_uses_one_up() {
 
 /// All stages: the end of an attempt, the rules, the workflow state.
 #[test]
-fn from_a_failure_to_the_next_attempt() {
+fn failure_leads_to_the_next_attempt() {
     let rule = FailureRule {
         on: vec![FailureCause::OutOfMemory],
         memory: "x1.5".parse().ok(),
@@ -444,7 +444,7 @@ fn from_a_failure_to_the_next_attempt() {
 
 /// The diagnosis of a failure is stored with its end, and so is the result of the recovery script.
 #[test]
-fn an_end_tells_what_the_failure_was_and_why_what_is_next() {
+fn attempt_end_records_diagnosis_and_retry_decision() {
     let diagnosis = FailureDiagnosis::for_orphan();
     let mut site = Site::new(table(1));
     let mut told = Vec::new();
@@ -494,7 +494,7 @@ fn an_end_tells_what_the_failure_was_and_why_what_is_next() {
 
 /// Clients that run jobs themselves report only how they ended.
 #[test]
-fn what_is_stated_of_a_failure_has_a_class_as_well() {
+fn client_reported_failure_has_a_class() {
     let mut site = Site::new(table(3));
     site.claim();
     let stated = StatedAttemptEnd {

@@ -242,7 +242,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn jobs_run_where_their_unit_is_and_never_too_many(
+    fn jobs_run_at_the_site_of_their_unit_within_limits(
         (units, max_units) in (1u32..7, 1u32..4),
         steps in prop::collection::vec((0u8..12, any::<u8>(), any::<u16>()), 1..200),
     ) {
@@ -286,7 +286,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_under_way_is_finished_before_anything_new_is_begun() {
+fn active_units_are_finished_before_new_ones_start() {
     let mut world = World::new(4, 2);
     assert_eq!(world.claim(0, 9, 0), 2, "two landings, and no third");
     assert_eq!(world.held.keys().copied().collect::<Vec<_>>(), [0, JOBS], "the lower numbers first");
@@ -300,7 +300,7 @@ fn what_is_under_way_is_finished_before_anything_new_is_begun() {
 }
 
 #[test]
-fn a_unit_whose_landing_is_reset_is_nowhere_again() {
+fn reset_landing_clears_the_site_of_its_unit() {
     let mut world = World::new(1, 1);
     world.claim(2, 1, 0);
     world.end(0, ProcessExit::Code(0), false);
@@ -313,7 +313,7 @@ fn a_unit_whose_landing_is_reset_is_nowhere_again() {
 }
 
 #[test]
-fn who_is_at_no_site_gets_nothing_that_has_to_do_with_sites() {
+fn worker_without_site_gets_no_site_jobs() {
     let mut world = World::new(2, 2);
     let nowhere = WorkerSelector::default().at_site(None);
     let mut changes = Vec::new();

@@ -61,7 +61,7 @@ fn request(document: &Value) -> Request {
 }
 
 #[test]
-fn what_is_not_said_has_its_default() {
+fn missing_fields_have_defaults() {
     let request = request(&good());
     assert_eq!((request.memory_mb, request.multicore, request.priority), (2048, 1, 100_000));
     assert_eq!((request.time_per_event_sec, request.size_per_event_kb), (1.0, 1.5));
@@ -76,7 +76,7 @@ fn what_is_not_said_has_its_default() {
 }
 
 #[test]
-fn what_was_read_reads_itself() {
+fn parsed_document_round_trips() {
     for document in [good(), generating()] {
         let once = request(&document);
         let again = request(&serde_json::to_value(&once).unwrap());
@@ -86,7 +86,7 @@ fn what_was_read_reads_itself() {
 
 /// Document, field, part of the reason or of the remedy.
 #[test]
-fn bad_documents_are_refused_with_field_and_reason() {
+fn invalid_documents_are_rejected_with_field_and_reason() {
     let step = |fraction: Value, priority: Value| json!({"fraction": fraction, "priority": priority});
     let table: Vec<(Value, &str, &str)> = vec![
         (json!([1, 2]), "", "a list"),
@@ -293,7 +293,7 @@ fn bad_documents_are_refused_with_field_and_reason() {
 }
 
 #[test]
-fn all_faults_are_told_at_once() {
+fn all_document_faults_are_reported_together() {
     let document = json!({
         "request_name": "a b", "memory_mb": 0, "multicore": "x", "splitting_algo": "Lumi", "urgnt": true,
         "output_datasets": ["nonsense"], "generation": {"events": 0},
@@ -314,7 +314,7 @@ fn all_faults_are_told_at_once() {
 
 /// A TaskChain whose third task reads the first one's output is not a linear chain of steps.
 #[test]
-fn what_branches_is_refused() {
+fn branching_chain_is_rejected() {
     let document = json!({
         "RequestName": "t", "RequestType": "TaskChain", "TaskChain": 3, "OutputDatasets": ["/A/B-v1/AODSIM"],
         "Task1": {"TaskName": "gen", "RequestNumEvents": 5}, "Task2": {"TaskName": "a", "InputTask": "gen"},
@@ -345,7 +345,7 @@ fn filled(value: Value) -> Value {
 }
 
 #[test]
-fn placeholders_are_named_where_they_are() {
+fn placeholders_are_reported_with_their_place() {
     let table: [(&str, &[&str]); 3] = [
         (
             "rereco",
@@ -369,7 +369,7 @@ fn placeholders_are_named_where_they_are() {
 }
 
 #[test]
-fn a_real_rereco_is_understood() {
+fn real_rereco_is_parsed() {
     let document = filled(sample("rereco"));
     let told = faults(&document);
     assert_eq!(told.len(), 1, "{told:#?}");
@@ -389,7 +389,7 @@ fn a_real_rereco_is_understood() {
 }
 
 #[test]
-fn a_real_answer_of_reqmgr_is_understood() {
+fn real_reqmgr_answer_is_parsed() {
     let request = request(&sample("answer"));
     assert_eq!(request.request_name, "wms2_wms2rereco1794724478_261115_063438_9519");
     assert_eq!(request.requestor, "wms2");
@@ -401,7 +401,7 @@ fn a_real_answer_of_reqmgr_is_understood() {
 }
 
 #[test]
-fn a_real_stepchain_is_understood() {
+fn real_stepchain_is_parsed() {
     let mut document = filled(sample("stepchain"));
     document = with(document, "createRequest.Step6.DataTier", json!("MINIAODSIM"));
     let request = request(&document);
@@ -423,7 +423,7 @@ fn a_real_stepchain_is_understood() {
 }
 
 #[test]
-fn a_real_taskchain_is_one_chain() {
+fn real_taskchain_is_one_chain() {
     let outputs = json!("/RelValPsi2SToJPsiPiPi/X-Y-v19/GEN-SIM-RECO");
     let request = request(&with(filled(sample("taskchain")), "createRequest.OutputDatasets", outputs));
     let generation = request.generation.unwrap();
@@ -459,7 +459,7 @@ mod any {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(512))]
         #[test]
-        fn thing_may_stand_in_any_field(which in 0..4_usize, at in any::<prop::sample::Index>(), value in value()) {
+        fn random_values_in_any_field_do_not_panic(which in 0..4_usize, at in any::<prop::sample::Index>(), value in value()) {
             let document = [good(), generating(), chain(), sample("taskchain")][which].clone();
             let keys: Vec<String> = document.as_object().unwrap().keys().cloned().collect();
             let mut changed = document.clone();

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_out_outvotes_the_hint() {
+    fn measured_filter_efficiency_outweighs_the_hint() {
         // hint, produced, generated → least, most
         let table = [
             (0.1, 0, 0, 0.1, 0.1),
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_margin_for_bad_luck_that_much_work_hardly_feels() {
+    fn generation_margin_shrinks_with_the_number_of_events() {
         // wanted, efficiency → made
         let table = [
             (0, 0.1, Some(0)),
@@ -76,7 +76,7 @@ mod tests {
 
     /// Deterministic random numbers: too few events are produced only rarely.
     #[test]
-    fn a_filter_that_is_as_was_said_leaves_enough() {
+    fn generation_margin_suffices_for_random_filters() {
         const THROWN: u32 = 2000;
         let mut state = 7u64;
         let mut share = || {

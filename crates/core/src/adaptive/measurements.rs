@@ -293,14 +293,14 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_counts_for_as_much_as_it_has_jobs() {
+    fn work_units_are_weighted_by_their_jobs() {
         let units = [unit(1, 8, 9.0, 900.0), unit(10, 8, 2.0, 200.0), unit(3, 8, 1.0, 100.0)];
         let found = RequestMeasurements::default().with_units(1, &units);
         assert_eq!((found.profile.round, found.profile.jobs_sampled, reco(&found)), (1, 14, (2.0, 200.0, 8)));
     }
 
     #[test]
-    fn rounds_are_weighed_by_their_jobs() {
+    fn rounds_are_weighted_by_their_jobs() {
         let first = RequestMeasurements::default().with_units(1, &[unit(30, 8, 1.0, 1000.0)]);
         let both = first.clone().with_units(2, &[unit(10, 8, 2.0, 2000.0)]);
         assert_eq!((both.profile.round, both.profile.jobs_sampled, reco(&both)), (2, 40, (1.25, 1250.0, 8)));
@@ -314,7 +314,7 @@ mod tests {
 
     /// Jobs of a second or less often have no measured memory and time.
     #[test]
-    fn what_was_not_measured_is_not_taken_for_nothing() {
+    fn missing_measurements_are_not_zero() {
         let known = RequestMeasurements::default().with_units(1, &[unit(10, 8, 1.0, 1000.0)]);
         let nothing = known.clone().with_units(2, &[unit(30, 8, 0.0, 0.0)]);
         assert_eq!(reco(&nothing), (1.0, 1000.0, 8));
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_counted_is_believed_first() {
+    fn cgroup_memory_precedes_rss() {
         let mut measured_both = unit(2, 1, 1.0, 100.0);
         let step = measured_both.steps.get_mut("RECO").unwrap();
         step.cgroup_memory_mb = SampleStatistics::from_values([300.0]);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_are_told_one_by_one() {
+    fn measurements_are_per_instance() {
         let mut split = unit(4, 2, 0.5, 900.0);
         let step = split.steps.get_mut("RECO").unwrap();
         (step.instances, step.cgroup_memory_mb) = (4, SampleStatistics::from_values([4000.0]));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_are_points_of_their_own() {
+    fn thread_probes_are_separate_points() {
         let mut probed = unit(9, 8, 1.0, 3000.0);
         let probe = StepSummary { instances: 2, ..summary(1, 4, 0.7, 2000.0) };
         probed.others.insert("RECO".to_owned(), vec![probe]);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_filter_an_event_counts_for_less() {
+    fn wall_time_is_per_event_read_by_the_first_step() {
         let mut filtered = unit(5, 1, 1.0, 100.0);
         let mut reco = filtered.steps["RECO"].clone();
         reco.totals = StepTotals { events_read: 10, ..StepTotals::default() };
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_remembered_as_the_interface_shows_it() {
+    fn measurements_round_trip_as_metrics_json() {
         let units = [WorkUnitMetrics { events_in: 100, output_bytes: 51_200, ..unit(3, 4, 1.0, 700.0) }];
         let found = RequestMeasurements::default().with_units(2, &units);
         assert_eq!((found.kb_per_event, found.events_sized), (0.5, 100));
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_rounds_are_remembered() {
+    fn number_of_remembered_rounds_is_bounded() {
         let mut all = RequestMeasurements::default();
         for round in 0..100 {
             all.record_round(RoundRecord { round, ..RoundRecord::default() });

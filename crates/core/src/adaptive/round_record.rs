@@ -118,7 +118,7 @@ mod tests {
     use windlass_types::payload::{SampleStatistics, StepTotals};
 
     #[test]
-    fn a_round_is_told_by_its_jobs() {
+    fn round_record_summarizes_its_jobs() {
         let step = |instances: u32, rss: f64, wall_sec: f64| StepSummary {
             threads: 4,
             instances,

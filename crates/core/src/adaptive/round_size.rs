@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_grow_once_something_is_known() {
+    fn rounds_grow_after_the_first_measurement() {
         use SizingSource::{Hint, Measured};
         let settings = AdaptiveSettings::default();
         // jobs sampled, source of earlier plans → units, jobs

@@ -211,7 +211,7 @@ mod tests {
 
     ///
     #[test]
-    fn memory_is_a_line_through_two_points() {
+    fn memory_model_is_linear_in_threads() {
         let two = model(&[point(8, 0.5, 3500.0, 1.0), point(4, 0.7, 2500.0, 1.2)]);
         for (threads, expected) in [(1, 1750.0), (2, 2000.0), (8, 3500.0), (16, 5500.0)] {
             assert_near(two.memory(threads), expected);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn one_job_alone_does_not_bend_the_line() {
+    fn single_sample_does_not_change_the_model() {
         let odd = ThreadCountMedians { samples: 1, ..point(4, 0.7, 2500.0, 1.2) };
         assert_near(model(&[point(8, 0.5, 3500.0, 1.0), odd]).memory(2), 3500.0);
         let few = ThreadCountMedians { samples: 2, ..odd };
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_falls_with_threads_is_noise() {
+    fn memory_falling_with_threads_is_noise() {
         let noisy = model(&[point(8, 0.5, 2000.0, 1.0), point(4, 0.9, 2200.0, 0.9)]);
         assert_near(noisy.memory(8), 2100.0);
         assert_near(noisy.memory(1), 2100.0);
@@ -238,7 +238,7 @@ mod tests {
 
     /// 1 s of work per event, 30 % of it serial: 0.3 + 0.7 / n with n threads.
     #[test]
-    fn time_follows_amdahl_from_one_point_as_from_two() {
+    fn time_follows_amdahls_law() {
         let wall = |n: f64| 0.3 + 0.7 / n;
         let at = |n: u32| {
             let wall = wall(f64::from(n));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn without_times_only_memory_is_known() {
+    fn model_without_times_has_memory_only() {
         let model = model(&[point(0, 0.0, 800.0, 0.0)]);
         assert_near(model.memory(4), 800.0);
         assert_eq!(model.busy_threads(4), None);

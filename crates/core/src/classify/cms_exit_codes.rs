@@ -104,7 +104,7 @@ mod tests {
     ];
 
     #[test]
-    fn classes_are_those_of_the_list_but_for_exceptions_with_a_reason() {
+    fn classes_match_the_list_except_documented_ones() {
         let list = include_str!("../../tests/data/cms-exit-codes.tsv");
         let mut codes = BTreeSet::new();
         for line in list.lines().skip(1) {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_general_exception_says_decides() {
+    fn general_exception_is_classified_by_its_text() {
         assert_eq!(
             classify_exit_code(8001, "No \"CastorDbRecord\" record found"),
             Some(FailureClass::Permanent)

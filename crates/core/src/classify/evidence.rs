@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_tells_signals_by_its_code() {
+    fn shell_exit_code_gives_the_signal() {
         let of =
             |return_code, signal| FailureEvidence { signal, ..FailureEvidence::from_exit(return_code, "") };
         assert_eq!((of(139, None).effective_signal(), of(139, None).effective_code()), (Some(11), 139));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_suspicious_beside_peers_that_do_better() {
+    fn node_is_suspicious_if_peers_fail_less() {
         let of = |failed, ended, peers_failed, peers_ended| {
             NodeFailureCounts { failed, ended, peers_failed, peers_ended }.is_suspicious()
         };

@@ -170,7 +170,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn words_without_which_nothing_matches() {
+    fn required_words_of_patterns_are_found() {
         let none: &[&str] = &[];
         for (pattern, words) in [
             ("PBS: job killed: v?mem ", &["PBS: job killed: "][..]),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_of_rules_are_known_as_if_all_were_made() {
+    fn prefilter_matches_the_examples_of_rules() {
         let patterns = rule_patterns();
         for rule in super::super::default_rules() {
             for line in rule.examples.iter().flat_map(|example| example.lines()) {
@@ -232,7 +232,7 @@ mod tests {
     proptest! {
         /// A matching text is found for every pattern: the prefilter drops no match.
         #[test]
-        fn every_match_is_found(
+        fn prefilter_drops_no_match(
             (index, line) in (0..rule_patterns().len()).prop_flat_map(|index| {
                 let pattern = rule_patterns()[index].trim_start_matches('^').trim_end_matches('$').replace(r"\b", "");
                 (Just(index), proptest::string::string_regex(&pattern).unwrap_or_else(|_| proptest::string::string_regex("x").unwrap()))

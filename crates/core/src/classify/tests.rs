@@ -30,12 +30,12 @@ fn words(name: &str, class: FailureClass, stderr: &str) -> ClassificationRule {
 
 /// The default rules are compiled unchecked.
 #[test]
-fn the_default_rules_would_be_accepted_from_anybody() {
+fn default_rules_pass_the_checks_for_user_rules() {
     RuleSet::new(default_rules()).unwrap();
 }
 
 #[test]
-fn every_default_rule_speaks_about_its_own_examples() {
+fn every_default_rule_matches_its_examples() {
     let mut complaints = Vec::new();
     for (rule, _) in FailureClassifier::standard().rules() {
         assert!(!rule.examples.is_empty(), "{} has no example", rule.name);
@@ -49,7 +49,7 @@ fn every_default_rule_speaks_about_its_own_examples() {
 
 /// The words that Torc's design of AI recovery lists, each alone in a line.
 #[test]
-fn the_words_of_torcs_design_are_known() {
+fn messages_of_the_torc_design_are_classified() {
     for (words, class) in [
         ("Connection refused", Transient),
         ("Connection timed out", Transient),
@@ -76,7 +76,7 @@ fn the_words_of_torcs_design_are_known() {
 
 /// The words of a rule match that rule, unless an earlier rule of the same class matches them.
 #[test]
-fn no_rule_takes_the_words_of_another_for_something_else() {
+fn rules_of_different_classes_do_not_overlap() {
     let mut complaints = Vec::new();
     for (rule, _) in FailureClassifier::standard().rules() {
         for words in rule.stderr.iter().filter(|words| !words.starts_with("re:")) {
@@ -91,7 +91,7 @@ fn no_rule_takes_the_words_of_another_for_something_else() {
 }
 
 #[test]
-fn names_are_short_words_with_hyphens() {
+fn rule_names_are_short_words_with_hyphens() {
     for (rule, origin) in FailureClassifier::standard().rules() {
         let is_plain = |c: char| c.is_ascii_lowercase() || c == '-';
         assert!(rule.name.chars().all(is_plain) && origin == RuleOrigin::Default, "{}", rule.name);
@@ -100,7 +100,7 @@ fn names_are_short_words_with_hyphens() {
 }
 
 #[test]
-fn what_windlass_saw_itself_counts_before_all_else() {
+fn observed_termination_cause_precedes_log_rules() {
     let tail = "curl: (7) Connection refused";
     for (cause, class, name) in [
         (TerminationCause::OutOfMemory, Memory, "out-of-memory"),
@@ -118,7 +118,7 @@ fn what_windlass_saw_itself_counts_before_all_else() {
 }
 
 #[test]
-fn signals_lines_and_codes_in_their_order() {
+fn evidence_is_weighed_in_order() {
     for (code, signal, tail, class, name) in [
         // An unambiguous signal comes before the output.
         (152, Some(24), "Connection refused", Timeout, "cpu-time-over"),
@@ -185,7 +185,7 @@ fn signals_lines_and_codes_in_their_order() {
 }
 
 #[test]
-fn vague_words_classify_nothing() {
+fn vague_words_do_not_classify() {
     for tail in [
         "",
         "error",
@@ -208,7 +208,7 @@ fn vague_words_classify_nothing() {
 }
 
 #[test]
-fn where_no_rule_speaks_the_line_that_looks_like_the_reason_is_told() {
+fn unclassified_failure_quotes_the_likely_line() {
     let line = |tail| classify(&FailureEvidence::from_exit(1, tail)).line;
     assert_eq!(line("a\nmy error 7\nb").as_deref(), Some("my error 7"));
     assert_eq!(line("step 1\r\x1b[1mstep 2\x1b[0m\n\n").as_deref(), Some("step 2"));
@@ -216,7 +216,7 @@ fn where_no_rule_speaks_the_line_that_looks_like_the_reason_is_told() {
 }
 
 #[test]
-fn killed_at_its_limit_is_memory_or_time() {
+fn job_killed_at_its_limit_is_memory_or_timeout() {
     let asked =
         Resources { memory: Bytes(1 << 30), runtime: Some(Duration::from_secs(100)), ..Resources::DEFAULT };
     let of = |peak: u64, wall| FailureEvidence {
@@ -235,7 +235,7 @@ fn killed_at_its_limit_is_memory_or_time() {
 }
 
 #[test]
-fn a_bad_worker_explains_what_a_machine_can_cause() {
+fn bad_node_explains_machine_related_failures() {
     let bad = NodeFailureCounts { failed: 9, ended: 9, peers_failed: 1, peers_ended: 90 };
     let of = |node, code, tail| {
         classify(&FailureEvidence { node: Some(node), ..FailureEvidence::from_exit(code, tail) })
@@ -260,7 +260,7 @@ fn a_bad_worker_explains_what_a_machine_can_cause() {
 }
 
 #[test]
-fn own_rules_come_first_and_replace_defaults_of_their_name() {
+fn user_rules_precede_and_replace_defaults() {
     let own = vec![
         ClassificationRule {
             exit_codes: vec![3],
@@ -296,7 +296,7 @@ fn own_rules_come_first_and_replace_defaults_of_their_name() {
 }
 
 #[test]
-fn wrong_rules_are_told_what_is_wrong() {
+fn invalid_rules_are_rejected_with_a_reason() {
     let said = |own| FailureClassifier::new(own).unwrap_err().to_string();
     assert!(said(vec![rule("", Data)]).contains("no name"));
     assert!(said(vec![rule("x", Data)]).contains("`x` has no condition"));
@@ -315,7 +315,7 @@ fn wrong_rules_are_told_what_is_wrong() {
 }
 
 #[test]
-fn causes_of_ends_become_causes_of_failures() {
+fn end_causes_map_to_termination_causes() {
     use windlass_types::worker_messages::{AttemptEndCause, StopReason};
     assert_eq!(
         TerminationCause::from(&AttemptEndCause::MissingOutputs(vec!["a".into()])),

@@ -31,7 +31,7 @@ fn drain(mut ready: ReadyQueue) -> Vec<u32> {
 }
 
 #[test]
-fn what_would_not_end_in_time_is_not_taken() {
+fn job_longer_than_the_time_left_is_not_taken() {
     let classes = [Resources::DEFAULT, asks(1, 1, 0, 5), asks(1, 1, 0, 60)];
     let ready = queue(&[(0, 2, 9), (1, 1, 0), (2, 0, 0)], &classes);
     let mut usage = WorkerUsage::new(worker(8, 1 << 30, 0));
@@ -45,7 +45,7 @@ fn what_would_not_end_in_time_is_not_taken() {
 }
 
 #[test]
-fn priority_then_hardest_to_place_then_age() {
+fn jobs_are_ordered_by_priority_demand_and_age() {
     let classes =
         [asks(1, 10, 0, 1), asks(1, 10, 1, 1), asks(1, 10, 0, 9), asks(1, 99, 0, 1), asks(8, 10, 0, 1)];
     let jobs =
@@ -54,7 +54,7 @@ fn priority_then_hardest_to_place_then_age() {
 }
 
 #[test]
-fn a_class_that_comes_later_takes_its_place_among_the_others() {
+fn new_demand_class_is_sorted_among_the_others() {
     let mut ready = queue(&[(0, 0, 0), (1, 1, 0)], &[asks(1, 10, 0, 1), asks(1, 10, 0, 9)]);
     let between = ready.add_demand(asks(1, 10, 0, 5));
     ready.push(2, between, 0);
@@ -65,7 +65,7 @@ fn a_class_that_comes_later_takes_its_place_among_the_others() {
 }
 
 #[test]
-fn what_fits_goes_in_and_smaller_ones_fill_the_gaps() {
+fn smaller_jobs_fill_the_gaps() {
     let classes = [asks(3, 10, 0, 9), asks(1, 10, 0, 1)];
     let mut ready = queue(&[(0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 1, 0)], &classes);
     let mut usage = WorkerUsage::new(worker(4, 100, 0));
@@ -76,7 +76,7 @@ fn what_fits_goes_in_and_smaller_ones_fill_the_gaps() {
 }
 
 #[test]
-fn memory_gpus_and_the_number_of_jobs_bind_too() {
+fn memory_gpus_and_max_jobs_limit_claims() {
     let classes = [asks(1, 60, 0, 1), asks(1, 1, 1, 1)];
     let ready = queue(&[(0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 1, 0)], &classes);
     assert_eq!(WorkerUsage::new(worker(8, 100, 1)).take_jobs(&mut ready.clone(), 0), [2, 0]);
@@ -89,7 +89,7 @@ fn memory_gpus_and_the_number_of_jobs_bind_too() {
 }
 
 #[test]
-fn a_job_of_several_nodes_has_them_to_itself() {
+fn multi_node_job_has_its_nodes_exclusively() {
     let two_nodes = Resources { nodes: 2, ..asks(1, 1, 0, 9) };
     let classes = [two_nodes, asks(1, 1, 0, 1)];
     let mut usage = WorkerUsage::new(Capacity { nodes: 3, ..worker(2, 10, 0) });
@@ -105,7 +105,7 @@ fn a_job_of_several_nodes_has_them_to_itself() {
 }
 
 #[test]
-fn a_large_job_is_not_bypassed_for_ever() {
+fn large_job_is_not_starved() {
     let classes = [asks(2, 1, 0, 9), asks(1, 1, 0, 1)];
     let mut usage = WorkerUsage::new(worker(2, 1000, 0));
     let mut ready = queue(&[(9999, 1, 0)], &classes);
@@ -129,7 +129,7 @@ fn a_large_job_is_not_bypassed_for_ever() {
 }
 
 #[test]
-fn jobs_taken_ahead_wait_in_order() {
+fn queued_jobs_start_in_order() {
     let classes = [asks(2, 1, 0, 9), asks(1, 1, 0, 1), asks(16, 1, 0, 1)];
     let mut usage = WorkerUsage::new(worker(2, 1000, 0));
     let mut ready = queue(&[(0, 1, 9), (1, 1, 8), (2, 1, 7), (3, 1, 6), (4, 2, 99)], &classes);
@@ -143,7 +143,7 @@ fn jobs_taken_ahead_wait_in_order() {
 }
 
 #[test]
-fn a_large_job_is_not_taken_ahead_where_it_would_hold_up_the_small_ones() {
+fn large_job_is_not_queued_ahead_of_small_ones() {
     let classes = [asks(2, 1, 0, 9), asks(1, 1, 0, 1)];
     let mut usage = WorkerUsage::new(worker(2, 1000, 0));
     let mut ready = queue(&[(0, 1, 0), (1, 1, 0), (2, 1, 0), (3, 1, 0)], &classes);
@@ -162,7 +162,7 @@ fn a_large_job_is_not_taken_ahead_where_it_would_hold_up_the_small_ones() {
 }
 
 #[test]
-fn a_job_that_is_tried_alone_has_the_worker_to_itself() {
+fn isolated_job_has_the_worker_to_itself() {
     let classes = [asks(1, 1, 0, 1)];
     let mut usage = WorkerUsage::new(worker(4, 1000, 0));
     let mut ready = queue(&[(0, 0, 0)], &classes);
@@ -175,7 +175,7 @@ fn a_job_that_is_tried_alone_has_the_worker_to_itself() {
 }
 
 #[test]
-fn labels_must_match_and_schedulers_may() {
+fn labels_are_required_and_schedulers_preferred() {
     let place = |labels: &[&str], scheduler| LocationConstraint {
         labels: labels.iter().map(|label| (*label).to_owned()).collect(),
         scheduler,
@@ -206,7 +206,7 @@ fn labels_must_match_and_schedulers_may() {
 }
 
 #[test]
-fn sites_are_any_of() {
+fn job_runs_at_any_of_its_sites() {
     let place = |sites: &[&str], elects| LocationConstraint {
         sites: sites.iter().map(|site| (*site).to_owned()).collect(),
         elects,
@@ -235,7 +235,7 @@ fn sites_are_any_of() {
 }
 
 #[test]
-fn a_class_behind_a_closed_gate_is_passed_over_and_owed_nothing() {
+fn class_at_its_job_limit_is_skipped() {
     let limited = JobDemand {
         location: LocationConstraint { limit: Some("few".into()), ..LocationConstraint::default() },
         ..asks(1, 1, 0, 9).into()
@@ -263,7 +263,7 @@ fn a_class_behind_a_closed_gate_is_passed_over_and_owed_nothing() {
 }
 
 #[test]
-fn a_worker_takes_what_suits_it_and_no_more_than_its_share() {
+fn worker_takes_matching_jobs_up_to_its_share() {
     let gpu = LocationConstraint { labels: vec!["gpu".into()], ..LocationConstraint::default() };
     let demand =
         |place: &LocationConstraint| JobDemand { location: place.clone(), ..asks(1, 1, 0, 1).into() };
@@ -292,7 +292,7 @@ fn oldest_of_highest_priority_is_taken_regardless_of_resources() {
 }
 
 #[test]
-fn what_is_there_anyway_counts_even_without_room() {
+fn unchecked_jobs_use_resources() {
     let mut usage = WorkerUsage::new(worker(1, 10, 0));
     usage.take_unchecked(0, &asks(1, 1, 0, 1).into());
     usage.take_unchecked(1, &asks(1, 1, 0, 1).into());
@@ -302,7 +302,7 @@ fn what_is_there_anyway_counts_even_without_room() {
 }
 
 #[test]
-fn a_job_that_can_never_run_here_does_not_stop_the_others() {
+fn job_that_never_fits_does_not_block_others() {
     let classes = [asks(16, 1, 0, 9), asks(1, 1, 0, 1)];
     let mut usage = WorkerUsage::new(worker(1, 1000, 0));
     let mut ready = queue(&[(0, 0, 9)], &classes);

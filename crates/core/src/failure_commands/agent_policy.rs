@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_are_lines_or_long_enough_to_mean_something() {
+    fn quoted_evidence_must_be_lines_or_long() {
         let said = ["reading part 7\n  fatal: out of cheese\ne\n", "done: 3 of 9\n"];
         let table = [
             ("fatal: out of cheese", true),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_or_is_to_be_decided_is_not_run_again_by_the_way() {
+    fn agent_cannot_rerun_decided_or_pending_failures() {
         use JobStatus as S;
         let kept = |asks, last| -> Vec<S> {
             S::ALL.into_iter().filter(|status| agent_rerun_refusal(asks, *status, last).is_some()).collect()

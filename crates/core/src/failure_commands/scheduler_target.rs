@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_goes_elsewhere_and_the_shared_scheduler_stays() {
+    fn scheduler_change_keeps_the_shared_scheduler() {
         let (cpu, gpu) = (scheduler("cpu", Some("short")), scheduler("gpu", None));
         let known = [cpu.clone(), gpu.clone()];
         let to = |s: Option<&str>, p: Option<&str>, now: Option<&SlurmScheduler>| {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
+    fn invalid_scheduler_changes_are_rejected() {
         let cpu = scheduler("cpu", None);
         let why = |s: Option<&str>, p: Option<&str>, now: Option<&SlurmScheduler>| {
             plan_scheduler_change(&changes(s, p), now, std::slice::from_ref(&cpu)).unwrap_err()
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn words_say_what_is_otherwise() {
+    fn scheduler_change_is_described() {
         let cpu = scheduler("cpu", Some("short"));
         let place = |one: &SlurmScheduler| SchedulerTarget::from_scheduler(Some(one));
         let words = |before: &SchedulerTarget, after: &SchedulerTarget| {

@@ -54,7 +54,7 @@ fn refusal(
 }
 
 #[test]
-fn where_a_job_stands_says_what_can_be_done() {
+fn possible_commands_depend_on_the_job_status() {
     let possible = |verdict| -> Vec<S> {
         let mut order = order(verdict);
         if verdict == FailureCommandKind::Change {
@@ -77,7 +77,7 @@ fn where_a_job_stands_says_what_can_be_done() {
 }
 
 #[test]
-fn only_what_differs_is_a_revision() {
+fn revision_contains_only_differences() {
     let mut order = order(FailureCommandKind::Retry);
     order.changes.memory_bytes = Some(Bytes(2 * GIB));
     order.changes.priority = Some(0);
@@ -105,7 +105,7 @@ fn only_what_differs_is_a_revision() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_commands_are_rejected() {
     let refused = |change: fn(&mut FailureCommand)| {
         let mut order = order(FailureCommandKind::Retry);
         change(&mut order);
@@ -124,7 +124,7 @@ fn nonsense_is_refused() {
 }
 
 #[test]
-fn an_agent_may_less_than_a_person() {
+fn agents_have_fewer_permissions_than_people() {
     let retry = order(FailureCommandKind::Retry);
     assert!(refusal(&retry, true, &COMMAND_SETTINGS, &case(S::Failed)).contains("pending_failed"));
     let closed = CommandSettings { uses_pending_failed: false, ..COMMAND_SETTINGS };
@@ -210,7 +210,7 @@ fn carried_out(status: [S; 4], chosen: &[(u32, FailureCommandKind)]) -> [S; 4] {
 }
 
 #[test]
-fn what_follows_from_a_verdict() {
+fn commands_change_job_states() {
     use S::{Blocked, Canceled, Completed, Failed, PendingFailed, Ready};
     let asked = [PendingFailed, Completed, Blocked, Blocked];
     assert_eq!(carried_out(asked, &[(0, FailureCommandKind::Retry)]), [Ready, Completed, Blocked, Blocked]);

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_still_stands_is_taken_back() {
+    fn undo_reverts_unchanged_fields_only() {
         let before = JobPatch {
             asked: Some(asked(100, ResourceSource::Row(RequirementsId(3)))),
             command: Some("old".into()),

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_beyond_all_workers_is_refused_with_the_limit() {
+    fn request_beyond_all_workers_is_rejected_with_the_limit() {
         let memory = |gib: u64| RequestedJobChanges {
             memory_bytes: Some(Bytes(gib * GIB)),
             ..RequestedJobChanges::default()
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_asked_for_too_much_before_can_be_changed() {
+    fn oversized_job_can_be_changed() {
         let one = [taker(4, 16, None)];
         let lower =
             RequestedJobChanges { memory_bytes: Some(Bytes(8 * GIB)), ..RequestedJobChanges::default() };

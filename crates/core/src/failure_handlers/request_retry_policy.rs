@@ -71,7 +71,7 @@ mod tests {
 
     /// A hint may be wrong by any factor: the last attempt gets the maximum time.
     #[test]
-    fn three_retries_reach_the_longest_time() {
+    fn third_retry_has_the_maximum_time() {
         let care = RequestRetryPolicy {
             retries: 3,
             initial_delay: Duration::from_mins(1),

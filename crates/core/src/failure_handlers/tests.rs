@@ -109,7 +109,7 @@ fn stop(
 }
 
 #[test]
-fn what_each_condition_is_for() {
+fn rule_conditions_match() {
     use FailureCause::{CannotStart, MissingOutput, OutOfMemory, Timeout};
     let orphan = FailedAttemptFacts { exit: None, ..exited(-128) };
     let told_by_a_shell = exited(139);
@@ -158,7 +158,7 @@ fn what_each_condition_is_for() {
 }
 
 #[test]
-fn every_kind_that_is_named_must_hold() {
+fn all_conditions_of_a_rule_must_match() {
     let both = FailureRule { exit_codes: vec![1], classes: vec![FailureClass::Transient], ..rule() };
     let transient = |failure| FailedAttemptFacts { class: FailureClass::Transient, ..failure };
     assert!(speaker(std::slice::from_ref(&both), &transient(exited(1))).is_some());
@@ -192,7 +192,7 @@ fn most_specific_rule_matches_in_any_order() {
 }
 
 #[test]
-fn attempts_are_counted_with_the_first() {
+fn first_attempt_counts_toward_the_limit() {
     let rule = FailureRule { max_retries: 3, ..codes(&[75]) };
     assert_eq!(
         retry(&rule, &exited(75), &after(1)).message,
@@ -241,7 +241,7 @@ fn unhandled_failures() {
 }
 
 #[test]
-fn a_budget_that_is_used_up_ends_it() {
+fn exhausted_budget_stops_retries() {
     let with = |granted, limit| RetryContext { budget: RetryBudgetUsage { granted, limit }, ..after(1) };
     retry(&for_all(), &exited(1), &with(9, 10));
     let (why, words) = stop(&for_all(), &exited(1), &with(10, 10));
@@ -281,7 +281,7 @@ fn delays_grow_up_to_their_limit() {
 }
 
 #[test]
-fn chance_spreads_delays_to_both_sides_and_below_the_limit() {
+fn jitter_spreads_delays_within_the_limit() {
     let seconds = Duration::from_secs;
     let jittery = |max: u64| FailureRule {
         delay: Some(seconds(10)),
@@ -311,7 +311,7 @@ const fn worker(cpus: u32, gib: u64) -> Capacity {
 }
 
 #[test]
-fn what_it_ran_out_of_grows() {
+fn exhausted_resource_grows() {
     let given = |retry: HandlerRetry| retry.resources.map(|resources| resources.memory.0 / GIB);
     let next = retry(&more_memory("x1.5", None), &out_of_memory(), &after(1));
     assert_eq!(next.message, "attempt 2 of 3 by rule 1 of handler net (out of memory): memory 2 GiB → 3 GiB");
@@ -335,7 +335,7 @@ fn what_it_ran_out_of_grows() {
 
 /// Memory of one worker and CPUs of another cannot be combined.
 #[test]
-fn caps_are_those_of_a_worker_that_could_take_the_job() {
+fn growth_is_capped_by_one_suitable_worker() {
     let rule = FailureRule { cpus: "x100".parse().ok(), ..more_memory("x100", None) };
     let asked = Resources { cpus: 4, memory: Bytes(2 * GIB), ..Resources::DEFAULT };
     let workers = [worker(2, 64), worker(8, 16), worker(64, 8)];
@@ -348,7 +348,7 @@ fn caps_are_those_of_a_worker_that_could_take_the_job() {
 }
 
 #[test]
-fn what_would_die_in_the_same_way_is_not_tried_again() {
+fn job_that_cannot_grow_is_not_retried() {
     let full = [worker(8, 2)];
     let situation = RetryContext { workers: &full, ..after(1) };
     let (why, words) = stop(&more_memory("x1.5", None), &out_of_memory(), &situation);
@@ -381,7 +381,7 @@ fn what_would_die_in_the_same_way_is_not_tried_again() {
 }
 
 #[test]
-fn who_asks_for_nothing_gets_no_more() {
+fn job_without_requirements_does_not_grow() {
     let asks_nothing = RetryContext { asked: None, ..after(1) };
     assert_eq!(retry(&more_memory("x2", None), &out_of_memory(), &asks_nothing).resources, None);
     let no_runtime = RetryContext { asked: Some(Resources::DEFAULT), ..after(1) };
@@ -390,7 +390,7 @@ fn who_asks_for_nothing_gets_no_more() {
 }
 
 #[test]
-fn the_script_hears_of_the_attempt_that_failed() {
+fn recovery_script_gets_the_failed_attempt() {
     let rule = FailureRule { recovery_script: Some("rm -f lock".into()), ..codes(&[10]) };
     let next = retry(&rule, &exited(10), &RetryContext { attempt: Attempt(4), ..after(2) });
     let wanted = RecoveryScript {
@@ -409,7 +409,7 @@ fn the_script_hears_of_the_attempt_that_failed() {
 }
 
 #[test]
-fn the_words_name_every_condition() {
+fn message_names_every_condition() {
     let rule = FailureRule {
         exit_codes: vec![137],
         on: vec![FailureCause::OutOfMemory],
@@ -424,7 +424,7 @@ fn the_words_name_every_condition() {
 }
 
 #[test]
-fn a_pattern_that_is_none_is_refused_with_its_place() {
+fn invalid_pattern_is_rejected_with_its_place() {
     let rules = vec![codes(&[1]), stderr(&["fine (", "re:a(b"])];
     let error = CompiledHandler::compile(&FailureHandler { name: "net".into(), rules }).unwrap_err();
     assert_eq!(

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_and_signals_in_words() {
+    fn exit_codes_and_signals_are_explained() {
         use JobStatus::{Failed, Terminated};
         let asked = Resources {
             memory: Bytes(2 << 30),

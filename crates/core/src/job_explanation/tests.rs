@@ -132,7 +132,7 @@ fn names(links: &[ChainLink]) -> Vec<&str> {
 }
 
 #[test]
-fn the_silence_of_the_worker_that_has_the_job_is_told() {
+fn silence_of_the_worker_is_explained() {
     // A worker that fell silent at once has not reported the start.
     for status in [S::Running, S::Pending] {
         worker_silence_is_explained(status);
@@ -159,7 +159,7 @@ fn worker_silence_is_explained(status: S) {
 }
 
 #[test]
-fn a_running_job_is_compared_with_what_it_asked_for_and_with_its_like() {
+fn running_job_is_compared_with_request_and_peers() {
     let mut world = World::new([S::Running, S::Blocked, S::Blocked, S::Blocked]);
     world.started_at = Some(Timestamp(NOW.0 - 3_000_000_000));
     world.asked = Some(Resources { runtime: Some(Duration::from_hours(1)), ..Resources::DEFAULT });
@@ -189,7 +189,7 @@ fn ready_job_without_scheduler() {
 }
 
 #[test]
-fn a_ready_job_that_is_too_large_for_every_worker() {
+fn oversized_ready_job_is_explained() {
     let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
     world.asked = Some(Resources { cpus: 64, memory: Bytes(100 * GIB), ..Resources::DEFAULT });
     let verdict = world.why(0);
@@ -212,7 +212,7 @@ fn a_ready_job_that_is_too_large_for_every_worker() {
 }
 
 #[test]
-fn a_blocked_job_leads_to_what_really_blocks_it() {
+fn blocked_job_names_its_root_blocker() {
     for (status, said) in [
         (S::Running, "blocked by prepare (11), which is running"),
         (S::Ready, "blocked by prepare (11), which has not started yet"),
@@ -232,7 +232,7 @@ fn a_blocked_job_leads_to_what_really_blocks_it() {
 }
 
 #[test]
-fn a_canceled_job_leads_to_the_failure() {
+fn canceled_job_names_the_failure() {
     let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
     world.outcomes[0] = Some(failure(3));
     let verdict = world.why(3);
@@ -244,7 +244,7 @@ fn a_canceled_job_leads_to_the_failure() {
 }
 
 #[test]
-fn a_failed_job_with_the_lines_that_matter() {
+fn failed_job_quotes_the_relevant_lines() {
     let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
     world.outcomes[0] = Some(failure(127));
     world.asked = Some(Resources {
@@ -268,7 +268,7 @@ fn a_failed_job_with_the_lines_that_matter() {
 }
 
 #[test]
-fn where_no_line_looks_like_an_error_the_last_words_are_quoted() {
+fn last_lines_are_quoted_without_an_error_line() {
     let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
     world.outcomes[0] = Some(failure(1));
     assert_eq!(texts(&world.why(0)).last().unwrap(), "it printed nothing");
@@ -277,7 +277,7 @@ fn where_no_line_looks_like_an_error_the_last_words_are_quoted() {
 }
 
 #[test]
-fn want_of_memory_or_time_leads_to_the_resources() {
+fn memory_and_time_limits_suggest_resource_changes() {
     let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
     world.asked = Some(Resources { memory: Bytes(2 * GIB), ..Resources::DEFAULT });
     world.outcomes[0] = Some(AttemptSummary { out_of_memory: true, ..failure(137) });
@@ -322,7 +322,7 @@ fn out_of_memory_is_not_explained_as_kill() {
 }
 
 #[test]
-fn a_ready_job_of_a_server_is_told_who_would_take_it() {
+fn ready_job_lists_why_workers_do_not_match() {
     let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
     world.is_served = true;
     world.asked = Some(Resources { runtime: Some(Duration::from_hours(1)), ..Resources::DEFAULT });
@@ -346,7 +346,7 @@ fn a_ready_job_of_a_server_is_told_who_would_take_it() {
 }
 
 #[test]
-fn a_ready_job_of_a_server_is_told_of_its_sites() {
+fn ready_job_names_sites_without_workers() {
     let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
     world.is_served = true;
     world.sites = vec!["north".into(), "south".into()];
@@ -373,7 +373,7 @@ fn a_ready_job_of_a_server_is_told_of_its_sites() {
 }
 
 #[test]
-fn a_ready_job_whose_limit_is_used_up_waits_for_that() {
+fn ready_job_at_its_job_limit_is_explained() {
     let mut world = World::new([S::Completed, S::Running, S::Ready, S::Blocked]);
     let limit = LimitUsage { name: "licences", max_claimed: 2, claimed: 1 };
     world.limit = Some(limit);
@@ -388,7 +388,7 @@ fn a_ready_job_whose_limit_is_used_up_waits_for_that() {
 }
 
 #[test]
-fn a_ready_job_that_would_begin_a_unit_too_many_waits_for_one_to_be_over() {
+fn ready_job_at_the_work_unit_limit_is_explained() {
     let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
     world.units = Some(WorkUnitLimitUsage { max_active: 2, active_units: 1 });
     assert!(world.why(0).headline.starts_with("ready; waiting for resources"));
@@ -425,7 +425,7 @@ fn allocation(
 }
 
 #[test]
-fn a_job_that_waits_for_an_allocation() {
+fn job_waiting_for_an_allocation_is_explained() {
     use AllocationState as A;
     let pending = || allocation(11, A::Pending, None, Some("Priority"));
     let gone = || allocation(12, A::Ended, Some(SlurmJobState::Preempted), None);
@@ -486,7 +486,7 @@ fn a_job_that_waits_for_an_allocation() {
 }
 
 #[test]
-fn what_was_lost_with_its_allocation_says_so() {
+fn job_lost_with_its_allocation_is_explained() {
     let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
     let reason = Some("orphaned: allocation 12 (Slurm job 4711) was preempted".to_owned());
     world.outcomes[0] = Some(AttemptSummary { reason, ..failure(-128) });

@@ -30,7 +30,7 @@ fn peers() -> NodeRecords {
 }
 
 #[test]
-fn a_node_that_fails_what_others_do_is_set_aside_with_the_reason() {
+fn failing_node_is_quarantined_with_a_reason() {
     let mut records = peers();
     note_all(&mut records, "bad", (1..5).map(failed));
     assert_eq!(records.find_evidence("bad"), None, "four may be coincidence");
@@ -43,7 +43,7 @@ fn a_node_that_fails_what_others_do_is_set_aside_with_the_reason() {
 }
 
 #[test]
-fn a_node_is_measured_by_those_that_did_the_same_work() {
+fn node_is_compared_with_peers_on_equal_work() {
     let mut records = peers();
     note_all(&mut records, "bad", [failed(1), failed(2), well(1, 3)]);
     records.record_attempt("good", failed(200));
@@ -54,7 +54,7 @@ fn a_node_is_measured_by_those_that_did_the_same_work() {
 }
 
 #[test]
-fn what_went_well_there_speaks_for_it() {
+fn completed_jobs_count_in_favor_of_a_node() {
     let mut records = peers();
     note_all(&mut records, "bad", (1..6).map(failed));
     note_all(&mut records, "bad", (6..12).map(|job| well(1, job)));
@@ -64,7 +64,7 @@ fn what_went_well_there_speaks_for_it() {
 }
 
 #[test]
-fn the_same_few_jobs_say_nothing_about_a_node() {
+fn failures_of_few_jobs_are_no_evidence() {
     let mut records = peers();
     note_all(&mut records, "bad", [1, 2].into_iter().cycle().take(20).map(failed));
     assert_eq!(records.find_evidence("bad"), None);
@@ -73,7 +73,7 @@ fn the_same_few_jobs_say_nothing_about_a_node() {
 }
 
 #[test]
-fn jobs_that_fail_elsewhere_too_are_not_the_fault_of_a_node() {
+fn jobs_failing_elsewhere_are_no_evidence() {
     let mut records = peers();
     note_all(&mut records, "bad", (1..8).map(failed));
     assert!(records.find_evidence("bad").is_some());
@@ -85,7 +85,7 @@ fn jobs_that_fail_elsewhere_too_are_not_the_fault_of_a_node() {
 }
 
 #[test]
-fn who_blames_the_program_is_believed_where_others_do_so_too() {
+fn permanent_failures_count_only_if_peers_have_none() {
     for class in [FailureClass::Permanent, FailureClass::Data] {
         let mut records = peers();
         note_all(&mut records, "bad", (1..9).map(|job| badly(1, job, class)));
@@ -112,7 +112,7 @@ fn workflow_on_a_single_node_is_no_evidence() {
 
 /// Jobs that only nodes with a label get are compared among those nodes.
 #[test]
-fn who_does_other_jobs_of_the_workflow_is_no_measure() {
+fn nodes_with_other_jobs_are_not_compared() {
     let mut records = peers();
     let labelled = LocationConstraint { labels: vec!["gpu".into()], ..LocationConstraint::default() };
     let work = ComparableWork::new(WorkflowId(1), &labelled);
@@ -123,7 +123,7 @@ fn who_does_other_jobs_of_the_workflow_is_no_measure() {
 }
 
 #[test]
-fn failing_work_is_no_evidence() {
+fn work_failing_everywhere_is_no_evidence() {
     let mut records = peers();
     note_all(&mut records, "good", (200..206).map(failed));
     note_all(&mut records, "bad", (1..20).map(failed));
@@ -131,7 +131,7 @@ fn failing_work_is_no_evidence() {
 }
 
 #[test]
-fn who_begins_anew_has_nothing_against_it() {
+fn released_node_has_no_evidence() {
     let mut records = peers();
     note_all(&mut records, "bad", (1..9).map(failed));
     records.forget_node("bad");
@@ -145,7 +145,7 @@ fn who_begins_anew_has_nothing_against_it() {
 }
 
 #[test]
-fn a_spell_is_twice_as_long_each_time() {
+fn quarantine_doubles_each_time() {
     let mut before = None;
     let mut spells = Vec::new();
     for _ in 0..7 {
@@ -171,7 +171,7 @@ fn expired_quarantine_leads_to_probation() {
 }
 
 #[test]
-fn who_breaks_its_own_limits_or_is_ended_says_nothing_of_the_node() {
+fn exceeded_limits_and_stops_are_no_evidence() {
     use AttemptEndCause::{Itself, OutOfMemory, Stopped, Timeout};
     let interrupted = || Stopped(windlass_types::worker_messages::StopReason::Interrupted);
     for (status, cause, expected) in [
@@ -190,7 +190,7 @@ fn who_breaks_its_own_limits_or_is_ended_says_nothing_of_the_node() {
 }
 
 #[test]
-fn one_job_decides_about_a_node_on_probation() {
+fn probe_job_decides_about_a_node_on_probation() {
     let mut records = peers();
     records.record_attempt("good", failed(7));
     let judge = |outcome, is_probe| records.decide_probe("bad", outcome, is_probe);
@@ -234,7 +234,7 @@ proptest! {
 
     /// Totals over all nodes equal the sum over the nodes.
     #[test]
-    fn counts_are_those_of_what_is_remembered(steps in proptest::collection::vec(step(), 0..300)) {
+    fn totals_match_the_recorded_attempts(steps in proptest::collection::vec(step(), 0..300)) {
         let mut records = NodeRecords::default();
         for step in steps {
             match step {
@@ -284,7 +284,7 @@ proptest! {
 
     /// The only node is never quarantined.
     #[test]
-    fn the_only_node_is_never_set_aside(outcomes in proptest::collection::vec(outcome(), 0..100)) {
+    fn only_node_is_never_quarantined(outcomes in proptest::collection::vec(outcome(), 0..100)) {
         let mut records = NodeRecords::default();
         note_all(&mut records, "a", outcomes);
         prop_assert_eq!(records.find_evidence("a"), None);

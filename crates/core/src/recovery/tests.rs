@@ -56,7 +56,7 @@ fn changes(remedy: &JobRemedy) -> Vec<String> {
 }
 
 #[test]
-fn proof_of_oom_gets_more_memory_than_it_had() {
+fn oom_evidence_increases_memory() {
     let killed = AttemptObservation { return_code: 137, peak_memory: Some(Bytes(4 * GIB)), ..seen() };
     let remedy = remedy(LastAttempt { out_of_memory: true, ..last(killed) });
     assert_eq!((remedy.diagnosis, remedy.runs_again()), (RecoveryDiagnosis::OutOfMemory, true));
@@ -65,7 +65,7 @@ fn proof_of_oom_gets_more_memory_than_it_had() {
 }
 
 #[test]
-fn a_return_code_of_ones_own_for_oom_and_timeout_changes_nothing() {
+fn custom_return_codes_do_not_change_the_diagnosis() {
     let oom = LastAttempt { out_of_memory: true, ..last(AttemptObservation { return_code: 99, ..seen() }) };
     assert_eq!(changes(&remedy(oom)), ["6 GiB"]);
     let late = AttemptObservation { status: JobStatus::Terminated, return_code: 98, ..seen() };
@@ -74,7 +74,7 @@ fn a_return_code_of_ones_own_for_oom_and_timeout_changes_nothing() {
 }
 
 #[test]
-fn what_was_killed_is_taken_for_oom_unless_its_time_was_nearly_over() {
+fn kill_is_oom_unless_near_the_time_limit() {
     for (minutes, found) in [
         (1, RecoveryDiagnosis::OutOfMemory),
         (100, RecoveryDiagnosis::OutOfMemory),
@@ -90,7 +90,7 @@ fn what_was_killed_is_taken_for_oom_unless_its_time_was_nearly_over() {
 }
 
 #[test]
-fn a_failure_late_in_its_time_is_not_a_timeout() {
+fn late_failure_is_not_a_timeout() {
     let late = AttemptObservation { wall: Duration::from_mins(119), ..seen() };
     assert_eq!(remedy(last(late)).diagnosis, RecoveryDiagnosis::Unknown);
     let stopped = AttemptObservation { return_code: 143, wall: Duration::from_mins(119), ..seen() };
@@ -98,7 +98,7 @@ fn a_failure_late_in_its_time_is_not_a_timeout() {
 }
 
 #[test]
-fn a_limit_inside_the_command_is_not_ours() {
+fn timeout_inside_the_command_is_not_ours() {
     let inside = LastAttempt { class: Some(FailureClass::Timeout), ..last(seen()) };
     let remedy = remedy(inside);
     assert_eq!(
@@ -109,7 +109,7 @@ fn a_limit_inside_the_command_is_not_ours() {
 }
 
 #[test]
-fn a_timeout_gets_more_time() {
+fn timeout_increases_the_runtime() {
     let late = AttemptObservation {
         status: JobStatus::Terminated,
         return_code: 152,
@@ -122,7 +122,7 @@ fn a_timeout_gets_more_time() {
 }
 
 #[test]
-fn excess_counts_if_nothing_else_explains_the_failure() {
+fn excess_use_explains_otherwise_unknown_failures() {
     let large = AttemptObservation { peak_memory: Some(Bytes(5 * GIB)), ..seen() };
     let busy = AttemptObservation { peak_cpu_percent: Some(390.0), ..seen() };
     assert_eq!(remedy(last(large)).diagnosis, RecoveryDiagnosis::OutOfMemory);
@@ -141,13 +141,13 @@ fn excess_counts_if_nothing_else_explains_the_failure() {
 }
 
 #[test]
-fn a_busy_core_a_little_above_itself_is_one_core() {
+fn cpu_use_slightly_above_one_core_is_one_core() {
     let noisy = AttemptObservation { peak_cpu_percent: Some(220.0), ..seen() };
     assert_eq!(remedy(last(noisy)).diagnosis, RecoveryDiagnosis::Unknown);
 }
 
 #[test]
-fn all_that_was_too_small_grows_at_once() {
+fn all_exceeded_resources_grow_together() {
     let both = AttemptObservation { return_code: 137, peak_cpu_percent: Some(600.0), ..seen() };
     let remedy = remedy(LastAttempt { out_of_memory: true, ..last(both) });
     assert_eq!(changes(&remedy), ["6 GiB", "6 cpus"]);
@@ -172,7 +172,7 @@ fn lost_worker_reruns_unchanged() {
 }
 
 #[test]
-fn what_was_canceled_comes_back_as_it_was() {
+fn canceled_job_reruns_unchanged() {
     let never = FailedJob { status: JobStatus::Canceled, last: None, ..case(last(seen())) };
     let stopped = FailedJob {
         status: JobStatus::Canceled,
@@ -188,7 +188,7 @@ fn what_was_canceled_comes_back_as_it_was() {
 }
 
 #[test]
-fn nothing_grows_beyond_what_a_worker_has() {
+fn growth_is_capped_by_worker_capacity() {
     let oom = |memory| {
         let seen = AttemptObservation { return_code: 137, peak_memory: None, ..seen() };
         let asked = Some(Resources { memory: Bytes(memory), ..asked() });
@@ -204,7 +204,7 @@ fn nothing_grows_beyond_what_a_worker_has() {
 }
 
 #[test]
-fn cpus_have_to_go_with_the_memory() {
+fn cpus_and_memory_must_fit_one_worker() {
     let wide = Capacity { cpus: 64, memory: Bytes(4 * GIB), ..WORKER };
     let both = AttemptObservation { return_code: 137, peak_cpu_percent: Some(1600.0), ..seen() };
     let case = case(LastAttempt { out_of_memory: true, ..last(both) });
@@ -216,7 +216,7 @@ fn cpus_have_to_go_with_the_memory() {
 }
 
 #[test]
-fn time_is_capped_by_how_long_workers_stay() {
+fn runtime_is_capped_by_worker_time_left() {
     let late = AttemptObservation { return_code: 152, wall: Duration::from_hours(2), ..seen() };
     let stays = |hours| AvailableWorker { time_left: Some(Duration::from_hours(hours)), ..TAKER };
     let given = |taker| with(&case(last(late)), &RecoverySettings { workers: &[taker], ..TERMS });
@@ -227,7 +227,7 @@ fn time_is_capped_by_how_long_workers_stay() {
 
 /// Large nodes for ten minutes and small ones for a day: there are no large ones for a day.
 #[test]
-fn what_one_worker_has_is_not_there_for_as_long_as_another_one_stays() {
+fn memory_and_time_caps_are_of_the_same_worker() {
     let taker = |gib, minutes| AvailableWorker {
         capacity: Capacity { memory: Bytes(gib * GIB), ..WORKER },
         time_left: Some(Duration::from_mins(minutes)),
@@ -256,7 +256,7 @@ fn what_one_worker_has_is_not_there_for_as_long_as_another_one_stays() {
 }
 
 #[test]
-fn several_nodes_are_wanted_of_who_has_them() {
+fn multi_node_job_is_capped_by_multi_node_workers() {
     let wide = AvailableWorker { capacity: Capacity { memory: Bytes(5 * GIB), nodes: 4, ..WORKER }, ..TAKER };
     let killed =
         LastAttempt { out_of_memory: true, ..last(AttemptObservation { return_code: 137, ..seen() }) };
@@ -265,7 +265,7 @@ fn several_nodes_are_wanted_of_who_has_them() {
 }
 
 #[test]
-fn what_asks_for_nothing_runs_again_as_it_is() {
+fn job_without_requirements_reruns_unchanged() {
     let free = FailedJob { asked: None, ..case(LastAttempt { out_of_memory: true, ..last(seen()) }) };
     let found = with(&free, &RecoverySettings { workers: &[TAKER], ..TERMS });
     assert_eq!((found.evidence.as_str(), found.runs_again()), ("used 1 GiB", true));
@@ -274,7 +274,7 @@ fn what_asks_for_nothing_runs_again_as_it_is() {
 
 proptest! {
     #[test]
-    fn no_remedy_asks_for_less_or_for_more_than_there_is(
+    fn remedies_never_shrink_or_exceed_capacity(
         code in prop::sample::select(vec![1, 137, 143, 152, -128]),
         peak in prop::option::of(1u64..64 * GIB),
         memory in 1..=WORKER.memory.0,

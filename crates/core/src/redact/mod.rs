@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_secret_variables_go_wherever_they_occur() {
+    fn values_of_secret_variables_are_redacted_everywhere() {
         let environment = [
             ("API_TOKEN", "s3same"),
             ("HOME", "/home/ada"),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_secret_goes_too() {
+    fn secret_looking_texts_are_redacted() {
         let redactor = SecretRedactor::default();
         for (text, expected) in [
             ("psql postgres://ada:hush@db:5432/x", "psql postgres://ada:********@db:5432/x"),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn innocent_words_stay() {
+    fn harmless_words_are_not_redacted() {
         let redactor = SecretRedactor::default();
         for text in [
             "password authentication failed for user \"ada\"",

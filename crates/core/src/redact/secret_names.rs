@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_mean_secrets() {
+    fn secret_names_are_recognized() {
         let masking = SecretNames::default();
         for name in [
             "API_TOKEN",
@@ -114,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_added_and_taken_out() {
+    fn secret_patterns_can_be_added_and_excluded() {
         let masking = SecretNames::new(&["pin_*".into()], &["TOKENIZERS_PARALLELISM".into()]);
         assert!(masking.is_secret("PIN_CODE") && masking.is_secret("TOKEN"));
         assert!(!masking.is_secret("TOKENIZERS_PARALLELISM"));
     }
 
     #[test]
-    fn stars() {
+    fn wildcards_match() {
         for (pattern, text, expected) in [
             ("*", "", true),
             ("", "", true),

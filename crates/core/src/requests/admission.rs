@@ -98,7 +98,7 @@ mod tests {
 
     ///
     #[test]
-    fn urgent_then_priority_then_age() {
+    fn queue_is_ordered_by_urgency_priority_and_age() {
         let queue = [
             one("old", "a", 100, false, 50),
             one("young", "b", 100, false, 10),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn equals_take_turns() {
+    fn requestors_of_equal_priority_take_turns() {
         let queue = [
             one("a1", "a", 100, false, 90),
             one("a2", "a", 100, false, 80),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_there_are_places_start_at_once() {
+    fn free_slots_are_filled_at_once() {
         let queue_of = [one("x", "a", 3, false, 1), one("y", "b", 2, false, 1), one("z", "c", 1, false, 1)];
         for (max_active, held, expected) in [(5, 0, 3), (5, 3, 2), (5, 5, 0), (0, 0, 0), (2, 7, 0)] {
             let settings = AdmissionSettings { max_active, ..AdmissionSettings::default() };

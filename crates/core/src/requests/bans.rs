@@ -227,7 +227,7 @@ mod tests {
 
     /// E 6.1: more than half, and at least three, of infrastructure or data.
     #[test]
-    fn a_site_is_accused_of_much_that_is_its_fault() {
+    fn site_with_many_attributable_failures_is_a_ban_candidate() {
         // site, class, failed, ended → candidate?
         let table = [
             ("T2_A", Infrastructure, 3, 5, true),
@@ -250,7 +250,7 @@ mod tests {
     /// E 6.1: failures are compared with attempts that might have failed in the same way, not with completed
     /// landings.
     #[test]
-    fn landings_that_go_well_clear_no_site() {
+    fn completed_landings_do_not_clear_a_site() {
         use crate::requests::failures::RoleCounts;
         use windlass_types::requests::NodeRole;
         // role of the failures, how many, what ended there → failures counted
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_without_any_other_site_keeps_those_that_are_closed() {
+    fn only_sites_of_a_unit_are_not_banned() {
         let closed = |names: &[&str]| sets(&[names]).remove(0);
         let bearable = |places: &[&[&str]]| dispensable_sites(&closed(&["T2_A", "T2_B"]), &sets(places));
         assert_eq!(bearable(&[&["T2_A", "T2_C"], &["T2_B", "T2_C"]]), closed(&["T2_A", "T2_B"]));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn three_requests_make_a_ban_for_all() {
+    fn three_request_bans_become_a_global_ban() {
         let mut bans =
             vec![ban(1, "T2_A", Some("r1")), ban(2, "T2_A", Some("r2")), ban(3, "T2_A", Some("r2"))];
         assert_eq!(promoted(&bans, NOW), [], "two requests, one of them twice");
@@ -381,7 +381,7 @@ mod tests {
 
     /// Of two sites found in one pass, the ban of the first leaves only the second, which stays open.
     #[test]
-    fn two_sites_that_are_found_together_leave_one_of_them() {
+    fn simultaneous_bans_leave_one_site_open() {
         let at = |site: &'static str, first| {
             (first..).zip(["r1", "r2", "r3"]).map(move |(id, request)| ban(id, site, Some(request)))
         };
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ban_that_a_person_removed_does_not_come_back_by_itself() {
+    fn removed_ban_is_not_recreated() {
         let mut bans: Vec<SiteBan> =
             ["r1", "r2", "r3"].iter().zip(1..).map(|(request, id)| ban(id, "T2_A", Some(request))).collect();
         bans.push(SiteBan { removed_at: Some(NOW), removed_by: Some("ana".into()), ..ban(4, "T2_A", None) });
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_ban_is_told_once() {
+    fn ban_expiry_is_notified_once() {
         let over = NOW.after(Duration::from_mins(1));
         let bans = [
             ban(1, "T2_A", None),

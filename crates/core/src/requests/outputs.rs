@@ -204,7 +204,7 @@ mod tests {
 
     /// no step before those that it depends on.
     #[test]
-    fn steps_are_done_in_their_order() {
+    fn output_steps_run_in_order() {
         use OutputStepKind::{Archive, Close, Open, Protect, Register};
         let mut open = vec![
             step(None, Archive),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn one_unit_does_not_wait_for_another() {
+    fn units_do_not_wait_for_each_other() {
         let mut failing = step(Some(1), OutputStepKind::Register);
         failing.due_at = Timestamp(50);
         let open = [
@@ -249,7 +249,7 @@ mod tests {
 
     /// delays grow, and after three days of failures an operator has to decide.
     #[test]
-    fn failures_wait_longer_and_end() {
+    fn retry_delay_grows_until_the_step_fails() {
         let patience = OutputRetryPolicy::default();
         let mut step = step(None, OutputStepKind::Archive);
         let mut now = Timestamp(1_000_000);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_is_tried_again_and_its_block_is_what_it_was() {
+    fn failed_steps_are_retried_and_restore_the_block() {
         // status of the block, closed?, kind and state of its step → the block afterwards, and whether the
         // step is due
         use {OutputStepKind as K, OutputStepState as S, ProcessingBlockStatus as B};
@@ -311,7 +311,7 @@ mod tests {
 
     ///
     #[test]
-    fn success_forgets_failures() {
+    fn success_clears_failures() {
         let mut step = step(None, OutputStepKind::Archive);
         (step.attempts, step.first_failed_at, step.last_error) = (4, Some(Timestamp(1)), Some("no".into()));
         let RequestChange::Step { state, attempts, first_failed_at, last_error, result, .. } =

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_mean_what_they_say() {
+    fn document_is_read_from_the_answer() {
         let name = "user_r_1";
         let body = json!({"result": [{name: {"RequestName": name, "Memory": 2000}}]}).to_string();
         let document = parse_document(name, &reply(200, body.as_bytes())).unwrap();
@@ -152,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn a_document_without_a_name_has_the_one_that_was_asked_for() {
+    fn document_without_a_name_gets_the_requested_name() {
         let body = json!({"result": [{"a": {"Memory": 1}}]}).to_string();
         let document = parse_document("a", &reply(200, body.as_bytes())).unwrap();
         assert_eq!(document, json!({"RequestName": "a", "Memory": 1}));
     }
 
     #[test]
-    fn what_is_no_document_is_told_apart() {
+    fn invalid_answers_have_specific_errors() {
         let table: &[(&str, &str)] = &[
             (r#"{"result": []}"#, "has no request of that name"),
             (r#"{"result": [{}]}"#, "has no request of that name"),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_apart_by_their_status() {
+    fn refusals_are_distinguished_by_http_status() {
         let detail = Some("no\nrole");
         let table = [
             (302, ReqmgrRefusal::Denied("302: no role, redirecting to https://login".to_owned()), false),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_asked_again_more_and_more_rarely_and_never_beyond_the_limit() {
+    fn retry_delays_double_within_the_limit() {
         let limit = Duration::from_secs(30);
         let pauses: Vec<u64> = (1..8)
             .map_while(|asked| retry_delay(asked, Duration::ZERO, limit, None))

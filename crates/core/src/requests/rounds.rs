@@ -231,7 +231,7 @@ mod tests {
 
     /// N-1, DESIGN 6.5.
     #[test]
-    fn generation_is_over_when_enough_was_produced() {
+    fn generation_ends_when_enough_events_exist() {
         use McCompletion::{Offset, Produced};
         // completion, produced, of this round, next first event → result
         let table = [
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_without_events_is_not_repeated_for_ever() {
+    fn empty_round_is_not_repeated_forever() {
         let mut view = samples::view();
         view.row.request.generation = Some(GenerationParams {
             events: 1000,
@@ -285,7 +285,7 @@ mod tests {
 
     /// That none of a few events passes a filter is bad luck: the request continues.
     #[test]
-    fn bad_luck_with_the_last_events_is_no_matter_for_a_person() {
+    fn empty_last_rounds_do_not_hold_the_request() {
         // efficiency, expected in the round, empty rounds before it → is it held
         let table = [
             (0.1, 1, 0, false),
@@ -327,7 +327,7 @@ mod tests {
 
     /// all files are processed or excluded.
     #[test]
-    fn a_request_with_input_ends_when_no_file_is_left() {
+    fn request_with_input_ends_without_remaining_files() {
         use RoundEnd::{Complete, Empty, Partial};
         // more input, files attempted, how the round ended → result
         let table = [
@@ -356,7 +356,7 @@ mod tests {
 
     /// E 3.2, with the numbers of E 8.1: below the threshold and not at it, three rescues and not four.
     #[test]
-    fn few_failures_are_rescued_and_many_are_held() {
+    fn few_failures_are_rescued_and_many_hold_the_request() {
         // units, completed, rescues so far → result
         let table = [
             (100, 99, 0, "rescue"),
@@ -378,7 +378,7 @@ mod tests {
 
     /// A rescue cannot help if a file is unreadable; but with too many or other failures the request is held.
     #[test]
-    fn only_files_that_cannot_be_read_end_the_round() {
+    fn only_unreadable_files_end_the_round() {
         use crate::requests::failures::BadFile;
         // completed of 10, failed units and whether only because of files → result
         let table = [
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_said_stands_over_the_settings() {
+    fn request_overrides_precede_settings() {
         let run = RunRow { units_completed: 7, rescues: 3, ..samples::run(10) };
         let word = |threshold, rescues| {
             let overrides = RequestOverrides {
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_ends_at_the_next_step() {
+    fn round_ends_at_the_next_production_step() {
         type Row<'s> = (Option<u64>, u64, u64, &'s [ProductionStep], Option<u64>);
         let steps = [0.1, 0.5].map(|fraction| ProductionStep { fraction, priority: 50 });
         // events to generate, done, files left, steps → amount until the next one
@@ -460,7 +460,7 @@ mod tests {
 
     ///
     #[test]
-    fn steps_are_reached_one_or_several_at_once() {
+    fn several_production_steps_can_be_reached_at_once() {
         let steps =
             [ProductionStep { fraction: 0.1, priority: 80 }, ProductionStep { fraction: 0.5, priority: 50 }];
         for (done, total, reached) in
@@ -474,7 +474,7 @@ mod tests {
 
     /// A completed small first round is a small share of the request.
     #[test]
-    fn steps_are_shares_of_the_whole_request() {
+    fn production_steps_are_fractions_of_the_request() {
         let steps =
             [ProductionStep { fraction: 0.1, priority: 80 }, ProductionStep { fraction: 0.5, priority: 50 }];
         // before, planned, later, completed units of 10 → steps reached

@@ -50,14 +50,14 @@ mod tests {
 
     /// final statuses are final, and no others.
     #[test]
-    fn only_the_end_has_no_way_on() {
+    fn only_final_statuses_have_no_transition() {
         for &status in RequestStatus::ALL {
             assert_eq!(next_statuses(status).is_empty(), status.is_terminal(), "{status}");
         }
     }
 
     #[test]
-    fn every_way_from_submitted_leads_to_an_end_or_to_a_person() {
+    fn every_end_and_held_are_reachable() {
         for &start in RequestStatus::ALL.iter().filter(|status| !status.is_terminal() && **status != New) {
             let mut seen = BTreeSet::from([start]);
             let mut open = vec![start];
@@ -82,7 +82,7 @@ mod tests {
 
     /// S 6.2: a clean stop, and R-175.
     #[test]
-    fn the_ways_of_the_specification_exist() {
+    fn transitions_of_the_specification_exist() {
         let ways: &[&[RequestStatus]] = &[
             &[New, Submitted, Queued, Planning, Active, Completed],
             &[Active, Stopping, Resubmitting, Queued, Planning, Active],
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_would_do() {
+    fn rejected_transition_lists_the_valid_ones() {
         assert_eq!(
             check_transition(Queued, Active).unwrap_err().to_string(),
             "a request cannot change from queued to active; after queued comes planning, held, failed, aborted"

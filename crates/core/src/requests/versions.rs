@@ -189,7 +189,7 @@ mod tests {
     use windlass_types::requests::RequestOverrides;
 
     #[test]
-    fn names_are_new() {
+    fn new_version_names_are_unused() {
         // old, version, existing names → new
         let table: &[(&str, u32, &[&str], &str)] = &[
             ("a_Run3_v1_b", 2, &[], "a_Run3_v2_b"),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_one_version_is_the_beginning_of_the_next() {
+    fn old_version_ends_when_the_next_begins() {
         let old = samples::view().row;
         let wanted = RequestCommand {
             lost: true,
@@ -283,7 +283,7 @@ mod tests {
 
     /// E 4.3.
     #[test]
-    fn outputs_are_superseded_and_then_gone() {
+    fn output_state_follows_blocks_and_newer_versions() {
         use ProcessingBlockStatus::{Archived, Failed, Invalidated};
         let state = |statuses: &[ProcessingBlockStatus], later: &[RequestStatus]| {
             let block =
@@ -306,7 +306,7 @@ mod tests {
 
     /// All of them, one after another; also if a version names a later one as its previous version.
     #[test]
-    fn versions_are_followed_to_the_end_and_not_in_circles() {
+    fn version_chains_are_followed_without_loops() {
         type Row<'s> = (&'s [Request], &'s str, &'s [&'s str], &'s [&'s str]);
         let version = |name: &str, before: Option<&str>, after: Option<&str>| Request {
             request_name: name.to_owned(),
@@ -353,7 +353,7 @@ mod tests {
 
     /// everything is copied except what identifies the version.
     #[test]
-    fn the_wish_stays_the_same() {
+    fn new_version_copies_the_request() {
         let mut old = samples::view().row.request;
         old.output_datasets = vec!["/P/Era-Str-v3/AOD".into(), "/P/Plain/RAW".into()];
         old.processing_version = 3;

@@ -82,7 +82,7 @@ mod tests {
     proptest! {
         /// However lists overlap, each dependency counts once.
         #[test]
-        fn a_digest_is_that_of_the_set(
+        fn dependency_digest_is_independent_of_grouping(
             lists in proptest::collection::vec((0u32..6, proptest::collection::vec(0u32..12, 0..6)), 0..16),
         ) {
             let mut builder = DependencyEdgesBuilder::default();

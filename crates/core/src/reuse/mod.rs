@@ -204,12 +204,12 @@ pub fn decide_reuse(question: &ReuseQuery<'_>) -> Result<Vec<ReuseDecision>, Dep
     let order = TopologicalOrder::new(question.jobs, question.edges)?;
     let mut decisions = vec![ReuseDecision::Reuse; question.jobs as usize];
     // For each node: the job that makes its dependents run, and the nearest cause.
-    let mut stirred: Vec<Option<UpstreamRerun>> = vec![None; order.len()];
+    let mut upstream_reruns: Vec<Option<UpstreamRerun>> = vec![None; order.len()];
     let mut rewritten = FxHashSet::default();
     for &node in order.sorted() {
-        let reached = order.predecessors(node).iter().find_map(|&before| stirred[before as usize]);
+        let reached = order.predecessors(node).iter().find_map(|&before| upstream_reruns[before as usize]);
         if order.is_gate(node) {
-            stirred[node as usize] = reached;
+            upstream_reruns[node as usize] = reached;
             continue;
         }
         let now = (question.current)(node);
@@ -218,7 +218,7 @@ pub fn decide_reuse(question: &ReuseQuery<'_>) -> Result<Vec<ReuseDecision>, Dep
             own.or(reached.map(|stir| RerunReason::Upstream { job: stir.cause, through: stir.direct }));
         let Some(reason) = reason else { continue };
         let cause = if let RerunReason::Upstream { job, .. } = reason { job } else { node };
-        stirred[node as usize] = Some(UpstreamRerun { cause, direct: node });
+        upstream_reruns[node as usize] = Some(UpstreamRerun { cause, direct: node });
         rewritten.extend(now.outputs.iter().map(|path| path.clone().into_owned()));
         decisions[node as usize] = ReuseDecision::Run(reason);
     }

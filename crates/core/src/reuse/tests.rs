@@ -88,7 +88,7 @@ fn upstream(job: u32, through: u32) -> RerunReason {
 }
 
 #[test]
-fn reasons_in_words() {
+fn rerun_reasons_are_described() {
     let file = |hash| FileSnapshot { mtime_ns: 1_700_000_000_000_000_000, size: 2048, hash };
     let sized = |size| FileSnapshot { size, ..file(None) };
     let name = |job: u32| ["prepare", "solve"][job as usize].to_owned();
@@ -138,7 +138,7 @@ fn reasons_in_words() {
 }
 
 #[test]
-fn nothing_changed_nothing_runs() {
+fn unchanged_workflow_reruns_nothing() {
     let world = World::new();
     world.expect([None, None, None]);
     assert_eq!(
@@ -148,14 +148,14 @@ fn nothing_changed_nothing_runs() {
 }
 
 #[test]
-fn a_new_job_runs_and_so_does_what_waits_for_it() {
+fn new_job_and_its_dependents_run() {
     let mut world = World::new();
     world.old.remove(1);
     world.expect([None, Some(RerunReason::New), Some(upstream(1, 1))]);
 }
 
 #[test]
-fn what_did_not_complete_runs_and_what_was_left_out_stays_out() {
+fn incomplete_jobs_run_and_disabled_stay_disabled() {
     let mut world = World::new();
     world.old[1].status = JobStatus::Failed;
     world.expect([None, Some(RerunReason::NotCompleted { status: JobStatus::Failed }), Some(upstream(1, 1))]);
@@ -164,7 +164,7 @@ fn what_did_not_complete_runs_and_what_was_left_out_stays_out() {
 }
 
 #[test]
-fn the_nearest_cause_is_named_and_the_way_it_came() {
+fn rerun_names_its_nearest_cause() {
     let mut world = World::new();
     world.disk.insert("raw".into(), state(8, None));
     let changed =
@@ -177,7 +177,7 @@ fn the_nearest_cause_is_named_and_the_way_it_came() {
 type Edit = fn(&mut ReuseDefinition<'static>);
 
 #[test]
-fn every_field_is_compared_and_shown_old_and_new() {
+fn every_changed_field_is_shown_with_old_and_new_value() {
     let changed = |field, old: &str, new: &str| {
         Some(RerunReason::Changed { field, old: old.to_owned(), new: new.to_owned() })
     };
@@ -221,7 +221,7 @@ fn every_field_is_compared_and_shown_old_and_new() {
 }
 
 #[test]
-fn the_order_of_variables_files_and_dependencies_means_nothing() {
+fn order_of_variables_files_and_dependencies_is_ignored() {
     let pair = |name: &str| (name.to_owned(), "1".to_owned());
     let mut world = World::new();
     world.old[2].definition.env = vec![pair("A"), pair("B")].into();
@@ -232,7 +232,7 @@ fn the_order_of_variables_files_and_dependencies_means_nothing() {
 }
 
 #[test]
-fn equal_contents_are_the_same_file_whenever_it_was_written() {
+fn files_with_equal_contents_are_unchanged() {
     let mut world = World::new();
     world.old[0].files.as_mut().unwrap().inputs[0] = Some(state(7, Some("abc")));
     world.disk.insert("raw".into(), state(9, Some("abc")));
@@ -248,7 +248,7 @@ fn equal_contents_are_the_same_file_whenever_it_was_written() {
 }
 
 #[test]
-fn missing_files_make_a_job_run() {
+fn missing_files_rerun_a_job() {
     let mut world = World::new();
     world.disk.remove("out");
     world.expect([None, Some(RerunReason::OutputMissing { file: "out".into() }), Some(upstream(1, 1))]);
@@ -262,7 +262,7 @@ fn missing_files_make_a_job_run() {
 
 /// An output that was overwritten: the result is lost although the file exists.
 #[test]
-fn an_output_that_is_not_as_the_job_left_it_makes_it_run() {
+fn modified_output_reruns_its_job() {
     let mut world = World::new();
     world.disk.insert("out".into(), state(8, None));
     let reason =
@@ -289,7 +289,7 @@ fn an_output_that_is_not_as_the_job_left_it_makes_it_run() {
 }
 
 #[test]
-fn a_file_that_is_changed_in_place_is_compared_as_it_was_left() {
+fn file_modified_in_place_is_compared_after_the_job() {
     let mut world = World::new();
     for definition in [&mut world.old[0].definition, &mut world.now[0]] {
         definition.outputs = vec!["raw".into()];
@@ -320,7 +320,7 @@ fn files_without_a_record_count_as_changed() {
 }
 
 #[test]
-fn an_accepted_new_input_has_nothing_to_differ_from() {
+fn accepted_new_input_causes_no_rerun() {
     let mut world = World::new();
     world.now[1].inputs.push("raw".into());
     world.accepted = vec!["solve:input_files".parse().unwrap()];
@@ -328,7 +328,7 @@ fn an_accepted_new_input_has_nothing_to_differ_from() {
 }
 
 #[test]
-fn what_is_accepted_is_read_as_people_write_it() {
+fn accepted_changes_are_parsed() {
     let accept = |job: Option<&str>, field| Ok(AcceptedChange { job: job.map(str::to_owned), field });
     for (text, expected) in [
         ("solve:command", accept(Some("solve"), Some(DefinitionField::Command))),
@@ -345,7 +345,7 @@ proptest! {
     /// The jobs that run are exactly those with a reason of their own and their dependents, also through
     /// groups.
     #[test]
-    fn what_runs_is_what_changed_and_all_that_follows(
+    fn changed_jobs_and_their_dependents_run(
         failed in proptest::collection::vec(any::<bool>(), 1..25),
         raw in proptest::collection::vec((0usize..25, proptest::collection::vec(0usize..25, 1..5)), 0..20),
     ) {

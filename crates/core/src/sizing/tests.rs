@@ -34,14 +34,14 @@ fn changes(sizing: &GroupSizing) -> Vec<String> {
 }
 
 #[test]
-fn what_is_right_stays() {
+fn adequate_requests_are_kept() {
     let sizing = sized(2, &[run(7.5, 390.0, 200), run(6.0, 200.0, 220)], &SizingRules::default());
     assert_eq!((changes(&sizing), sizing.kept, sizing.excesses.len()), (vec![], None, 0));
     assert_eq!(sizing.savings, ResourceSavings::default());
 }
 
 #[test]
-fn a_busy_core_that_is_measured_a_little_above_itself_is_one_core() {
+fn measurement_slightly_above_one_core_is_one_core() {
     let noisy = sized(2, &[run(7.5, 420.0, 200), run(7.5, 400.0, 200)], &SizingRules::default());
     assert_eq!(changes(&noisy), [""; 0]);
     assert_eq!(noisy.excesses[0].resource, ResourceKind::Cpus, "it is shown anyway");
@@ -50,13 +50,13 @@ fn a_busy_core_that_is_measured_a_little_above_itself_is_one_core() {
 }
 
 #[test]
-fn waste_is_what_was_held_and_not_used() {
+fn waste_is_requested_minus_used() {
     let waste = sized(1, &[run(6.0, 100.0, 120)], &SizingRules::default()).waste;
     assert!((waste.cpu_hours - 6.0).abs() < 1e-9 && (waste.gib_hours - 4.0).abs() < 1e-9, "{waste:?}");
 }
 
 #[test]
-fn less_where_all_ran_well_and_it_pays() {
+fn requests_shrink_if_all_jobs_completed() {
     let sizing = sized(2, &[run(2.5, 150.0, 60), run(1.0, 90.0, 60)], &SizingRules::default());
     assert_eq!(changes(&sizing), ["memory 3 GiB", "num_cpus 2 cpus", "runtime 1h 15m"]);
     assert_eq!(sizing.changes[0].evidence, "p95 of 2 runs is 2.5 GiB, the largest 2.5 GiB");
@@ -66,13 +66,13 @@ fn less_where_all_ran_well_and_it_pays() {
 }
 
 #[test]
-fn a_small_saving_is_not_worth_a_change() {
+fn small_savings_are_ignored() {
     let sizing = sized(1, &[run(6.0, 390.0, 190)], &SizingRules::default());
     assert_eq!(changes(&sizing), Vec::<String>::new(), "7.25 GiB of 8, 3h 50m of 4h");
 }
 
 #[test]
-fn less_needs_every_job_to_have_ended_well() {
+fn failures_prevent_smaller_requests() {
     let small = run(1.0, 90.0, 60);
     let failed = AttemptObservation { status: JobStatus::Failed, return_code: 1, ..small };
     let careful = SizingRules { downsize: false, ..SizingRules::default() };
@@ -87,7 +87,7 @@ fn less_needs_every_job_to_have_ended_well() {
 }
 
 #[test]
-fn more_as_soon_as_one_shows_it() {
+fn one_run_above_the_request_increases_it() {
     let sizing = sized(100, &[run(9.0, 500.0, 300)], &SizingRules::default());
     assert_eq!(changes(&sizing), ["memory 11 GiB", "num_cpus 6 cpus", "runtime 6h"]);
     assert!(
@@ -106,7 +106,7 @@ fn more_as_soon_as_one_shows_it() {
 }
 
 #[test]
-fn what_was_ended_at_its_limit_gets_more_than_the_limit() {
+fn run_ended_at_its_limit_increases_the_limit() {
     let killed = AttemptObservation { status: JobStatus::Failed, return_code: 137, ..run(7.9, 100.0, 10) };
     let unmeasured = AttemptObservation { peak_memory: None, ..killed };
     let late = AttemptObservation { status: JobStatus::Terminated, return_code: 152, ..run(1.0, 100.0, 240) };
@@ -131,7 +131,7 @@ fn requests_are_not_reduced_below_the_minimum() {
 }
 
 #[test]
-fn without_a_run_there_is_nothing_to_say() {
+fn sizing_without_runs_changes_nothing() {
     let sizing = sized(5, &[], &SizingRules::default());
     assert_eq!((sizing.runs, sizing.memory, sizing.changes.len(), sizing.kept), (0, None, 0, None));
 }

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_rounded_up_to_what_people_write() {
+    fn amounts_are_rounded_up_to_round_numbers() {
         let gib = f64::from(1 << 30);
         for (bytes, text) in [
             (5e6, "5m"),

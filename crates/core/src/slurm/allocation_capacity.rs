@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_is_no_limit() {
+    fn unset_fields_are_no_limit() {
         let request = AllocationRequest {
             nodes: 1,
             mem: Some("800M".to_owned()),

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_has_its_words() {
+    fn every_allocation_end_has_a_text() {
         use AllocationState as A;
         for (state, end, reason, words) in [
             (A::Ended, Some(SlurmJobState::Preempted), None, "was preempted"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_node_says_that_nothing_runs_on_it() {
+    fn only_node_failures_prove_that_nothing_runs() {
         use AllocationState as A;
         for (state, end, nodes, expected) in [
             (A::Ended, Some(SlurmJobState::Completed), 1, true),

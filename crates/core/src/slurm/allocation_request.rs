@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_goes_before_the_defaults() {
+    fn scheduler_fields_precede_defaults() {
         let scheduler = SlurmScheduler {
             name: "night".into(),
             account: "lab".into(),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense() {
+    fn invalid_allocation_requests_are_rejected() {
         let plain = SlurmScheduler { name: "night".into(), ..SlurmScheduler::default() };
         let nothing = BTreeMap::new();
         for (scheduler, said, why) in [

@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_torc_is_told() {
+    fn allocation_states_map_to_torc_statuses() {
         use AllocationState as S;
         for (state, end, told) in [
             (S::Intended, None, "pending"),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_plain() {
+    fn valid_tags_are_plain() {
         for good in ["wl-6f1c9a02-17", "a", "a_b.c"] {
             assert!(is_valid_tag(good), "{good}");
         }
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_for() {
+    fn invalid_allocation_rows_are_rejected() {
         let new = NewAllocation {
             workflow: WorkflowId(1),
             scheduler: None,
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_begin_at_full_hours() {
+    fn call_hours_start_at_full_hours() {
         for (at, hour) in [(0, 0), (3_599_999_999, 0), (3_600_000_000, 3_600_000_000), (-1, -3_600_000_000)] {
             assert_eq!(hour_start(Timestamp(at)), Timestamp(hour));
         }

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn when_allocations_are_asked_for() {
+    fn autoschedule_requests_allocations_in_time() {
         use ScheduleCause::{Alone, Enough, Stranded};
         let begin: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let at = |minutes: u64| begin.after(Duration::from_mins(minutes));

@@ -72,7 +72,7 @@ mod tests {
     const NOW: Timestamp = Timestamp(500_000 * HOUR + 1_000_000);
 
     #[test]
-    fn an_hour_and_a_day() {
+    fn calls_are_summed_over_hour_and_day() {
         let counts = [
             count(24, "squeue", 1000, 1000, 1000),
             count(23, "squeue", 10, 1, 30),

@@ -233,7 +233,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_partition_says_little_and_means_the_usual() {
+    fn partition_defaults_apply() {
         let partition: Partition =
             serde_json::from_value(json!({"name": "std", "cpus_per_node": 8, "memory_mb": 1000})).unwrap();
         assert!(partition.is_up && partition.requires_explicit_request && !partition.shared);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_said() {
+    fn invalid_profiles_are_rejected() {
         let good = Partition { name: "a".into(), cpus_per_node: 1, memory_mb: 1, ..Partition::default() };
         let profile = |partitions: Vec<Partition>| ClusterProfile {
             name: "p".into(),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_known_by_its_environment() {
+    fn cluster_is_detected_by_environment() {
         let mut profile = ClusterProfile::default();
         assert!(!profile.is_detected(|_| Some("x".into())), "it has no variables");
         profile.detect_env.insert("CLUSTER".into(), "kestrel".into());
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn words_for_slurm() {
+    fn slurm_words_are_checked() {
         for (text, is_one) in [
             ("standard", true),
             ("a100-80gb", true),

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn every_core_hour_is_somewhere() {
+    fn core_hours_add_up() {
         let allocations = [allocation(1, Some(1), Some(3)), allocation(2, None, None)];
         let spells = [
             spell(1, 2, 1, AttemptTimeUse::Useful),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_runs_counts_until_now() {
+    fn running_allocation_counts_until_now() {
         let report = report_core_hours(&[allocation(1, Some(1), None)], &[], &[], Timestamp(2 * HOUR));
         assert_eq!((report.total.given, report.total.idle), (4.0, 4.0));
         assert_eq!(report.total.utilisation, Some(0.0));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_know_their_cores_best_unless_some_never_came() {
+    fn cores_are_counted_from_workers_if_all_registered() {
         let host = |name: &str, cores| AllocationWorkerCores {
             allocation: AllocationId(1),
             name: name.into(),
@@ -337,14 +337,14 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_count_no_cores_use_no_more_than_all() {
+    fn jobs_without_cores_use_at_most_the_allocation() {
         let spells = [spell(1, 9, 2, AttemptTimeUse::Useful)];
         let report = report_core_hours(&[allocation(1, Some(1), Some(3))], &[], &spells, Timestamp(9 * HOUR));
         assert_eq!((report.total.utilisation, report.total.idle), (Some(100.0), 0.0));
     }
 
     #[test]
-    fn short_ones_are_not_nothing() {
+    fn short_hours_are_not_rounded_to_zero() {
         for (hours, written) in
             [(12.44, "12.4"), (0.96, "1.0"), (0.5, "0.50"), (0.004, "0.004"), (0.0, "0.0")]
         {

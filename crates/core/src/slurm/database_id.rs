@@ -64,7 +64,7 @@ mod tests {
     use crate::slurm::allocation_rows::is_valid_tag;
 
     #[test]
-    fn a_home_is_a_place_and_fits_into_a_tag() {
+    fn database_id_depends_on_the_path_and_fits_a_tag() {
         let (here, there) =
             (database_id("/data/a/.windlass/windlass.db"), database_id("/data/b/.windlass/windlass.db"));
         assert_ne!(here, there);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_of_a_copy_are_not_seen() {
+    fn jobs_of_a_copied_database_are_ignored() {
         let (here, there) = (database_id("here"), database_id("there"));
         let job =
             |job_id, name: String, comment: String| QueueJob { job_id, name, comment, ..QueueJob::default() };
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn accounting_that_keeps_no_comments_knows_names() {
+    fn accounting_without_comments_matches_names() {
         let (here, there) = (database_id("here"), database_id("there"));
         let booked = |name: String| AccountedJob { job_id: 1, name, ..AccountedJob::default() };
         let of =

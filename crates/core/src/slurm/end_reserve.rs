@@ -31,7 +31,7 @@ mod tests {
     use windlass_types::settings::ExecutionConfig;
 
     #[test]
-    fn what_a_workflow_says_counts() {
+    fn workflow_settings_change_the_end_reserve() {
         assert_eq!(termination_lead(&WorkflowSettings::default()), Duration::from_secs(90));
         assert_eq!(end_reserve(&WorkflowSettings::default()), Duration::from_mins(2));
         let config = ExecutionConfig {

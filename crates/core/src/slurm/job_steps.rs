@@ -40,7 +40,7 @@ mod tests {
     use windlass_types::{Attempt, JobId, RunId, WorkflowId};
 
     #[test]
-    fn who_runs_steps() {
+    fn job_steps_depend_on_mode_and_nodes() {
         let mode = |mode| ExecutionConfig { mode: Some(mode), ..ExecutionConfig::default() };
         for (config, nodes, expected) in [
             (None, 1, false),
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_he_held_is_left_behind() {
+    fn leftover_steps_belong_to_the_lost_worker() {
         let key = |job, attempt| AttemptKey {
             workflow: WorkflowId(3),
             job: JobId(job),

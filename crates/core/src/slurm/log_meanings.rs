@@ -414,7 +414,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_table_keeps_its_word() {
+    fn slurm_log_patterns_match_their_examples() {
         let mut names = BTreeSet::new();
         for sign in SLURM_LOG_PATTERNS {
             assert!(names.insert(sign.name), "{} twice", sign.name);
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_is_not_taken_for_an_end() {
+    fn warning_is_not_an_end() {
         let warned =
             explain_line("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-15T06:31:14 ***").unwrap();
         assert_eq!((warned.name, warned.weight), ("signalled", LogSeverity::Hint));
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_say_is_known_elsewhere() {
+    fn program_messages_are_left_to_other_rules() {
         for (line, name) in [
             ("Traceback (most recent call last):", "traceback (most recent call last)"),
             ("solvr: command not found", "program-missing"),

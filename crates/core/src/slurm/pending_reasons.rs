@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_reasons_need_a_human() {
+    fn pending_reasons_that_need_an_operator() {
         for reason in [
             "PartitionTimeLimit",
             "PartitionConfig",
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn slurms_word_is_always_told() {
+    fn pending_reason_text_names_the_slurm_reason() {
         assert_eq!(
             describe_reason("PartitionTimeLimit"),
             "PartitionTimeLimit: it requests more time than its partition allows, so it never starts: reduce the walltime, or use another partition"

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_work_for_it() {
+    fn worker_admission_depends_on_allocation_state() {
         use AllocationState::{Completing, Ended, Intended, Pending, Running, Submitting};
         let place = SlurmJobNode { job_id: 8, restarts: 1, node: "n1".into() };
         // (state, job, restarts): the next state, none, or a rejection.
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn it_learns_its_number_from_the_worker() {
+    fn job_id_is_learned_from_the_worker() {
         let place = SlurmJobNode { job_id: 8, restarts: 0, node: "n1".into() };
         let mut row = row(AllocationState::Submitting, None, 0);
         let change = admit_worker(&row, None, &place, Timestamp(3)).unwrap().unwrap();

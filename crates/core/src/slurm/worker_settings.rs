@@ -27,7 +27,7 @@ mod tests {
     use crate::slurm::end_reserve::termination_lead;
 
     #[test]
-    fn what_is_about_its_stay_and_no_more() {
+    fn worker_settings_contain_only_worker_fields() {
         assert_eq!(worker_settings(&WorkflowSettings::default()), WorkflowSettings::default());
         let elsewhere = WorkflowSettings {
             project: Some("a secret".to_owned()),

@@ -78,7 +78,7 @@ fn sweep() -> Case {
 }
 
 #[test]
-fn reused_jobs_take_no_place() {
+fn reused_jobs_are_omitted_from_the_outline() {
     let mut case = sweep();
     case.reused = vec![0, 1, 2];
     case.minutes[..3].fill(0);
@@ -89,7 +89,7 @@ fn reused_jobs_take_no_place() {
 }
 
 #[test]
-fn a_sweep_is_three_lines() {
+fn parameter_sweep_is_three_lines() {
     let outline = sweep().outline(OutlineGrain::Entries, None);
     assert_eq!(labels(&outline), [["prepare × 1"], ["solve_{nu} × 3"], ["plot × 1"]]);
     assert_eq!((outline.jobs, outline.dependencies, outline.width, outline.width_cpus), (5, 6, 3, 6));
@@ -99,7 +99,7 @@ fn a_sweep_is_three_lines() {
 }
 
 #[test]
-fn the_critical_path_is_the_longest_by_time_and_named() {
+fn critical_path_is_the_longest_by_time() {
     let outline = sweep().outline(OutlineGrain::Entries, None);
     let names: Vec<_> = outline.critical_path.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(names, ["prepare", "solve_1", "plot"]);
@@ -109,7 +109,7 @@ fn the_critical_path_is_the_longest_by_time_and_named() {
 }
 
 #[test]
-fn the_estimate_counts_what_fits_at_once() {
+fn estimate_limits_concurrent_jobs() {
     for (cpus, minutes) in [(8, 75), (4, 10 + 90 + 5), (2, 165)] {
         let estimate = sweep().outline(OutlineGrain::Entries, Some(cpus)).estimate.unwrap();
         assert_eq!((estimate.makespan, estimate.never), (Duration::from_mins(minutes), 0), "{cpus} cpus");
@@ -119,7 +119,7 @@ fn the_estimate_counts_what_fits_at_once() {
 }
 
 #[test]
-fn one_line_per_job_where_that_is_asked_for() {
+fn outline_can_list_every_job() {
     let outline = sweep().outline(OutlineGrain::Jobs, None);
     assert_eq!(outline.stages[1].groups.len(), 3);
     assert_eq!(outline.groups[2].label, "solve_2");
@@ -130,13 +130,13 @@ fn one_line_per_job_where_that_is_asked_for() {
 }
 
 #[test]
-fn names_that_differ_in_digits_are_alike_unless_alone() {
+fn names_differing_in_digits_are_grouped() {
     let case = Case::new(&["a_01", "a_02", "b7", "c"], &[1; 4], &[]);
     assert_eq!(labels(&case.outline(OutlineGrain::Entries, None)), [["a_# × 2", "b7 × 1", "c × 1"]]);
 }
 
 #[test]
-fn a_long_chain_is_one_stage() {
+fn long_chain_is_one_stage() {
     let count = 1000u32;
     let names: Vec<String> = (0..count).map(|n| format!("step_{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -150,7 +150,7 @@ fn a_long_chain_is_one_stage() {
 }
 
 #[test]
-fn a_product_behind_a_gate_is_counted_and_not_expanded() {
+fn dependency_group_is_counted_without_expansion() {
     let first: Vec<u32> = (0..2000).collect();
     let mut builder = DependencyEdgesBuilder::default();
     (2000..4000).for_each(|job| builder.add_dependencies(job, &first));
@@ -166,7 +166,7 @@ fn a_product_behind_a_gate_is_counted_and_not_expanded() {
 }
 
 #[test]
-fn nothing_to_do_is_an_outline_too() {
+fn empty_workflow_has_an_outline() {
     let outline = Case::new(&[], &[], &[]).outline(OutlineGrain::Entries, Some(4));
     assert_eq!((outline.stages.len(), outline.critical_time), (0, Duration::ZERO));
 }
@@ -175,7 +175,7 @@ proptest! {
     /// For any graph: every job is in one group, links go forward in stages, unlimited resources take as long
     /// as the critical path, and a machine for one job at a time takes the sum.
     #[test]
-    fn outlines_of_random_graphs_hold_together(
+    fn random_outlines_are_consistent(
         minutes in proptest::collection::vec(1u64..50, 1..30),
         raw in proptest::collection::vec((0usize..30, proptest::collection::vec(0usize..30, 1..5)), 0..25),
         by_job in any::<bool>(),

@@ -87,14 +87,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_orphan_is_the_infrastructures() {
+    fn orphan_has_the_class_infrastructure() {
         let orphan = FailureDiagnosis::for_orphan();
         assert_eq!((orphan.class, &*orphan.signature.message), (FailureClass::Infrastructure, "orphaned"));
         assert_eq!(orphan.rule.as_deref(), Some("worker-died"));
     }
 
     #[test]
-    fn what_it_said_is_kept_beside_what_all_of_them_said() {
+    fn diagnosis_keeps_the_original_log_line() {
         let evidence =
             FailureEvidence::from_exit(1, "IOError: [Errno 111] Connection refused by 10.0.0.7:5432\n");
         let found = FailureDiagnosis::from_evidence(FailureClassifier::standard(), &evidence);

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_of_use_while_something_fits_it_that_is_not_over() {
+    fn worker_is_useful_while_an_open_job_fits() {
         let large = Duration::from_hours(2);
         for (small_job, large_job, cpus, time_left, expected) in [
             (S::Ready, S::Blocked, 1, large, true),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_kind_is_done_with_is_noticed_once() {
+    fn emptied_demand_is_counted_once() {
         let mut state = state([S::Ready, S::Ready]);
         assert_eq!(state.emptied_demand_count(), 0);
         state.on_unrunnable(0, &mut Vec::new());

@@ -301,7 +301,7 @@ mod tests {
     use JobStatus as S;
 
     #[test]
-    fn how_a_unit_stands_follows_from_its_jobs() {
+    fn work_unit_status_follows_from_its_jobs() {
         for (jobs, expected) in [
             (&[S::Ready, S::Blocked][..], WorkUnitStatus::Waiting),
             (&[S::Uninitialized, S::Disabled], WorkUnitStatus::Waiting),

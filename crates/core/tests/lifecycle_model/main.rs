@@ -751,7 +751,7 @@ fn production_in_steps_runs_to_completion() {
 /// A submitted run is submitted again because the confirmation was lost; by then it is over, and another one
 /// follows.
 #[test]
-fn what_is_handed_over_late_and_again_changes_nothing() {
+fn repeated_late_submission_changes_nothing() {
     for backend in [ENGINE, HTCONDOR] {
         let mut world = World::new(15, 20, Vec::new(), backend);
         let is_handing_over = |world: &World| {

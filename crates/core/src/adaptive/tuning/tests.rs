@@ -121,7 +121,7 @@ fn adaptive_rounds_can_be_disabled() {
 
 /// More or less than measured; with the number of cores that is offered with this memory.
 #[test]
-fn what_a_person_says_about_memory_stands() {
+fn memory_set_by_an_operator_overrides_measurements() {
     let known = experience(&[("RECO", IDLE, &[4, 8])]);
     let found = |fixed| made(&JobHints { fixed_memory_mb: fixed, ..hints(8) }, &known);
     let free = found(None);
@@ -138,7 +138,7 @@ fn what_a_person_says_about_memory_stands() {
 }
 
 #[test]
-fn busy_steps_are_left_as_they_are() {
+fn busy_steps_are_unchanged() {
     let found = made(&hints(8), &experience(&[("RECO", BUSY, &[8])]));
     assert_eq!((found.cores, way(&found, "RECO")), (8, (None, Some(8))));
     // 3500 MB, times 1.2, is below the range.
@@ -148,7 +148,7 @@ fn busy_steps_are_left_as_they_are() {
 
 /// R-167, W-1: independent of the name and position of the step.
 #[test]
-fn a_step_that_leaves_cores_idle_runs_side_by_side() {
+fn step_with_idle_cores_runs_in_parallel_instances() {
     for (busy, idle) in [("A", "B"), ("B", "A")] {
         let found = made(&hints(8), &experience(&[(busy, BUSY, &[8]), (idle, IDLE, &[8])]));
         assert_eq!(found.cores, 8, "the other step uses them");
@@ -160,7 +160,7 @@ fn a_step_that_leaves_cores_idle_runs_side_by_side() {
 
 ///
 #[test]
-fn no_more_run_side_by_side_than_fit() {
+fn parallel_instances_are_limited_by_memory() {
     let large = |base| Program { base, per_thread: 0.0, ..IDLE };
     // With 8 cores at most 24,000 MB may be requested, 20 % of it for safety.
     for (base, instances, memory) in [(5000.0, 4, 24_000), (5001.0, 2, 16_000), (10_001.0, 1, 16_000)] {
@@ -174,7 +174,7 @@ fn no_more_run_side_by_side_than_fit() {
 }
 
 #[test]
-fn steps_that_cannot_be_split_are_not() {
+fn unsplittable_steps_run_as_one_instance() {
     let mut known = experience(&[("A", BUSY, &[8]), ("B", IDLE, &[8])]);
     known.known.get_mut("B").unwrap().can_split = false;
     assert_eq!(way(&made(&hints(8), &known), "B"), (None, Some(8)));
@@ -182,7 +182,7 @@ fn steps_that_cannot_be_split_are_not() {
 
 /// W-11: cores, threads of all steps, memory and events change together.
 #[test]
-fn a_job_that_cannot_use_its_cores_is_cut_down() {
+fn job_with_unused_cores_gets_fewer() {
     let known = experience(&[("A", IDLE, &[8]), ("B", Program { alone: 0.4, ..IDLE }, &[8])]);
     let found = made(&hints(8), &known);
     assert_eq!(found.cores, 4, "two would be enough, but the minimum is four");
@@ -194,14 +194,14 @@ fn a_job_that_cannot_use_its_cores_is_cut_down() {
 }
 
 #[test]
-fn a_job_keeps_cores_for_the_memory_that_comes_with_them() {
+fn job_keeps_cores_for_their_memory() {
     let large = Program { base: 10_500.0, per_thread: 0.0, ..IDLE };
     let found = made(&hints(8), &experience(&[("A", large, &[8])]));
     assert_eq!((found.cores, found.memory_mb, found.is_memory_capped), (8, 16_000, false));
 }
 
 #[test]
-fn a_step_gets_no_more_threads_than_it_ever_had() {
+fn step_threads_never_exceed_the_known_maximum() {
     let single = Program { alone: 0.0, ..IDLE };
     let found = made(&hints(8), &experience(&[("A", BUSY, &[8]), ("B", single, &[1])]));
     assert_eq!(way(&found, "B"), (Some(4), Some(1)));
@@ -209,7 +209,7 @@ fn a_step_gets_no_more_threads_than_it_ever_had() {
 
 ///
 #[test]
-fn threads_are_lent_to_those_that_wait_now_and_then() {
+fn waiting_steps_get_overcommitted_threads() {
     let now_and_then = Program { alone: 0.08, ..BUSY };
     let known = experience(&[("A", now_and_then, &[8])]);
     let lending = AdaptiveSettings { overcommit_max: 1.25, min_cores: 8, ..AdaptiveSettings::default() };
@@ -228,7 +228,7 @@ fn threads_are_lent_to_those_that_wait_now_and_then() {
 }
 
 #[test]
-fn jobs_come_to_the_length_that_is_aimed_at() {
+fn job_length_approaches_the_target() {
     let aimed_at = 28_200.0;
     // Events before, seconds per event → events after.
     for (before, time, expected) in

@@ -118,7 +118,7 @@ fn rank(rule: &FailureRule, failure: &FailedAttemptFacts<'_>) -> u8 {
 
 proptest! {
     #[test]
-    fn specific_before_catch_all_under_any_permutation(
+    fn specific_rules_precede_catch_all_in_any_order(
         (written, shuffled) in vec(any_rule(), 1..6).prop_flat_map(|rules| (Just(rules.clone()), Just(rules).prop_shuffle())),
         failure in any_failure(),
     ) {
@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn no_more_attempts_than_allowed(rule in any_rule(), failure in any_failure(), situation in any_situation()) {
+    fn attempts_never_exceed_the_limit(rule in any_rule(), failure in any_failure(), situation in any_situation()) {
         let handler = handler(std::slice::from_ref(&rule));
         let mut situation = RetryContext { used_attempts: 1, attempt: Attempt::FIRST, budget: RetryBudgetUsage { granted: 0, limit: 100 }, ..situation };
         while let HandlerDecision::Retry(retry) = decide_retry(Some(&handler), &failure, &situation) {
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn equal_dice_give_equal_answers(rules in vec(any_rule(), 0..4), failure in any_failure(), situation in any_situation()) {
+    fn equal_random_numbers_give_equal_decisions(rules in vec(any_rule(), 0..4), failure in any_failure(), situation in any_situation()) {
         let answer = || decide_retry(Some(&handler(&rules)), &failure, &situation);
         prop_assert_eq!(answer(), answer());
     }

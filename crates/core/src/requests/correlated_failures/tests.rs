@@ -102,7 +102,7 @@ fn noise(dice: &mut Dice) -> Option<(FailureClass, &'static str)> {
 }
 
 #[test]
-fn bad_luck_raises_no_alarm() {
+fn random_failures_raise_no_alarm() {
     for seed in 0..30 {
         let found = Simulation::new(seed).run(10_000, &CorrelationPolicy::default(), |_, dice| noise(dice));
         assert_eq!(found, None, "seed {seed}");
@@ -110,7 +110,7 @@ fn bad_luck_raises_no_alarm() {
 }
 
 #[test]
-fn a_bad_site_among_many_is_found_and_nothing_else() {
+fn only_the_bad_site_is_detected() {
     for seed in 0..50 {
         let fate = |site, dice: &mut Dice| {
             if site == 7 { Some((Infrastructure, "no such disk")) } else { noise(dice) }
@@ -124,7 +124,7 @@ fn a_bad_site_among_many_is_found_and_nothing_else() {
 }
 
 #[test]
-fn a_broken_configuration_is_found_before_much_is_lost() {
+fn broken_configuration_is_detected_early() {
     for seed in 0..50 {
         let fate = |_, _: &mut Dice| Some((Permanent, "no such parameter"));
         let (after, found) =
@@ -139,7 +139,7 @@ fn a_broken_configuration_is_found_before_much_is_lost() {
 
 /// A problem that begins later is found although many attempts had completed.
 #[test]
-fn what_breaks_later_is_found_within_the_window() {
+fn later_problem_is_detected_within_the_window() {
     let policy = CorrelationPolicy::default();
     for seed in 0..5 {
         let mut run = Simulation::new(seed);
@@ -155,7 +155,7 @@ fn what_breaks_later_is_found_within_the_window() {
 }
 
 #[test]
-fn a_site_that_swallows_jobs_is_a_matter_of_the_site() {
+fn black_hole_site_is_attributed_to_the_site() {
     // It fails at once, so that nothing else has ended yet.
     let mut run = Simulation::new(1);
     for _ in 0..10 {
@@ -173,7 +173,7 @@ fn a_site_that_swallows_jobs_is_a_matter_of_the_site() {
 /// E 6.1: infrastructure and data. Other failures would happen elsewhere too, or are solved by the next
 /// attempt.
 #[test]
-fn only_what_a_site_may_be_the_cause_of_speaks_against_it() {
+fn only_site_related_classes_count_against_a_site() {
     let bad_file = |file: &str| vec![file.to_owned()];
     // class, bad files, is final, ended elsewhere → findings
     let table = [
@@ -214,7 +214,7 @@ fn only_what_a_site_may_be_the_cause_of_speaks_against_it() {
 
 /// A file that is unreadable at another site too is bad itself, also within the window.
 #[test]
-fn files_that_are_bad_everywhere_speak_against_no_site() {
+fn files_bad_everywhere_do_not_count_against_a_site() {
     let policy = CorrelationPolicy::default();
     let at = |site: &'static str, from: i64| {
         (0..10).map(move |n| FailedAttemptReport {
@@ -259,7 +259,7 @@ fn detection_can_be_disabled() {
 
 /// If all jobs need more memory than estimated, retries help, and a pause does not.
 #[test]
-fn who_gets_more_with_the_next_attempt_does_not_fail_in_vain() {
+fn failures_cured_by_more_resources_raise_no_alarm() {
     let failing = |class, is_final| {
         let mut tally = FailureTally::default();
         let attempts: Vec<_> = (1..=20)
@@ -280,7 +280,7 @@ fn who_gets_more_with_the_next_attempt_does_not_fail_in_vain() {
 
 /// Landings and merges of other units complete at the same time.
 #[test]
-fn a_run_whose_jobs_all_fail_is_found_although_its_landings_do_not() {
+fn failing_run_is_detected_despite_completed_landings() {
     let landed = |landing, processing| RoleCounts { landing, processing, ..RoleCounts::default() };
     // role, class, number of failures, ended at each of two sites → number of findings
     let table = [

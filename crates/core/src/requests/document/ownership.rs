@@ -46,7 +46,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn ended_and_foreign_requests_are_refused_by_field() {
+    fn ended_and_foreign_requests_are_rejected_by_field() {
         // RequestStatus, wms_backend → fields that are refused
         let table: &[(Value, Value, &[&str])] = &[
             (json!(null), json!(null), &[]),

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_of_the_same_roles_is_compared() {
+    fn only_attempts_of_the_same_roles_are_compared() {
         let ended = RoleCounts { landing: 50, processing: 40, merge: 10, cleanup: 10 };
         let of = |role| RoleCounts::for_role(role, 1);
         for (others, expected) in [
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_before_roles_were_told_apart_is_read() {
+    fn tally_without_roles_is_read() {
         let counts = RoleCounts { processing: 7, merge: 1, ..RoleCounts::default() };
         let text = serde_json::to_string(&counts).unwrap();
         assert_eq!(text, r#"{"processing":7,"merge":1}"#);

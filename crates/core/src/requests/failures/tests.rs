@@ -12,7 +12,7 @@ fn of(attempts: &[FailedAttemptReport], totals: &[(&str, u64)]) -> FailureTally 
 }
 
 #[test]
-fn what_was_told_before_counts_once() {
+fn repeated_reports_count_once() {
     let attempts = [attempt(1, "T2_A", Transient), attempt(5, "T2_A", Transient)];
     let totals = ended(&[("T2_A", 9)]);
     let mut tally = FailureTally::default();
@@ -26,7 +26,7 @@ fn what_was_told_before_counts_once() {
 
 /// Backends count over all runs of a round.
 #[test]
-fn the_next_run_begins_to_count_anew() {
+fn next_run_starts_new_counts() {
     let first = of(&[attempt(3, "T2_A", Transient)], &[("T2_A", 10)]);
     let mut next = first.for_continuation();
     next.add_reports(&[attempt(3, "T2_A", Transient)], &ended(&[("T2_A", 14), ("T2_B", 2)]));
@@ -37,7 +37,7 @@ fn the_next_run_begins_to_count_anew() {
 }
 
 #[test]
-fn units_that_nothing_but_bad_files_stopped() {
+fn units_stopped_only_by_bad_files_are_found() {
     let bad = |seq, unit, file: &str| FailedAttemptReport {
         unit,
         bad_files: Vec::from_iter((!file.is_empty()).then(|| file.to_owned())),
@@ -64,7 +64,7 @@ fn units_that_nothing_but_bad_files_stopped() {
 /// A landing tries other sites first; when it fails finally, the failure class is data, and an operator can
 /// exclude the files.
 #[test]
-fn files_that_no_site_had_are_named_when_a_landing_is_given_up() {
+fn failed_landing_names_unreadable_files() {
     let landing = |seq, unit, site: &str, is_final| FailedAttemptReport {
         unit,
         role: NodeRole::Landing,
@@ -92,7 +92,7 @@ fn files_that_no_site_had_are_named_when_a_landing_is_given_up() {
 }
 
 #[test]
-fn suggestions_say_what_to_do() {
+fn suggestions_have_commands() {
     type Row = (Vec<FailedAttemptReport>, &'static [(&'static str, u64)], &'static str);
     let many = |n: i64, from: i64, site: &'static str, class| {
         (0..n).map(move |number| attempt(from + number, site, class))
@@ -123,7 +123,7 @@ fn suggestions_say_what_to_do() {
 }
 
 #[test]
-fn a_report_counts_by_all_that_there_is() {
+fn report_counts_by_every_dimension() {
     let mut coded = attempt(4, "T2_B", Data);
     (coded.code, coded.bad_files, coded.is_final) = (8021, vec!["/store/a".into()], false);
     let attempts =
@@ -143,7 +143,7 @@ fn a_report_counts_by_all_that_there_is() {
 }
 
 #[test]
-fn what_is_long_ago_does_not_count() {
+fn old_failures_do_not_count() {
     const MINUTE: Duration = Duration::from_mins(1);
     let window = MINUTE * 60;
     let mut tally = FailureTally::default();
@@ -197,7 +197,7 @@ proptest! {
 
     /// However reports arrive, together or in pieces, some of them twice, the tally is the same, and bounded.
     #[test]
-    fn in_pieces_it_is_the_same_as_in_one(
+    fn tally_is_independent_of_report_grouping(
         attempts in prop::collection::vec(any_attempt(), 0..120),
         cuts in prop::collection::vec(0..120usize, 0..6),
     ) {
@@ -224,7 +224,7 @@ proptest! {
 
     /// Tallies of runs add up to the tally of all runs together.
     #[test]
-    fn runs_add_up(attempts in prop::collection::vec(any_attempt(), 0..80), cut in 0..80usize) {
+    fn tallies_of_runs_add_up(attempts in prop::collection::vec(any_attempt(), 0..80), cut in 0..80usize) {
         let mut attempts = attempts;
         for (attempt, seq) in attempts.iter_mut().zip(1..) {
             attempt.seq = seq;

@@ -38,7 +38,7 @@ fn mask(run: u64, ranges: &[(u64, u64)]) -> LumiMask {
 }
 
 #[test]
-fn completed_units_process_their_files_and_failed_ones_attempt_them() {
+fn files_of_completed_units_are_processed() {
     let readings = [
         reading(0, "/a", FilePart::Whole),
         reading(0, "/b", FilePart::Whole),
@@ -51,7 +51,7 @@ fn completed_units_process_their_files_and_failed_ones_attempt_them() {
 
 /// R-187: of the failed unit, only the bad file is excluded.
 #[test]
-fn a_bad_file_is_excluded_and_its_neighbours_are_tried_again() {
+fn bad_file_is_excluded_and_other_files_retried() {
     let readings = || [reading(0, "/a", FilePart::Whole), reading(0, "/b", FilePart::Whole)];
     let rows = settle_files(0, readings(), &outcome(&[], &[(0, "/b")]), &[]).unwrap();
     let bad = "/b excluded 0 (work unit mg_000000 of round 0 found it bad)";
@@ -64,7 +64,7 @@ fn a_bad_file_is_excluded_and_its_neighbours_are_tried_again() {
 }
 
 #[test]
-fn of_a_file_in_several_units_it_is_known_what_is_left() {
+fn remainder_of_a_file_in_several_units_is_known() {
     let windows = || {
         [(0, 1, 5), (1, 6, 10), (2, 11, 15), (2, 16, 20), (3, 21, 25)]
             .map(|(unit, first, last)| reading(unit, "/a", FilePart::Events(first, last)))
@@ -83,7 +83,7 @@ fn of_a_file_in_several_units_it_is_known_what_is_left() {
 }
 
 #[test]
-fn what_was_left_before_stays_known_when_nothing_more_is_done() {
+fn remainder_is_kept_without_progress() {
     let first = settle_files(
         0,
         [(0, 1, 5), (1, 6, 10)].map(|(unit, a, b)| reading(unit, "/a", FilePart::Events(a, b))),
@@ -101,7 +101,7 @@ fn what_was_left_before_stays_known_when_nothing_more_is_done() {
 }
 
 #[test]
-fn settling_twice_is_settling_once() {
+fn settling_is_idempotent() {
     let readings = || {
         vec![
             reading(0, "/a", FilePart::Lumis(mask(1, &[(1, 2)]))),
@@ -118,7 +118,7 @@ fn settling_twice_is_settling_once() {
 }
 
 #[test]
-fn what_the_last_run_said_about_a_unit_stands() {
+fn last_run_of_a_unit_decides_its_bad_files() {
     let tally = |text: &str| serde_json::from_str::<FailureTally>(text).unwrap();
     let first = tally(
         r#"{"units": {"1": true, "2": true}, "files": {"/a": {"units": [1, 2]}, "/b": {"units": [2]}}}"#,
@@ -132,7 +132,7 @@ fn what_the_last_run_said_about_a_unit_stands() {
 }
 
 #[test]
-fn parts_that_cannot_be_put_together_are_told() {
+fn inconsistent_file_parts_are_an_error() {
     let readings = [
         reading(0, "/a", FilePart::Events(1, 2)),
         reading(1, "/a", FilePart::Events(3, 4)),
@@ -143,7 +143,7 @@ fn parts_that_cannot_be_put_together_are_told() {
 }
 
 #[test]
-fn a_round_is_made_of_what_is_neither_done_nor_left_out() {
+fn round_has_files_neither_processed_nor_excluded() {
     let row = |lfn: &str, state, left: Option<FileRemainder>| RequestFileRow {
         lfn: lfn.to_owned(),
         state,

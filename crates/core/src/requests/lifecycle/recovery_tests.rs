@@ -53,7 +53,7 @@ fn nearly_done() -> LifecycleEvent {
 
 /// E 3.4: rescued and counted, up to the maximum.
 #[test]
-fn few_failures_are_rescued_three_times() {
+fn few_failures_are_rescued_up_to_the_limit() {
     let mut view = with_run(S::Active, R::Running);
     for rescue in 1..=3 {
         let decision = heard(&view, &[nearly_done()]);
@@ -93,7 +93,7 @@ fn only_rescues_after_failures_count() {
 
 /// A round planned with files excluded by a release does not read them.
 #[test]
-fn a_round_is_not_gone_on_with_if_some_of_its_files_are_excluded() {
+fn round_with_newly_excluded_files_is_not_resumed() {
     let excluding = |mut view: RequestView| {
         view.row.overrides.excluded_files.insert("/store/bad".into());
         view
@@ -138,7 +138,7 @@ fn a_round_is_not_gone_on_with_if_some_of_its_files_are_excluded() {
 
 /// Files excluded before planning are not in the round, and completed rounds are not affected.
 #[test]
-fn a_round_that_knows_of_all_exclusions_is_gone_on_with() {
+fn round_planned_with_all_exclusions_is_resumed() {
     let excluding = |mut view: RequestView, known| {
         view.row.overrides.excluded_files.insert("/store/bad".into());
         view.process.as_mut().unwrap().excluded = known;
@@ -154,7 +154,7 @@ fn a_round_that_knows_of_all_exclusions_is_gone_on_with() {
 
 /// A run may be over before the exclusion is noticed.
 #[test]
-fn nothing_is_rescued_with_files_that_were_excluded_meanwhile() {
+fn round_with_excluded_files_is_not_rescued() {
     let mut view = with_run(S::Active, R::Running);
     view.row.overrides.excluded_files.insert("/store/bad".into());
     let decision = heard(&view, &[nearly_done()]);
@@ -166,7 +166,7 @@ fn nothing_is_rescued_with_files_that_were_excluded_meanwhile() {
 
 /// E 4.1: even if everything failed, the request is not failed automatically.
 #[test]
-fn everything_failed_is_for_a_person() {
+fn completely_failed_round_is_held() {
     let view = with_run(S::Active, R::Running);
     let decision = heard(&view, &[says(RunState::Over, 0, 10, &[])]);
     assert_eq!(way(&decision), [S::Partial, S::Held]);
@@ -175,7 +175,7 @@ fn everything_failed_is_for_a_person() {
 
 /// E 3.4, R-130: progress is recorded, then the next round follows.
 #[test]
-fn a_release_credits_what_is_done() {
+fn release_records_completed_work_units() {
     let view = with_run(S::Held, R::Partial);
     let released = releasing(view.clone(), false);
     let decision = heard(&released, &[]);
@@ -202,7 +202,7 @@ fn a_release_credits_what_is_done() {
 }
 
 #[test]
-fn nothing_left_ends_a_request_that_was_released() {
+fn released_request_without_remaining_work_ends() {
     let view = releasing(with_run(S::Held, R::Partial), false);
     let files = RequestFileCounts { attempted: 0, processed: 18, excluded: 2 };
     let done = after(&view, &heard(&view, &[settled(files)]));
@@ -212,7 +212,7 @@ fn nothing_left_ends_a_request_that_was_released() {
 
 /// E 5.1: numbers are assigned at planning, so nothing has to be asked.
 #[test]
-fn generation_is_settled_without_asking() {
+fn generation_is_settled_without_an_effect() {
     for (run_status, made) in [(R::Partial, 700), (R::Failed, 0)] {
         let mut view = generating(with_run(S::Held, run_status));
         let process = view.process.as_mut().unwrap();
@@ -235,7 +235,7 @@ fn release_repeats_a_round_without_events() {
 }
 
 #[test]
-fn what_cannot_be_credited_is_tried_again_or_told() {
+fn failed_settling_is_retried_or_reported() {
     let trouble = |again| EffectFailure { reason: "no such directory".into(), is_retryable: again };
     let view = releasing(with_run(S::Held, R::Partial), false);
     let later = heard(&view, &[LifecycleEvent::SettleFailed { round: 0, failure: trouble(true) }]);
@@ -254,7 +254,7 @@ fn what_cannot_be_credited_is_tried_again_or_told() {
 
 /// Blocks of a settled round contain what is registered or in progress.
 #[test]
-fn blocks_of_a_settled_round_expect_no_more() {
+fn blocks_of_a_settled_round_expect_no_more_units() {
     let step = |block: &str, unit, kind, state| {
         let RequestChange::AddStep(mut step) =
             outputs::add_step(block, unit, kind, serde_json::Value::Null, START)
@@ -293,7 +293,7 @@ fn blocks_of_a_settled_round_expect_no_more() {
 
 /// Beyond the specification: if only files are bad, no operator is needed.
 #[test]
-fn files_that_cannot_be_read_are_left_out_without_a_person() {
+fn unreadable_files_are_excluded_automatically() {
     let mut view = with_run(S::Active, R::Running);
     view.failures = Arc::new(FailureTally {
         units: [(3, true)].into(),
@@ -312,7 +312,7 @@ fn files_that_cannot_be_read_are_left_out_without_a_person() {
 
 /// They named a file that none of them reads: all following rounds would end in the same way.
 #[test]
-fn rounds_that_leave_nothing_out_are_not_repeated_for_ever() {
+fn rounds_without_exclusions_are_not_repeated_forever() {
     let mut view = with_run(S::Partial, R::Partial);
     (view.run.as_mut().unwrap().units_completed, view.run.as_mut().unwrap().units_failed) = (9, 1);
     view.process.as_mut().unwrap().files.excluded = 2;
@@ -335,7 +335,7 @@ fn rounds_that_leave_nothing_out_are_not_repeated_for_ever() {
 
 /// E 4.2: only by an operator, and after the manifest is written.
 #[test]
-fn a_request_is_given_up_when_its_outputs_are_listed() {
+fn request_fails_after_its_manifest_is_written() {
     let view = wanting(with_run(S::Held, R::Partial), RequestCommandKind::Fail);
     let asked = heard(&view, &[]);
     assert_eq!((asked.changes.len(), &asked.effects[..]), (0, &[LifecycleEffect::WriteManifest][..]));
@@ -356,7 +356,7 @@ fn a_request_is_given_up_when_its_outputs_are_listed() {
 
 /// A lost backend: the operator's statement counts only while it does not answer.
 #[test]
-fn a_lost_backend_is_not_waited_for() {
+fn lost_backend_is_not_awaited() {
     let silence = || says(RunState::Unknown, 0, 0, &[]);
     let written = || LifecycleEvent::ManifestWritten { path: "/r/invalidation.json".into() };
     let running = with_run(S::Active, R::Running);
@@ -381,7 +381,7 @@ fn a_lost_backend_is_not_waited_for() {
 
 /// reported long before the run counts as stuck, once for each silence.
 #[test]
-fn a_silent_backend_is_told_of() {
+fn unresponsive_backend_is_reported() {
     let view = with_run(S::Active, R::Running);
     let silence = [says(RunState::Unknown, 0, 0, &[])];
     let silent = after(&view, &heard(&view, &silence));
@@ -436,7 +436,7 @@ fn unreadable_outputs_do_not_prevent_the_end() {
 
 /// A rescue waits, twice as long each time, and does not count as stuck.
 #[test]
-fn rescues_wait_longer_each_time() {
+fn rescue_delay_doubles() {
     let settings = LifecycleSettings::default();
     let decided = |view: &RequestView, news: &[LifecycleEvent], now| {
         let situation = LifecycleInputs {
@@ -464,7 +464,7 @@ fn rescues_wait_longer_each_time() {
 }
 
 #[test]
-fn a_stop_holds_a_rescue_that_waits() {
+fn stop_holds_a_waiting_rescue() {
     let mut view = with_run(S::Resubmitting, R::Ready);
     let run = view.run.as_mut().unwrap();
     (run.cause, run.rescues) = (RequestRunCause::Failure, 1);
@@ -479,7 +479,7 @@ fn a_stop_holds_a_rescue_that_waits() {
 
 /// the run of a failed request is failed, not resumable.
 #[test]
-fn a_failed_request_leaves_no_run_that_could_go_on() {
+fn failed_request_has_no_resumable_run() {
     for (status, run_status) in [(S::Held, R::Stopped), (S::Held, R::Partial), (S::Queued, R::Ready)] {
         let mut view = wanting(with_run(status, run_status), RequestCommandKind::Fail);
         view.blocks.clear();

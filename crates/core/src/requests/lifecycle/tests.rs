@@ -127,7 +127,7 @@ fn trouble(again: bool) -> EffectFailure {
 
 ///
 #[test]
-fn what_is_heard_leads_on() {
+fn events_advance_the_request() {
     let planned = || {
         LifecycleEvent::Planned(Box::new(PlannedRound {
             run: run(10),
@@ -209,7 +209,7 @@ fn what_is_heard_leads_on() {
 
 /// outputs are registered as units end, before the run is over.
 #[test]
-fn a_unit_that_ends_is_registered_at_once() {
+fn ended_unit_is_registered_at_once() {
     let view = with_run(S::Active, R::Submitted);
     let decision = heard(&view, &[says(RunState::Running, 2, 0, &[1, 7])]);
     let next = after(&view, &decision);
@@ -234,7 +234,7 @@ fn a_unit_that_ends_is_registered_at_once() {
 
 /// N-3: unreadable outputs are not skipped.
 #[test]
-fn a_unit_whose_outputs_are_unknown_is_read_again() {
+fn unit_with_unknown_outputs_is_read_again() {
     let view = with_run(S::Active, R::Running);
     let mut news = says(RunState::Running, 3, 0, &[0, 1, 2]);
     let LifecycleEvent::RunReported(told) = &mut news else { panic!("news of a run") };
@@ -252,7 +252,7 @@ fn a_unit_whose_outputs_are_unknown_is_read_again() {
 
 /// also several steps at once, and a lowered priority stays low.
 #[test]
-fn production_steps_stop_and_lower() {
+fn production_step_stops_the_run_and_lowers_priority() {
     let step = |fraction, priority| ProductionStep { fraction, priority };
     let steps = vec![step(0.1, 80_000), step(0.5, 50_000), step(0.9, 10_000)];
     // units completed, priority before → priority after, steps left
@@ -303,7 +303,7 @@ fn production_steps_stop_and_lower() {
 
 /// N-12; abort from every status.
 #[test]
-fn wishes_are_seen_to_from_every_status() {
+fn operator_commands_apply_in_every_status() {
     let ways: Vec<(RequestView, RequestCommandKind, Vec<S>)> = vec![
         (at(S::Submitted), RequestCommandKind::Stop, vec![S::Held]),
         (at(S::Queued), RequestCommandKind::Stop, vec![S::Held]),
@@ -352,7 +352,7 @@ fn view_held_without_process() -> RequestView {
 
 /// R-116, S 6.3: complete blocks stay, open ones are undone; of a failed request everything stays.
 #[test]
-fn an_end_settles_the_blocks() {
+fn end_of_a_request_settles_its_blocks() {
     use ProcessingBlockStatus::{Archived, Complete, Failed, Invalidated, Open};
     let mut view = with_run(S::Held, R::Partial);
     view.blocks = vec![
@@ -409,7 +409,7 @@ fn an_end_settles_the_blocks() {
 
 /// A stop that finds nothing at the backend: a ready run continues later, under another name.
 #[test]
-fn a_stop_before_the_start() {
+fn stop_before_the_start_keeps_the_run() {
     let view = with_run(S::Planning, R::Ready);
     let stopping = after(&view, &heard(&wanting(view.clone(), RequestCommandKind::Stop), &[]));
     // Not being there yet does not prove that it will not come.
@@ -443,7 +443,7 @@ fn says_held(state: RunState, held: u64, why: &[&str]) -> LifecycleEvent {
 }
 
 #[test]
-fn what_is_held_at_the_backend_is_told_once() {
+fn held_nodes_are_reported_once() {
     let view = with_run(S::Active, R::Running);
     let told = |decision: &LifecycleDecision| -> Vec<(&str, String)> {
         decision.alerts.iter().map(|alert| (alert.kind.name(), alert.text.clone())).collect()
@@ -487,7 +487,7 @@ fn removed_run_ends_and_request_is_held() {
 }
 
 #[test]
-fn why_a_run_ended_is_said_where_the_units_do_not_say_it() {
+fn run_end_reason_is_shown_if_units_have_none() {
     let LifecycleEvent::RunReported(mut news) = says(RunState::Over, 0, 0, &[]) else {
         unreachable!("it is news of a run")
     };
@@ -500,7 +500,7 @@ fn why_a_run_ended_is_said_where_the_units_do_not_say_it() {
 
 /// The alert contains the reason.
 #[test]
-fn what_hinders_is_told_when_it_was_too_long() {
+fn timeout_alert_contains_the_reason() {
     let mut view = at(S::Planning);
     let situation = |news| LifecycleInputs {
         events: news,
@@ -532,7 +532,7 @@ fn what_hinders_is_told_when_it_was_too_long() {
 
 /// N-2, DESIGN 6.2, 6.3: reported once per timeout, and processed anyway.
 #[test]
-fn what_is_stuck_is_told_and_goes_on() {
+fn stuck_request_is_reported_and_continues() {
     let hours = |n: u64| START.after(Duration::from_secs(n * 3600));
     let unreachable = || says(RunState::Unknown, 0, 0, &[]);
     let table = vec![
@@ -576,7 +576,7 @@ fn what_is_stuck_is_told_and_goes_on() {
 
 /// the request is held once nothing else is left to do; after a release the steps are retried.
 #[test]
-fn outputs_that_cannot_be_recorded_hold_the_request() {
+fn failed_output_steps_hold_the_request() {
     let mut view = with_run(S::Active, R::Completed);
     view.blocks.truncate(1);
     view.blocks[0].status = ProcessingBlockStatus::Failed;
@@ -599,7 +599,7 @@ fn outputs_that_cannot_be_recorded_hold_the_request() {
 
 ///
 #[test]
-fn a_new_version_that_is_complete_replaces_the_old_one() {
+fn completed_new_version_replaces_the_old_one() {
     for (policy, steps) in [(CleanupPolicy::ImmediateCleanup, 2), (CleanupPolicy::KeepUntilReplaced, 0)] {
         let mut view = with_run(S::Active, R::Completed);
         view.row.request.cleanup_policy = policy;
@@ -627,7 +627,7 @@ fn a_new_version_that_is_complete_replaces_the_old_one() {
 
 ///
 #[test]
-fn what_is_left_is_the_next_round() {
+fn remaining_work_is_the_next_round() {
     let mut view = with_run(S::Active, R::Completed);
     view.process.as_mut().unwrap().more_input = true;
     view.blocks.iter_mut().for_each(|block| block.status = ProcessingBlockStatus::Complete);
@@ -647,7 +647,7 @@ fn what_is_left_is_the_next_round() {
 }
 
 #[test]
-fn places_are_taken_by_what_runs() {
+fn running_requests_take_slots() {
     let table = [
         (with_run(S::Planning, R::Ready), true),
         (with_run(S::Active, R::Running), true),
@@ -663,7 +663,7 @@ fn places_are_taken_by_what_runs() {
 
 /// The jobs of a run follow the priority of its request, even if it changed during submission.
 #[test]
-fn a_changed_priority_reaches_the_run() {
+fn changed_priority_is_applied_to_the_run() {
     let prioritize = |priority| LifecycleEffect::Prioritize { run: "run-0".into(), priority };
     let changed = |status, run_status| {
         let mut view = with_run(status, run_status);

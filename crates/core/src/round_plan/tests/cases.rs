@@ -17,7 +17,7 @@ fn jobs(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn files_are_grouped_by_where_they_are() {
+fn files_are_grouped_by_location() {
     let files = vec![
         plain("/5", &["B"], 1),
         plain("/4", &["A"], 1),
@@ -37,7 +37,7 @@ fn files_are_grouped_by_where_they_are() {
 }
 
 #[test]
-fn large_runs_have_jobs_of_their_own_and_small_ones_share() {
+fn large_runs_get_their_own_jobs() {
     let of_run = |name: &str, run: u32| file(name, AB, &[(run, 1, 1)]);
     let mut files: Vec<_> = (0..5).map(|n| of_run(&format!("/a{n}"), 1)).collect();
     files.extend([of_run("/b", 2), of_run("/c", 3)]);
@@ -50,7 +50,7 @@ fn large_runs_have_jobs_of_their_own_and_small_ones_share() {
 }
 
 #[test]
-fn windows_of_events_go_on_in_the_next_file() {
+fn event_windows_continue_in_the_next_file() {
     let files = vec![plain("/a", AB, 5), plain("/b", AB, 12), plain("/none", AB, 0), plain("/z", AB, 3)];
     let mut world = World::new(SplittingAlgo::EventBased, files);
     world.params().events_per_job = Some(8);
@@ -59,7 +59,7 @@ fn windows_of_events_go_on_in_the_next_file() {
 }
 
 #[test]
-fn windows_leave_out_events_of_lumis_that_are_masked() {
+fn event_windows_skip_masked_lumis() {
     let lumis = [(1, 1, 4), (1, 2, 3), (1, 3, 0), (1, 4, 2), (2, 1, 5)];
     let mut world = World::new(SplittingAlgo::EventBased, vec![file("/a", AB, &lumis)]);
     world.params().events_per_job = Some(4);
@@ -74,7 +74,7 @@ fn windows_leave_out_events_of_lumis_that_are_masked() {
 }
 
 #[test]
-fn a_lumi_in_several_files_is_one_job_with_all_of_them() {
+fn lumi_in_several_files_is_one_job() {
     let files = vec![
         file("/a", AB, &[(1, 1, 2), (1, 2, 2), (1, 3, 2)]),
         file("/b", &["B", "C"], &[(1, 3, 4), (1, 4, 1)]),
@@ -88,7 +88,7 @@ fn a_lumi_in_several_files_is_one_job_with_all_of_them() {
 }
 
 #[test]
-fn events_come_as_near_as_lumis_allow() {
+fn jobs_approach_the_event_target_by_whole_lumis() {
     // (events of the lumis, target, time limit) → events of the jobs.
     let cases = [
         (vec![4, 4, 4, 4], 8, None, vec![8, 8]),
@@ -122,7 +122,7 @@ fn unknown_events_of_lumis_are_spread_evenly() {
 }
 
 #[test]
-fn units_are_filled_up_to_the_size_of_merged_files() {
+fn units_are_filled_to_the_merged_file_size() {
     let files = (0..7).map(|n| plain(&format!("/{n}"), if n < 5 { &["A"] } else { &["B"] }, 10)).collect();
     let mut world = World::new(SplittingAlgo::FileBased, files);
     world.params().files_per_job = Some(1);
@@ -144,7 +144,7 @@ fn units_are_filled_up_to_the_size_of_merged_files() {
 }
 
 #[test]
-fn a_round_takes_whole_files() {
+fn round_takes_whole_files() {
     let files = vec![plain("/a", AB, 10), plain("/b", AB, 10), plain("/c", AB, 10)];
     let mut world = World::new(SplittingAlgo::EventBased, files);
     world.params().events_per_job = Some(6);
@@ -169,7 +169,7 @@ fn a_round_takes_whole_files() {
 }
 
 #[test]
-fn files_that_failed_come_last_and_by_themselves() {
+fn attempted_files_come_last_in_separate_units() {
     let files = ["/a", "/b", "/c", "/d"].map(|lfn| plain(lfn, AB, 1)).to_vec();
     let mut world = World::new(SplittingAlgo::FileBased, files);
     world.attempted = ["/a".to_owned(), "/c".to_owned()].into();
@@ -178,7 +178,7 @@ fn files_that_failed_come_last_and_by_themselves() {
 }
 
 #[test]
-fn memory_stays_within_its_window() {
+fn memory_stays_within_the_window() {
     // (requested, cores, measured) → (MB, capped).
     let cases = [
         (1000, 1, None, (2000, false)),

@@ -40,7 +40,7 @@ fn generating(world: &mut World) -> &mut GenerationParams {
 }
 
 #[test]
-fn each_names_its_place_and_a_way_out() {
+fn each_fault_has_a_place_and_a_remedy() {
     let cases = [
         case(FILES, |w| w.request.memory_mb = 3001, "memory_mb", "3000 MB per core", "at most 3000 MB"),
         case(FILES, |w| w.request.multicore = 0, "multicore", "is 0", "at least one core"),
@@ -271,7 +271,7 @@ fn each_names_its_place_and_a_way_out() {
 }
 
 #[test]
-fn all_are_told_at_once() {
+fn all_faults_are_reported_together() {
     let mut world = World::new(FILES, vec![plain("/a", &["A"], 1)]);
     world.request.memory_mb = 99_999;
     world.request.output_datasets.clear();
@@ -282,7 +282,7 @@ fn all_are_told_at_once() {
 }
 
 #[test]
-fn of_many_bad_files_some_are_named_and_the_rest_counted() {
+fn many_bad_files_are_summarized() {
     let files = (0..50).map(|n| plain(&format!("/{n:02}"), &["X"], 1)).collect();
     let faults = World::new(FILES, files).try_plan().unwrap_err();
     assert_eq!(faults.len(), 21);

@@ -8,7 +8,7 @@ fn generation(events: u64, events_per_lumi: u64) -> GenerationParams {
 }
 
 #[test]
-fn numbers_and_lumis_by_hand() {
+fn generation_assigns_event_numbers_and_lumis() {
     let world =
         World::generating(GenerationParams { first_event: 101, first_lumi: 7, ..generation(250, 40) }, 100);
     let plan = world.plan();
@@ -20,7 +20,7 @@ fn numbers_and_lumis_by_hand() {
 }
 
 #[test]
-fn a_filter_makes_more_of_them() {
+fn filter_increases_generated_events() {
     // 1.07e10 generated events: more than 32 bits (W-13).
     let mut world = World::generating(
         GenerationParams { filter_efficiency: 0.01, ..generation(107_000_000, 500) },
@@ -48,7 +48,7 @@ fn a_filter_makes_more_of_them() {
 /// The true efficiency may be a tenth of the request's: the output of earlier rounds determines the number to
 /// generate.
 #[test]
-fn what_came_out_of_the_filter_says_how_much_is_made() {
+fn measured_efficiency_sets_generated_events() {
     let mut world =
         World::generating(GenerationParams { filter_efficiency: 0.1, ..generation(1_000_000, 500) }, 10_000);
     let (mut wanted, mut generated, mut rounds) = (1_000_000u64, 0, 0);
@@ -73,7 +73,7 @@ fn what_came_out_of_the_filter_says_how_much_is_made() {
 
 /// Tiny outputs would all fit into one unit, and one bad job would fail the whole round.
 #[test]
-fn a_unit_has_only_so_many_jobs_and_a_round_too() {
+fn jobs_per_unit_and_round_are_bounded() {
     let mut world = World::generating(generation(100_000_000, 1000), 1000);
     world.request.size_per_event_kb = 0.02;
     let summary = |world: &World| {
@@ -103,7 +103,7 @@ fn a_unit_has_only_so_many_jobs_and_a_round_too() {
 
 /// Spec 5.7: work after a production step is planned again.
 #[test]
-fn a_round_ends_at_a_production_step() {
+fn round_ends_at_a_production_step() {
     let mut world = World::generating(generation(1000, 10), 30);
     let made = |world: &World| (world.plan().summary().events, world.plan().events_left);
     for (step, expected) in
@@ -117,7 +117,7 @@ fn a_round_ends_at_a_production_step() {
 }
 
 #[test]
-fn what_cuts_no_lumi_makes_whole_ones() {
+fn lumi_algorithms_generate_whole_lumis() {
     let jobs = |algo, limit: &dyn Fn(&mut SplittingParams)| {
         let mut world = World::generating(generation(100, 8), 1);
         world.request.splitting_algo = algo;
@@ -133,7 +133,7 @@ fn what_cuts_no_lumi_makes_whole_ones() {
 }
 
 #[test]
-fn at_the_end_of_all_numbers() {
+fn exhausted_event_numbers_are_an_error() {
     let mut world = World::generating(generation(10, 5), 4);
     world.start.first_event = u64::MAX - 10;
     let plan = world.plan();

@@ -195,7 +195,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, ..ProptestConfig::default() })]
 
     #[test]
-    fn file_based(world in some_world(SplittingAlgo::FileBased)) {
+    fn file_based_plans_hold_the_invariants(world in some_world(SplittingAlgo::FileBased)) {
         if let Some(plan) = check(&world)? {
             let params = &world.request.splitting_params;
             let files: Vec<_> = plan.nodes().flat_map(|node| node.inputs()).map(|input| input.file_index()).collect();
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn event_based(world in some_world(SplittingAlgo::EventBased)) {
+    fn event_based_plans_hold_the_invariants(world in some_world(SplittingAlgo::EventBased)) {
         if let Some(plan) = check(&world)? {
             let params = &world.request.splitting_params;
             let most = params.events_per_job.unwrap().min(params.time_per_job.unwrap_or(u64::MAX));
@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn lumi_based(world in some_world(SplittingAlgo::LumiBased)) {
+    fn lumi_based_plans_hold_the_invariants(world in some_world(SplittingAlgo::LumiBased)) {
         if let Some(plan) = check(&world)? {
             check_lumis(&world, &plan)?;
             let params = &world.request.splitting_params;
@@ -235,7 +235,7 @@ proptest! {
     }
 
     #[test]
-    fn event_aware_lumi_based(world in some_world(SplittingAlgo::EventAwareLumiBased)) {
+    fn event_aware_plans_hold_the_invariants(world in some_world(SplittingAlgo::EventAwareLumiBased)) {
         if let Some(plan) = check(&world)? {
             check_lumis(&world, &plan)?;
             let params = &world.request.splitting_params;
@@ -251,7 +251,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_files_makes_no_difference(
+    fn plan_is_independent_of_file_order(
         (world, mixed) in any_algorithm().prop_flat_map(some_world).prop_flat_map(|world| {
             let mixed = Just(world.files.clone()).prop_shuffle();
             (Just(world), mixed)
@@ -262,7 +262,7 @@ proptest! {
     }
 
     #[test]
-    fn rounds_share_out_the_files(world in any_algorithm().prop_flat_map(some_world), most in 1..=3u32) {
+    fn rounds_partition_the_files(world in any_algorithm().prop_flat_map(some_world), most in 1..=3u32) {
         if world.allowed().is_empty() || !world.is_possible() {
             return Ok(());
         }

@@ -21,7 +21,7 @@ fn again(world: &mut World, lfn: &str, left: Option<FileRemainder>) {
 }
 
 #[test]
-fn only_the_events_that_are_left_are_cut() {
+fn only_remaining_events_are_planned() {
     let files = vec![plain("/a", AB, 20), plain("/b", AB, 5), plain("/z", AB, 3)];
     let mut world = World::new(SplittingAlgo::EventBased, files);
     world.params().events_per_job = Some(4);
@@ -48,7 +48,7 @@ fn only_the_events_that_are_left_are_cut() {
 }
 
 #[test]
-fn only_the_lumis_that_are_left_are_cut() {
+fn only_remaining_lumis_are_planned() {
     let files = vec![
         file("/a", AB, &[(1, 1, 2), (1, 2, 2), (1, 3, 2)]),
         file("/b", AB, &[(1, 3, 4), (1, 4, 1)]),
@@ -69,7 +69,7 @@ fn only_the_lumis_that_are_left_are_cut() {
 }
 
 #[test]
-fn a_file_that_is_cut_by_files_is_read_where_something_is_left() {
+fn file_based_jobs_read_remainders_only() {
     let files = vec![plain("/a", AB, 9), file("/b", AB, &[(1, 1, 2), (1, 2, 2)]), plain("/c", AB, 5)];
     let mut world = World::new(SplittingAlgo::FileBased, files);
     world.params().files_per_job = Some(4);
@@ -82,7 +82,7 @@ fn a_file_that_is_cut_by_files_is_read_where_something_is_left() {
 
 ///
 #[test]
-fn files_that_failed_have_a_round_of_their_own() {
+fn attempted_files_get_their_own_round() {
     let files = ["/a", "/b", "/c", "/d"].map(|lfn| plain(lfn, AB, 1)).to_vec();
     let mut world = World::new(SplittingAlgo::FileBased, files);
     world.params().files_per_job = Some(1);
@@ -249,7 +249,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 768, ..ProptestConfig::default() })]
 
     #[test]
-    fn everything_that_is_not_excluded_is_processed_once(
+    fn files_not_excluded_are_processed_once(
         world in any_algorithm().prop_flat_map(some_world),
         max_units in prop::option::of(1..=4u32),
         failing in prop::collection::vec(prop::collection::vec(prop::bool::weighted(0.4), 8), 1..=4),

@@ -89,7 +89,7 @@ fn to(fate: &AllocationDecision) -> Option<A> {
 }
 
 #[test]
-fn nothing_follows_from_silence() {
+fn missing_answers_change_nothing() {
     for state in [A::Submitting, A::Pending, A::Running, A::Completing] {
         for workers in [NONE, ALIVE, GONE] {
             let unwanted = Allocation { unwanted: Some("why".to_owned()), ..row(state) };
@@ -113,7 +113,7 @@ fn nothing_follows_from_silence() {
 }
 
 #[test]
-fn accounting_may_be_a_moment_behind() {
+fn accounting_delay_is_tolerated() {
     let running = booked(S::Running, "RUNNING");
     let completed = booked(S::Completed, "COMPLETED");
     let rows = [
@@ -132,7 +132,7 @@ fn accounting_may_be_a_moment_behind() {
 }
 
 #[test]
-fn what_is_over_stays_over() {
+fn ended_allocations_stay_ended() {
     for state in [A::Ended, A::Refused, A::Withdrawn] {
         let alive = [job(S::Running)];
         assert_eq!(
@@ -143,7 +143,7 @@ fn what_is_over_stays_over() {
 }
 
 #[test]
-fn slurms_states_and_ours() {
+fn slurm_states_map_to_allocation_states() {
     let rows = [
         (A::Pending, S::Pending, NONE, A::Pending),
         (A::Pending, S::Configuring, NONE, A::Pending),
@@ -186,7 +186,7 @@ fn unknown_slurm_state_changes_nothing() {
 }
 
 #[test]
-fn what_is_as_it_was_is_written_only_now_and_then() {
+fn unchanged_allocation_is_rarely_written() {
     let queue = [job(S::Pending)];
     let sight = sight(Some(&queue), AccountingReply::NotAsked, NONE);
     assert_eq!(fate(&row(A::Pending), &sight), AllocationDecision::default());
@@ -195,7 +195,7 @@ fn what_is_as_it_was_is_written_only_now_and_then() {
 }
 
 #[test]
-fn a_running_one_tells_nodes_and_end() {
+fn running_allocation_reports_nodes_and_end() {
     let running = QueueJob {
         started_at: Some(at(9_900)),
         ends_at: Some(at(20_000)),
@@ -231,7 +231,7 @@ fn reasons_that_need_an_operator_are_reported_once() {
 }
 
 #[test]
-fn an_end_that_the_controller_still_shows_has_its_exit_code_from_accounting() {
+fn exit_code_of_a_visible_end_is_from_accounting() {
     let queue = [QueueJob { ends_at: Some(at(9_999)), ..job(S::Cancelled) }];
     let asked = fate(&row(A::Running), &sight(Some(&queue), AccountingReply::NotAsked, GONE));
     assert!(asked.asks_accounting);
@@ -253,7 +253,7 @@ fn an_end_that_the_controller_still_shows_has_its_exit_code_from_accounting() {
 }
 
 #[test]
-fn one_that_is_missing_is_asked_about() {
+fn missing_allocation_is_looked_up_in_accounting() {
     for state in [A::Pending, A::Running, A::Completing] {
         let asked = fate(&row(state), &sight(Some(&[]), AccountingReply::NotAsked, NONE));
         assert_eq!(
@@ -271,7 +271,7 @@ fn one_that_is_missing_is_asked_about() {
 }
 
 #[test]
-fn accountings_word_ends_one_that_is_missing() {
+fn accounting_ends_a_missing_allocation() {
     for state in [
         S::Completed,
         S::Failed,
@@ -294,7 +294,7 @@ fn accountings_word_ends_one_that_is_missing() {
 }
 
 #[test]
-fn runaways_and_clusters_without_accounting_need_two_polls_and_silence() {
+fn missing_allocation_without_accounting_needs_two_polls() {
     let (running, pending) = (booked(S::Running, "RUNNING"), booked(S::Pending, "PENDING"));
     let resizing = booked(S::Resizing, "RESIZING");
     for accounting in [
@@ -325,7 +325,7 @@ fn runaways_and_clusters_without_accounting_need_two_polls_and_silence() {
 }
 
 #[test]
-fn a_submission_that_was_not_answered_is_looked_for() {
+fn unanswered_submission_is_searched_by_tag() {
     // Found immediately in any state.
     for (state, expected) in [(S::Pending, A::Pending), (S::Running, A::Running), (S::Failed, A::Ended)] {
         let queue = [job(state)];
@@ -376,7 +376,7 @@ fn a_submission_that_was_not_answered_is_looked_for() {
 }
 
 #[test]
-fn what_an_earlier_submission_left_is_not_taken_for_this_one() {
+fn jobs_of_earlier_submissions_are_not_matched() {
     let old = QueueJob { submitted_at: Some(at(8_000)), ..job(S::Failed) };
     let young = Allocation { submitted_at: Some(at(9_990)), ..row(A::Submitting) };
     let queue = [old];
@@ -426,7 +426,7 @@ fn unneeded_allocation_is_canceled() {
 }
 
 #[test]
-fn what_the_row_alone_says_is_to_go() {
+fn unwanted_allocation_with_a_job_id_is_canceled() {
     for (state, unwanted, expected) in [
         (A::Pending, true, Some(8)),
         (A::Running, true, Some(8)),
@@ -443,7 +443,7 @@ fn what_the_row_alone_says_is_to_go() {
 }
 
 #[test]
-fn one_that_runs_without_a_worker_goes() {
+fn allocation_without_worker_is_canceled() {
     let running = |since| QueueJob { started_at: Some(at(since)), ..job(S::Running) };
     for (since, served_since, workers, acts) in [
         (9_400, 0, NONE, vec![SlurmEffect::Cancel(8)]),

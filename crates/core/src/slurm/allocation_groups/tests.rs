@@ -55,7 +55,7 @@ fn plan(demands: &[AllocationDemand], options: &AllocationOptions) -> Vec<String
 }
 
 #[test]
-fn how_many_allocations() {
+fn allocation_count_is_planned() {
     let by_name = AllocationOptions { group_by: GroupBy::Requirements, ..AllocationOptions::default() };
     for (resources, jobs, expected) in [
         // 26 by CPUs, 60 by memory; an allocation is long enough for one after another.
@@ -81,7 +81,7 @@ fn how_many_allocations() {
 }
 
 #[test]
-fn walltimes() {
+fn walltimes_are_planned() {
     let hour = resources(104, 1, 0, 60);
     let base = AllocationOptions { group_by: GroupBy::Requirements, ..AllocationOptions::default() };
     let longest = WalltimeStrategy::MaxPartitionTime;
@@ -118,7 +118,7 @@ fn walltimes() {
 }
 
 #[test]
-fn one_allocation_with_many_nodes() {
+fn multi_node_allocation_is_planned() {
     let options = AllocationOptions {
         group_by: GroupBy::Requirements,
         single_allocation: true,
@@ -133,7 +133,7 @@ fn one_allocation_with_many_nodes() {
 }
 
 #[test]
-fn groups_by_requirements() {
+fn jobs_are_grouped_by_requirements() {
     let options = AllocationOptions { group_by: GroupBy::Requirements, ..AllocationOptions::default() };
     let (small, large) = (resources(1, 1, 0, 60), resources(104, 1, 0, 60));
     let demands = [
@@ -150,7 +150,7 @@ fn groups_by_requirements() {
 }
 
 #[test]
-fn groups_by_partition() {
+fn jobs_are_grouped_by_partition() {
     let options = AllocationOptions::default();
     let (small, large) = (resources(1, 1, 0, 60), resources(52, 1, 0, 120));
     // Maximum of all resources: 52 CPUs for two hours each.
@@ -174,7 +174,7 @@ fn groups_by_partition() {
 }
 
 #[test]
-fn what_no_node_has_together_stays_apart() {
+fn demands_that_fit_no_common_node_stay_separate() {
     let mut profile = cluster();
     profile.partitions = vec![Partition {
         other_nodes: vec![NodeShape {
@@ -192,7 +192,7 @@ fn what_no_node_has_together_stays_apart() {
 }
 
 #[test]
-fn jobs_with_labels_are_left_out_and_silent_ones_get_their_share() {
+fn labeled_jobs_are_excluded_and_defaults_share_a_node() {
     let labeled =
         AllocationDemand { labels: vec!["gpu".into()], ..demand("r", 0, 9, resources(999, 1, 0, 60)) };
     assert_eq!(plan(&[labeled], &AllocationOptions::default()), [""; 0]);
@@ -203,7 +203,7 @@ fn jobs_with_labels_are_left_out_and_silent_ones_get_their_share() {
 }
 
 #[test]
-fn what_fits_nowhere_is_named_with_what_is_lacking() {
+fn unplaceable_jobs_are_named_with_the_reason() {
     let demands = [
         demand("fine", 0, 1, resources(1, 1, 0, 60)),
         demand("huge", 0, 1, resources(1, 4000, 0, 60)),
@@ -246,7 +246,7 @@ fn ended_jobs_do_not_count_in_levels() {
 }
 
 #[test]
-fn a_job_that_would_never_begin_fits_nowhere() {
+fn job_that_never_starts_is_unplaceable() {
     let asked = |minutes, options: &AllocationOptions| {
         let demands = [demand("long", 0, 1, resources(1, 1, 0, minutes))];
         group_demands(&cluster(), &demands, options).map(drop).map_err(|faults| faults[0].reason.clone())
@@ -264,7 +264,7 @@ fn a_job_that_would_never_begin_fits_nowhere() {
 }
 
 #[test]
-fn the_end_of_an_allocation_is_not_for_jobs() {
+fn end_reserve_is_not_used_by_jobs() {
     let (hour, minute) = (Duration::from_hours(1), Duration::from_mins(1));
     for (walltime, runtime, reserve, expected) in [
         (2 * hour, hour, Duration::ZERO, 2),

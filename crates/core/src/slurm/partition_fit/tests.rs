@@ -44,7 +44,7 @@ fn ask(cpus: u32, gib: u64, gpus: u32, nodes: u32, hours: u64) -> PartitionReque
 }
 
 #[test]
-fn the_best_partition() {
+fn best_partition_is_chosen() {
     let cluster = cluster();
     for (ask, expected) in [
         // The smallest memory, then the shortest limit; the debugging partition only if there is no other.
@@ -64,7 +64,7 @@ fn the_best_partition() {
 }
 
 #[test]
-fn what_nothing_can_hold_names_the_nearest() {
+fn unplaceable_request_names_the_nearest_partition() {
     let cluster = cluster();
     for (ask, expected) in [
         (ask(129, 1, 0, 1, 1), "nearest is partition `gpu-h100`: its nodes have 128 CPUs"),
@@ -82,14 +82,14 @@ fn what_nothing_can_hold_names_the_nearest() {
 }
 
 #[test]
-fn only_the_one_for_debugging_is_better_than_none() {
+fn debug_partition_is_used_if_it_is_the_only_one() {
     let mut cluster = cluster();
     cluster.partitions.truncate(1);
     assert_eq!(best_partition(&cluster, &ask(1, 1, 0, 1, 1)).unwrap().name, "debug");
 }
 
 #[test]
-fn closed_doors() {
+fn unavailable_partitions_are_skipped() {
     let mut cluster = cluster();
     cluster.partitions.retain(|partition| partition.name == "standard" || partition.name == "bigmem");
     cluster.partitions[0].is_up = false;
@@ -103,7 +103,7 @@ fn closed_doors() {
 }
 
 #[test]
-fn partitions_of_another_tier_are_for_who_names_them() {
+fn other_tiers_are_used_only_by_name() {
     let tier = |tier, one: Partition| Partition { priority_tier: Some(tier), ..one };
     let mut cluster = ClusterProfile {
         partitions: vec![
@@ -119,7 +119,7 @@ fn partitions_of_another_tier_are_for_who_names_them() {
 }
 
 #[test]
-fn nodes_of_several_kinds() {
+fn partition_with_several_node_types_fits() {
     let mixed = Partition {
         other_nodes: vec![
             NodeShape { nodes: Some(2), cpus_per_node: 64, memory_mb: 16 << 10, ..NodeShape::default() },

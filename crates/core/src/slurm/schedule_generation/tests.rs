@@ -48,7 +48,7 @@ fn by_name() -> AllocationOptions {
 }
 
 #[test]
-fn a_scheduler_asks_for_what_its_jobs_need_at_once() {
+fn scheduler_requests_the_concurrent_demand() {
     for (jobs, shared, cpus, mem) in [(2, true, 4, "2100M"), (40, true, 8, "4100M"), (2, false, 8, "8000M")] {
         let mut profile = profile();
         profile.partitions[0].shared = shared;
@@ -69,7 +69,7 @@ fn a_scheduler_asks_for_what_its_jobs_need_at_once() {
 }
 
 #[test]
-fn gpus_are_asked_for_by_their_kind() {
+fn gpus_are_requested_by_type() {
     let demands = [demand("r", 0, 1, 1, 1)];
     let found = propose_schedulers(&profile(), &demands, &by_name(), None, &BTreeSet::new()).unwrap();
     assert_eq!(found[0].scheduler.gres.as_deref(), Some("gpu:a100:1"));
@@ -81,7 +81,7 @@ fn gpus_are_asked_for_by_their_kind() {
 }
 
 #[test]
-fn names_are_new() {
+fn scheduler_names_are_unused() {
     let demands = [demand("r", 0, 40, 8, 0), demand("r", 1, 40, 8, 0)];
     let names = |suffix: Option<&str>, taken: &[&str]| -> Vec<String> {
         let taken = taken.iter().map(ToString::to_string).collect();
@@ -95,7 +95,7 @@ fn names_are_new() {
 }
 
 #[test]
-fn an_action_waits_for_those_that_can_start_first() {
+fn action_waits_for_jobs_that_start_first() {
     // The last stage waits for the middle one, which only these allocations can run.
     let demands = [demand("a", 0, 40, 8, 0), demand("b", 2, 40, 8, 0), demand("b", 1, 40, 8, 0)];
     let found = propose_schedulers(&profile(), &demands, &by_name(), None, &BTreeSet::new()).unwrap();
@@ -110,7 +110,7 @@ fn an_action_waits_for_those_that_can_start_first() {
 }
 
 #[test]
-fn one_allocation_of_many_nodes_has_a_worker_on_each() {
+fn multi_node_allocation_has_a_worker_per_node() {
     let options = AllocationOptions { single_allocation: true, ..by_name() };
     let demands = [demand("r", 0, 3, 8, 0)];
     let found = propose_schedulers(&profile(), &demands, &options, None, &BTreeSet::new()).unwrap();
@@ -120,7 +120,7 @@ fn one_allocation_of_many_nodes_has_a_worker_on_each() {
 }
 
 #[test]
-fn schedulers_that_would_wait_for_ever() {
+fn schedulers_that_never_start_are_reported() {
     let good = SlurmScheduler { name: "s".into(), nodes: 2, ..SlurmScheduler::default() };
     let on = |partition: &str| SlurmScheduler { partition: Some(partition.into()), ..good.clone() };
     for (scheduler, expected) in [
@@ -156,7 +156,7 @@ fn schedulers_that_would_wait_for_ever() {
 }
 
 #[test]
-fn jobs_and_the_scheduler_they_name() {
+fn jobs_fit_the_scheduler_they_name() {
     let scheduler = SlurmScheduler {
         name: "s".into(),
         walltime: "03:00:00".into(),
@@ -184,7 +184,7 @@ fn jobs_and_the_scheduler_they_name() {
 }
 
 #[test]
-fn a_job_needs_what_its_scheduler_asks_for_and_one_partition_that_has_it() {
+fn job_must_fit_its_scheduler_and_a_partition() {
     let scheduler = |partition: &str, tasks: u32, extra: &str, mem: Option<&str>| SlurmScheduler {
         name: "s".into(),
         walltime: "00:10:00".into(),

@@ -111,7 +111,7 @@ fn allocation(id: i64, new: &NewAllocation) -> Allocation {
 }
 
 #[test]
-fn what_is_left_gets_new_schedulers() {
+fn remaining_jobs_get_new_schedulers() {
     let mut world = World {
         jobs: (0..40).map(|id| job(id, 1, u32::from(id >= 20))).collect(),
         actions: vec![
@@ -179,7 +179,7 @@ fn named_jobs_are_planned_in_any_state() {
 }
 
 #[test]
-fn open_allocations_serve_as_many_as_they_can() {
+fn open_allocations_are_used_first() {
     let mut world = World { jobs: (0..16).map(|id| job(id, 1, 0)).collect(), ..World::default() };
     let options = AllocationOptions::default();
     let first = world.plan(&options, true);
@@ -196,7 +196,7 @@ fn open_allocations_serve_as_many_as_they_can() {
 }
 
 #[test]
-fn what_asks_for_more_now_is_not_served_by_what_was_asked_for_less() {
+fn grown_jobs_do_not_use_smaller_allocations() {
     let mut world = World { jobs: (0..2).map(|id| job(id, 1, 0)).collect(), ..World::default() };
     let options = AllocationOptions::default();
     world.apply(&world.plan(&options, true));
@@ -212,7 +212,7 @@ fn what_asks_for_more_now_is_not_served_by_what_was_asked_for_less() {
 }
 
 #[test]
-fn who_names_no_scheduler_is_served_by_any() {
+fn job_without_scheduler_uses_any_allocation() {
     let mut world = World { jobs: (0..2).map(|id| job(id, 1, 0)).collect(), ..World::default() };
     let options = AllocationOptions::default();
     world.apply(&world.plan(&options, true));
@@ -226,7 +226,7 @@ fn who_names_no_scheduler_is_served_by_any() {
 }
 
 #[test]
-fn jobs_go_where_they_went_if_they_can() {
+fn jobs_keep_their_partition_if_possible() {
     let scheduler = |partition: &str| SlurmScheduler {
         name: format!("old_{partition}"),
         partition: Some(partition.into()),
@@ -272,7 +272,7 @@ fn walltime_is_kept_by_default() {
 }
 
 #[test]
-fn what_was_made_and_not_used_is_used_first() {
+fn unused_schedulers_are_reused() {
     let mut world = World { jobs: (0..16).map(|id| job(id, 1, 0)).collect(), ..World::default() };
     let options = AllocationOptions::default();
     let first = world.plan(&options, false);
@@ -287,7 +287,7 @@ fn what_was_made_and_not_used_is_used_first() {
 
 /// It does not set memory: its nodes are those of its partition, and its walltime is set.
 #[test]
-fn what_was_made_and_not_used_is_left_if_its_nodes_are_too_small() {
+fn unused_scheduler_with_small_nodes_is_not_reused() {
     let made = |walltime: &str| SlurmScheduler {
         name: "made".into(),
         partition: Some("standard".into()),
@@ -316,7 +316,7 @@ fn what_was_made_and_not_used_is_left_if_its_nodes_are_too_small() {
 }
 
 #[test]
-fn what_fits_nowhere_is_told() {
+fn unplaceable_jobs_are_reported() {
     let world = World { jobs: vec![job(1, 99, 0)], ..World::default() };
     let store = RegenerateInput {
         workflow: WorkflowId(1),
@@ -345,7 +345,7 @@ fn unfit_job_does_not_block_others() {
 
 proptest! {
     #[test]
-    fn planning_twice_asks_for_nothing_the_second_time(
+    fn repeated_planning_requests_nothing(
         jobs in prop::collection::vec((1u32..=32, 0u32..3, any::<bool>()), 0..60),
         by_name in any::<bool>(),
         single in any::<bool>(),

@@ -82,7 +82,7 @@ fn bans(decision: &LifecycleDecision) -> Vec<(&str, Option<&str>)> {
 }
 
 #[test]
-fn a_site_that_spoils_a_run_is_banned_when_it_is_over() {
+fn failing_site_is_banned_after_the_run() {
     let mut ground = Ground::new(&["T2_A", "T2_B"]);
     let news = looked(RunState::Over, failed(3, "T2_A", Infrastructure), &[("T2_A", 5), ("T2_B", 30)]);
     let decision = ground.decide(std::slice::from_ref(&news));
@@ -94,7 +94,7 @@ fn a_site_that_spoils_a_run_is_banned_when_it_is_over() {
 }
 
 #[test]
-fn a_request_whose_failures_are_of_a_banned_site_says_what_to_do() {
+fn failures_of_a_banned_site_suggest_a_release() {
     let lasting = |site: &str| -> Vec<FailedAttemptReport> {
         failed(4, site, Infrastructure)
             .into_iter()
@@ -118,7 +118,7 @@ fn a_request_whose_failures_are_of_a_banned_site_says_what_to_do() {
 }
 
 #[test]
-fn the_only_site_of_some_work_is_not_banned_and_people_are_told() {
+fn only_site_is_not_banned_and_an_alert_is_sent() {
     let mut ground = Ground::new(&["T2_A"]);
     let news = looked(RunState::Over, failed(5, "T2_A", Infrastructure), &[("T2_A", 5)]);
     let decision = ground.decide(&[news]);
@@ -127,7 +127,7 @@ fn the_only_site_of_some_work_is_not_banned_and_people_are_told() {
 }
 
 #[test]
-fn attempts_that_fail_alike_everywhere_pause_the_run_once() {
+fn correlated_failures_pause_the_run_once() {
     let mut ground = Ground::new(&["T2_A", "T2_B"]);
     let mut attempts = failed(6, "T2_A", Permanent);
     attempts.extend(failed(12, "T2_B", Permanent).into_iter().skip(6));
@@ -151,7 +151,7 @@ fn attempts_that_fail_alike_everywhere_pause_the_run_once() {
 }
 
 #[test]
-fn a_person_lets_a_paused_run_go_on() {
+fn released_run_resumes() {
     let mut ground = Ground::new(&["T2_A", "T2_B"]);
     ground.view.run.as_mut().unwrap().paused = Some(START);
     ground.view.row.wanted =
@@ -169,7 +169,7 @@ fn a_person_lets_a_paused_run_go_on() {
 }
 
 #[test]
-fn one_bad_site_is_banned_early_and_the_run_goes_on() {
+fn bad_site_is_banned_while_the_run_continues() {
     let mut ground = Ground::new(&["T2_A", "T2_B"]);
     let news = looked(RunState::Running, failed(10, "T2_A", Infrastructure), &[("T2_A", 10), ("T2_B", 20)]);
     let LifecycleEvent::RunReported(run_news) = &news else { unreachable!() };
@@ -183,7 +183,7 @@ fn one_bad_site_is_banned_early_and_the_run_goes_on() {
 
 /// Failures solved by the next attempt do not count; final ones are not attributed to a site.
 #[test]
-fn a_site_is_not_banned_for_what_it_is_no_cause_of() {
+fn site_is_not_banned_for_unrelated_failures() {
     // class, whether another attempt follows → alerts, paused?
     let table = [
         (FailureClass::Memory, true, vec![], false),
@@ -211,7 +211,7 @@ fn a_site_is_not_banned_for_what_it_is_no_cause_of() {
 }
 
 #[test]
-fn where_there_is_no_other_site_it_is_as_if_all_failed() {
+fn run_is_paused_if_its_only_site_fails() {
     let mut ground = Ground::new(&["T2_A"]);
     let news = looked(RunState::Running, failed(10, "T2_A", Infrastructure), &[("T2_A", 10)]);
     let decision = ground.decide(&[news]);
@@ -221,7 +221,7 @@ fn where_there_is_no_other_site_it_is_as_if_all_failed() {
 
 /// With bans disabled a run is paused instead.
 #[test]
-fn where_no_site_is_ever_banned_it_is_as_if_all_failed() {
+fn run_is_paused_if_bans_are_disabled() {
     for (on_alike, status, is_paused) in [
         (CorrelatedAction::Alert, RequestStatus::Active, false),
         (CorrelatedAction::Pause, RequestStatus::Active, true),
@@ -240,7 +240,7 @@ fn where_no_site_is_ever_banned_it_is_as_if_all_failed() {
 }
 
 #[test]
-fn what_follows_is_set() {
+fn correlated_action_is_configurable() {
     let news = || looked(RunState::Running, failed(10, "unknown", Permanent), &[("unknown", 10)]);
     for (on_alike, status, paused) in [
         (CorrelatedAction::Alert, RequestStatus::Active, None),
@@ -264,7 +264,7 @@ fn what_follows_is_set() {
 }
 
 #[test]
-fn the_next_run_knows_what_was_read() {
+fn next_run_continues_the_failure_cursor() {
     let mut ground = Ground::new(&["T2_A", "T2_B"]);
     let view = &mut ground.view;
     view.row.status = RequestStatus::Stopping;
@@ -277,7 +277,7 @@ fn the_next_run_knows_what_was_read() {
 }
 
 #[test]
-fn what_goes_well_is_noted_now_and_then_only() {
+fn progress_without_failures_is_rarely_committed() {
     let mut ground = Ground::new(&["T2_A"]);
     let mut commits = 0;
     for n in 1..=600 {
