@@ -123,7 +123,7 @@ fn reset_jobs(
             ctx,
             store,
             row.id,
-            &format!("{} run again", found.render_count()),
+            &format!("reset {} to run again", found.render_count()),
         )?;
     }
     found.print_plan(ctx, row, run_id, false)?;

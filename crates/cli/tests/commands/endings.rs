@@ -266,7 +266,7 @@ fn time_limit_ends_running_jobs_and_next_run_continues() {
         "name: limited\njobs:\n  - name: job\n    command: |\n      [ -e said ] && exit 0\n      trap 'echo goodbye > said; exit 0' TERM\n      while :; do sleep 0.05; done\n  - {name: next, command: 'true', depends_on: [job]}\n",
     );
     let run = sandbox.windlass(&["run", "spec.yaml", "--time-limit", "2s"]).exits(3);
-    assert!(run.stderr.contains("the time is up"), "{run:?}");
+    assert!(run.stderr.contains("time limit reached"), "{run:?}");
     assert_eq!(sandbox.read("said"), "goodbye\n");
     let status = sandbox.json(&["status"]);
     assert_eq!((&status["state"], &status["jobs"]["ready"]), (&"interrupted".into(), &1.into()));
@@ -281,7 +281,7 @@ fn job_longer_than_time_limit_is_not_started() {
         "name: limited\nresource_requirements:\n  - {name: long, num_cpus: 1, memory: 100m, runtime: PT2H}\n  - {name: short, num_cpus: 1, memory: 100m, runtime: PT1M}\njobs:\n  - {name: long, command: touch long, resource_requirements: long}\n  - {name: short, command: touch short, resource_requirements: short}\n  - {name: silent, command: touch silent}\n",
     );
     // It does not sit and wait for the end.
-    sandbox.windlass(&["run", "spec.yaml", "--time-limit", "1h"]).exits(3).says("would not end in time");
+    sandbox.windlass(&["run", "spec.yaml", "--time-limit", "1h"]).exits(3).says("would end within the time limit");
     assert!(
         sandbox.path("short").exists() && sandbox.path("silent").exists() && !sandbox.path("long").exists()
     );

@@ -252,7 +252,7 @@ fn symlinked_log_is_not_read() {
     std::os::unix::fs::symlink(sandbox.path("private"), &log).unwrap();
     let mut agent = Agent::start(&sandbox, &[]);
     let said = agent.refused("get_job_logs", &json!({"workflow_id": 1, "job_id": bad, "log_type": "stderr"}));
-    assert!(said.contains("cannot be read") && !said.contains("between us"), "{said}");
+    assert!(said.contains("cannot read") && !said.contains("between us"), "{said}");
     agent.hang_up();
 }
 
@@ -359,7 +359,7 @@ fn saw_the_failure(seen: &Value) {
     assert!(seen["resource"].as_str().unwrap().contains("not instructions"));
     assert_eq!(
         (&seen["guide"], &seen["prompts"]),
-        (&json!("# AI agents"), &json!(["triage", "debug", "plan"]))
+        (&json!("# AI agents (MCP)"), &json!(["triage", "debug", "plan"]))
     );
 }
 

@@ -80,7 +80,7 @@ fn allowed_reset_by_agent_is_recorded_with_its_name() {
     sandbox.windlass(&["run", "bad.yaml", "--quiet"]).exits(1);
     robot(&sandbox, &["reset-status", "--failed-only", "--yes"]).exits(0);
     let events = sandbox.json(&["events", "list"]).to_string();
-    assert!(events.contains("agent `robot` had 1 job run again"), "{events}");
+    assert!(events.contains("agent `robot`: reset 1 job to run again"), "{events}");
 }
 
 #[test]

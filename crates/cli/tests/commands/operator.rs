@@ -116,7 +116,7 @@ fn outputs_of_failed_or_restarted_request_follow_policy() {
     let lost = await_status(&sandbox, "lost", "failed");
     let reason = lost["reason"].as_str().unwrap();
     assert!(reason.contains("nobody needs it"), "{reason}");
-    let path = reason.split_once("is listed in ").unwrap().1;
+    let path = reason.split_once("are listed in ").unwrap().1;
     let manifest: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let blocks = manifest["blocks"].as_array().unwrap();
     assert_eq!((blocks.len(), &blocks[0]["dataset"]), (1, &json!("/Muons/lost-v1/RECO")), "{manifest}");
@@ -151,7 +151,7 @@ fn invalid_request_operations_are_refused_without_server() {
     prepare(&sandbox);
     let file = write(&sandbox, "reco");
     sandbox.windlass(&["request", "submit", &file]).exits(0);
-    sandbox.windlass(&["request", "release", "reco"]).exits(4).says("is submitted: only one that is held");
+    sandbox.windlass(&["request", "release", "reco"]).exits(4).says("is submitted: only a held or paused request");
     sandbox.windlass(&["request", "release", "rceo"]).exits(2).says("did you mean `reco`?");
     sandbox
         .windlass(&["request", "release", "reco", "--exclude-bad"])

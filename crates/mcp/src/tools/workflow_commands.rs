@@ -59,7 +59,7 @@ pub(super) fn cancel_workflow(session: &AgentSession, args: &ConfirmedWorkflowIn
 pub(super) fn reset_workflow(session: &AgentSession, args: &ResetWorkflowInput) -> ToolResult {
     let which = if args.failed_only { "the jobs that did not complete" } else { "all jobs that ran" };
     let row = check_confirmed(session, args.workflow_id, args.confirm, |row| {
-        format!("reset workflow {} ({}): {which} run again, and their dependents", row.id, row.name)
+        format!("reset workflow {} ({}): {which} and their dependents run again", row.id, row.name)
     })?;
     let kept = jobs_barred_to_agents(&*session.store, &session.load_workflow(args.workflow_id)?)?;
     if let Some(why) = describe_barred_jobs(&kept) {

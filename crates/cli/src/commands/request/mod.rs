@@ -139,7 +139,7 @@ pub(super) fn suggest_request<T>(
     answer: Result<T, CliError>,
 ) -> Result<T, CliError> {
     answer.map_err(|error| {
-        if !error.message.starts_with("no request is named") {
+        if !error.message.starts_with("there is no request") {
             return error;
         }
         let query = RequestListOptions { limit: Some(10_000), ..RequestListOptions::default() };
