@@ -53,7 +53,7 @@ mod tests {
     const SHOW: &str = "awk '/Max file locks/ { print $5 }' /proc/self/limits";
 
     #[test]
-    fn this_test_is_not_started_by_an_agent() {
+    fn test_process_is_no_agent_descendant() {
         assert!(!is_agent_descendant());
     }
 

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_with_the_thread_that_started_it() {
+    fn attached_process_ends_with_its_starting_thread() {
         let (mut reader, writer) = io::pipe().unwrap();
         let starter = std::thread::spawn(move || {
             let output = File::from(std::os::fd::OwnedFd::from(writer));

@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_whole_words() {
+    fn field_names_match_whole_words() {
         let text = b"oom_kill_disable 0\nunder_oom 0\noom_kill 3\n";
         assert_eq!(parse_field(text, "oom_kill"), Some(3));
         assert_eq!(parse_field(text, "oom"), None);

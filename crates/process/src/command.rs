@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn within_its_grace_a_program_may_end_by_itself() {
+    fn program_may_end_by_itself_within_its_grace() {
         let directory = tempfile::tempdir().unwrap();
         let cancel = CancelToken::default();
         let mut almost = shell("touch begun; while ! test -e go; do sleep 0.05; done; echo done");

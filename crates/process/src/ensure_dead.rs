@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_boot_nothing_lives_and_started_attempts_are_unknown() {
+    fn started_attempts_are_unknown_after_a_boot() {
         let report =
             ensure_worker_dead(&deceased(&machine::hostname(), "another boot", "t"), Duration::ZERO).unwrap();
         assert_eq!(

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_resources() {
+    fn machine_resources_are_detected() {
         let machine = MachineInfo::detect();
         assert!(machine.cpus >= 1);
         assert!(machine.memory > Bytes(1 << 20) && machine.memory < Bytes(1 << 50));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn otherwise_drivers_show_the_gpus() {
+    fn gpus_are_detected_from_the_drivers() {
         let root = tempfile::tempdir().unwrap();
         let no_variables = |_: &str| None;
         assert!(detect_gpus(&no_variables, root.path()).is_empty());

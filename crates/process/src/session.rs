@@ -40,7 +40,7 @@ mod tests {
     use crate::procfs;
 
     #[test]
-    fn a_command_can_be_given_a_session_of_its_own() {
+    fn command_runs_in_its_own_session() {
         let mut command = Command::new("sleep");
         command.arg("1000");
         start_in_own_session(&mut command);

@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_leads_its_group_has_no_input_and_no_ignored_signals() {
+    fn job_leads_its_group_without_input_or_ignored_signals() {
         // Rust ignores SIGPIPE in this process; the job must not inherit that. The C library reserves the
         // signals 32 and 33, and ignores them in spawned processes.
         const ITS_OWN: u64 = 0b11 << 31;

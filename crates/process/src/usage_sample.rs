@@ -140,7 +140,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn peaks_and_averages_of_samples() {
+    fn samples_give_peaks_and_averages() {
         let start = Instant::now();
         let mut series = UsageSummary::new(start);
         assert_eq!(series.add_sample(start + SECOND, SECOND / 2, Bytes(100)), Some(50.0));
@@ -160,13 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_not_above_the_spawners_is_unknown() {
+    fn peak_not_above_the_spawner_is_unknown() {
         assert_eq!(peak_if_trusted(Bytes(10), Bytes(10)), None);
         assert_eq!(peak_if_trusted(Bytes(11), Bytes(10)), Some(Bytes(11)));
     }
 
     #[test]
-    fn this_process_uses_memory() {
+    fn memory_of_this_process_is_measured() {
         let own = [rustix::process::getpid()];
         let sample = UsageSample::measure(&own);
         assert!(sample.rss > Bytes(0));
