@@ -522,8 +522,8 @@ impl RemoteWorker {
     fn send_next_calls(&mut self) {
         let now = Instant::now();
         self.poll_after = self.poll_after.filter(|until| now < *until);
-        let wish = self.exchange_parameters(now);
-        while let Some(next) = self.exchange.next_call(now, &wish) {
+        let parameters = self.exchange_parameters(now);
+        while let Some(next) = self.exchange.next_call(now, &parameters) {
             let (lane, call) = match next {
                 NextCall::Register => {
                     (ExchangeLane::Report, ServerCall::Register(Box::new(self.build_registration())))

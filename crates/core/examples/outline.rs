@@ -15,7 +15,7 @@ fn main() -> std::io::Result<()> {
         (0..jobs).map(|n| if n < half { format!("solve_{n}") } else { format!("plot_{n}") }).collect();
     let edges = DependencyEdges {
         direct: Vec::new(),
-        gates: vec![(0..half).collect()],
+        groups: vec![(0..half).collect()],
         waits: (half..jobs).map(|job| (job, 0)).collect(),
     };
     let facts = |job: u32| OutlineJob {

@@ -20,7 +20,7 @@ pub enum WorkflowChange {
     /// `pending` → `running`, for jobs that run long enough to be seen running.
     Start { job: JobId, attempt: Attempt, worker: WorkerId, at: Timestamp, pid: u32 },
     /// An attempt ended: `pending` or `running` → `to`, with a result row, and with `failure` if it failed. If
-    /// `to` is `ready`, `carried` is what the next attempt inherits (`None`: nothing).
+    /// `to` is `ready`, `inherited` is what the next attempt inherits (`None`: nothing).
     End {
         from: JobStatus,
         to: JobStatus,

@@ -14,7 +14,8 @@ pub struct DependencyEdges {
     /// `(job, dependency)`.
     pub direct: Vec<(u32, u32)>,
     /// Members of each dependency group; sorted, without duplicates, at least two.
-    pub gates: Vec<Vec<u32>>,
+    #[serde(rename = "gates")]
+    pub groups: Vec<Vec<u32>>,
     /// `(job, dependency group)`.
     pub waits: Vec<(u32, u32)>,
 }
@@ -38,14 +39,14 @@ impl<'a> DependencyEdgesBuilder<'a> {
             return self.add_dependencies(job, on);
         }
         let place = (on.as_ptr(), on.len());
-        if let Some(&gate) = self.seen_slices.get(&place) {
-            self.edges.waits.push((job, gate));
+        if let Some(&group) = self.seen_slices.get(&place) {
+            self.edges.waits.push((job, group));
             return;
         }
         let before = self.edges.waits.len();
         self.add_dependencies(job, on);
-        if let [(_, gate)] = self.edges.waits[before..] {
-            self.seen_slices.insert(place, gate);
+        if let [(_, group)] = self.edges.waits[before..] {
+            self.seen_slices.insert(place, group);
         }
     }
 
@@ -63,21 +64,21 @@ impl<'a> DependencyEdgesBuilder<'a> {
             [] => {}
             [only] => self.edges.direct.push((job, only)),
             _ => {
-                let gate = self.find_or_add_group();
-                self.edges.waits.push((job, gate));
+                let group = self.find_or_add_group();
+                self.edges.waits.push((job, group));
             }
         }
     }
 
     /// Returns the dependency group of the list in `scratch`; adds it if there is none.
     fn find_or_add_group(&mut self) -> u32 {
-        if let Some(&gate) = self.known_groups.get(&self.scratch) {
-            return gate;
+        if let Some(&group) = self.known_groups.get(&self.scratch) {
+            return group;
         }
-        let gate = self.edges.gates.len() as u32;
-        self.edges.gates.push(self.scratch.clone());
-        self.known_groups.insert(self.scratch.clone(), gate);
-        gate
+        let group = self.edges.groups.len() as u32;
+        self.edges.groups.push(self.scratch.clone());
+        self.known_groups.insert(self.scratch.clone(), group);
+        group
     }
 
     /// Returns the edges without duplicates.
@@ -103,8 +104,8 @@ mod tests {
             builder.add_dependencies(job, &before);
         }
         let edges = builder.finish();
-        assert_eq!((edges.direct.len(), edges.gates.len(), edges.waits.len()), (0, 1, 1000));
-        assert_eq!(edges.gates[0].len(), 1000);
+        assert_eq!((edges.direct.len(), edges.groups.len(), edges.waits.len()), (0, 1, 1000));
+        assert_eq!(edges.groups[0].len(), 1000);
     }
 
     #[test]
@@ -117,7 +118,7 @@ mod tests {
         }
         builder.add_dependencies(7, &[2, 1]);
         let edges = builder.finish();
-        assert_eq!(edges.gates, [vec![1, 2]]);
+        assert_eq!(edges.groups, [vec![1, 2]]);
         assert_eq!(edges.waits, [(5, 0), (6, 0), (7, 0)]);
         assert_eq!(edges.direct, [(5, 3), (6, 3)]);
     }
@@ -131,7 +132,7 @@ mod tests {
         builder.add_dependencies(7, &[3]);
         builder.add_dependencies(8, &[]);
         let edges = builder.finish();
-        assert_eq!(edges.gates, [vec![1, 2]]);
+        assert_eq!(edges.groups, [vec![1, 2]]);
         assert_eq!(edges.waits, [(5, 0), (6, 0)]);
         assert_eq!(edges.direct, [(7, 3)]);
     }

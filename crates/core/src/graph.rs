@@ -34,15 +34,15 @@ pub struct DependencyCycle(pub Vec<u32>);
 impl JobDependencyGraph {
     /// Builds the graph with no job finished.
     pub fn new(jobs: u32, edges: &DependencyEdges) -> Result<Self, DependencyCycle> {
-        let nodes = jobs as usize + edges.gates.len();
+        let nodes = jobs as usize + edges.groups.len();
         let pairs = || {
             let direct = edges.direct.iter().map(|&(job, on)| (on, job));
             let members = edges
-                .gates
+                .groups
                 .iter()
                 .zip(jobs..)
-                .flat_map(|(members, gate)| members.iter().map(move |&m| (m, gate)));
-            let waits = edges.waits.iter().map(move |&(job, gate)| (jobs + gate, job));
+                .flat_map(|(members, group)| members.iter().map(move |&m| (m, group)));
+            let waits = edges.waits.iter().map(move |&(job, group)| (jobs + group, job));
             direct.chain(members).chain(waits)
         };
         let mut starts = vec![0u32; nodes + 1];
@@ -62,7 +62,7 @@ impl JobDependencyGraph {
         }
         let graph = Self {
             jobs,
-            groups: edges.gates.len() as u32,
+            groups: edges.groups.len() as u32,
             starts,
             targets,
             added_successors: FxHashMap::default(),
@@ -158,8 +158,8 @@ impl JobDependencyGraph {
         let node = self.node_of_job(job);
         let later = self.added_successors.get(&node).map_or(&[][..], Vec::as_slice);
         self.successors(node).iter().chain(later).flat_map(move |&next| {
-            let through_gate = if self.job_of_node(next).is_none() { self.successors(next) } else { &[] };
-            self.job_of_node(next).into_iter().chain(through_gate.iter().copied())
+            let through_group = if self.job_of_node(next).is_none() { self.successors(next) } else { &[] };
+            self.job_of_node(next).into_iter().chain(through_group.iter().copied())
         })
     }
 

@@ -88,7 +88,7 @@ pub fn plan_reset(
     let mut reached = vec![false; order.len()];
     for &node in order.sorted() {
         let behind = order.predecessors(node).iter().any(|&before| reached[before as usize]);
-        if order.is_gate(node) {
+        if order.is_group(node) {
             reached[node as usize] = behind;
             continue;
         }

@@ -23,7 +23,7 @@ struct AdjacencyLists {
 
 impl TopologicalOrder {
     pub(crate) fn new(jobs: u32, edges: &DependencyEdges) -> Result<Self, DependencyCycle> {
-        let nodes = jobs as usize + edges.gates.len();
+        let nodes = jobs as usize + edges.groups.len();
         let before = AdjacencyLists::new(nodes, || dependency_pairs(jobs, edges));
         let after = AdjacencyLists::new(nodes, || dependency_pairs(jobs, edges).map(|(node, on)| (on, node)));
         let sorted = sort_topologically(&before, &after);
@@ -34,7 +34,7 @@ impl TopologicalOrder {
         Ok(Self { jobs, predecessors: before, sorted })
     }
 
-    pub(crate) fn is_gate(&self, node: u32) -> bool {
+    pub(crate) fn is_group(&self, node: u32) -> bool {
         node >= self.jobs
     }
 
@@ -47,7 +47,7 @@ impl TopologicalOrder {
     pub(crate) fn depths(&self) -> Vec<u32> {
         let mut depth = vec![0u32; self.len()];
         for &node in self.sorted() {
-            let after = |&before: &u32| depth[before as usize] + u32::from(!self.is_gate(before));
+            let after = |&before: &u32| depth[before as usize] + u32::from(!self.is_group(before));
             depth[node as usize] = self.predecessors(node).iter().map(after).max().unwrap_or(0);
         }
         depth
@@ -66,9 +66,9 @@ impl TopologicalOrder {
 
 /// `(node, dependency)` over jobs and dependency groups.
 fn dependency_pairs(jobs: u32, edges: &DependencyEdges) -> impl Iterator<Item = (u32, u32)> + '_ {
-    let members = edges.gates.iter().zip(jobs..);
-    let members = members.flat_map(|(members, gate)| members.iter().map(move |&member| (gate, member)));
-    let waits = edges.waits.iter().map(move |&(job, gate)| (job, jobs + gate));
+    let members = edges.groups.iter().zip(jobs..);
+    let members = members.flat_map(|(members, group)| members.iter().map(move |&member| (group, member)));
+    let waits = edges.waits.iter().map(move |&(job, group)| (job, jobs + group));
     edges.direct.iter().copied().chain(members).chain(waits)
 }
 
@@ -131,7 +131,7 @@ mod tests {
         let order =
             TopologicalOrder::new(5, &edges(&[(0, &[3, 4]), (1, &[3, 4]), (2, &[0]), (3, &[4])])).unwrap();
         assert_eq!(order.sorted(), [4, 3, 5, 0, 1, 2], "5 is the dependency group");
-        assert!(order.is_gate(5) && !order.is_gate(4));
+        assert!(order.is_group(5) && !order.is_group(4));
         assert_eq!((order.predecessors(0), order.predecessors(5)), (&[5][..], &[3, 4][..]));
     }
 

@@ -150,7 +150,7 @@ impl WorkflowState {
                 graph.finish_job(job, well, |_, _| {});
             }
         }
-        let carried = table.carried;
+        let inherited = table.inherited;
         let left = RemainingByClass::from_jobs(&lane, &table.status);
         let mut state = Self {
             workflow,
@@ -183,11 +183,11 @@ impl WorkflowState {
             halted: false,
         };
         state.load_units(table.units);
-        for (job, mut carried) in carried {
+        for (job, mut next_attempt) in inherited {
             // A held job has waited already.
-            carried.not_before = carried.not_before.filter(|_| !state.status(job).is_active());
-            carried.delay = carried.delay.filter(|_| carried.not_before.is_some());
-            state.apply_next_attempt(job, &carried);
+            next_attempt.not_before = next_attempt.not_before.filter(|_| !state.status(job).is_active());
+            next_attempt.delay = next_attempt.delay.filter(|_| next_attempt.not_before.is_some());
+            state.apply_next_attempt(job, &next_attempt);
         }
         Ok(state)
     }
@@ -344,7 +344,7 @@ impl WorkflowState {
     /// jobs. Decides their states; returns their numbers.
     pub fn on_jobs_added(&mut self, added: &JobTable, changes: &mut Vec<WorkflowChange>) -> Range<u32> {
         debug_assert!(added.ids.first() > self.ids.last(), "ids are ascending");
-        debug_assert!(added.edges.gates.is_empty(), "added jobs have no dependency groups");
+        debug_assert!(added.edges.groups.is_empty(), "added jobs have no dependency groups");
         let first = self.ids.len() as u32;
         for index in 0..added.ids.len() {
             self.append_job(added, index);
@@ -458,18 +458,18 @@ impl WorkflowState {
         job: u32,
         worker: WorkerId,
         ended: &AttemptEndReport,
-        judged: AttemptEndDecision,
-        follows: AttemptFollowUp,
+        end_decision: AttemptEndDecision,
+        follow_up: AttemptFollowUp,
         changes: &mut Vec<WorkflowChange>,
     ) -> AttemptOutcome {
         let result = AttemptResult {
             key: ended.key,
             worker,
-            status: judged.attempt_status,
-            return_code: judged.return_code,
+            status: end_decision.attempt_status,
+            return_code: end_decision.return_code,
             exit: Some(ended.exit),
             out_of_memory: ended.cause == AttemptEndCause::OutOfMemory,
-            reason: judged.reason.clone(),
+            reason: end_decision.reason.clone(),
             started_at: Some(ended.started_at),
             ended_at: ended.ended_at,
             wall: ended.wall,
@@ -477,17 +477,17 @@ impl WorkflowState {
             files: ended.files.clone(),
             recovered: ended.recovered.clone(),
         };
-        let AttemptFollowUp { retry_mode: onward, failure } = follows;
+        let AttemptFollowUp { retry_mode, failure } = follow_up;
         let job_status = self.end_attempt(
             job,
-            AttemptConclusion { event: judged.event, result, failure, retry_mode: onward },
+            AttemptConclusion { event: end_decision.event, result, failure, retry_mode },
             changes,
         );
         AttemptOutcome {
-            attempt_status: judged.attempt_status,
+            attempt_status: end_decision.attempt_status,
             job_status,
-            return_code: judged.return_code,
-            reason: judged.reason,
+            return_code: end_decision.return_code,
+            reason: end_decision.reason,
         }
     }
 
@@ -508,7 +508,7 @@ impl WorkflowState {
         &mut self,
         job: u32,
         worker: WorkerId,
-        fate: OrphanDecision,
+        orphan_decision: OrphanDecision,
         lost: OrphanedAttempt,
         now: Timestamp,
         changes: &mut Vec<WorkflowChange>,
@@ -516,7 +516,7 @@ impl WorkflowState {
         if !self.status(job).is_active() {
             return;
         }
-        let reason = match fate {
+        let reason = match orphan_decision {
             OrphanDecision::GiveUp => {
                 format!("failed: its worker dies whenever it runs (the last was {worker})")
             }
@@ -541,12 +541,12 @@ impl WorkflowState {
             files: None,
             recovered: None,
         };
-        let event = match fate {
+        let event = match orphan_decision {
             _ if self.canceling => JobStateEvent::Cancel,
             OrphanDecision::GiveUp => JobStateEvent::Fail,
             _ => JobStateEvent::Requeue,
         };
-        let onward = if matches!(fate, OrphanDecision::RunIsolated(_)) {
+        let retry_mode = if matches!(orphan_decision, OrphanDecision::RunIsolated(_)) {
             RetryMode::ExcusedIsolated
         } else {
             RetryMode::Excused
@@ -564,7 +564,7 @@ impl WorkflowState {
         };
         self.end_attempt(
             job,
-            AttemptConclusion { event, result, failure: Some(Box::new(failure)), retry_mode: onward },
+            AttemptConclusion { event, result, failure: Some(Box::new(failure)), retry_mode },
             changes,
         );
     }
@@ -582,26 +582,18 @@ impl WorkflowState {
         outcome: AttemptConclusion,
         changes: &mut Vec<WorkflowChange>,
     ) -> JobStatus {
-        let AttemptConclusion { event, result, failure, retry_mode: onward } = outcome;
+        let AttemptConclusion { event, result, failure, retry_mode } = outcome;
         let Some((from, to)) = self.apply_transition(job, event) else { return self.status(job) };
         let was_alone = self.finish_isolated_run(job);
-        let alone = matches!(onward, RetryMode::ExcusedIsolated);
-        let mut carried = None;
+        let alone = matches!(retry_mode, RetryMode::ExcusedIsolated);
+        let mut inherited = None;
         if to == JobStatus::Ready {
             self.attempt[job as usize] = result.key.attempt.next();
-            carried = self.record_next_attempt(job, onward);
+            inherited = self.record_next_attempt(job, retry_mode);
         }
         let next_attempt = self.attempt[job as usize];
         let orphaned = result.return_code == return_code::ORPHANED;
-        changes.push(WorkflowChange::End {
-            from,
-            to,
-            result,
-            next_attempt,
-            orphaned,
-            failure,
-            inherited: carried,
-        });
+        changes.push(WorkflowChange::End { from, to, result, next_attempt, orphaned, failure, inherited });
         self.push_unit_changes(job, changes);
         match to {
             // One after another: a job that kills its workers is retried first, alone.

@@ -34,7 +34,7 @@ struct Rows {
     status: Vec<S>,
     attempt: Vec<u32>,
     /// What earlier attempts left to the next one.
-    carried: Vec<NextAttempt>,
+    inherited: Vec<NextAttempt>,
     /// (job, attempt) of every result row; no attempt may have two.
     results: Vec<(usize, u32)>,
     /// The attempt of each job whose failure is ignored.
@@ -91,7 +91,7 @@ impl Rows {
                     *row = (*to, site.clone());
                 }
                 WorkflowChange::Ignore { job, attempt } => self.ignored[index(*job)] = Some(attempt.0),
-                WorkflowChange::End { from, to, result, next_attempt, inherited: carried, .. } => {
+                WorkflowChange::End { from, to, result, next_attempt, inherited, .. } => {
                     let job = index(result.key.job);
                     self.step(job, *from, *to);
                     assert_eq!(result.key.attempt.0, self.attempt[job]);
@@ -100,7 +100,7 @@ impl Rows {
                     self.results.push((job, result.key.attempt.0));
                     self.attempt[job] = next_attempt.0;
                     if *to == S::Ready {
-                        self.carried[job] = carried.as_deref().cloned().unwrap_or_default();
+                        self.inherited[job] = inherited.as_deref().cloned().unwrap_or_default();
                     }
                 }
             }
@@ -111,7 +111,7 @@ impl Rows {
     fn begin_anew(&mut self, job: usize, next: u32) {
         assert!(next >= self.attempt[job], "attempts increase");
         self.attempt[job] = next;
-        self.carried[job] = NextAttempt { excused: next - 1, ..NextAttempt::default() };
+        self.inherited[job] = NextAttempt { excused: next - 1, ..NextAttempt::default() };
     }
 
     fn is_ignored(&self, job: usize) -> bool {
@@ -174,9 +174,9 @@ fn as_read(rows: &Rows, world: &World) -> JobTable {
         cancel_on_blocking_job_failure: world.cancel.clone(),
         class: vec![0; rows.ids.len()],
         requirements: vec![Resources::DEFAULT],
-        carried: (0..)
-            .zip(rows.carried.clone())
-            .filter(|(_, carried)| *carried != NextAttempt::default())
+        inherited: (0..)
+            .zip(rows.inherited.clone())
+            .filter(|(_, inherited)| *inherited != NextAttempt::default())
             .collect(),
         ignored: (0..rows.ids.len() as u32).filter(|job| rows.is_ignored(*job as usize)).collect(),
         place: world.place.clone(),
@@ -246,7 +246,7 @@ fn add_jobs(
     rows.ids.extend(&added.ids);
     rows.status.extend(&added.status);
     rows.attempt.extend(added.attempt.iter().map(|attempt| attempt.0));
-    rows.carried.extend(added.ids.iter().map(|_| NextAttempt::default()));
+    rows.inherited.extend(added.ids.iter().map(|_| NextAttempt::default()));
     rows.ignored.extend(added.ids.iter().map(|_| None));
     let mut changes = Vec::new();
     assert_eq!(state.on_jobs_added(&added, &mut changes), old..old + count);
@@ -421,7 +421,7 @@ proptest! {
             ids: table.ids.clone(),
             status: table.status.clone(),
             attempt: vec![1; n],
-            carried: vec![NextAttempt::default(); n],
+            inherited: vec![NextAttempt::default(); n],
             results: Vec::new(),
             ignored: vec![None; n],
             units: vec![(WorkUnitStatus::Waiting, None); 3],
@@ -447,7 +447,7 @@ proptest! {
                     let taken = state.claim_jobs(WORKER, &mut worker_usage, usize::from(how % 3), &mut changes);
                     for job in taken {
                         prop_assert_eq!(before[job as usize], S::Ready);
-                        let not_before = rows.carried[job as usize].not_before;
+                        let not_before = rows.inherited[job as usize].not_before;
                         prop_assert!(not_before.is_none_or(|at| at.0 <= now), "claimed too early");
                     }
                 }
@@ -636,10 +636,10 @@ fn cancel_stops_held_jobs_and_keeps_other_states() {
     };
     let verdict = state.on_attempt_ended(WORKER, &stopped, &mut changes).unwrap();
     let ids = (0..4).map(|i| JobId(FIRST_ID + i)).collect();
-    let carried = vec![NextAttempt::default(); 4];
+    let inherited = vec![NextAttempt::default(); 4];
     let (attempt, ignored) = (vec![1; 4], vec![None; 4]);
     let (results, units) = (Vec::new(), Vec::new());
-    let mut rows = Rows { ids, status: before, attempt, carried, results, ignored, units };
+    let mut rows = Rows { ids, status: before, attempt, inherited, results, ignored, units };
     rows.apply(&changes);
     assert_eq!((verdict.attempt_status, verdict.job_status), (S::Canceled, S::Canceled));
     assert_eq!(rows.status, [S::Canceled, S::Canceled, S::Ready, S::Canceled]);

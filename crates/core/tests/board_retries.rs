@@ -93,7 +93,7 @@ impl Site {
     fn last_end(&self) -> (AttemptResult, Option<Box<NextAttempt>>) {
         let ends = self.changes.iter().rev();
         let mut ends = ends.filter_map(|change| match change {
-            WorkflowChange::End { result, inherited: carried, .. } => Some((result.clone(), carried.clone())),
+            WorkflowChange::End { result, inherited, .. } => Some((result.clone(), inherited.clone())),
             _ => None,
         });
         ends.next().expect("an attempt ended")
@@ -125,9 +125,9 @@ fn script(failed: u32) -> RecoveryScript {
 fn delayed_job_is_ready_but_not_claimed() {
     let mut site = Site::new(table(3));
     assert_eq!(site.claim(), [0, 1, 2]);
-    let (result, carried) = site.fails(0, in_seconds(40));
+    let (result, inherited) = site.fails(0, in_seconds(40));
     assert_eq!((result.status, result.reason.as_deref()), (S::Failed, Some("later")));
-    assert_eq!(carried.unwrap().not_before, Some(Timestamp(40 * SECOND)));
+    assert_eq!(inherited.unwrap().not_before, Some(Timestamp(40 * SECOND)));
     site.fails(1, in_seconds(20));
     assert_eq!([0, 1].map(|job| site.state.status(job)), [S::Ready, S::Ready]);
     assert_eq!(site.state.attempt_key(0).attempt, Attempt(2));
@@ -171,7 +171,7 @@ fn clock_set_back_does_not_prolong_delays() {
 
 #[test]
 fn rebuilt_state_keeps_delays() {
-    let carried = NextAttempt {
+    let inherited = NextAttempt {
         not_before: Some(Timestamp(30 * SECOND)),
         delay: Some(Duration::from_secs(30)),
         recovery: Some(script(3)),
@@ -180,10 +180,10 @@ fn rebuilt_state_keeps_delays() {
     };
     let mut rows = table(2);
     rows.attempt[1] = Attempt(4);
-    rows.carried = vec![(1, carried.clone())];
+    rows.inherited = vec![(1, inherited.clone())];
     let mut site = Site::new(rows);
     assert_eq!(site.claim(), [0]);
-    assert_eq!((site.state.next_due(), site.state.used_attempts(1)), (carried.not_before, 2));
+    assert_eq!((site.state.next_due(), site.state.used_attempts(1)), (inherited.not_before, 2));
     site.state.release_due(Timestamp(30 * SECOND));
     assert_eq!(site.claim(), [1]);
     assert_eq!(site.state.recovery_script(1), Some(&script(3)));
@@ -196,7 +196,7 @@ fn delay_is_not_extended_by_clock_changes_after_restart() {
     let delay = Some(Duration::from_secs(5));
     let waits = |at| NextAttempt { not_before: Some(Timestamp(at)), delay, ..NextAttempt::default() };
     let mut rows = table(3);
-    rows.carried = vec![(0, waits(day + 5 * SECOND)), (1, waits(2 * SECOND))];
+    rows.inherited = vec![(0, waits(day + 5 * SECOND)), (1, waits(2 * SECOND))];
     let mut site = Site::new(rows);
     site.state.isolate_job(0);
     assert_eq!(site.state.release_due(Timestamp(SECOND)), 0);
@@ -208,12 +208,12 @@ fn delay_is_not_extended_by_clock_changes_after_restart() {
 
 #[test]
 fn delay_of_a_held_job_has_passed() {
-    let carried =
+    let inherited =
         NextAttempt { not_before: Some(Timestamp(30 * SECOND)), excused: 1, ..NextAttempt::default() };
     let mut site = Site::new(JobTable {
         status: vec![S::Running, S::Pending],
         attempt: vec![Attempt(3); 2],
-        carried: vec![(0, carried.clone()), (1, carried)],
+        inherited: vec![(0, inherited.clone()), (1, inherited)],
         ..table(2)
     });
     site.state.on_orphaned(
@@ -278,8 +278,8 @@ fn lost_attempts_are_not_counted_and_keep_the_script() {
 
     // The next failure counts, and a rule without a script requires none.
     site.claim();
-    let (_, carried) = site.fails(0, again(RetryPlan::default()));
-    assert_eq!(*carried.unwrap(), NextAttempt { excused: 2, ..NextAttempt::default() });
+    let (_, inherited) = site.fails(0, again(RetryPlan::default()));
+    assert_eq!(*inherited.unwrap(), NextAttempt { excused: 2, ..NextAttempt::default() });
     assert_eq!((site.state.used_attempts(0), site.state.recovery_script(0)), (3, None));
 }
 
@@ -288,8 +288,8 @@ fn retry_increases_resources_of_one_job() {
     let mut site = Site::new(table(2));
     site.claim();
     let more = Resources { memory: Bytes(5 * GIB), ..*site.state.resources(0) };
-    let (_, carried) = site.fails(0, again(RetryPlan { resources: Some(more), ..RetryPlan::default() }));
-    assert_eq!(carried.unwrap().resources, Some(more));
+    let (_, inherited) = site.fails(0, again(RetryPlan { resources: Some(more), ..RetryPlan::default() }));
+    assert_eq!(inherited.unwrap().resources, Some(more));
     assert_eq!(
         (site.state.resources(0).memory, site.state.resources(1).memory),
         (Bytes(5 * GIB), Bytes(GIB))
@@ -305,9 +305,9 @@ fn unhandled_failure_may_wait_for_a_decision() {
     let mut site =
         Site::new(JobTable { status: vec![S::Ready, S::Blocked], edges: edges.finish(), ..table(2) });
     site.claim();
-    let (result, carried) =
+    let (result, inherited) =
         site.fails(0, RetryDecision::AskOperator(Some("no rule of handler net matches".into())));
-    assert_eq!((result.status, carried), (S::Failed, None));
+    assert_eq!((result.status, inherited), (S::Failed, None));
     assert_eq!([0, 1].map(|job| site.state.status(job)), [S::PendingFailed, S::Blocked]);
     assert!(site.state.is_stuck(), "a decision is needed");
     assert!(site.state.on_failure_decision(0, S::Failed, &mut site.changes));

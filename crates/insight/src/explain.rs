@@ -128,9 +128,9 @@ pub fn explain_job(
 
 /// Returns when a job that waits for its retry may be claimed; the wait is at most the configured one.
 fn earliest_retry(table: &JobTable, job: u32, now: Timestamp) -> Option<Timestamp> {
-    let (_, carried) = table.carried.iter().find(|(other, _)| *other == job)?;
-    let latest = now.after(carried.delay.unwrap_or(Duration::MAX));
-    Some(carried.not_before?.min(latest))
+    let (_, inherited) = table.inherited.iter().find(|(other, _)| *other == job)?;
+    let latest = now.after(inherited.delay.unwrap_or(Duration::MAX));
+    Some(inherited.not_before?.min(latest))
 }
 
 /// The worker that holds the job.

@@ -21,7 +21,7 @@ pub(crate) use files_and_data::{DataTemplates, FileTemplates, fill_data};
 pub(crate) use regexes::check_regex;
 pub(crate) use relations::ListRef;
 pub use settings::ResolvedAction;
-pub(crate) use settings::WorkflowTexts;
+pub(crate) use settings::ResolvedWorkflowSettings;
 
 use crate::decode::NameCompleteness;
 use crate::diagnostic::SpecDiagnostic;
@@ -137,7 +137,7 @@ pub(crate) struct ResolvedSpec {
     pub(crate) job_groups: Vec<ResolvedJobGroup>,
     pub(crate) files: Vec<Option<Box<FileTemplates>>>,
     pub(crate) user_data: Vec<Option<Box<DataTemplates>>>,
-    pub(crate) texts: WorkflowTexts,
+    pub(crate) texts: ResolvedWorkflowSettings,
     pub(crate) actions: Vec<ResolvedAction>,
 }
 

@@ -1,7 +1,7 @@
 //! A resolved spec: expanded, all names known, dependencies without cycles.
 
 use crate::diagnostic::{SpecDiagnostic, SpecDiagnostics};
-use crate::expand::{ExpandedSpec, ReferenceKind, EntryInstance, render_template};
+use crate::expand::{EntryInstance, ExpandedSpec, ReferenceKind, render_template};
 use crate::model::{RequirementsSpec, WorkflowSpec};
 use crate::parameters::ParameterValue;
 use crate::resolve::{EntryDetail, RelationKind, ResolvedAction, ResolvedSpec, fill_data};
@@ -167,7 +167,7 @@ impl<'s> ResolvedWorkflow<'s> {
     pub fn job(&self, number: usize) -> ResolvedJob<'_> {
         let member = self.expanded.jobs.locate(number as u32);
         let entry = &self.spec.jobs[member.entry as usize];
-        let (kind, requirements) = match &self.resolved.details[member.entry as usize] {
+        let (group, requirements) = match &self.resolved.details[member.entry as usize] {
             Some(detail) => (
                 self.resolved.per_job_value(detail.job_group, member.index),
                 self.resolved.per_job_value(detail.requirements, member.index),
@@ -176,7 +176,7 @@ impl<'s> ResolvedWorkflow<'s> {
         };
         ResolvedJob {
             name: self.expanded.jobs.name(number as u32),
-            group: kind,
+            group,
             requirements,
             priority: entry.priority,
             cancel_on_blocking_job_failure: entry.cancel_on_blocking_job_failure,

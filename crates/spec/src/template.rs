@@ -281,7 +281,9 @@ mod tests {
 
     #[test]
     fn what_is_surely_meant() {
-        let sure = |text: &str| find_placeholders(text).next().is_some_and(|placeholder| placeholder.is_unmistakable());
+        let sure = |text: &str| {
+            find_placeholders(text).next().is_some_and(|placeholder| placeholder.is_unmistakable())
+        };
         for text in ["{i}", "{i:03d}", "{x:.4f}", "{x:q}", "{x:>8}", "{x:e}", "{x:}"] {
             assert!(sure(text), "{text}");
         }

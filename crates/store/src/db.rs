@@ -192,7 +192,7 @@ pub(crate) struct JobValues {
     pub(crate) priority: i32,
     pub(crate) cancel_on_blocking_job_failure: bool,
     pub(crate) requirements: Option<i64>,
-    pub(crate) kind: Option<i64>,
+    pub(crate) job_group: Option<i64>,
     pub(crate) has_files: bool,
     pub(crate) reused_from: Option<i64>,
     pub(crate) name: TextRange,
@@ -214,8 +214,9 @@ impl JobValues {
     /// Whether the job has only the columns that most jobs of a large workflow have; a shorter statement saves
     /// time.
     pub(crate) fn is_plain(&self) -> bool {
-        let Self { kind, has_files, reused_from, invocation_script, env, params, reused_work, .. } = self;
-        kind.is_none()
+        let Self { job_group, has_files, reused_from, invocation_script, env, params, reused_work, .. } =
+            self;
+        job_group.is_none()
             && !has_files
             && reused_from.is_none()
             && [invocation_script, env, params, reused_work].into_iter().all(Option::is_none)
@@ -239,7 +240,7 @@ impl JobValues {
             stretch.clone().map_or(SqlValue::Null, |stretch| SqlValue::Text(&texts[stretch]))
         };
         [
-            self.kind.map_or(SqlValue::Null, SqlValue::Int),
+            self.job_group.map_or(SqlValue::Null, SqlValue::Int),
             SqlValue::Int(self.has_files.into()),
             self.reused_from.map_or(SqlValue::Null, SqlValue::Int),
             text(&self.invocation_script),

@@ -168,13 +168,13 @@ pub trait Store: WorkerStore + AccessStore + WorkflowPartStore + AllocationStore
     fn apply_pending_command(
         &self,
         workflow: WorkflowId,
-        wish: i64,
+        command: i64,
         now: Timestamp,
     ) -> Result<(), StoreError>;
     /// Returns the result of a pending command, once there is one.
-    fn pending_command_result(&self, wish: i64) -> Result<Option<PendingCommandResult>, StoreError>;
+    fn pending_command_result(&self, command: i64) -> Result<Option<PendingCommandResult>, StoreError>;
     /// Withdraws a pending command; `false`: it already has a result.
-    fn withdraw_pending_command(&self, wish: i64, now: Timestamp) -> Result<bool, StoreError>;
+    fn withdraw_pending_command(&self, command: i64, now: Timestamp) -> Result<bool, StoreError>;
     /// Returns names by id, for display, in the order of the ids; an unknown id gives an empty name.
     fn job_names(&self, jobs: &[JobId]) -> Result<Vec<String>, StoreError>;
 

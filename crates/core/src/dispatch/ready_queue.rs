@@ -78,8 +78,8 @@ impl ReadyQueue {
     /// `classes`: the demand of each class of jobs.
     pub fn new<D: Clone + Into<JobDemand>>(classes: &[D]) -> Self {
         let classes = classes.iter().map(|class| DemandQueue::from(class.clone().into())).collect();
-        let (order, gates) = (BTreeSet::new(), Vec::new());
-        let mut queue = Self { demands: classes, limits: gates, order, len: 0, bypassed: None };
+        let (order, limits) = (BTreeSet::new(), Vec::new());
+        let mut queue = Self { demands: classes, limits, order, len: 0, bypassed: None };
         queue.rank_demands();
         queue
     }
@@ -109,33 +109,33 @@ impl ReadyQueue {
     }
 
     /// Applies the limit to jobs taken from the class from now on.
-    pub fn apply_limit(&mut self, class: u32, gate: u32) {
-        self.limits[gate as usize].demands.push(class);
-        self.demands[class as usize].limits.push(gate);
-        if self.limits[gate as usize].is_closed() {
+    pub fn apply_limit(&mut self, class: u32, limit: u32) {
+        self.limits[limit as usize].demands.push(class);
+        self.demands[class as usize].limits.push(limit);
+        if self.limits[limit as usize].is_closed() {
             self.close_demand(class);
         }
     }
 
     /// Counts one more job, even beyond the limit.
-    pub fn enter_limit(&mut self, gate: u32) {
-        let gate = &mut self.limits[gate as usize];
-        let was_closed = gate.is_closed();
-        gate.active_count += 1;
-        if gate.is_closed() && !was_closed {
-            for class in gate.demands.clone() {
+    pub fn enter_limit(&mut self, limit: u32) {
+        let limit = &mut self.limits[limit as usize];
+        let was_closed = limit.is_closed();
+        limit.active_count += 1;
+        if limit.is_closed() && !was_closed {
+            for class in limit.demands.clone() {
                 self.close_demand(class);
             }
         }
     }
 
     /// Counts one job less.
-    pub fn leave_limit(&mut self, gate: u32) {
-        let gate = &mut self.limits[gate as usize];
-        let was_closed = gate.is_closed();
-        gate.active_count = gate.active_count.saturating_sub(1);
-        if was_closed && !gate.is_closed() {
-            for class in gate.demands.clone() {
+    pub fn leave_limit(&mut self, limit: u32) {
+        let limit = &mut self.limits[limit as usize];
+        let was_closed = limit.is_closed();
+        limit.active_count = limit.active_count.saturating_sub(1);
+        if was_closed && !limit.is_closed() {
+            for class in limit.demands.clone() {
                 self.open_demand(class);
             }
         }
@@ -151,9 +151,9 @@ impl ReadyQueue {
     /// A claimed job of the class ended.
     pub fn leave_limits_except(&mut self, class: u32, stays: Option<u32>) {
         for index in 0..self.demands[class as usize].limits.len() {
-            let gate = self.demands[class as usize].limits[index];
-            if Some(gate) != stays {
-                self.leave_limit(gate);
+            let limit = self.demands[class as usize].limits[index];
+            if Some(limit) != stays {
+                self.leave_limit(limit);
             }
         }
     }

@@ -241,8 +241,8 @@ fn class_at_its_job_limit_is_skipped() {
         ..asks(1, 1, 0, 9).into()
     };
     let mut ready = ReadyQueue::new(&[limited, asks(1, 1, 0, 1).into()]);
-    let gate = ready.add_limit(1);
-    ready.apply_limit(0, gate);
+    let limit = ready.add_limit(1);
+    ready.apply_limit(0, limit);
     for job in 0..4 {
         ready.push(job, u32::from(job >= 2), 0);
     }

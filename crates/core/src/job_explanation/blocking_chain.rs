@@ -59,7 +59,7 @@ fn search_backwards(
     // A dependency group is on the path if one of its members is.
     let leads = |node: u32| {
         let is_near = |job: u32| on_the_way((jobs.status)(job));
-        if order.is_gate(node) {
+        if order.is_group(node) {
             order.predecessors(node).iter().any(|&member| is_near(member))
         } else {
             is_near(node)
@@ -71,7 +71,7 @@ fn search_backwards(
     let mut chain = BlockingChain::default();
     while let Some(node) = queue.pop_front() {
         let mut leads_on = false;
-        if node == start || order.is_gate(node) || passes_on((jobs.status)(node)) {
+        if node == start || order.is_group(node) || passes_on((jobs.status)(node)) {
             for &before in order.predecessors(node) {
                 let seen = came_from[before as usize] != u32::MAX;
                 if !seen && !leads(before) {
@@ -84,7 +84,7 @@ fn search_backwards(
                 }
             }
         }
-        if node == start || order.is_gate(node) {
+        if node == start || order.is_group(node) {
             continue;
         }
         chain.waiting += 1;
@@ -113,7 +113,7 @@ fn path_to_root<'o>(
         way.push(at);
         at = came_from[at as usize];
     }
-    way.into_iter().rev().filter(|&node| !order.is_gate(node))
+    way.into_iter().rev().filter(|&node| !order.is_group(node))
 }
 
 fn chain_link(jobs: &JobGraphView<'_>, job: u32) -> ChainLink {

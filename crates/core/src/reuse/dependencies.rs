@@ -14,12 +14,12 @@ pub fn dependency_digests(
     name: impl Fn(u32) -> NameSetDigest,
 ) -> Vec<NameSetDigest> {
     let (direct, waits) = (sort_pairs(&edges.direct), sort_pairs(&edges.waits));
-    let mut gates = GroupUnion::default();
+    let mut united = GroupUnion::default();
     (0..jobs)
         .map(|job| {
-            gates.replace_with(pairs_of_job(&waits, job), edges, &name);
-            let others = pairs_of_job(&direct, job).iter().filter(|(_, on)| !gates.members.contains(on));
-            others.fold(gates.digest, |digest, (_, on)| digest + name(*on))
+            united.replace_with(pairs_of_job(&waits, job), edges, &name);
+            let others = pairs_of_job(&direct, job).iter().filter(|(_, on)| !united.members.contains(on));
+            others.fold(united.digest, |digest, (_, on)| digest + name(*on))
         })
         .collect()
 }
@@ -39,14 +39,14 @@ impl GroupUnion {
         edges: &DependencyEdges,
         name: impl Fn(u32) -> NameSetDigest,
     ) {
-        if waits.iter().map(|(_, gate)| gate).eq(&self.groups) {
+        if waits.iter().map(|(_, group)| group).eq(&self.groups) {
             return;
         }
         self.groups.clear();
-        self.groups.extend(waits.iter().map(|(_, gate)| gate));
+        self.groups.extend(waits.iter().map(|(_, group)| group));
         self.members.clear();
         self.digest = NameSetDigest::default();
-        for &member in self.groups.iter().flat_map(|gate| &edges.gates[*gate as usize]) {
+        for &member in self.groups.iter().flat_map(|group| &edges.groups[*group as usize]) {
             if self.members.insert(member) {
                 self.digest = self.digest + name(member);
             }

@@ -208,7 +208,7 @@ pub fn decide_reuse(question: &ReuseQuery<'_>) -> Result<Vec<ReuseDecision>, Dep
     let mut rewritten = FxHashSet::default();
     for &node in order.sorted() {
         let reached = order.predecessors(node).iter().find_map(|&before| upstream_reruns[before as usize]);
-        if order.is_gate(node) {
+        if order.is_group(node) {
             upstream_reruns[node as usize] = reached;
             continue;
         }

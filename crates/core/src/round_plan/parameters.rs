@@ -323,11 +323,11 @@ fn allowed_sites(input: &PlanInput<'_>, faults: &mut PlanProblems) -> Vec<String
     let white: BTreeSet<&str> = request.site_whitelist.iter().map(String::as_str).collect();
     let black: BTreeSet<&str> = request.site_blacklist.iter().map(String::as_str).collect();
     let cores = u64::from(request.multicore);
-    let wished = |name: &str| (white.is_empty() || white.contains(name)) && !black.contains(name);
+    let is_listed = |name: &str| (white.is_empty() || white.contains(name)) && !black.contains(name);
     let (sites, small): (Vec<_>, Vec<_>) = input
         .sites
         .iter()
-        .filter(|(name, _)| wished(name))
+        .filter(|(name, _)| is_listed(name))
         .partition(|(_, slots)| slots.is_none_or(|slots| slots >= cores));
     if sites.is_empty() {
         let (at, what) = if input.sites.is_empty() {

@@ -68,8 +68,8 @@ pub fn remaining_levels(edges: &DependencyEdges, is_over: &[bool]) -> Vec<u32> {
     let is_left = |job: u32| !is_over.get(job as usize).copied().unwrap_or(false);
     let left = DependencyEdges {
         direct: edges.direct.iter().copied().filter(|(_, on)| is_left(*on)).collect(),
-        gates: edges
-            .gates
+        groups: edges
+            .groups
             .iter()
             .map(|members| members.iter().copied().filter(|one| is_left(*one)).collect())
             .collect(),

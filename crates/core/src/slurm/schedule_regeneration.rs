@@ -87,24 +87,26 @@ pub enum RegenerateError {
 pub fn regenerate_schedule(
     store: &RegenerateInput<'_>,
     profile: &ClusterProfile,
-    wish: &RegenerateOptions<'_>,
+    regenerate_options: &RegenerateOptions<'_>,
 ) -> Result<AllocationSchedule, RegenerateError> {
-    let options = with_account(wish.options, store.schedulers);
-    let include: BTreeSet<JobId> = wish.include.iter().copied().collect();
+    let options = with_account(regenerate_options.options, store.schedulers);
+    let include: BTreeSet<JobId> = regenerate_options.include.iter().copied().collect();
     let wanted: Vec<&RemainingJob> = store.jobs.iter().filter(|job| is_included(job, &include)).collect();
-    let served = find_served_jobs(store, profile, &wanted, wish);
+    let served = find_served_jobs(store, profile, &wanted, regenerate_options);
     let unserved: Vec<&RemainingJob> = wanted.into_iter().filter(|job| !served.contains(&job.id)).collect();
     let mut schedule = AllocationSchedule { seen: store.seen.to_owned(), ..AllocationSchedule::default() };
     let armed = store.actions.iter().filter(|action| !action.is_executed && !action.is_recovery);
     schedule.mark_executed = armed.map(|action| action.id).collect();
-    reuse_schedulers(store, profile, &unserved, wish, &mut schedule)?;
+    reuse_schedulers(store, profile, &unserved, regenerate_options, &mut schedule)?;
     let reused: BTreeSet<&str> =
         schedule.allocations.iter().map(|one| one.request.scheduler.as_str()).collect();
     let reused = store.schedulers.iter().filter(|one| reused.contains(one.name.as_str()));
     let reused: BTreeMap<&str, &SlurmScheduler> = reused.map(|one| (one.name.as_str(), one)).collect();
     let names_one = |job: &&RemainingJob| {
         let its = job.scheduler.as_deref().and_then(|name| reused.get(name));
-        its.is_some_and(|scheduler| scheduler_fits_job(profile, scheduler, job, wish.options.reserve))
+        its.is_some_and(|scheduler| {
+            scheduler_fits_job(profile, scheduler, job, regenerate_options.options.reserve)
+        })
     };
     let unserved: Vec<&RemainingJob> = unserved.into_iter().filter(|job| !names_one(job)).collect();
     let mut demands = group_into_demands(&unserved);
@@ -113,7 +115,7 @@ pub fn regenerate_schedule(
     let there = with_inherited_partition(&options, store.schedulers);
     let attempt = |demands: &[AllocationDemand]| {
         let with = |options: &AllocationOptions| {
-            propose_schedulers(profile, demands, options, Some(wish.suffix), &taken)
+            propose_schedulers(profile, demands, options, Some(regenerate_options.suffix), &taken)
         };
         with(&with_inherited_walltime(&there, store.schedulers))
             .or_else(|_| with(&there))
@@ -132,7 +134,7 @@ pub fn regenerate_schedule(
         }
     };
     for proposal in proposals {
-        add_proposal(store, wish, &demands, proposal, &mut schedule)?;
+        add_proposal(store, regenerate_options, &demands, proposal, &mut schedule)?;
     }
     Ok(schedule)
 }
@@ -187,7 +189,7 @@ fn find_served_jobs(
     store: &RegenerateInput<'_>,
     profile: &ClusterProfile,
     wanted: &[&RemainingJob],
-    wish: &RegenerateOptions<'_>,
+    regenerate_options: &RegenerateOptions<'_>,
 ) -> BTreeSet<JobId> {
     let mut served = BTreeSet::new();
     for scheduler in store.schedulers {
@@ -195,7 +197,7 @@ fn find_served_jobs(
             .iter()
             .copied()
             .filter(|job| job.scheduler.as_deref() == Some(scheduler.name.as_str()))
-            .filter(|job| scheduler_fits_job(profile, scheduler, job, wish.options.reserve))
+            .filter(|job| scheduler_fits_job(profile, scheduler, job, regenerate_options.options.reserve))
             .collect();
         let open = store
             .allocations
@@ -207,13 +209,13 @@ fn find_served_jobs(
         });
         let armed: u64 = armed.map(|action| u64::from(action.allocations)).sum();
         let supply = open + armed;
-        if supply == 0 && (wish.submit || !is_unused_scheduler(store, scheduler)) {
+        if supply == 0 && (regenerate_options.submit || !is_unused_scheduler(store, scheduler)) {
             continue;
         }
         let room = if supply == 0 {
             u64::MAX
         } else {
-            supply.saturating_mul(jobs_per_allocation(scheduler, &jobs, wish.options.reserve))
+            supply.saturating_mul(jobs_per_allocation(scheduler, &jobs, regenerate_options.options.reserve))
         };
         jobs.sort_by_key(|job| (job.level, job.id));
         let room = usize::try_from(room).unwrap_or(usize::MAX);
@@ -222,10 +224,10 @@ fn find_served_jobs(
             .iter()
             .copied()
             .filter(|job| job.scheduler.is_none() && !served.contains(&job.id))
-            .filter(|job| scheduler_fits_job(profile, scheduler, job, wish.options.reserve))
+            .filter(|job| scheduler_fits_job(profile, scheduler, job, regenerate_options.options.reserve))
             .collect();
         let room = open
-            .saturating_mul(jobs_per_allocation(scheduler, &others, wish.options.reserve))
+            .saturating_mul(jobs_per_allocation(scheduler, &others, regenerate_options.options.reserve))
             .saturating_sub(jobs.len() as u64);
         others.sort_by_key(|job| (job.level, job.id));
         served.extend(others.iter().take(usize::try_from(room).unwrap_or(usize::MAX)).map(|job| job.id));
@@ -290,23 +292,33 @@ fn reuse_schedulers(
     store: &RegenerateInput<'_>,
     profile: &ClusterProfile,
     unserved: &[&RemainingJob],
-    wish: &RegenerateOptions<'_>,
+    regenerate_options: &RegenerateOptions<'_>,
     schedule: &mut AllocationSchedule,
 ) -> Result<(), RegenerateError> {
-    for scheduler in store.schedulers.iter().filter(|one| wish.submit && is_unused_scheduler(store, one)) {
+    for scheduler in
+        store.schedulers.iter().filter(|one| regenerate_options.submit && is_unused_scheduler(store, one))
+    {
         let is_its = |job: &&&RemainingJob| {
             job.scheduler.as_ref() == Some(&scheduler.name)
-                && scheduler_fits_job(profile, scheduler, job, wish.options.reserve)
+                && scheduler_fits_job(profile, scheduler, job, regenerate_options.options.reserve)
         };
         let jobs: Vec<&RemainingJob> = unserved.iter().filter(is_its).copied().collect();
         if jobs.is_empty() || jobs.iter().all(|job| job.level > 0) {
             continue;
         }
-        let needed =
-            (jobs.len() as u64).div_ceil(jobs_per_allocation(scheduler, &jobs, wish.options.reserve)).max(1);
+        let needed = (jobs.len() as u64)
+            .div_ceil(jobs_per_allocation(scheduler, &jobs, regenerate_options.options.reserve))
+            .max(1);
         let nodes = jobs.iter().map(|job| job.resources.nodes).max().unwrap_or(1);
         let each = scheduler.nodes > 1 && nodes <= 1;
-        push_allocations(store, wish, scheduler, u32::try_from(needed).unwrap_or(u32::MAX), each, schedule)?;
+        push_allocations(
+            store,
+            regenerate_options,
+            scheduler,
+            u32::try_from(needed).unwrap_or(u32::MAX),
+            each,
+            schedule,
+        )?;
     }
     Ok(())
 }
@@ -338,21 +350,21 @@ fn group_into_demands(jobs: &[&RemainingJob]) -> Vec<AllocationDemand> {
 /// Adds the scheduler of a group, its jobs, and the action or allocations for it.
 fn add_proposal(
     store: &RegenerateInput<'_>,
-    wish: &RegenerateOptions<'_>,
+    regenerate_options: &RegenerateOptions<'_>,
     demands: &[AllocationDemand],
     proposal: SchedulerProposal,
     schedule: &mut AllocationSchedule,
 ) -> Result<(), RegenerateError> {
-    let SchedulerProposal { scheduler, action, trigger_demands: gate, group, .. } = proposal;
+    let SchedulerProposal { scheduler, action, trigger_demands, group, .. } = proposal;
     let ids = |numbers: &[usize]| {
         numbers.iter().flat_map(|number| demands[*number].ids.clone()).collect::<Vec<_>>()
     };
     schedule.assign.extend(ids(&group.demands).into_iter().map(|id| (id, scheduler.name.clone())));
     if group.is_deferred {
-        schedule.actions.push(NewAllocationAction { action, jobs: ids(&gate), is_recovery: true });
-    } else if wish.submit {
+        schedule.actions.push(NewAllocationAction { action, jobs: ids(&trigger_demands), is_recovery: true });
+    } else if regenerate_options.submit {
         let each = action.start_one_worker_per_node;
-        push_allocations(store, wish, &scheduler, group.allocations, each, schedule)?;
+        push_allocations(store, regenerate_options, &scheduler, group.allocations, each, schedule)?;
     }
     schedule.schedulers.push(scheduler);
     Ok(())
@@ -360,7 +372,7 @@ fn add_proposal(
 
 fn push_allocations(
     store: &RegenerateInput<'_>,
-    wish: &RegenerateOptions<'_>,
+    regenerate_options: &RegenerateOptions<'_>,
     scheduler: &SlurmScheduler,
     count: u32,
     one_worker_per_node: bool,
@@ -375,7 +387,7 @@ fn push_allocations(
         tag: String::new(),
         request,
         action: None,
-        by: wish.by.to_owned(),
+        by: regenerate_options.by.to_owned(),
     };
     schedule.allocations.extend(std::iter::repeat_n(new, count as usize));
     Ok(())

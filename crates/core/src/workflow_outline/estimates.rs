@@ -30,7 +30,7 @@ impl OutlineTimes {
         let mut critical_path = Vec::new();
         let mut at = last.unwrap_or(NO_JOB);
         while at != NO_JOB {
-            if !order.is_gate(at) {
+            if !order.is_group(at) {
                 critical_path.push(at);
             }
             at = latest[at as usize];
@@ -51,7 +51,7 @@ fn earliest_ends(request: &OutlineRequest<'_>, order: &TopologicalOrder) -> (Vec
         let start = last.map_or(Duration::ZERO, |before| ends[before as usize]);
         latest[node as usize] = last.unwrap_or(NO_JOB);
         ends[node as usize] =
-            if order.is_gate(node) { start } else { start + job_length(&(request.facts)(node)) };
+            if order.is_group(node) { start } else { start + job_length(&(request.facts)(node)) };
     }
     (ends, latest)
 }

@@ -72,11 +72,11 @@ impl GroupedOutline {
         for &(job, on) in &edges.direct {
             *pairs.entry((group_of[on as usize], group_of[job as usize])).or_default() += 1;
         }
-        let mut waiters: Vec<FxHashMap<u32, u64>> = vec![FxHashMap::default(); edges.gates.len()];
-        for &(job, gate) in &edges.waits {
-            *waiters[gate as usize].entry(group_of[job as usize]).or_default() += 1;
+        let mut waiters: Vec<FxHashMap<u32, u64>> = vec![FxHashMap::default(); edges.groups.len()];
+        for &(job, group) in &edges.waits {
+            *waiters[group as usize].entry(group_of[job as usize]).or_default() += 1;
         }
-        for (members, waiters) in edges.gates.iter().zip(&waiters) {
+        for (members, waiters) in edges.groups.iter().zip(&waiters) {
             let mut sources: FxHashMap<u32, u64> = FxHashMap::default();
             for &member in members {
                 *sources.entry(group_of[member as usize]).or_default() += 1;

@@ -65,9 +65,9 @@ impl WorkflowState {
         if !lanes.contains(&true) {
             return Vec::new();
         }
-        let gate = self.ready.add_limit(0);
+        let limit = self.ready.add_limit(0);
         for lane in (0u32..).zip(&lanes).filter_map(|(lane, kept)| kept.then_some(lane)) {
-            self.ready.apply_limit(lane, gate);
+            self.ready.apply_limit(lane, limit);
         }
         let is_kept =
             |job: &u32| !self.status(*job).is_settled() && lanes[self.demand_of_job[*job as usize] as usize];

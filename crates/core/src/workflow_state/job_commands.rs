@@ -68,8 +68,8 @@ impl WorkflowState {
             files: None,
             recovered: None,
         };
-        let onward = RetryMode::Retry(Box::default());
-        Ok(self.end_attempt(job, AttemptConclusion { event, result, failure, retry_mode: onward }, changes))
+        let retry_mode = RetryMode::Retry(Box::default());
+        Ok(self.end_attempt(job, AttemptConclusion { event, result, failure, retry_mode }, changes))
     }
 
     /// Only its return code is known.

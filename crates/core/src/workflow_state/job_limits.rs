@@ -23,8 +23,8 @@ impl JobLimits {
 impl WorkflowState {
     /// Sets the limits of claimed jobs by name, and of active units.
     pub fn set_limits(&mut self, limits: &BTreeMap<String, u32>, max_units: Option<u32>) {
-        let gate = |(name, most): (&String, &u32)| (name.clone(), self.ready.add_limit(*most));
-        self.job_limits.limits = limits.iter().map(gate).collect();
+        let add_limit = |(name, most): (&String, &u32)| (name.clone(), self.ready.add_limit(*most));
+        self.job_limits.limits = limits.iter().map(add_limit).collect();
         self.job_limits.unit_limit =
             max_units.filter(|_| self.has_units()).map(|most| self.ready.add_limit(most));
         if self.job_limits.is_none() {
@@ -36,12 +36,12 @@ impl WorkflowState {
         for job in self.held_jobs().collect::<Vec<_>>() {
             let limit =
                 self.demand(job).location.limit.as_ref().and_then(|limit| self.job_limits.limits.get(limit));
-            if let Some(&gate) = limit {
-                self.ready.enter_limit(gate);
+            if let Some(&limit) = limit {
+                self.ready.enter_limit(limit);
             }
         }
-        if let Some(gate) = self.job_limits.unit_limit {
-            (0..self.units.active_count()).for_each(|_| self.ready.enter_limit(gate));
+        if let Some(limit) = self.job_limits.unit_limit {
+            (0..self.units.active_count()).for_each(|_| self.ready.enter_limit(limit));
         }
     }
 
@@ -53,8 +53,8 @@ impl WorkflowState {
         let place = &self.ready.demand(lane).location;
         let limit = place.limit.as_ref().and_then(|limit| self.job_limits.limits.get(limit)).copied();
         let units = self.job_limits.unit_limit.filter(|_| place.elects);
-        for gate in limit.into_iter().chain(units) {
-            self.ready.apply_limit(lane, gate);
+        for limit in limit.into_iter().chain(units) {
+            self.ready.apply_limit(lane, limit);
         }
     }
 
@@ -73,8 +73,8 @@ impl WorkflowState {
             let stays = self.job_limits.unit_limit.filter(|_| self.units.has_job(job));
             self.ready.leave_limits_except(self.demand_of_job[job as usize], stays);
         }
-        if let (Some(gate), ActiveUnitsChange::Decreased) = (self.job_limits.unit_limit, change) {
-            self.ready.leave_limit(gate);
+        if let (Some(limit), ActiveUnitsChange::Decreased) = (self.job_limits.unit_limit, change) {
+            self.ready.leave_limit(limit);
         }
     }
 

@@ -27,7 +27,7 @@ pub struct JobTable {
     pub places: Vec<LocationConstraint>,
     /// What earlier attempts left to jobs, by number; only if there is something.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub carried: Vec<(u32, NextAttempt)>,
+    pub inherited: Vec<(u32, NextAttempt)>,
     /// Index into `handlers`, plus one; empty if no job has a handler.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handler: Vec<u32>,

@@ -153,14 +153,14 @@ impl WorkflowState {
         changes: &mut Vec<WorkflowChange>,
     ) -> Result<AttemptOutcome, StaleAttemptReport> {
         let job = self.find_current_attempt(&ended.key)?;
-        let mut judged = decide_outcome(ended, self.resources(job), self.codes, self.canceling);
-        let mut follows = AttemptFollowUp { retry_mode: RetryMode::Excused, failure: None };
-        if matches!(judged.event, JobStateEvent::Fail | JobStateEvent::Terminate) && !self.canceling {
+        let mut end_decision = decide_outcome(ended, self.resources(job), self.codes, self.canceling);
+        let mut follow_up = AttemptFollowUp { retry_mode: RetryMode::Excused, failure: None };
+        if matches!(end_decision.event, JobStateEvent::Fail | JobStateEvent::Terminate) && !self.canceling {
             let DiagnosedRetryDecision { decision: retry_decision, diagnosis } =
                 decide(FailedAttemptContext {
                     job,
                     ended,
-                    return_code: judged.return_code,
+                    return_code: end_decision.return_code,
                     asked: self.has_resource_request(job).then(|| *self.resources(job)),
                     used_attempts: self.used_attempts(job),
                     handler: self.handler_index(job),
@@ -170,25 +170,25 @@ impl WorkflowState {
             let (next, why) =
                 (FailureDisposition::from(&retry_decision), retry_decision.message().map(str::to_owned));
             let last_words = || ended.last_words.as_deref().map(str::to_owned);
-            follows.failure = diagnosis.map(|diagnosis| {
+            follow_up.failure = diagnosis.map(|diagnosis| {
                 Box::new(AttemptFailure { diagnosis, next, reason: why, log_tail: last_words() })
             });
-            judged.reason = join_reasons(judged.reason, retry_decision.message());
+            end_decision.reason = join_reasons(end_decision.reason, retry_decision.message());
             match retry_decision {
                 RetryDecision::Final(_) => {}
-                RetryDecision::AskOperator(_) => judged.event = JobStateEvent::AwaitDecision,
+                RetryDecision::AskOperator(_) => end_decision.event = JobStateEvent::AwaitDecision,
                 RetryDecision::Retry(again) => {
-                    judged.event = JobStateEvent::Requeue;
-                    follows.retry_mode = RetryMode::Retry(again);
+                    end_decision.event = JobStateEvent::Requeue;
+                    follow_up.retry_mode = RetryMode::Retry(again);
                 }
             }
         }
-        Ok(self.conclude_attempt(job, worker, ended, judged, follows, changes))
+        Ok(self.conclude_attempt(job, worker, ended, end_decision, follow_up, changes))
     }
 
     /// Returns the counted attempts of this run, including the current or next one.
     pub fn used_attempts(&self, job: u32) -> u32 {
-        let excused = self.inherited.get(&job).map_or(0, |carried| carried.excused);
+        let excused = self.inherited.get(&job).map_or(0, |next_attempt| next_attempt.excused);
         self.attempt[job as usize].0.saturating_sub(excused)
     }
 
@@ -232,10 +232,14 @@ impl WorkflowState {
     }
 
     /// Records what the next attempt inherits, and returns it for the store.
-    pub(super) fn record_next_attempt(&mut self, job: u32, onward: RetryMode) -> Option<Box<NextAttempt>> {
+    pub(super) fn record_next_attempt(
+        &mut self,
+        job: u32,
+        retry_mode: RetryMode,
+    ) -> Option<Box<NextAttempt>> {
         let before = self.inherited.remove(&job).unwrap_or_default();
         self.delayed.remove(job);
-        let carried = match onward {
+        let next_attempt = match retry_mode {
             RetryMode::Excused | RetryMode::ExcusedIsolated => NextAttempt {
                 recovery: before.recovery,
                 excused: before.excused.saturating_add(1),
@@ -249,20 +253,20 @@ impl WorkflowState {
                 resources: again.resources,
             },
         };
-        self.apply_next_attempt(job, &carried);
-        (carried != NextAttempt::default()).then(|| Box::new(carried))
+        self.apply_next_attempt(job, &next_attempt);
+        (next_attempt != NextAttempt::default()).then(|| Box::new(next_attempt))
     }
 
     /// Applies what is inherited.
-    pub(super) fn apply_next_attempt(&mut self, job: u32, carried: &NextAttempt) {
-        if let Some(at) = carried.not_before {
-            self.delayed.set_delay(job, at, carried.delay);
+    pub(super) fn apply_next_attempt(&mut self, job: u32, next_attempt: &NextAttempt) {
+        if let Some(at) = next_attempt.not_before {
+            self.delayed.set_delay(job, at, next_attempt.delay);
         }
-        if let Some(asked) = carried.resources {
+        if let Some(asked) = next_attempt.resources {
             self.change_requirements(job, asked);
         }
-        if carried.recovery.is_some() || carried.excused > 0 {
-            let kept = NextAttempt { not_before: None, delay: None, resources: None, ..carried.clone() };
+        if next_attempt.recovery.is_some() || next_attempt.excused > 0 {
+            let kept = NextAttempt { not_before: None, delay: None, resources: None, ..next_attempt.clone() };
             self.inherited.insert(job, kept);
         }
     }

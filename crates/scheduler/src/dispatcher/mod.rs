@@ -198,10 +198,11 @@ impl<'a> Dispatcher<'a> {
             );
         }
         let has_added = !store.spawning_jobs(workflow.id)?.is_empty();
-        let mut sequels = WorkflowRetryPolicy::load(store, &workflow, &state, options.classifier.clone())?;
-        if sequels.is_budget_spent() {
+        let mut retry_policy =
+            WorkflowRetryPolicy::load(store, &workflow, &state, options.classifier.clone())?;
+        if retry_policy.is_budget_spent() {
             // The caller wants the workflow to continue.
-            store.add_event(&sequels.renew_budget(&workflow), clock.now())?;
+            store.add_event(&retry_policy.renew_budget(&workflow), clock.now())?;
         }
         let inbox = EventQueue::new().map_err(SchedulerError::Wait)?;
         let now = Instant::now();
@@ -214,7 +215,7 @@ impl<'a> Dispatcher<'a> {
             options,
             settings: ExecutionSettings::from_workflow(&workflow),
             workflow,
-            retry_policy: sequels,
+            retry_policy,
             state,
             actions: agenda,
             worker: None,

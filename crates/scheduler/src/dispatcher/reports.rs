@@ -72,14 +72,14 @@ impl Dispatcher<'_> {
         worker: WorkerId,
         ended: &AttemptEndReport,
     ) -> Result<(), StaleAttemptReport> {
-        let Self { state, retry_policy: sequels, host, clock, open_batch: open, options, started, .. } = self;
+        let Self { state, retry_policy, host, clock, open_batch: open, options, started, .. } = self;
         let room = |_: &LocationConstraint| WorkerCapacities {
             workers: vec![host.capacity()],
             longest_stay: options.deadline.map(|until| until.end.saturating_duration_since(*started)),
         };
         let follow = |failed: FailedAttemptContext<'_>| {
-            let around = RetryInputs { worker_capacities: &room, node_record: None, now: clock.now() };
-            sequels.decide_retry(failed, &around)
+            let inputs = RetryInputs { worker_capacities: &room, node_record: None, now: clock.now() };
+            retry_policy.decide_retry(failed, &inputs)
         };
         let attempt_outcome = state.on_attempt_ended_with(worker, ended, follow, &mut open.changes)?;
         self.stop_if_retry_budget_spent();

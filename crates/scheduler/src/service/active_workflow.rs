@@ -202,8 +202,8 @@ impl ActiveWorkflow {
         let mut open = WorkflowBatch::default();
         state.on_resume(&mut open.changes);
         let suspects = crash_suspects::load_crash_suspects(store, &row, &mut state)?;
-        let sequels = WorkflowRetryPolicy::load(store, &row, &state, load_context.classifier)?;
-        if sequels.is_budget_spent() {
+        let retry_policy = WorkflowRetryPolicy::load(store, &row, &state, load_context.classifier)?;
+        if retry_policy.is_budget_spent() {
             state.on_halt();
         }
         let hold = |held: HeldJob| {
@@ -235,7 +235,7 @@ impl ActiveWorkflow {
             generation: load_context.generation,
             settings: ExecutionSettings::from_workflow(&row),
             state,
-            retry_policy: sequels,
+            retry_policy,
             held_jobs: held,
             crash_suspects: suspects,
             actions: agenda,

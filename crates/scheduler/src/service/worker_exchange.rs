@@ -53,18 +53,18 @@ impl Scheduler {
             })
         });
         self.check_user_workers(user, known.map(|before| before.worker), who)?;
-        let is_heir = who.before.as_ref().is_some_and(|before| !self.is_same_process(before, who));
+        let is_successor = who.before.as_ref().is_some_and(|before| !self.is_same_process(before, who));
         let (worker, secret, lost, lost_actions) = if let Some(before) = known {
             self.record_worker_return(before.worker, who)?;
             if let Some(worker_session) = self.sessions.get_mut(&before.worker) {
-                worker_session.has_successor |= is_heir;
+                worker_session.has_successor |= is_successor;
             }
             let lost = self.restore_worker(before.worker, who, &before.held);
             let lost_actions = self.restore_action_assignments(before.worker, &before.actions);
             (before.worker, before.secret.clone(), lost, lost_actions)
         } else {
             let (worker, secret) = self.insert_worker(who, user, run)?;
-            if let Some(before) = who.before.as_ref().filter(|_| !is_heir) {
+            if let Some(before) = who.before.as_ref().filter(|_| !is_successor) {
                 self.on_lost_worker_returned(before.worker);
                 if let Some(given_up) = self.sessions.get_mut(&before.worker) {
                     given_up.has_returned = true;

@@ -149,7 +149,12 @@ impl<'a> TemplateCompiler<'a> {
         })
     }
 
-    fn compile_placeholders(&mut self, text: &str, place: TextPosition<'_, '_>, builder: &mut TemplateBuilder) {
+    fn compile_placeholders(
+        &mut self,
+        text: &str,
+        place: TextPosition<'_, '_>,
+        builder: &mut TemplateBuilder,
+    ) {
         self.compile_placeholders_in(text, 0..text.len(), place, builder);
     }
 
@@ -163,12 +168,14 @@ impl<'a> TemplateCompiler<'a> {
         let part = &text[range.clone()];
         let mut from = 0;
         for placeholder in template::find_placeholders(part) {
-            let after_dollar =
-                placeholder.after_dollar || placeholder.range.start == 0 && text[..range.start].ends_with('$');
+            let after_dollar = placeholder.after_dollar
+                || placeholder.range.start == 0 && text[..range.start].ends_with('$');
             if after_dollar {
                 continue;
             }
-            let span = || place.part_span(range.start + placeholder.range.start..range.start + placeholder.range.end);
+            let span = || {
+                place.part_span(range.start + placeholder.range.start..range.start + placeholder.range.end)
+            };
             let parameter = self.bindings.and_then(|bindings| bindings.find_parameter(placeholder.name));
             let constant = self.constants.get(placeholder.name);
             if parameter.is_none() && constant.is_none() {
@@ -204,11 +211,17 @@ impl<'a> TemplateCompiler<'a> {
         builder.push_text(&part[from..]);
     }
 
-    fn parse_placeholder_format(&mut self, placeholder: &TemplatePlaceholder<'_>, span: impl Fn() -> SourceSpan) -> PlaceholderFormat {
+    fn parse_placeholder_format(
+        &mut self,
+        placeholder: &TemplatePlaceholder<'_>,
+        span: impl Fn() -> SourceSpan,
+    ) -> PlaceholderFormat {
         let Some(text) = placeholder.format else { return PlaceholderFormat::Plain };
         PlaceholderFormat::parse(text).unwrap_or_else(|| {
-            let message =
-                format!("unknown format `:{text}`; the value of `{}` is inserted without it", placeholder.name);
+            let message = format!(
+                "unknown format `:{text}`; the value of `{}` is inserted without it",
+                placeholder.name
+            );
             let help = "formats are `:03d` (leading zeros), `:.4f` (decimal places) and `:q` (shell quoting)";
             self.sinks
                 .warnings

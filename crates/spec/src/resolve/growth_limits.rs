@@ -19,8 +19,8 @@ impl NameResolver<'_, '_> {
         let mut looked_at = FxHashSet::default();
         for (entry, job) in (0..).zip(&self.spec.jobs) {
             for index in 0..self.distinct_job_count(entry) {
-                let (requirements, kind) = self.requirements_and_group(entry, job, index);
-                let both = requirements.zip(kind.and_then(|kind| kind.failure_handler));
+                let (requirements, group) = self.requirements_and_group(entry, job, index);
+                let both = requirements.zip(group.and_then(|group| group.failure_handler));
                 if let Some((requirements, handler)) = both.filter(|both| looked_at.insert(*both)) {
                     self.warn_growth_limits_of(requirements, handler, job.name.span);
                 }

@@ -17,8 +17,9 @@ impl NameResolver<'_, '_> {
     pub(super) fn may_match_unread(&self, sort: EntryKind, pattern: &str) -> bool {
         let prefix = literal_prefix(pattern);
         self.is_any_unread(sort, |written| {
-            let start =
-                template::find_placeholders(written).next().map_or(written, |placeholder| &written[..placeholder.range.start]);
+            let start = template::find_placeholders(written)
+                .next()
+                .map_or(written, |placeholder| &written[..placeholder.range.start]);
             start.starts_with(prefix) || prefix.starts_with(start)
         })
     }

@@ -183,25 +183,25 @@ impl NameResolver<'_, '_> {
         detail: &mut EntryDetail,
     ) {
         let spec = self.spec;
-        let mut kind = ResolvedJobGroup {
+        let mut group = ResolvedJobGroup {
             name: spec.texts.get(job.name.text).to_owned(),
             stdio: more.stdio,
             supports_termination: more.supports_termination,
             ..ResolvedJobGroup::default()
         };
         if let Some(bindings) = self.expanded.jobs.bindings(entry) {
-            kind.parameters = bindings.names().map(str::to_owned).collect();
+            group.parameters = bindings.names().map(str::to_owned).collect();
         }
         for variable in &spec.variables[job.env.range()] {
             let name = spec.texts.get(variable.name).to_owned();
             match self.compile_job_named(variable.value, entry) {
-                PerJobText::Same(value) => kind.env.push((name, value)),
+                PerJobText::Same(value) => group.env.push((name, value)),
                 PerJobText::ByJob(template) => detail.env.push((name, template)),
             }
         }
         match more.invocation_script.map(|script| self.compile_job_named(script, entry)) {
             None => {}
-            Some(PerJobText::Same(script)) => kind.invocation_script = Some(script),
+            Some(PerJobText::Same(script)) => group.invocation_script = Some(script),
             Some(PerJobText::ByJob(template)) => detail.invocation_script = Some(template),
         }
         let differences = VaryingSettings {
@@ -215,9 +215,9 @@ impl NameResolver<'_, '_> {
             sites: self.resolve_sites(entry, more.sites),
         };
         if self.expanded.jobs.bindings(entry).is_none() {
-            self.add_single_job_group(kind, &differences, detail);
+            self.add_single_job_group(group, &differences, detail);
         } else {
-            detail.job_group = self.add_job_groups(entry, &kind, &differences);
+            detail.job_group = self.add_job_groups(entry, &group, &differences);
         }
     }
 
@@ -226,27 +226,27 @@ impl NameResolver<'_, '_> {
     /// million job groups.
     fn add_single_job_group(
         &mut self,
-        kind: ResolvedJobGroup,
+        group: ResolvedJobGroup,
         differing: &VaryingSettings,
         detail: &mut EntryDetail,
     ) {
-        let env = kind.env.iter().map(|(name, value)| (name.clone(), TextTemplate::from_text(value)));
+        let env = group.env.iter().map(|(name, value)| (name.clone(), TextTemplate::from_text(value)));
         detail.env.extend(env);
         let differences = self.compute_differences(differing, None, 0);
-        let pattern = mask_numbers(&kind.name);
-        let kind = ResolvedJobGroup { env: Vec::new(), ..self.apply_differences(kind, differences) };
-        if kind.is_empty() {
+        let pattern = mask_numbers(&group.name);
+        let group = ResolvedJobGroup { env: Vec::new(), ..self.apply_differences(group, differences) };
+        if group.is_empty() {
             return;
         }
-        let kinds = &mut self.resolved.job_groups;
-        let number = match self.single_job_groups.entry(ResolvedJobGroup { name: pattern, ..kind.clone() }) {
+        let groups = &mut self.resolved.job_groups;
+        let number = match self.single_job_groups.entry(ResolvedJobGroup { name: pattern, ..group.clone() }) {
             Entry::Vacant(new) => {
-                kinds.push(kind);
-                *new.insert(kinds.len() as u32 - 1)
+                groups.push(group);
+                *new.insert(groups.len() as u32 - 1)
             }
             Entry::Occupied(known) => {
                 // The first shared one gets the masked name, because job groups are identified by name.
-                let shared = &mut kinds[*known.get() as usize];
+                let shared = &mut groups[*known.get() as usize];
                 if shared.name != known.key().name && self.shared_group_names.insert(known.key().name.clone())
                 {
                     shared.name.clone_from(&known.key().name);
@@ -316,7 +316,8 @@ impl NameResolver<'_, '_> {
     ) -> GroupDifferences {
         let known = |number: u32| (number != UNKNOWN_NUMBER).then_some(number);
         let number = |number: PerJobNumber| self.resolved.per_job_value(number, index).and_then(known);
-        let texts = |texts: &[PerJobText]| texts.iter().map(|text| text.text_for_job(bindings, index)).collect();
+        let texts =
+            |texts: &[PerJobText]| texts.iter().map(|text| text.text_for_job(bindings, index)).collect();
         GroupDifferences {
             handler: number(differing.handler),
             scheduler: number(differing.scheduler),
@@ -326,34 +327,34 @@ impl NameResolver<'_, '_> {
         }
     }
 
-    fn apply_differences(&self, kind: ResolvedJobGroup, differences: GroupDifferences) -> ResolvedJobGroup {
+    fn apply_differences(&self, group: ResolvedJobGroup, differences: GroupDifferences) -> ResolvedJobGroup {
         let GroupDifferences { handler: failure_handler, scheduler, limit, labels, sites } = differences;
         let limit = limit.map(|number| self.spec.limits[number as usize].name.clone());
-        ResolvedJobGroup { failure_handler, scheduler, labels, sites, limit, ..kind }
+        ResolvedJobGroup { failure_handler, scheduler, labels, sites, limit, ..group }
     }
 
     /// Creates one job group, or several if [`GroupDifferences`] differ from job to job.
     fn add_job_groups(
         &mut self,
         entry: u32,
-        kind: &ResolvedJobGroup,
+        group: &ResolvedJobGroup,
         differing: &VaryingSettings,
     ) -> PerJobNumber {
         let bindings = self.expanded.jobs.bindings(entry);
         let count = self.expanded.jobs.range(entry).len() as u32;
         let mut made: FxHashMap<GroupDifferences, u32> = FxHashMap::default();
-        let mut kind_for = |index: u32| {
+        let mut group_for = |index: u32| {
             let differences = self.compute_differences(differing, bindings, index);
             *made.entry(differences).or_insert_with_key(|differences| {
-                self.resolved.job_groups.push(self.apply_differences(kind.clone(), differences.clone()));
+                self.resolved.job_groups.push(self.apply_differences(group.clone(), differences.clone()));
                 self.resolved.job_groups.len() as u32 - 1
             })
         };
         if differing.is_uniform() {
-            return PerJobNumber::All(kind_for(0));
+            return PerJobNumber::All(group_for(0));
         }
-        let kinds: Vec<u32> = (0..count).map(kind_for).collect();
-        PerJobNumber::Each(self.resolved.relations.add_column(&kinds))
+        let groups: Vec<u32> = (0..count).map(group_for).collect();
+        PerJobNumber::Each(self.resolved.relations.add_column(&groups))
     }
 }
 

@@ -26,8 +26,8 @@ impl NameResolver<'_, '_> {
         let mut looked_at = FxHashSet::default();
         for (entry, job) in (0..).zip(&self.spec.jobs) {
             for index in 0..self.distinct_job_count(entry) {
-                let (requirements, kind) = self.requirements_and_group(entry, job, index);
-                let scheduler = kind.and_then(|kind| kind.scheduler);
+                let (requirements, group) = self.requirements_and_group(entry, job, index);
+                let scheduler = group.and_then(|group| group.scheduler);
                 let Some(requirements) = requirements.filter(|number| looked_at.insert((*number, scheduler)))
                 else {
                     continue;
@@ -56,10 +56,10 @@ impl NameResolver<'_, '_> {
         let Some(detail) = &self.resolved.details[entry as usize] else {
             return (job.requirements.map(|used| self.resolved.requirements[used.name as usize]), None);
         };
-        let kind = self.resolved.per_job_value(detail.job_group, index);
+        let group = self.resolved.per_job_value(detail.job_group, index);
         (
             self.resolved.per_job_value(detail.requirements, index),
-            kind.map(|kind| &self.resolved.job_groups[kind as usize]),
+            group.map(|group| &self.resolved.job_groups[group as usize]),
         )
     }
 

@@ -11,7 +11,7 @@ use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, W
 
 /// The settings of the workflow outside its jobs, files and user data, with variables filled in.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct WorkflowTexts {
+pub(crate) struct ResolvedWorkflowSettings {
     pub(crate) name: String,
     pub(crate) user: Option<String>,
     pub(crate) description: Option<String>,
@@ -33,7 +33,7 @@ impl NameResolver<'_, '_> {
     pub(super) fn resolve_workflow_texts(&mut self) {
         let spec = self.spec;
         let env = spec.variables[spec.env.range()].iter();
-        self.resolved.texts = WorkflowTexts {
+        self.resolved.texts = ResolvedWorkflowSettings {
             name: self.fill_named(spec.name),
             user: spec.user.map(|user| self.fill_named(user)),
             description: spec.description.map(|description| self.fill_named(description)),

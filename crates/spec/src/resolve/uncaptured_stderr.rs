@@ -17,9 +17,9 @@ impl NameResolver<'_, '_> {
         let mut told = FxHashSet::default();
         for (entry, job) in (0..).zip(&self.spec.jobs) {
             for index in 0..self.distinct_job_count(entry) {
-                let Some(kind) = self.requirements_and_group(entry, job, index).1 else { continue };
-                let stdio = kind.stdio.unwrap_or(self.spec.stdio);
-                let handler = kind.failure_handler.filter(|_| !captures_stderr(stdio));
+                let Some(group) = self.requirements_and_group(entry, job, index).1 else { continue };
+                let stdio = group.stdio.unwrap_or(self.spec.stdio);
+                let handler = group.failure_handler.filter(|_| !captures_stderr(stdio));
                 if let Some(handler) = handler.filter(|handler| told.insert(*handler)) {
                     self.warn_uncaptured_stderr_of(handler, job.name.span);
                 }

@@ -41,7 +41,7 @@ pub struct NewWorkflow<'a> {
 impl Default for NewWorkflow<'_> {
     fn default() -> Self {
         static NONE: DependencyEdges =
-            DependencyEdges { direct: Vec::new(), gates: Vec::new(), waits: Vec::new() };
+            DependencyEdges { direct: Vec::new(), groups: Vec::new(), waits: Vec::new() };
         Self {
             name: "",
             user: "",

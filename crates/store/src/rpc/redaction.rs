@@ -98,8 +98,8 @@ impl Redacted for JobGroupRow {
 impl Redacted for WorkflowExport {
     fn redact(&mut self, eyes: Viewer<'_>) {
         let of_jobs = self.jobs.iter_mut().map(|job| &mut job.env);
-        let of_kinds = self.job_kinds.iter_mut().map(|kind| &mut kind.env);
-        eyes.mask_environments(None, std::iter::once(&mut self.workflow.env).chain(of_kinds).chain(of_jobs));
+        let of_groups = self.job_kinds.iter_mut().map(|job_group| &mut job_group.env);
+        eyes.mask_environments(None, std::iter::once(&mut self.workflow.env).chain(of_groups).chain(of_jobs));
     }
 }
 

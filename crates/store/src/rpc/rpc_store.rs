@@ -202,18 +202,18 @@ impl<T: RpcTransport + 'static> Store for RpcStore<T> {
     fn apply_pending_command(
         &self,
         workflow: WorkflowId,
-        wish: i64,
+        command: i64,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.require_direct(PENDING_COMMANDS_LABEL)?.apply_pending_command(workflow, wish, now)
+        self.require_direct(PENDING_COMMANDS_LABEL)?.apply_pending_command(workflow, command, now)
     }
 
-    fn pending_command_result(&self, wish: i64) -> Result<Option<PendingCommandResult>, StoreError> {
-        self.require_direct(PENDING_COMMANDS_LABEL)?.pending_command_result(wish)
+    fn pending_command_result(&self, command: i64) -> Result<Option<PendingCommandResult>, StoreError> {
+        self.require_direct(PENDING_COMMANDS_LABEL)?.pending_command_result(command)
     }
 
-    fn withdraw_pending_command(&self, wish: i64, now: Timestamp) -> Result<bool, StoreError> {
-        self.require_direct(PENDING_COMMANDS_LABEL)?.withdraw_pending_command(wish, now)
+    fn withdraw_pending_command(&self, command: i64, now: Timestamp) -> Result<bool, StoreError> {
+        self.require_direct(PENDING_COMMANDS_LABEL)?.withdraw_pending_command(command, now)
     }
 
     fn jobs_after(&self, workflow: WorkflowId, after: JobId) -> Result<LoadedJobs, StoreError> {

@@ -314,20 +314,20 @@ impl WorkflowHeader {
 }
 
 impl JobGroupLine {
-    fn new(kind: &NewJobGroup<'_>) -> Self {
+    fn new(job_group: &NewJobGroup<'_>) -> Self {
         Self {
-            name: kind.name.to_owned(),
-            env: kind.env.to_vec(),
-            invocation_script: kind.invocation_script.map(str::to_owned),
-            stdio: kind.stdio,
-            supports_termination: kind.supports_termination,
-            failure_handler: kind.failure_handler,
-            scheduler: kind.scheduler,
-            labels: kind.labels.to_vec(),
-            sites: kind.sites.to_vec(),
-            limit: kind.limit.map(str::to_owned),
-            elects: kind.elects_site,
-            parameters: kind.parameters.to_vec(),
+            name: job_group.name.to_owned(),
+            env: job_group.env.to_vec(),
+            invocation_script: job_group.invocation_script.map(str::to_owned),
+            stdio: job_group.stdio,
+            supports_termination: job_group.supports_termination,
+            failure_handler: job_group.failure_handler,
+            scheduler: job_group.scheduler,
+            labels: job_group.labels.to_vec(),
+            sites: job_group.sites.to_vec(),
+            limit: job_group.limit.map(str::to_owned),
+            elects: job_group.elects_site,
+            parameters: job_group.parameters.to_vec(),
         }
     }
 
@@ -410,7 +410,7 @@ pub fn create_from_lines(
         command: String::new(),
     };
     let requirements: Vec<_> = header.requirements.iter().map(new_requirements).collect();
-    let kinds: Vec<_> = header.kinds.iter().map(JobGroupLine::as_new).collect();
+    let job_groups: Vec<_> = header.kinds.iter().map(JobGroupLine::as_new).collect();
     let actions: Vec<_> = header.actions.iter().map(|(action, jobs)| NewAction { action, jobs }).collect();
     let new = NewWorkflow {
         name: &header.name,
@@ -426,7 +426,7 @@ pub fn create_from_lines(
         requirements: &requirements,
         failure_handlers: &header.failure_handlers,
         schedulers: &header.schedulers,
-        job_groups: &kinds,
+        job_groups: &job_groups,
         actions: &actions,
         edges: &header.edges,
     };

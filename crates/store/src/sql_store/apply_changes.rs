@@ -159,21 +159,13 @@ fn send_change(
             let values = values![at.0, pid, job.0, workflow, attempt.0, worker.0];
             pipe.send_row(number, Some(job.0), sql::START_JOB, &values)?;
         }
-        WorkflowChange::End {
-            from,
-            to,
-            ref result,
-            next_attempt,
-            orphaned,
-            ref failure,
-            inherited: ref carried,
-        } => {
+        WorkflowChange::End { from, to, ref result, next_attempt, orphaned, ref failure, ref inherited } => {
             send_end(pipe, number, batch, from, to, result, next_attempt, orphaned)?;
             if let Some(failure) = failure {
                 failures::insert_failure(pipe, number, &result.key, failure)?;
             }
             if to == JobStatus::Ready {
-                failures::save_next_attempt(pipe, number, batch, result.key.job, carried.as_deref())?;
+                failures::save_next_attempt(pipe, number, batch, result.key.job, inherited.as_deref())?;
             }
         }
         WorkflowChange::ReturnClaim { job, worker } => {

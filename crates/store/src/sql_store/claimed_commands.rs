@@ -23,8 +23,8 @@ pub(crate) fn load_commands(db: &impl SqlConnection, jobs: &[JobId]) -> Result<V
     require_all_found(jobs, found.len(), jobs.len())?;
     let mut known = SharedLookupCache::default();
     let complete = |(mut command, refers): (JobCommand, JobReferences)| {
-        if let Some(kind) = refers.kind {
-            known.job_group(db, kind)?.apply_defaults(&mut command);
+        if let Some(job_group) = refers.job_group {
+            known.job_group(db, job_group)?.apply_defaults(&mut command);
         }
         if refers.has_files {
             command.hash_files = known.workflow_hashes_files(db, refers.workflow)?;
@@ -61,14 +61,18 @@ fn read_command(row: &SqlRow<'_>, id: JobId) -> Result<JobCommand, SqlError> {
 
 /// What else has to be loaded.
 struct JobReferences {
-    kind: Option<i64>,
+    job_group: Option<i64>,
     has_files: bool,
     workflow: i64,
 }
 
 impl JobReferences {
     fn from_row(row: &SqlRow<'_>) -> Result<Self, SqlError> {
-        Ok(Self { kind: row.get(3)?, has_files: column_decoding::read_flag(row, 4)?, workflow: row.get(7)? })
+        Ok(Self {
+            job_group: row.get(3)?,
+            has_files: column_decoding::read_flag(row, 4)?,
+            workflow: row.get(7)?,
+        })
     }
 }
 
@@ -85,8 +89,8 @@ impl SharedLookupCache {
         match self.job_groups.entry(id) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(place) => {
-                let kind = db.query_one(sql::JOB_GROUP, [id], JobGroupDefaults::from_row)?;
-                Ok(place.insert(kind))
+                let job_group = db.query_one(sql::JOB_GROUP, [id], JobGroupDefaults::from_row)?;
+                Ok(place.insert(job_group))
             }
         }
     }

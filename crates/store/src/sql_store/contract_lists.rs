@@ -214,8 +214,8 @@ pub(crate) fn list_ready_requirements(
         Ok((row.get::<Option<i64>>(0)?, row.get::<Option<i64>>(1)?, row.get::<i64>(2)?))
     })?;
     let mut rows: Vec<ReadyJobsRow> = Vec::new();
-    for (requirements, kind, jobs) in counted {
-        let names = kind.and_then(|kind| named.get(&kind).copied().flatten());
+    for (requirements, job_group, jobs) in counted {
+        let names = job_group.and_then(|job_group| named.get(&job_group).copied().flatten());
         if scheduler.is_some() && names.is_some() && names != scheduler {
             continue;
         }

@@ -28,8 +28,9 @@ pub(crate) fn export_workflow(
         handlers: failure_handlers.iter().map(|row| (row.handler.name.clone(), row.id)).collect(),
         schedulers: slurm_schedulers.iter().map(|row| (row.scheduler.name.clone(), row.id)).collect(),
     };
-    let kinds = workflow_parts::list_job_groups(db, id)?;
-    let job_kinds: Vec<ExportedJobGroup> = kinds.into_iter().map(|kind| names.exported_group(kind)).collect();
+    let job_groups = workflow_parts::list_job_groups(db, id)?;
+    let job_kinds: Vec<ExportedJobGroup> =
+        job_groups.into_iter().map(|job_group| names.exported_group(job_group)).collect();
     let mut jobs = export_jobs(db, id, &job_kinds)?;
     assign_work_units(db, id, &mut jobs)?;
     let gates = attach_relations(db, id, &mut jobs)?;
@@ -91,23 +92,25 @@ struct ExportedNameIds {
 }
 
 impl ExportedNameIds {
-    fn exported_group(&self, kind: JobGroupRow) -> ExportedJobGroup {
+    fn exported_group(&self, job_group: JobGroupRow) -> ExportedJobGroup {
         ExportedJobGroup {
-            id: kind.id.0,
-            name: kind.name,
-            env: kind.env,
-            invocation_script: kind.invocation_script,
+            id: job_group.id.0,
+            name: job_group.name,
+            env: job_group.env,
+            invocation_script: job_group.invocation_script,
             shared: SharedByGroup {
-                stdio: kind.stdio,
-                supports_termination: kind.supports_termination,
-                failure_handler_id: kind.failure_handler.and_then(|name| self.handlers.get(&name).copied()),
-                scheduler_id: kind.scheduler.and_then(|name| self.schedulers.get(&name).copied()),
-                labels: kind.labels,
+                stdio: job_group.stdio,
+                supports_termination: job_group.supports_termination,
+                failure_handler_id: job_group
+                    .failure_handler
+                    .and_then(|name| self.handlers.get(&name).copied()),
+                scheduler_id: job_group.scheduler.and_then(|name| self.schedulers.get(&name).copied()),
+                labels: job_group.labels,
             },
-            parameters: kind.parameters,
-            sites: kind.sites,
-            limit: kind.limit,
-            elects: kind.elects,
+            parameters: job_group.parameters,
+            sites: job_group.sites,
+            limit: job_group.limit,
+            elects: job_group.elects,
         }
     }
 }
@@ -115,16 +118,17 @@ impl ExportedNameIds {
 fn export_jobs(
     db: &impl SqlConnection,
     id: WorkflowId,
-    kinds: &[ExportedJobGroup],
+    job_groups: &[ExportedJobGroup],
 ) -> Result<Vec<ExportedJob>, SqlError> {
-    let kinds: HashMap<i64, &ExportedJobGroup> = kinds.iter().map(|kind| (kind.id, kind)).collect();
+    let job_groups: HashMap<i64, &ExportedJobGroup> =
+        job_groups.iter().map(|job_group| (job_group.id, job_group)).collect();
     list_of_workflow(db, sql::EXPORT_JOBS, id, |row| {
         let mut job = read_exported_job(row)?;
-        if let Some(kind) = job.kind_id.and_then(|id| kinds.get(&id)) {
-            job.shared = kind.shared.clone();
-            job.invocation_script = job.invocation_script.or_else(|| kind.invocation_script.clone());
+        if let Some(job_group) = job.kind_id.and_then(|id| job_groups.get(&id)) {
+            job.shared = job_group.shared.clone();
+            job.invocation_script = job.invocation_script.or_else(|| job_group.invocation_script.clone());
             let own = std::mem::take(&mut job.env);
-            job.env = super::claimed_commands::merge_env(&kind.env, own);
+            job.env = super::claimed_commands::merge_env(&job_group.env, own);
         }
         Ok(job)
     })
@@ -186,8 +190,8 @@ fn attach_relations(
     for_each_pair(db, sql::LOAD_EDGES, id, |job, waits_for| {
         with(job, &mut |job| job.depends_on_job_ids.push(waits_for));
     })?;
-    for_each_pair(db, sql::LOAD_JOB_DEPENDENCY_GROUPS, id, |job, gate| {
-        with(job, &mut |job| job.depends_on_gates.push(gate as u32));
+    for_each_pair(db, sql::LOAD_JOB_DEPENDENCY_GROUPS, id, |job, group| {
+        with(job, &mut |job| job.depends_on_gates.push(group as u32));
     })?;
     for related in workflow_parts::list_job_files(db, id)? {
         let list = |job: &mut ExportedJob| {
@@ -204,11 +208,11 @@ fn attach_relations(
         with(related.job_id.0, &mut { list });
     }
     let mut gates: Vec<Vec<i64>> = Vec::new();
-    for_each_pair(db, sql::LOAD_DEPENDENCY_GROUP_MEMBERS, id, |gate, job| {
-        if gates.len() <= gate as usize {
-            gates.resize_with(gate as usize + 1, Vec::new);
+    for_each_pair(db, sql::LOAD_DEPENDENCY_GROUP_MEMBERS, id, |group, job| {
+        if gates.len() <= group as usize {
+            gates.resize_with(group as usize + 1, Vec::new);
         }
-        gates[gate as usize].push(job);
+        gates[group as usize].push(job);
     })?;
     Ok(gates)
 }

@@ -318,18 +318,18 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         }
         let workflow = self.row.id;
         let batch: i64 = self.db.query_one(sql::LAST_BATCH, [workflow.0], |row| row.get(0))?;
-        let kind = |revised: &PlannedRevision| {
+        let job_group = |revised: &PlannedRevision| {
             let place = revised.after.place.as_ref();
             place
                 .map(|place| self.scheduler_targets.group_for_target(self.db, revised.job, place))
                 .transpose()
         };
-        let kinds = revisions.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
+        let job_groups = revisions.iter().map(job_group).collect::<Result<Vec<_>, _>>()?;
         let sent = self.db.pipeline(|pipe| {
-            for (number, (revised, kind)) in revisions.iter().zip(&kinds).enumerate() {
+            for (number, (revised, job_group)) in revisions.iter().zip(&job_groups).enumerate() {
                 self.send_revision(pipe, number, RevisionBatch { batch: batch + 1, author }, revised)?;
-                if let Some(kind) = kind {
-                    pipe.send(number, sql::SET_JOB_GROUP, &values![*kind, revised.job.0])?;
+                if let Some(job_group) = job_group {
+                    pipe.send(number, sql::SET_JOB_GROUP, &values![*job_group, revised.job.0])?;
                 }
             }
             Ok(())

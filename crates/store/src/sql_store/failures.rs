@@ -58,22 +58,22 @@ pub(super) fn save_next_attempt(
     number: usize,
     batch: &ChangeBatch,
     job: JobId,
-    carried: Option<&NextAttempt>,
+    inherited: Option<&NextAttempt>,
 ) -> Result<(), SqlError> {
     let nothing = NextAttempt::default();
-    let carried = carried.unwrap_or(&nothing);
-    let recovery = carried.recovery.as_ref().map(column_decoding::render_json).transpose()?;
+    let inherited = inherited.unwrap_or(&nothing);
+    let recovery = inherited.recovery.as_ref().map(column_decoding::render_json).transpose()?;
     let values = values![
         job.0,
         batch.workflow.0,
         batch.run.0,
-        carried.not_before.map(|at| at.0),
+        inherited.not_before.map(|at| at.0),
         recovery,
-        carried.excused,
-        carried.delay.map(|delay| i64::try_from(delay.as_micros()).unwrap_or(i64::MAX))
+        inherited.excused,
+        inherited.delay.map(|delay| i64::try_from(delay.as_micros()).unwrap_or(i64::MAX))
     ];
     pipe.send(number, sql::SAVE_NEXT_ATTEMPT, &values)?;
-    carried
+    inherited
         .resources
         .as_ref()
         .map_or(Ok(()), |resources| set_job_resources(pipe, number, batch.workflow, job, resources))
@@ -91,8 +91,8 @@ pub(super) fn reset_retry_counts(
     if next <= Attempt::FIRST {
         return Ok(());
     }
-    let carried = NextAttempt { excused: next.0 - 1, ..NextAttempt::default() };
-    save_next_attempt(pipe, number, batch, job, Some(&carried))
+    let inherited = NextAttempt { excused: next.0 - 1, ..NextAttempt::default() };
+    save_next_attempt(pipe, number, batch, job, Some(&inherited))
 }
 
 /// Changes the requirements of a single job. Sets with the same values are shared by name.
@@ -146,9 +146,9 @@ pub(super) fn load_next_attempts(
         let delay = delay.map(|us| Duration::from_micros(us.unsigned_abs()));
         let recovery =
             if is_ready || status.is_active() { column_decoding::read_json(row, 3)? } else { None };
-        let carried = NextAttempt { not_before, delay, recovery, excused: row.get(4)?, resources: None };
-        if carried != NextAttempt::default() {
-            loaded.carried.push((blocks.job_index(row.get(0)?), carried));
+        let inherited = NextAttempt { not_before, delay, recovery, excused: row.get(4)?, resources: None };
+        if inherited != NextAttempt::default() {
+            loaded.inherited.push((blocks.job_index(row.get(0)?), inherited));
         }
         Ok(())
     })?;
@@ -174,16 +174,16 @@ pub(super) fn load_handlers(
         index.insert(row.get::<i64>(0)?, handlers.len() as u32);
         Ok(())
     })?;
-    let mut kinds = HashMap::new();
+    let mut job_groups = HashMap::new();
     if !handlers.is_empty() {
         db.query_each(sql::LOAD_GROUPS_WITH_HANDLER, [workflow.0], |row| {
             if let Some(&handler) = index.get(&row.get::<i64>(1)?) {
-                kinds.insert(row.get(0)?, handler);
+                job_groups.insert(row.get(0)?, handler);
             }
             Ok(())
         })?;
     }
-    Ok((handlers, kinds))
+    Ok((handlers, job_groups))
 }
 
 pub(super) fn list_failure_groups(

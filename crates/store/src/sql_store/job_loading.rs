@@ -230,12 +230,16 @@ fn load_block(
         }
         loaded.class.push(last.1);
         if !classes.locations.is_empty() {
-            let kind: Option<i64> = row.get(5)?;
-            loaded.place.push(kind.and_then(|kind| classes.location_index.get(&kind)).copied().unwrap_or(0));
+            let job_group: Option<i64> = row.get(5)?;
+            loaded.place.push(
+                job_group.and_then(|job_group| classes.location_index.get(&job_group)).copied().unwrap_or(0),
+            );
         }
         if !classes.handler_index.is_empty() {
-            let kind: Option<i64> = row.get(5)?;
-            loaded.handler.push(kind.and_then(|kind| classes.handler_index.get(&kind)).copied().unwrap_or(0));
+            let job_group: Option<i64> = row.get(5)?;
+            loaded.handler.push(
+                job_group.and_then(|job_group| classes.handler_index.get(&job_group)).copied().unwrap_or(0),
+            );
         }
         Ok(())
     })?;
@@ -256,14 +260,14 @@ fn load_edges(
     for_each_pair(db, sql::LOAD_EDGES, workflow, |job, waits_for| {
         edges.direct.push((index(job), index(waits_for)));
     })?;
-    for_each_pair(db, sql::LOAD_DEPENDENCY_GROUP_MEMBERS, workflow, |gate, job| {
-        if edges.gates.len() <= gate as usize {
-            edges.gates.resize_with(gate as usize + 1, Vec::new);
+    for_each_pair(db, sql::LOAD_DEPENDENCY_GROUP_MEMBERS, workflow, |group, job| {
+        if edges.groups.len() <= group as usize {
+            edges.groups.resize_with(group as usize + 1, Vec::new);
         }
-        edges.gates[gate as usize].push(index(job));
+        edges.groups[group as usize].push(index(job));
     })?;
-    for_each_pair(db, sql::LOAD_JOB_DEPENDENCY_GROUPS, workflow, |job, gate| {
-        edges.waits.push((index(job), gate as u32));
+    for_each_pair(db, sql::LOAD_JOB_DEPENDENCY_GROUPS, workflow, |job, group| {
+        edges.waits.push((index(job), group as u32));
     })?;
     Ok(edges)
 }

@@ -32,10 +32,10 @@ pub(crate) fn open_pending_commands(
 pub(crate) fn apply_pending_command(
     db: &impl SqlConnection,
     workflow: WorkflowId,
-    wish: i64,
+    command: i64,
     by: AuditContext<'_>,
 ) -> Result<(), SqlError> {
-    let found = db.query_optional(sql::OPEN_PENDING_COMMAND, [wish, workflow.0], |row| {
+    let found = db.query_optional(sql::OPEN_PENDING_COMMAND, [command, workflow.0], |row| {
         Ok((row.get::<String>(0)?, column_decoding::read_required_json::<PendingCommand>(row, 1)?))
     })?;
     // Withdrawn or answered concurrently.
@@ -51,21 +51,21 @@ pub(crate) fn apply_pending_command(
         Err(fault) => return Err(fault),
     };
     let answer = column_decoding::render_json(&answer)?;
-    db.execute(sql::SET_PENDING_COMMAND_RESULT, values![by.now.0, answer, wish])?;
+    db.execute(sql::SET_PENDING_COMMAND_RESULT, values![by.now.0, answer, command])?;
     Ok(())
 }
 
 /// Returns the result, if there is one.
 pub(crate) fn pending_command_result(
     db: &impl SqlConnection,
-    wish: i64,
+    command: i64,
 ) -> Result<Option<PendingCommandResult>, SqlError> {
     let found =
-        db.query_optional(sql::PENDING_COMMAND_RESULT, [wish], |row| column_decoding::read_json(row, 0))?;
-    found.ok_or_else(|| StoreError::OutOfRange { what: format!("pending command {wish}") }.into())
+        db.query_optional(sql::PENDING_COMMAND_RESULT, [command], |row| column_decoding::read_json(row, 0))?;
+    found.ok_or_else(|| StoreError::OutOfRange { what: format!("pending command {command}") }.into())
 }
 
 /// Withdraws a pending command. `false`: it already has a result.
-pub(crate) fn withdraw_pending_command(db: &impl SqlConnection, wish: i64) -> Result<bool, SqlError> {
-    Ok(db.execute(sql::WITHDRAW_PENDING_COMMAND, [wish])? > 0)
+pub(crate) fn withdraw_pending_command(db: &impl SqlConnection, command: i64) -> Result<bool, SqlError> {
+    Ok(db.execute(sql::WITHDRAW_PENDING_COMMAND, [command])? > 0)
 }

@@ -90,8 +90,9 @@ pub(crate) fn label_condition(
     let takes = |labels: &[String]| {
         labels.is_empty() == of_worker.is_empty() && labels.iter().all(|label| of_worker.contains(label))
     };
-    let kinds = workflow_parts::list_job_groups(db, workflow)?;
-    let taken = kinds.iter().filter(|kind| takes(&kind.labels)).map(|kind| kind.id.0);
+    let job_groups = workflow_parts::list_job_groups(db, workflow)?;
+    let taken =
+        job_groups.iter().filter(|job_group| takes(&job_group.labels)).map(|job_group| job_group.id.0);
     // No job group has the id 0, but PostgreSQL rejects an empty list.
     let taken = render_id_list(std::iter::once(0).chain(taken));
     let nameless = if takes(&[]) { "j.job_group_id IS NULL OR " } else { "" };
@@ -200,8 +201,8 @@ fn push_job_conditions(
         RowLookup::Span => push_span(query, sql::JOBS_IN_SPAN, workflow, least),
         RowLookup::Anywhere => query.push("j.workflow_id = ?", vec![Box::new(workflow.0)]),
     }
-    if let Some(kind) = filter.kind {
-        query.push(" AND j.job_group_id = ?", vec![Box::new(kind.0)]);
+    if let Some(job_group) = filter.kind {
+        query.push(" AND j.job_group_id = ?", vec![Box::new(job_group.0)]);
     }
     if let Some(name) = &filter.name {
         query.push(" AND j.name = ?", vec![Box::new(name.clone())]);

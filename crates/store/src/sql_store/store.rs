@@ -295,20 +295,20 @@ impl<B: StoreBackend> Store for SqlStore<B> {
     fn apply_pending_command(
         &self,
         workflow: WorkflowId,
-        wish: i64,
+        command: i64,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         self.write_as_actor(now, move |db, by| {
-            pending_commands::apply_pending_command(db, workflow, wish, by)
+            pending_commands::apply_pending_command(db, workflow, command, by)
         })
     }
 
-    fn pending_command_result(&self, wish: i64) -> Result<Option<PendingCommandResult>, StoreError> {
-        self.read(|db| pending_commands::pending_command_result(db, wish))
+    fn pending_command_result(&self, command: i64) -> Result<Option<PendingCommandResult>, StoreError> {
+        self.read(|db| pending_commands::pending_command_result(db, command))
     }
 
-    fn withdraw_pending_command(&self, wish: i64, now: Timestamp) -> Result<bool, StoreError> {
-        self.write_as_actor(now, move |db, _| pending_commands::withdraw_pending_command(db, wish))
+    fn withdraw_pending_command(&self, command: i64, now: Timestamp) -> Result<bool, StoreError> {
+        self.write_as_actor(now, move |db, _| pending_commands::withdraw_pending_command(db, command))
     }
 
     fn handlers(&self, workflow: WorkflowId) -> Result<Vec<FailureHandlerRow>, StoreError> {

@@ -182,11 +182,11 @@ fn use_requirements(
 ) -> Result<usize, SqlError> {
     match used_by {
         RequirementsUsers::AsBefore => Ok(0),
-        RequirementsUsers::Kind(kind) => {
+        RequirementsUsers::Kind(job_group) => {
             let mut touched = 0;
             for block in JobIdBlocks::load(db, workflow)?.iter() {
                 touched +=
-                    db.execute(sql::USE_REQUIREMENTS_IN_GROUP, [id, block.first, block.end(), kind.0])?;
+                    db.execute(sql::USE_REQUIREMENTS_IN_GROUP, [id, block.first, block.end(), job_group.0])?;
             }
             Ok(touched)
         }

@@ -235,7 +235,7 @@ fn unplaceable_jobs_are_named_with_the_reason() {
 #[test]
 fn ended_jobs_do_not_count_in_levels() {
     let edges =
-        DependencyEdges { direct: vec![(1, 0), (2, 1)], gates: vec![vec![0, 1]], waits: vec![(3, 0)] };
+        DependencyEdges { direct: vec![(1, 0), (2, 1)], groups: vec![vec![0, 1]], waits: vec![(3, 0)] };
     for (over, levels) in [
         ([false; 4], [0, 1, 2, 2]),
         ([true, false, false, false], [0, 0, 1, 1]),

@@ -71,8 +71,9 @@ impl World {
             allocations: &self.allocations,
             slurm_defaults: &self.defaults,
         };
-        let wish = RegenerateOptions { options, include: &[], submit, suffix: "regen", by: "me" };
-        regenerate_schedule(&store, profile, &wish)
+        let regenerate_options =
+            RegenerateOptions { options, include: &[], submit, suffix: "regen", by: "me" };
+        regenerate_schedule(&store, profile, &regenerate_options)
     }
 
     fn apply(&mut self, schedule: &AllocationSchedule) {
@@ -168,14 +169,14 @@ fn named_jobs_are_planned_in_any_state() {
         slurm_defaults: &world.defaults,
     };
     let options = AllocationOptions::default();
-    let wish = RegenerateOptions {
+    let regenerate_options = RegenerateOptions {
         options: &options,
         include: &[JobId(1)],
         submit: true,
         suffix: "regen",
         by: "me",
     };
-    assert_eq!(regenerate_schedule(&store, &profile(), &wish).unwrap().assign.len(), 1);
+    assert_eq!(regenerate_schedule(&store, &profile(), &regenerate_options).unwrap().assign.len(), 1);
 }
 
 #[test]
@@ -328,8 +329,9 @@ fn unplaceable_jobs_are_reported() {
         slurm_defaults: &world.defaults,
     };
     let options = AllocationOptions::default();
-    let wish = RegenerateOptions { options: &options, include: &[], submit: true, suffix: "regen", by: "me" };
-    let said = regenerate_schedule(&store, &profile(), &wish).unwrap_err().to_string();
+    let regenerate_options =
+        RegenerateOptions { options: &options, include: &[], submit: true, suffix: "regen", by: "me" };
+    let said = regenerate_schedule(&store, &profile(), &regenerate_options).unwrap_err().to_string();
     assert!(said.starts_with("job `job_1` fits no partition: `r99` requests 99 CPUs"), "{said}");
 }
 

@@ -170,8 +170,9 @@ fn assign_schedulers(
         let scheduler = known.iter().find(|scheduler| scheduler.name == *name);
         let scheduler = scheduler
             .ok_or_else(|| StoreError::NoSuchName { what: "scheduler".into(), name: name.clone() })?;
-        let kind = places.group_for_target(db, *job, &SchedulerTarget::from_scheduler(Some(scheduler)))?;
-        db.execute(common::SET_JOB_GROUP, [kind, job.0])?;
+        let job_group =
+            places.group_for_target(db, *job, &SchedulerTarget::from_scheduler(Some(scheduler)))?;
+        db.execute(common::SET_JOB_GROUP, [job_group, job.0])?;
     }
     Ok(())
 }

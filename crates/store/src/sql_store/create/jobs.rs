@@ -10,11 +10,11 @@ use crate::sql_store::work_units::NewWorkUnits;
 use crate::sql_store::{column_decoding, completion_records};
 use windlass_types::{StatusCounts, WorkflowId};
 
-/// Ids of the files and user data by index.
+/// The first ids and the numbers of the files and user data of a new workflow.
 #[derive(Clone, Copy)]
 pub(crate) struct DataNumbering {
     pub(crate) first: FirstIds,
-    /// Number of jobs.
+    /// Number of files.
     pub(crate) files: i64,
     pub(crate) user_data: i64,
 }
@@ -35,11 +35,11 @@ pub(crate) fn insert_jobs(
         let id = rows.next_id();
         relations.insert(id, &job, numbers)?;
         counts.add(job.status, 1);
-        let elects = job.job_group.is_some_and(|kind| shared.site_electing.contains(&kind));
+        let elects = job.job_group.is_some_and(|job_group| shared.site_electing.contains(&job_group));
         units.add_job(id, job.unit, elects, job.status, job.name)?;
-        let kind = resolve_number(&shared.job_groups, job.job_group, "kind", job.name)?;
+        let job_group = resolve_number(&shared.job_groups, job.job_group, "job group", job.name)?;
         let requirements = resolve_number(&shared.requirements, job.requirements, "requirement", job.name)?;
-        rows.push(&job, kind, requirements)?;
+        rows.push(&job, job_group, requirements)?;
     }
     rows.finish()?;
     relations.finish()?;
@@ -72,7 +72,7 @@ impl<'d, D: SqlConnection> JobRowWriter<'d, D> {
     pub(crate) fn push(
         &mut self,
         job: &NewJob<'_>,
-        kind: Option<i64>,
+        job_group: Option<i64>,
         requirements: Option<i64>,
     ) -> Result<(), SqlError> {
         let row = JobValues {
@@ -80,7 +80,7 @@ impl<'d, D: SqlConnection> JobRowWriter<'d, D> {
             priority: job.priority,
             cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
             requirements,
-            kind,
+            job_group,
             has_files: !job.input_files.is_empty() || !job.output_files.is_empty(),
             reused_from: job.reused_from.map(|id| id.0),
             name: self.append_text(job.name),

@@ -157,21 +157,21 @@ fn insert_edges(
     }
     rows.finish()?;
     let mut rows = db.open_loader(&tables::DEPENDENCY_GROUP_MEMBER)?;
-    for (gate, members) in (0i64..).zip(&edges.gates) {
+    for (group, members) in (0i64..).zip(&edges.groups) {
         for &member in sorted_copy(members).iter() {
-            rows.push(&values![workflow.0, gate, job_id(member)?])?;
+            rows.push(&values![workflow.0, group, job_id(member)?])?;
         }
     }
     rows.finish()?;
     let mut rows = db.open_loader(&tables::JOB_DEPENDENCY_GROUP)?;
-    for &(job, gate) in sorted_copy(&edges.waits).iter() {
-        if gate as usize >= edges.gates.len() {
+    for &(job, group) in sorted_copy(&edges.waits).iter() {
+        if group as usize >= edges.groups.len() {
             return Err(StoreError::OutOfRange {
-                what: format!("dependency group {gate} of {}", edges.gates.len()),
+                what: format!("dependency group {group} of {}", edges.groups.len()),
             }
             .into());
         }
-        rows.push(&values![workflow.0, job_id(job)?, gate])?;
+        rows.push(&values![workflow.0, job_id(job)?, group])?;
     }
     rows.finish()
 }

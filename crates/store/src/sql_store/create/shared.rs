@@ -41,15 +41,18 @@ pub(crate) fn insert_shared(
             |row| row.get(0),
         )?);
     }
-    let kinds = workflow.job_groups.iter().map(|kind| {
-        let handler = resolve_number(&handlers, kind.failure_handler, "failure handler", kind.name)?;
-        let scheduler = resolve_number(&schedulers, kind.scheduler, "scheduler", kind.name)?;
-        insert_job_group(db, id, kind, handler, scheduler)
+    let job_groups = workflow.job_groups.iter().map(|job_group| {
+        let handler =
+            resolve_number(&handlers, job_group.failure_handler, "failure handler", job_group.name)?;
+        let scheduler = resolve_number(&schedulers, job_group.scheduler, "scheduler", job_group.name)?;
+        insert_job_group(db, id, job_group, handler, scheduler)
     });
-    let electing =
-        (0..).zip(workflow.job_groups).filter(|(_, kind)| kind.elects_site).map(|(number, _)| number);
+    let electing = (0..)
+        .zip(workflow.job_groups)
+        .filter(|(_, job_group)| job_group.elects_site)
+        .map(|(number, _)| number);
     let electing = electing.collect();
-    Ok(SharedIds { requirements, job_groups: kinds.collect::<Result<_, _>>()?, site_electing: electing })
+    Ok(SharedIds { requirements, job_groups: job_groups.collect::<Result<_, _>>()?, site_electing: electing })
 }
 
 pub(crate) fn insert_requirements(
@@ -73,29 +76,32 @@ pub(crate) fn insert_requirements(
 pub(crate) fn insert_job_group(
     db: &impl SqlConnection,
     workflow: WorkflowId,
-    kind: &NewJobGroup<'_>,
+    job_group: &NewJobGroup<'_>,
     handler: Option<i64>,
     scheduler: Option<i64>,
 ) -> Result<i64, SqlError> {
-    let env = column_decoding::render_env(kind.env);
-    let (labels, parameters) =
-        (column_decoding::render_json(kind.labels)?, column_decoding::render_json(kind.parameters)?);
-    let sites = (!kind.sites.is_empty()).then(|| column_decoding::render_json(kind.sites)).transpose()?;
+    let env = column_decoding::render_env(job_group.env);
+    let (labels, parameters) = (
+        column_decoding::render_json(job_group.labels)?,
+        column_decoding::render_json(job_group.parameters)?,
+    );
+    let sites =
+        (!job_group.sites.is_empty()).then(|| column_decoding::render_json(job_group.sites)).transpose()?;
     let values = values![
         workflow.0,
-        kind.name,
+        job_group.name,
         env,
-        kind.invocation_script,
-        kind.stdio.map(|stdio| column_decoding::stdio_name(stdio.mode)),
-        kind.stdio.map(|stdio| i64::from(stdio.delete_on_success)),
-        kind.supports_termination.map(i64::from),
+        job_group.invocation_script,
+        job_group.stdio.map(|stdio| column_decoding::stdio_name(stdio.mode)),
+        job_group.stdio.map(|stdio| i64::from(stdio.delete_on_success)),
+        job_group.supports_termination.map(i64::from),
         handler,
         scheduler,
         labels,
         parameters,
         sites,
-        kind.limit,
-        i64::from(kind.elects_site),
+        job_group.limit,
+        i64::from(job_group.elects_site),
     ];
     db.query_one(sql::INSERT_JOB_GROUP, values, |row| row.get(0))
 }

@@ -71,13 +71,13 @@ fn refuse_needed_jobs(
         }
     })?;
     let mut waiting = std::collections::HashMap::new();
-    for_each_pair(db, sql::LOAD_JOB_DEPENDENCY_GROUPS, workflow, |job, gate| {
+    for_each_pair(db, sql::LOAD_JOB_DEPENDENCY_GROUPS, workflow, |job, group| {
         if !goes.contains(&job) {
-            waiting.entry(gate).or_insert(job);
+            waiting.entry(group).or_insert(job);
         }
     })?;
-    for_each_pair(db, sql::LOAD_DEPENDENCY_GROUP_MEMBERS, workflow, |gate, on| {
-        if let Some(job) = waiting.get(&gate)
+    for_each_pair(db, sql::LOAD_DEPENDENCY_GROUP_MEMBERS, workflow, |group, on| {
+        if let Some(job) = waiting.get(&group)
             && goes.contains(&on)
         {
             wanted.get_or_insert((on, *job));
@@ -107,13 +107,13 @@ fn delete_dependency_group_members(
     goes: &BTreeSet<i64>,
 ) -> Result<(), SqlError> {
     let mut members = HashSet::new();
-    for_each_pair(db, sql::LOAD_DEPENDENCY_GROUP_MEMBERS, workflow, |gate, job| {
+    for_each_pair(db, sql::LOAD_DEPENDENCY_GROUP_MEMBERS, workflow, |group, job| {
         if goes.contains(&job) {
-            members.insert((gate, job));
+            members.insert((group, job));
         }
     })?;
-    for (gate, job) in members {
-        db.execute(sql::DELETE_DEPENDENCY_GROUP_MEMBER, [workflow.0, gate, job])?;
+    for (group, job) in members {
+        db.execute(sql::DELETE_DEPENDENCY_GROUP_MEMBER, [workflow.0, group, job])?;
     }
     Ok(())
 }

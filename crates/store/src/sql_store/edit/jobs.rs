@@ -201,7 +201,7 @@ fn insert_rows(
 ) -> Result<(), SqlError> {
     let mut rows = JobRowWriter::new(db, workflow, first);
     let mut moved = StatusCountDeltas::default();
-    let mut kinds = HashMap::new();
+    let mut job_groups = HashMap::new();
     for (id, job) in (first..).zip(jobs) {
         let status = match (job.is_uninitialized, blocked.contains(&id)) {
             (true, _) => JobStatus::Uninitialized,
@@ -218,10 +218,10 @@ fn insert_rows(
             status,
             ..NewJob::default()
         };
-        let kind = SharedJobFields::from_job(job)
-            .map(|shared| shared.find_or_create_group(db, workflow, &mut kinds))
+        let job_group = SharedJobFields::from_job(job)
+            .map(|shared| shared.find_or_create_group(db, workflow, &mut job_groups))
             .transpose()?;
-        rows.push(&new, kind, job.requirements.map(|id| id.0))?;
+        rows.push(&new, job_group, job.requirements.map(|id| id.0))?;
         moved.add(status);
     }
     rows.finish()?;
@@ -264,8 +264,8 @@ impl SharedJobFields {
         workflow: WorkflowId,
         known: &mut HashMap<Self, i64>,
     ) -> Result<i64, SqlError> {
-        if let Some(&kind) = known.get(&self) {
-            return Ok(kind);
+        if let Some(&job_group) = known.get(&self) {
+            return Ok(job_group);
         }
         let Self { labels, supports_termination, handler, scheduler, stdio } = &self;
         let text = column_decoding::render_json(labels)?;
@@ -285,12 +285,12 @@ impl SharedJobFields {
             stdio: *stdio,
             ..NewJobGroup::default()
         };
-        let kind = match found {
-            Some(kind) => kind,
+        let job_group = match found {
+            Some(job_group) => job_group,
             None => insert_job_group(db, workflow, &new, *handler, *scheduler)?,
         };
-        known.insert(self, kind);
-        Ok(kind)
+        known.insert(self, job_group);
+        Ok(job_group)
     }
 }
 
@@ -424,15 +424,9 @@ pub(crate) fn update_job(
 
 fn write_job(db: &impl SqlConnection, id: JobId, job: &EditableJob) -> Result<(), SqlError> {
     let EditableJob {
-        name,
-        command,
-        priority,
-        requirements,
-        job_group: kind,
-        completed_command: done_with,
-        ..
+        name, command, priority, requirements, job_group, completed_command: done_with, ..
     } = job;
-    let values = values![name, command, priority, requirements, kind, done_with, id.0];
+    let values = values![name, command, priority, requirements, job_group, done_with, id.0];
     let written = db.execute(sql::EDIT_JOB, values);
     written.map_err(|error| duplicate_in_workflow(error, "jobs", name))?;
     let values = values![job.invocation_script, i64::from(job.cancel_on_blocking_job_failure), id.0];
@@ -545,7 +539,7 @@ fn group_with_update(
     changes: &mut Vec<FieldChange>,
 ) -> Result<Option<i64>, SqlError> {
     let old = match job.job_group {
-        Some(kind) => db.query_one(sql::SHARED_BY_GROUP, [kind], |row| {
+        Some(job_group) => db.query_one(sql::SHARED_BY_GROUP, [job_group], |row| {
             Ok(SharedJobFields {
                 labels: column_decoding::read_required_json(row, 0)?,
                 supports_termination: row.get::<Option<i64>>(1)?.map(|flag| flag != 0),
@@ -583,7 +577,7 @@ fn group_with_update(
     record_field_change(changes, "failure_handler_id", &old.handler, &new.handler);
     record_field_change(changes, "scheduler_id", &old.scheduler, &new.scheduler);
     let SharedJobFields { labels, supports_termination, handler, scheduler, .. } = &new;
-    let Some(kind) = job.job_group else {
+    let Some(job_group) = job.job_group else {
         let named = NewJobGroup {
             name: &job.name,
             labels,
@@ -594,11 +588,11 @@ fn group_with_update(
     };
     let text = column_decoding::render_json(labels)?;
     let terminates = supports_termination.map(i64::from);
-    let like = values![kind, text, terminates, handler, scheduler];
+    let like = values![job_group, text, terminates, handler, scheduler];
     let known = db.query_optional(sql::FIND_SIMILAR_GROUP, like, |row| row.get(0))?;
     if known.is_some() {
         return Ok(known);
     }
-    let copy = values![text, terminates, handler, scheduler, kind];
+    let copy = values![text, terminates, handler, scheduler, job_group];
     Ok(Some(db.query_one(sql::COPY_JOB_GROUP, copy, |row| row.get(0))?))
 }

@@ -62,15 +62,15 @@ impl SchedulerTargets {
         let scheduler =
             place.scheduler().map(|scheduler| self.find_or_insert_scheduler(db, scheduler)).transpose()?;
         let now: Option<i64> = db.query_one(sql::GROUP_OF_JOB, [job.0], |row| row.get(0))?;
-        if let Some(kind) = self.job_groups.borrow().get(&(now, scheduler)) {
-            return Ok(*kind);
+        if let Some(job_group) = self.job_groups.borrow().get(&(now, scheduler)) {
+            return Ok(*job_group);
         }
-        let kind = match now {
-            Some(kind) => find_or_copy_group(db, kind, scheduler)?,
+        let job_group = match now {
+            Some(job_group) => find_or_copy_group(db, job_group, scheduler)?,
             None => insert_job_group(db, self.workflow, &NewJobGroup::default(), None, scheduler)?,
         };
-        self.job_groups.borrow_mut().insert((now, scheduler), kind);
-        Ok(kind)
+        self.job_groups.borrow_mut().insert((now, scheduler), job_group);
+        Ok(job_group)
     }
 
     /// Returns the id of the scheduler of this name; creates it if it does not exist.
@@ -96,14 +96,18 @@ impl SchedulerTargets {
 }
 
 /// Returns a copy of the job group with the scheduler.
-fn find_or_copy_group(db: &impl SqlConnection, kind: i64, scheduler: Option<i64>) -> Result<i64, SqlError> {
-    let (labels, terminates, handler) = db.query_one(sql::SHARED_BY_GROUP, [kind], |row| {
+fn find_or_copy_group(
+    db: &impl SqlConnection,
+    job_group: i64,
+    scheduler: Option<i64>,
+) -> Result<i64, SqlError> {
+    let (labels, terminates, handler) = db.query_one(sql::SHARED_BY_GROUP, [job_group], |row| {
         Ok((row.get::<String>(0)?, row.get::<Option<i64>>(1)?, row.get::<Option<i64>>(2)?))
     })?;
-    let like = values![kind, labels, terminates, handler, scheduler];
+    let like = values![job_group, labels, terminates, handler, scheduler];
     if let Some(known) = db.query_optional(sql::FIND_SIMILAR_GROUP, like, |row| row.get(0))? {
         return Ok(known);
     }
-    let copy = values![labels, terminates, handler, scheduler, kind];
+    let copy = values![labels, terminates, handler, scheduler, job_group];
     db.query_one(sql::COPY_JOB_GROUP, copy, |row| row.get(0))
 }

@@ -88,20 +88,20 @@ pub(super) struct ImportedJobGroup<'e> {
 
 impl<'e> ImportedJobGroups<'e> {
     pub(super) fn from_export(export: &'e WorkflowExport) -> Self {
-        let mut kinds = Self { list: Vec::new(), by_id: HashMap::new(), by_shared: HashMap::new() };
+        let mut job_groups = Self { list: Vec::new(), by_id: HashMap::new(), by_shared: HashMap::new() };
         for row in &export.job_kinds {
-            kinds.by_id.insert(row.id, kinds.list.len() as u32);
-            kinds.list.push(ImportedJobGroup { name: &row.name, shared: &row.shared, row: Some(row) });
+            job_groups.by_id.insert(row.id, job_groups.list.len() as u32);
+            job_groups.list.push(ImportedJobGroup { name: &row.name, shared: &row.shared, row: Some(row) });
         }
         let nothing = SharedByGroup::default();
         for job in export.jobs.iter().filter(|job| job.kind_id.is_none() && job.shared != nothing) {
-            let list = &mut kinds.list;
-            kinds.by_shared.entry(&job.shared).or_insert_with(|| {
+            let list = &mut job_groups.list;
+            job_groups.by_shared.entry(&job.shared).or_insert_with(|| {
                 list.push(ImportedJobGroup { name: &job.name, shared: &job.shared, row: None });
                 list.len() as u32 - 1
             });
         }
-        kinds
+        job_groups
     }
 
     fn group_number(&self, job: &ExportedJob) -> Result<Option<u32>, StoreError> {
@@ -160,14 +160,17 @@ impl<'e> ImportSource<'e> {
     pub(super) fn new(
         export: &'e WorkflowExport,
         numbers: &ImportNumbering,
-        kinds: &'e ImportedJobGroups<'e>,
+        job_groups: &'e ImportedJobGroups<'e>,
         with_results: bool,
     ) -> Result<Self, StoreError> {
-        let refers =
-            export.jobs.iter().map(|job| resolve_job_refs(job, numbers, kinds)).collect::<Result<_, _>>()?;
+        let refers = export
+            .jobs
+            .iter()
+            .map(|job| resolve_job_refs(job, numbers, job_groups))
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             export,
-            job_groups: kinds,
+            job_groups,
             job_refs: refers,
             with_results,
             next_file: 0,
@@ -191,14 +194,16 @@ impl<'e> ImportSource<'e> {
 fn resolve_job_refs(
     job: &ExportedJob,
     numbers: &ImportNumbering,
-    kinds: &ImportedJobGroups<'_>,
+    job_groups: &ImportedJobGroups<'_>,
 ) -> Result<ImportedJobRefs, StoreError> {
     let by = format!("job `{}`", job.name);
     let params = (!job.parameters.is_empty()).then(|| serde_json::to_string(&job.parameters));
-    let kind = kinds.group_number(job)?;
-    let inherited = kind.and_then(|kind| kinds.list[kind as usize].row).map_or(&[][..], |row| &row.env);
+    let job_group = job_groups.group_number(job)?;
+    let inherited = job_group
+        .and_then(|job_group| job_groups.list[job_group as usize].row)
+        .map_or(&[][..], |row| &row.env);
     Ok(ImportedJobRefs {
-        job_group: kind,
+        job_group,
         requirements: numbers.requirements.resolve_optional(job.resource_requirements_id, &by)?,
         lists: [
             numbers.files.resolve_all(&job.input_file_ids, &by)?,
@@ -231,8 +236,8 @@ impl JobSource for ImportSource<'_> {
         let job = self.export.jobs.get(self.next_job)?;
         let refers = &self.job_refs[self.next_job];
         self.next_job += 1;
-        let kind = refers.job_group.and_then(|kind| self.job_groups.list[kind as usize].row);
-        let inherited = kind.and_then(|row| row.invocation_script.as_deref());
+        let job_group = refers.job_group.and_then(|job_group| self.job_groups.list[job_group as usize].row);
+        let inherited = job_group.and_then(|row| row.invocation_script.as_deref());
         let [input_files, output_files, input_user_data, output_user_data] = &refers.lists;
         Some(NewJob {
             name: &job.name,

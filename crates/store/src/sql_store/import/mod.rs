@@ -71,11 +71,11 @@ fn insert_workflow(
         .map(|handler| FailureHandler { name: handler.name.clone(), rules: handler.rules.clone() })
         .collect();
     let schedulers: Vec<_> = export.slurm_schedulers.iter().map(|row| row.scheduler.clone()).collect();
-    let kinds = ImportedJobGroups::from_export(export);
-    let new_kinds = kinds
+    let job_groups = ImportedJobGroups::from_export(export);
+    let new_job_groups = job_groups
         .list
         .iter()
-        .map(|kind| kind.to_new_group(numbers))
+        .map(|job_group| job_group.to_new_group(numbers))
         .collect::<Result<Vec<NewJobGroup<'_>>, _>>()?;
     let waited_for =
         export.workflow_actions.iter().map(|action| numbers.jobs.resolve_all(&action.job_ids, "an action"));
@@ -106,11 +106,11 @@ fn insert_workflow(
         requirements: &requirements,
         failure_handlers: &handlers,
         schedulers: &schedulers,
-        job_groups: &new_kinds,
+        job_groups: &new_job_groups,
         actions: &actions,
         edges,
     };
-    create::insert_all(db, &new, &mut ImportSource::new(export, numbers, &kinds, with_results)?, by.now)
+    create::insert_all(db, &new, &mut ImportSource::new(export, numbers, &job_groups, with_results)?, by.now)
 }
 
 fn new_requirements(row: &ExportedRequirements) -> Result<NewRequirements<'_>, StoreError> {
@@ -134,18 +134,18 @@ fn import_edges(export: &WorkflowExport, numbers: &ImportNumbering) -> Result<De
         for &on in &job.depends_on_job_ids {
             edges.direct.push((number, numbers.jobs.resolve(on, named)?));
         }
-        for &gate in &job.depends_on_gates {
-            if gate as usize >= export.gates.len() {
+        for &group in &job.depends_on_gates {
+            if group as usize >= export.gates.len() {
                 return Err(bad_export_error(format!(
-                    "{} waits for dependency group {gate}, which does not exist",
+                    "{} waits for dependency group {group}, which does not exist",
                     named()
                 )));
             }
-            edges.waits.push((number, gate));
+            edges.waits.push((number, group));
         }
     }
     for members in &export.gates {
-        edges.gates.push(numbers.jobs.resolve_all(members, "a dependency group")?);
+        edges.groups.push(numbers.jobs.resolve_all(members, "a dependency group")?);
     }
     for list in [&mut edges.direct, &mut edges.waits] {
         list.sort_unstable();

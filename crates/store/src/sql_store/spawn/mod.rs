@@ -191,7 +191,7 @@ fn insert_jobs(db: &impl SqlConnection, request: &SpawnRequest) -> Result<i64, S
     let workflow = request.caller.workflow;
     let first = next_id(db, IdCounter::Job)?;
     let mut rows = JobRowWriter::new(db, workflow, first);
-    let mut kinds = SpawnJobGroups::default();
+    let mut job_groups = SpawnJobGroups::default();
     let mut moved = StatusCountDeltas::default();
     for job in &request.jobs {
         let new = NewJob {
@@ -204,7 +204,11 @@ fn insert_jobs(db: &impl SqlConnection, request: &SpawnRequest) -> Result<i64, S
             status: JobStatus::Blocked,
             ..NewJob::default()
         };
-        rows.push(&new, kinds.find_or_create(db, workflow, job)?, find_requirements_id(db, workflow, job)?)?;
+        rows.push(
+            &new,
+            job_groups.find_or_create(db, workflow, job)?,
+            find_requirements_id(db, workflow, job)?,
+        )?;
         moved.add(JobStatus::Blocked);
     }
     rows.finish()?;
@@ -243,8 +247,8 @@ impl<'r> SpawnJobGroups<'r> {
         if let Some(&known) = self.0.get(labels) {
             return Ok(Some(known));
         }
-        let kind = NewJobGroup { name: &job.name, labels, ..NewJobGroup::default() };
-        let id = insert_job_group(db, workflow, &kind, None, None)?;
+        let job_group = NewJobGroup { name: &job.name, labels, ..NewJobGroup::default() };
+        let id = insert_job_group(db, workflow, &job_group, None, None)?;
         self.0.insert(labels, id);
         Ok(Some(id))
     }

@@ -102,7 +102,7 @@ pub(crate) fn edges_round_trip(store: &dyn Store) {
     let mut turned = edges.clone();
     turned.direct.reverse();
     turned.waits.reverse();
-    turned.gates[0].reverse();
+    turned.groups[0].reverse();
     let id = store
         .create_workflow(
             &workflow(&[], &turned),
@@ -160,9 +160,9 @@ pub(crate) fn names_may_be_anything_but_not_twice(store: &dyn Store) {
 
 pub(crate) fn failed_creation_leaves_no_rows(store: &dyn Store) {
     let beyond = DependencyEdges { direct: vec![(0, 7)], ..DependencyEdges::default() };
-    let no_gate = DependencyEdges { waits: vec![(0, 0)], ..DependencyEdges::default() };
+    let no_group = DependencyEdges { waits: vec![(0, 0)], ..DependencyEdges::default() };
     let itself = DependencyEdges { direct: vec![(1, 1)], ..DependencyEdges::default() };
-    for edges in [&beyond, &no_gate, &itself] {
+    for edges in [&beyond, &no_group, &itself] {
         let mut rows = ListedJobs::new(["a", "b"].iter().map(|name| job(name)));
         store.create_workflow(&workflow(&[], edges), &mut rows, NOW).unwrap_err();
     }

@@ -27,7 +27,7 @@ fn graph(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
     edges.add_dependencies(3, &[0, 1]);
     edges.add_dependencies(4, &[3]);
     let edges = edges.finish();
-    assert_eq!(edges.gates, [vec![0, 1]], "the test needs a dependency group");
+    assert_eq!(edges.groups, [vec![0, 1]], "the test needs a dependency group");
     let mut source = Source {
         files: vec![file("in", "in.txt"), file("out", "out.txt")],
         user_data: vec![NewUserData { name: "u", data: None, is_ephemeral: false }],
@@ -273,7 +273,7 @@ pub(crate) fn deleting_jobs_keeps_other_jobs_unchanged(store: &dyn Store) {
     assert_eq!(names(store, id), ["a", "b", "d"]);
     let table = store.load_jobs(id).unwrap();
     assert_eq!(table.ids, [jobs[0], jobs[1], jobs[3]]);
-    assert_eq!((&table.edges.gates, &table.edges.waits), (&vec![vec![0, 1]], &vec![(2, 0)]));
+    assert_eq!((&table.edges.groups, &table.edges.waits), (&vec![vec![0, 1]], &vec![(2, 0)]));
     assert_eq!(counts(store, id).total(), 3);
     assert_eq!(store.results(id, &ResultFilter::default()).unwrap().len(), 2);
     assert!(store.job_user_data(id).unwrap().is_empty());

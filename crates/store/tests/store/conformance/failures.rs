@@ -32,15 +32,15 @@ fn retried(
     brings: NextAttempt,
 ) -> WorkflowChange {
     let mut ended = end(key(workflow, job, attempt), worker, JobStatus::Failed);
-    if let WorkflowChange::End { to, next_attempt, inherited: carried, .. } = &mut ended {
+    if let WorkflowChange::End { to, next_attempt, inherited, .. } = &mut ended {
         (*to, *next_attempt) = (JobStatus::Ready, Attempt(attempt + 1));
-        *carried = (brings != NextAttempt::default()).then(|| Box::new(brings));
+        *inherited = (brings != NextAttempt::default()).then(|| Box::new(brings));
     }
     ended
 }
 
-fn carried(store: &dyn Store, workflow: WorkflowId) -> Vec<(u32, NextAttempt)> {
-    store.load_jobs(workflow).unwrap().carried
+fn inherited(store: &dyn Store, workflow: WorkflowId) -> Vec<(u32, NextAttempt)> {
+    store.load_jobs(workflow).unwrap().inherited
 }
 
 pub(crate) fn next_attempt_data_is_stored(store: &dyn Store) {
@@ -60,17 +60,17 @@ pub(crate) fn next_attempt_data_is_stored(store: &dyn Store) {
         retried(workflow, jobs[2], 1, worker, NextAttempt::default()),
     ];
     commit(store, workflow, changes).unwrap();
-    assert_eq!(carried(store, workflow), [(1, later.clone())], "and nothing if there is nothing");
+    assert_eq!(inherited(store, workflow), [(1, later.clone())], "and nothing if there is nothing");
 
     // The delay of a held job has passed; the recovery script stays pending during the attempt, which may be
     // lost.
     commit(store, workflow, vec![claim(jobs[1], 2, worker)]).unwrap();
     let owed = NextAttempt { not_before: None, delay: None, ..later };
-    assert_eq!(carried(store, workflow), [(1, owed)]);
+    assert_eq!(inherited(store, workflow), [(1, owed)]);
 
     // The next attempt inherits only the values of its predecessor.
     commit(store, workflow, vec![retried(workflow, jobs[1], 2, worker, NextAttempt::default())]).unwrap();
-    assert_eq!(carried(store, workflow), []);
+    assert_eq!(inherited(store, workflow), []);
     let once_more = NextAttempt { recovery: Some(recovery()), excused: 2, ..NextAttempt::default() };
     let changes = vec![
         claim(jobs[1], 3, worker),
@@ -81,7 +81,7 @@ pub(crate) fn next_attempt_data_is_stored(store: &dyn Store) {
     commit(store, workflow, changes).unwrap();
     let excused = |excused| NextAttempt { excused, ..NextAttempt::default() };
     assert_eq!(
-        carried(store, workflow),
+        inherited(store, workflow),
         [(1, excused(2))],
         "the script is no longer pending after an attempt that counts"
     );
@@ -108,13 +108,13 @@ pub(crate) fn manual_retry_resets_the_retry_count(store: &dyn Store) {
     ];
     commit(store, workflow, again).unwrap();
     let excused = |excused| NextAttempt { excused, ..NextAttempt::default() };
-    assert_eq!(carried(store, workflow), [(0, excused(2)), (1, excused(1))]);
+    assert_eq!(inherited(store, workflow), [(0, excused(2)), (1, excused(1))]);
 
     // The next run inherits nothing.
     store.retire_worker(worker, NOW).unwrap();
     let run = store.begin_next_run(workflow, &jobs, NOW).unwrap();
     assert!(run > RUN);
-    assert_eq!(carried(store, workflow), []);
+    assert_eq!(inherited(store, workflow), []);
 }
 
 pub(crate) fn one_job_can_get_larger_requirements(store: &dyn Store) {
@@ -141,7 +141,7 @@ pub(crate) fn one_job_can_get_larger_requirements(store: &dyn Store) {
         "requirements of other jobs stay the same"
     );
     assert_eq!(table.class[0], table.class[1], "equal values are stored once");
-    assert_eq!(table.carried, [], "and there is no delay");
+    assert_eq!(table.inherited, [], "and there is no delay");
 
     let again =
         vec![claim(jobs[0], 2, worker), retried(workflow, jobs[0], 2, worker, asks(more(4, (1 << 30) + 2)))];

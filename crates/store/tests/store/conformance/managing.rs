@@ -193,7 +193,7 @@ pub(crate) fn deleting_a_workflow_keeps_other_workflows(store: &dyn Store) {
     let left = stays.0;
     assert_eq!(counts(store, left).get(JobStatus::Completed), 1);
     assert_eq!(store.results(left, &ResultFilter::default()).unwrap().len(), 1);
-    assert_eq!(store.load_jobs(left).unwrap().edges.gates, [vec![0, 1]]);
+    assert_eq!(store.load_jobs(left).unwrap().edges.groups, [vec![0, 1]]);
     assert_eq!((store.job_files(left).unwrap().len(), store.job_user_data(left).unwrap().len()), (4, 4));
     // Ids are not reused.
     assert!(create(store, 1).1[0] > stays.1[3]);

@@ -34,14 +34,13 @@ fn with_files(store: &dyn Store) -> (WorkflowId, WorkerId) {
 }
 
 fn ended(change: WorkflowChange, files: AttemptFiles, at: Timestamp) -> WorkflowChange {
-    let WorkflowChange::End { from, to, mut result, next_attempt, orphaned, failure, inherited: carried } =
-        change
+    let WorkflowChange::End { from, to, mut result, next_attempt, orphaned, failure, inherited } = change
     else {
         return change;
     };
     result.files = Some(Box::new(files));
     result.ended_at = at;
-    WorkflowChange::End { from, to, result, next_attempt, orphaned, failure, inherited: carried }
+    WorkflowChange::End { from, to, result, next_attempt, orphaned, failure, inherited }
 }
 
 /// PostgreSQL cannot store NUL. A job may print one, and its report is stored anyway.
