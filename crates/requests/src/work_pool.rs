@@ -295,7 +295,7 @@ mod tests {
             wait.recv().unwrap();
             ended.send(1).unwrap();
         });
-        let (never, nobody) = mpsc::channel::<()>();
+        let (never, unsent) = mpsc::channel::<()>();
         pool.submit_work(2, move || never.send(()).unwrap());
         has_begun.recv().unwrap();
         let shared = Arc::clone(&pool.shared);
@@ -307,6 +307,6 @@ mod tests {
         dropping.join().unwrap();
         drop(shared);
         assert_eq!(has_ended.recv(), Ok(1));
-        assert_eq!(nobody.try_recv(), Err(mpsc::TryRecvError::Disconnected));
+        assert_eq!(unsent.try_recv(), Err(mpsc::TryRecvError::Disconnected));
     }
 }

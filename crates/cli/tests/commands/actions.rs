@@ -112,7 +112,7 @@ fn interrupted_action_is_shown_and_not_repeated() {
     }
     kill(run.id(), "KILL");
     run.wait().unwrap();
-    assert!(is_alive(action), "nobody was left to end it");
+    assert!(is_alive(action), "no process was left to end it");
     sandbox.windlass(&["resume"]).exits(0).says("an action was running");
     assert!(!is_alive(action));
     assert_eq!(states(&sandbox), ["on_workflow_start interrupted"]);

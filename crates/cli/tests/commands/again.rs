@@ -73,7 +73,7 @@ fn reset_selects_jobs_by_name_status_and_return_code() {
         by_id["jobs"].as_array().unwrap().iter().map(|job| job["because"].as_str().unwrap()).collect();
     assert_eq!(because, ["chosen", "downstream"]);
     sandbox.windlass(&["jobs", "reset-status"]).exits(2).says("no jobs selected");
-    sandbox.windlass(&["workflows", "reset-status", "--job", "nobody"]).exits(2).says("nobody");
+    sandbox.windlass(&["workflows", "reset-status", "--job", "no-such-job"]).exits(2).says("no-such-job");
 }
 
 #[test]
@@ -290,7 +290,10 @@ fn accepted_change_reruns_nothing() {
     sandbox.windlass(&["plan", "files.yaml"]).exits(0).prints("2 jobs run, 1 reused");
     let accepted = ["plan", "files.yaml", "--accept", "copy:command"];
     sandbox.windlass(&accepted).exits(0).prints("nothing has changed: all 3 are reused");
-    sandbox.windlass(&["plan", "files.yaml", "--accept", "nobody"]).exits(2).says("no job has this name");
+    sandbox
+        .windlass(&["plan", "files.yaml", "--accept", "no-such-job"])
+        .exits(2)
+        .says("no job has this name");
     sandbox.windlass(&["plan", "files.yaml", "--accept", "copy:colour"]).exits(2).says("unknown field");
     sandbox.windlass(&["run", "files.yaml", "--accept", "*:command"]).exits(0).says("nothing to run");
     // It is known from now on.
@@ -325,7 +328,7 @@ fn leftover_jobs_of_old_spec_end_before_new_run() {
     eventually("the slow job runs", || pid().is_some());
     sandbox.write("left.yaml", &spec.replace("exec sleep 1000", "true"));
     sandbox.windlass(&["run", "left.yaml"]).exits(4).says("is running").says("--new");
-    // The one that decides and the one that executes, at once: nobody is left to end the job.
+    // The dispatcher and the worker at once: no process is left to end the job.
     let old = pid().unwrap();
     let worker = children_of(run.id());
     kill(run.id(), "STOP");

@@ -1,4 +1,4 @@
-//! Allocations and schedulers in the books: nobody here talks to Slurm.
+//! Allocations and schedulers in the database: these commands do not call Slurm.
 
 use crate::common::Sandbox;
 

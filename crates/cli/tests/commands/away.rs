@@ -3,8 +3,8 @@
 use crate::common::Sandbox;
 use std::net::TcpListener;
 
-/// An address where nobody listens.
-fn nobody() -> String {
+/// An address where no server listens.
+fn unused_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
@@ -17,7 +17,7 @@ fn with_spec() -> Sandbox {
 
 #[test]
 fn commands_report_unreachable_server() {
-    let (sandbox, url) = (with_spec(), nobody());
+    let (sandbox, url) = (with_spec(), unused_address());
     for line in [
         "status",
         "list",
@@ -60,7 +60,7 @@ fn commands_report_unreachable_server() {
 
 #[test]
 fn local_commands_reject_server_url() {
-    let (sandbox, url) = (with_spec(), nobody());
+    let (sandbox, url) = (with_spec(), unused_address());
     for line in ["demo", "serve"] {
         sandbox.windlass(&["--url", &url, line]).exits(2).says(&url).says("leave out --url");
     }
@@ -78,7 +78,7 @@ fn local_commands_reject_server_url() {
 
 #[test]
 fn db_option_overrides_server_url_from_environment() {
-    let (sandbox, url) = (with_spec(), nobody());
+    let (sandbox, url) = (with_spec(), unused_address());
     sandbox.windlass(&["create", "w.yaml"]).exits(0);
     let database = sandbox.path(".windlass/windlass.db");
     let database = database.to_str().unwrap();

@@ -79,7 +79,7 @@ fn bad_node_is_quarantined_probed_and_released() {
     assert!(node["evidence"]["failed"].as_u64().unwrap() >= 5, "{node}");
     assert_eq!(node["evidence"]["peers_failed"], 0, "{node}");
 
-    // Nobody else is left: it is tried, and goes well.
+    // No other worker is left: a probe job runs on the node and completes.
     sandbox.write("cured", "");
     drop(good);
     eventually("it is trusted again", || aside().is_empty());

@@ -55,7 +55,7 @@ fn condor_post_exit_code_is_the_decision() {
     assert_eq!(answer(&sandbox, &["condor", "unit", "mg_000000", "-1001"]), 1, "that is of a run before");
 }
 
-/// Whatever is wrong, DAGMan must not take it for one of its four codes, but for a failure.
+/// DAGMan must take every error of the script for a failure, and not for one of the four decisions.
 #[test]
 fn condor_script_error_is_not_taken_for_a_decision() {
     let sandbox = bench();

@@ -344,7 +344,7 @@ fn log_directory_belongs_to_one_database() {
     sandbox.windlass(&["--db", "b.db", "run", "y.yaml"]).exits(0);
     assert!(sandbox.path("windlass_output.b/job_stdio/job_wf1_j1_r1_a1.o").exists());
     sandbox.windlass(&["--db", "a.db", "logs", "a"]).exits(0).prints("I am x");
-    // Whoever throws the books away and begins anew may go on with the directory.
+    // If the database was deleted, a new one may use the directory.
     std::fs::remove_file(sandbox.path("a.db")).unwrap();
     sandbox.windlass(&["--db", "a.db", "run", "y.yaml"]).exits(0);
 }

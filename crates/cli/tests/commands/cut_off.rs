@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// A process that is ended when the test is over, whatever the way.
+/// A process that is ended when the test ends, also by a panic.
 struct Process(Child);
 
 impl Drop for Process {
@@ -30,7 +30,7 @@ struct State {
     is_cut: bool,
     /// The ends of each connection: who came, and the database.
     open: Vec<(UnixStream, UnixStream)>,
-    /// Sides of the database that nobody ended.
+    /// Database sides of connections that were not closed.
     kept: Vec<UnixStream>,
 }
 
@@ -75,7 +75,7 @@ impl Way {
         let this = self.clone();
         std::thread::spawn(move || {
             drop(io::copy(&mut &client, &mut &server));
-            // Whoever hangs up, the other one is to know, unless the way is cut.
+            // When one side closes, the other side is closed too, unless the way is cut.
             if !this.0.lock().unwrap().is_cut {
                 drop(server.shutdown(Shutdown::Both));
             }

@@ -164,7 +164,7 @@ fn walk(pages: &[PathBuf], at_least: usize) {
 /// The directory of one page.
 struct Walk {
     sandbox: Sandbox,
-    /// Pages are the same for everybody, wherever the directory is.
+    /// Pages are the same wherever the directory is.
     dir: String,
     updates: bool,
 }

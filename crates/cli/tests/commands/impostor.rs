@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// A process that is ended when the test is over, whatever the way.
+/// A process that is ended when the test ends, also by a panic.
 struct Process(Child);
 
 impl Drop for Process {

@@ -19,7 +19,7 @@ jobs:
   - {name: after, command: echo never, depends_on: [bad]}
 "#;
 
-/// The same failure, and somebody is to decide on it.
+/// The same failure, waiting for a decision.
 const UNDECIDED: &str = r#"
 name: undecided
 use_pending_failed: true
@@ -443,6 +443,6 @@ fn watch_continues_after_mcp_agent_decision() {
     assert_eq!(
         told,
         [json!(true), json!(2), json!(1), json!(1), json!(1)],
-        "nobody has reviewed the failure: {report}"
+        "the failure was not reviewed: {report}"
     );
 }

@@ -1,4 +1,4 @@
-//! What agents do through `windlass mcp`: recover a workflow, and decide while somebody else runs it.
+//! What agents do through `windlass mcp`: recover a workflow, and decide while another process runs it.
 
 use crate::common::{Sandbox, eventually};
 use crate::mcp::{Agent, job};

@@ -1,4 +1,4 @@
-//! What agents may not do, and do not see: nobody gets round what a workflow says about them.
+//! What agents may not do, and do not see: the triage policy of a workflow cannot be bypassed.
 
 use crate::common::{Output, Sandbox};
 use crate::mcp::{Agent, job};
@@ -20,7 +20,7 @@ fn resolve(agent: &mut Agent, decision: &Value) -> Value {
     told["results"][0].clone()
 }
 
-/// As somebody whom `recover --ai-recovery` has started.
+/// Runs a command as an agent that `recover --ai-recovery` has started.
 fn robot(sandbox: &Sandbox, args: &[&str]) -> Output {
     let mut command = sandbox.command(args);
     Output::of(command.env("WINDLASS_AGENT", "robot"))
@@ -67,7 +67,7 @@ fn tools_and_commands_cannot_bypass_triage_policy() {
     assert_eq!(
         told,
         (&json!("robot"), &json!(2), &json!(0)),
-        "one agent, whatever it speaks through: {report}"
+        "one agent, by tools and by commands: {report}"
     );
     assert_eq!(report.as_array().unwrap().len(), 1, "and nothing in the name of a person: {report}");
     sandbox.windlass(&["workflows", "reset-status", "--failed-only", "--yes"]).exits(0);

@@ -72,13 +72,17 @@ fn official_sdk_releases_request_over_http() {
 fn agent_fails_request_only_with_confirm() {
     let sandbox = held();
     let mut agent = Agent::start(&sandbox, &["--allow-write"]);
-    let wish = json!({"request_name": "reco", "reason": "nobody wants it"});
+    let wish = json!({"request_name": "reco", "reason": "not needed any more"});
     let said = agent.refused("fail_request", &wish);
     assert!(said.contains("fail it permanently") && said.contains("confirm: true"), "{said}");
     assert_eq!(sandbox.json(&["request", "show", "reco"])["wanted"], Value::Null);
-    let meant = json!({"request_name": "reco", "reason": "nobody wants it", "confirm": true});
+    let meant = json!({"request_name": "reco", "reason": "not needed any more", "confirm": true});
     agent.call("fail_request", &meant);
     let wanted = sandbox.json(&["request", "show", "reco"])["wanted"].clone();
-    assert_eq!((&wanted["what"], &wanted["reason"]), (&json!("fail"), &json!("nobody wants it")), "{wanted}");
+    assert_eq!(
+        (&wanted["what"], &wanted["reason"]),
+        (&json!("fail"), &json!("not needed any more")),
+        "{wanted}"
+    );
     agent.hang_up();
 }

@@ -70,7 +70,7 @@ fn suggested_request_commands_work_as_printed() {
     let told = told.prints("- ban T2_bad: 3 of 5 attempts failed there (3 failed attempts)");
     let next = told.stdout.lines().find_map(|line| line.strip_prefix("next: windlass ")).unwrap();
     assert_eq!(next, "request release reco --ban T2_bad");
-    // Somebody copies the files meanwhile.
+    // Meanwhile an operator copies the files.
     sandbox.windlass(&["catalog", "add", "bad", "as", INPUT, "--site", "T2_good"]).exits(0);
     sandbox
         .windlass(&next.split(' ').collect::<Vec<_>>())
@@ -109,13 +109,13 @@ fn outputs_of_failed_or_restarted_request_follow_policy() {
     }
     assert_eq!(show(&sandbox, "lost")["recovery"]["output_state"], "active");
 
-    // Given up: what there is of it is listed, and stays until somebody takes it back.
+    // Failed: the outputs are listed, and stay until an operator invalidates them.
     sandbox.windlass(&["request", "invalidate", "lost", "--yes"]).exits(4).says("it still produces outputs");
     sandbox.windlass(&["request", "fail", "lost"]).exits(4).says("--yes");
-    sandbox.windlass(&["request", "fail", "lost", "--yes", "--reason", "nobody needs it"]).exits(0);
+    sandbox.windlass(&["request", "fail", "lost", "--yes", "--reason", "not needed any more"]).exits(0);
     let lost = await_status(&sandbox, "lost", "failed");
     let reason = lost["reason"].as_str().unwrap();
-    assert!(reason.contains("nobody needs it"), "{reason}");
+    assert!(reason.contains("not needed any more"), "{reason}");
     let path = reason.split_once("are listed in ").unwrap().1;
     let manifest: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let blocks = manifest["blocks"].as_array().unwrap();
@@ -151,7 +151,10 @@ fn invalid_request_operations_are_refused_without_server() {
     prepare(&sandbox);
     let file = write(&sandbox, "reco");
     sandbox.windlass(&["request", "submit", &file]).exits(0);
-    sandbox.windlass(&["request", "release", "reco"]).exits(4).says("is submitted: only a held or paused request");
+    sandbox
+        .windlass(&["request", "release", "reco"])
+        .exits(4)
+        .says("is submitted: only a held or paused request");
     sandbox.windlass(&["request", "release", "rceo"]).exits(2).says("did you mean `reco`?");
     sandbox
         .windlass(&["request", "release", "reco", "--exclude-bad"])
@@ -164,7 +167,7 @@ fn invalid_request_operations_are_refused_without_server() {
     sandbox.windlass(&["request", "errors", "reco"]).exits(0).prints("nothing is planned yet");
     sandbox.windlass(&["request", "alerts"]).exits(0).says("no alerts");
     sandbox.windlass(&["site", "bans"]).exits(0).says("no bans match");
-    // Noted now, seen to when somebody takes the books up.
+    // Recorded now, and applied by the next process that works on requests.
     sandbox.windlass(&["request", "fail", "reco", "--yes"]).exits(0).says("to apply it");
     sandbox.windlass(&["request", "run", "--site", "T2_good"]);
     assert_eq!(show(&sandbox, "reco")["status"], "failed");

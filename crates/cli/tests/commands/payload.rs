@@ -253,13 +253,13 @@ fn killed_merge_leaves_no_finished_output() {
     let unit = Unit::generating();
     unit.payload(&["run", "--node", "0"]).exits(0);
     unit.payload(&["run", "--node", "1"]).exits(0);
-    // The second file is a pipe for now: whoever reads it waits.
+    // The second file is a pipe for now: the merge waits while reading it.
     let second = unit.sandbox.path(format!("{UNMERGED}/NANO_1.txt"));
     let bytes = fs::read(&second).unwrap();
     fs::remove_file(&second).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&second).status().unwrap().success());
     let mut merge = unit.command(&["merge"]).spawn().unwrap();
-    // Opening it for writing waits for whoever reads: then the merge is in the middle.
+    // Opening it for writing waits for a reader: then the merge is in the middle.
     let pipe = fs::File::options().write(true).open(&second).unwrap();
     let drafts = || {
         fs::read_dir(unit.sandbox.path("here/store/mc/B/A/NANO"))

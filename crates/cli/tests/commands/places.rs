@@ -69,7 +69,7 @@ jobs:
     sandbox.windlass(&["submit", "places.yaml"]).exits(0).prints("21 jobs");
     let _workers = ["north", "south"].map(|site| Worker::at(&sandbox, site));
 
-    // Whoever has a site has run long since, and of the licensed ones two have begun.
+    // The jobs of both sites have completed, and two of the licensed jobs have started.
     for site in ["north_", "south_"] {
         eventually(site, || statuses(&sandbox, site) == ["completed"; 6]);
     }
@@ -91,7 +91,7 @@ jobs:
     eventually("all that were licensed are done", || statuses(&sandbox, "licensed_") == ["completed"; 8]);
     let marks = sandbox.read("marks");
     assert_eq!((marks.lines().count(), most_at_once(&marks)), (16, 2), "{marks}");
-    assert_eq!(statuses(&sandbox, "far"), ["ready"], "nobody is there who may run it");
+    assert_eq!(statuses(&sandbox, "far"), ["ready"], "no worker is at its sites");
 
     let _west = Worker::at(&sandbox, "west");
     eventually("the last job is done", || statuses(&sandbox, "far") == ["completed"]);

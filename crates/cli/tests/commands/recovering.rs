@@ -63,7 +63,7 @@ fn recovery_sizes_each_job_by_its_measurements() {
     assert_eq!(after["report"][0], "blocked", "it comes back with what it waits for");
     assert_eq!((&after["fine"], &after["typo"]), (&before["fine"], &before["typo"]), "the rest is untouched");
 
-    // Nobody else asks for more.
+    // The requirements of other jobs are unchanged.
     let sets = sandbox.json(&["resource-requirements"]);
     for (name, seconds) in [("small", 60.0), ("brief", 1.0)] {
         let set = sets.as_array().unwrap().iter().find(|set| set["name"] == name).unwrap();
@@ -176,7 +176,7 @@ fn canceled_workflow_is_recovered() {
     sandbox.windlass(&["events"]).exits(0).prints("requested by agent robot");
 }
 
-/// A run and its worker, both killed in the same moment: nobody is left to note anything.
+/// Kills a run and its worker at the same moment: no process is left to record anything.
 fn die(sandbox: &Sandbox, run: &mut Child) -> Vec<u32> {
     let workers = children_of(run.id());
     let jobs: Vec<u32> = workers.iter().flat_map(|worker| children_of(*worker)).collect();
@@ -188,7 +188,7 @@ fn die(sandbox: &Sandbox, run: &mut Child) -> Vec<u32> {
     }
     run.wait().unwrap();
     let noted = sandbox.json(&["jobs"])[0]["status"].clone();
-    assert!(noted == "running" || noted == "pending", "nobody has noted its end: {noted}");
+    assert!(noted == "running" || noted == "pending", "its end is not recorded: {noted}");
     jobs
 }
 
@@ -204,7 +204,7 @@ fn jobs_of_dead_worker_are_reset_with_contract_exit_code() {
         sandbox.path("runs").exists() && sandbox.json(&["jobs"])[0]["status"] == "running"
     });
 
-    // Whoever is alive is left alone.
+    // Living workers are not affected.
     let alive = sandbox.json(&["workflows", "sync-status"]);
     assert_eq!((&alive["lost"], &alive["jobs"][0]["state"]), (&json!(0), &json!("alive")), "{alive}");
 
@@ -300,7 +300,7 @@ fn recover_handles_dead_workers_first() {
     assert_eq!(standing(&sandbox), json!({ "a": ["ready", 2], "b": ["ready", 2] }));
 }
 
-/// No job has failed: whoever ran it died, and nobody goes on.
+/// No job has failed: the process that ran the workflow died, and no other continues it.
 #[test]
 fn recover_continues_workflow_after_crash() {
     let sandbox = Sandbox::new();
@@ -309,7 +309,7 @@ fn recover_continues_workflow_after_crash() {
     eventually("it runs", || {
         sandbox.path("runs").exists() && sandbox.json(&["jobs"])[0]["status"] == "running"
     });
-    // While somebody runs it, nothing is to be done.
+    // While a process runs the workflow, there is nothing to recover.
     let said = sandbox.windlass(&["recover"]).exits(0);
     said.prints("no job has failed; 2 jobs are left to run").says_nothing_of("next:");
     die(&sandbox, &mut run);
@@ -344,7 +344,9 @@ fn job_with_running_dependent_does_not_block_recovery() {
     let done = sandbox.windlass(&["recover", "--retry-unknown", "--format", "json"]).exits(0);
     let plan: Value = serde_json::from_str(&done.stdout).unwrap();
     assert_eq!((&plan["run_again"], &plan["stay"]), (&json!(1), &json!(1)), "{plan}");
-    assert!(job(&plan, "a")["stays_because"].as_str().unwrap().starts_with("`b`, a dependent that would restart"));
+    assert!(
+        job(&plan, "a")["stays_because"].as_str().unwrap().starts_with("`b`, a dependent that would restart")
+    );
     eventually("c is done", || standing(&sandbox)["c"][0] == "completed");
     assert_eq!(standing(&sandbox)["a"], json!(["failed", 1]));
     sandbox.write("go", "");
@@ -352,7 +354,7 @@ fn job_with_running_dependent_does_not_block_recovery() {
     sandbox.windlass(&["recover", "--retry-unknown", "--run"]).exits(0).says("3 completed");
 }
 
-/// What an agent may only propose has not been done, whoever tells of it.
+/// A proposal of an agent is not applied before a person approves it.
 #[test]
 fn job_with_open_proposal_is_not_rerun() {
     let sandbox = Sandbox::new();

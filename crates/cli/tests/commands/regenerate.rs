@@ -91,7 +91,7 @@ fn concurrent_regenerations_request_once() {
 fn regenerate_submits_later_and_reports_unfit_jobs() {
     let sandbox = sandbox();
     let done = regenerate(&sandbox, &[]);
-    assert_eq!(done["allocations"], Value::Array(vec![]), "nobody said so");
+    assert_eq!(done["allocations"], Value::Array(vec![]), "--submit was not given");
     let asked = regenerate(&sandbox, &["--submit"]);
     assert_eq!(
         (&asked["schedulers"][0]["is_known"], &asked["schedulers"][0]["submitted"]),

@@ -166,8 +166,8 @@ fn stopped_request_resumes_without_loss() {
     assert_eq!(written(&sandbox, "/Muons/slow-v1/RECO"), once_each(80));
 }
 
-/// the program can keep no more than three of its eight cores busy, on whatever machine. The first round, two
-/// work units, finds that out; the second asks for half as many.
+/// the program can keep no more than three of its eight cores busy, on any machine. The first round, two
+/// work units, measures that; the second requests half as many.
 #[test]
 fn later_rounds_request_measured_resources() {
     let sandbox = Sandbox::new();
@@ -413,7 +413,7 @@ fn killed_local_request_run_continues_at_once() {
     assert!(!is_alive(job) && !worker.iter().any(|pid| is_alive(*pid)), "they were ended");
     assert_eq!(written(&sandbox, "/Muons/reco-v1/RECO"), once_each(40));
     let events = sandbox.windlass(&["events", "--all"]).exits(0).stdout;
-    assert!(!events.contains("its lease expired"), "nobody waited for that: {events}");
+    assert!(!events.contains("its lease expired"), "the lease was not waited for: {events}");
 }
 
 #[test]

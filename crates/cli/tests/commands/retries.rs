@@ -155,7 +155,7 @@ fn memory_increase_keeps_other_jobs_with_same_requirements() {
     assert_eq!(small["memory_bytes"].as_i64().or(small["memory"].as_i64()), Some(40 << 20), "{sets}");
 }
 
-/// Failures wait for a verdict; whoever has them run again gets on.
+/// Failures wait for a decision; a rerun of them continues the workflow.
 #[test]
 fn pending_failed_jobs_can_be_rerun() {
     for serves in [false, true] {

@@ -1,5 +1,5 @@
-//! Servers with TLS: set up whole or not at all, found by their owner whatever their certificate says, and reached by
-//! whoever shows a certificate of his own.
+//! Servers with TLS: the options are complete or refused, the owner finds the server with any certificate name, and
+//! clients connect with certificates of their own.
 
 use crate::common::{Output, Sandbox, eventually, kill};
 use crate::serving::{Served, found};

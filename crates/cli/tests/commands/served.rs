@@ -20,7 +20,7 @@ fn served() -> (Sandbox, Served) {
     (sandbox, served)
 }
 
-/// Somebody in a directory of his own, who knows the server by its address and shows a token.
+/// A user in a separate directory with the address of the server and a token.
 struct Guest {
     sandbox: Sandbox,
     url: String,
@@ -194,7 +194,7 @@ fn node_is_quarantined_listed_and_released() {
 
     sandbox.write("chain.yaml", CHAIN);
     sandbox.windlass(&["submit", "chain.yaml"]).exits(0);
-    assert_eq!(sandbox.json(&["jobs", "list", "1"])[0]["status"], "ready", "nobody takes it");
+    assert_eq!(sandbox.json(&["jobs", "list", "1"])[0]["status"], "ready", "no worker takes it");
     sandbox.windlass(&["worker", "nodes", "release", &host]).exits(0).says("is released from quarantine");
     eventually("it is done", || {
         let jobs = sandbox.json(&["jobs", "list", "1"]);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const SERVER_FILE: &str = ".windlass/windlass.db.run/server.json";
 
-/// A server that is stopped when the test is over, whatever the way.
+/// A server that is stopped when the test ends, also by a panic.
 pub(crate) struct Served(Child);
 
 impl Drop for Served {
@@ -117,7 +117,7 @@ fn token_is_read_from_file() {
     let url = server["url"].as_str().unwrap();
     let elsewhere = Sandbox::new();
     elsewhere.write("right", &format!("{}\n", server["token"].as_str().unwrap()));
-    elsewhere.write("wrong", "nobody-knows-this-one");
+    elsewhere.write("wrong", "no-such-token");
     elsewhere.write("empty", "\n");
     let list = |file: Option<&str>, said: Option<&str>| {
         let mut command = elsewhere.command(&["list", "--url", url]);
@@ -129,8 +129,8 @@ fn token_is_read_from_file() {
     for file in [Some("wrong"), Some("empty"), Some("missing"), None] {
         assert_ne!(list(file, None).code, 0, "{file:?}");
     }
-    // Somebody who says it himself means that one.
-    assert_ne!(list(Some("right"), Some("nobody-knows-this-one")).code, 0);
+    // A token in the environment overrides the file.
+    assert_ne!(list(Some("right"), Some("no-such-token")).code, 0);
     served.stop();
 }
 

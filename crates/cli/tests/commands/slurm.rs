@@ -116,7 +116,7 @@ fn unfit_slurm_job_is_refused_before_submission() {
     let submit = ["submit", "--slurm", "huge.yaml", "--profile", "ours.toml", "-a", "lab"];
     let said = sandbox.windlass(&submit).exits(2);
     said.says("job `solve_{n}`").says("`large` requests 8 CPUs, 80 GiB, 2h").says("nearest is partition");
-    // One that somebody wrote, and that Slurm would accept and never start.
+    // A scheduler written by hand that Slurm would accept and never start.
     let scheduler = "slurm_schedulers: [{name: s, account: lab, partition: short, walltime: '04:00:00'}]\n";
     sandbox.write("late.yaml", &format!("{SPEC}{scheduler}"));
     let submit = ["submit", "late.yaml", "--profile", "ours.toml"];
@@ -181,8 +181,8 @@ fn slurm_account_comes_from_option_spec_or_settings() {
     assert_eq!(account("study.yaml", &[]), ["settings"]);
     assert_eq!(account("said.yaml", &[]), ["spec"]);
     assert_eq!(account("said.yaml", &["-a", "lab"]), ["lab"]);
-    let nobody = ["slurm", "generate", "study.yaml", "--profile", "ours.toml"];
-    sandbox.windlass(&nobody).exits(2).says("no Slurm account given").says("`slurm.account`");
+    let without_account = ["slurm", "generate", "study.yaml", "--profile", "ours.toml"];
+    sandbox.windlass(&without_account).exits(2).says("no Slurm account given").says("`slurm.account`");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// A process that is ended when the test is over, whatever the way.
+/// A process that is ended when the test ends, also by a panic.
 struct Process(Child);
 
 impl Drop for Process {
@@ -19,7 +19,7 @@ impl Drop for Process {
     }
 }
 
-/// Where everybody here keeps his state.
+/// Sets the state directory that all processes of the test share.
 fn at_home(sandbox: &Sandbox, mut command: Command) -> Command {
     command.env("XDG_STATE_HOME", sandbox.path("state"));
     command

@@ -4,7 +4,7 @@
 /// A page, split so that putting the pieces together gives it back, byte by byte.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// Prose, and blocks that nobody runs.
+    /// Prose, and blocks that are not run.
     Prose(String),
     /// A `console` block.
     Console(Vec<Step>),

@@ -1,5 +1,5 @@
-//! Decisions about failures with real processes: one by one and in groups, while nobody runs the workflow, while somebody
-//! does, and at a server.
+//! Decisions about failures with real processes: one by one and in groups, while the workflow is idle, while it runs,
+//! and on a server.
 
 use crate::common::{Sandbox, documented_keys, eventually};
 use crate::serving::Served;
@@ -124,7 +124,7 @@ fn fail_decision_cancels_dependents() {
     assert_eq!(sandbox.json(&["status"])["state"], "failed");
     let again = sandbox.windlass(&["failures", "fail", "part_2"]).exits(4);
     again.prints("refused: the job is `failed`: only jobs that wait for a decision can be failed");
-    // Somebody thought better of it.
+    // The decision is reversed.
     sandbox.write("mended", "");
     sandbox.windlass(&["failures", "retry", "part_2", "-r", "found"]).exits(0);
     sandbox.windlass(&["resume"]).exits(0);
@@ -240,7 +240,7 @@ fn decisions_apply_while_other_jobs_run() {
     sandbox.write("mended", "");
     let retried =
         sandbox.windlass(&["failures", "retry", "part_2", "--priority", "3", "-r", "mended"]).exits(0);
-    assert!(!retried.stderr.contains("resume"), "somebody runs it: {}", retried.stderr);
+    assert!(!retried.stderr.contains("resume"), "the workflow is running: {}", retried.stderr);
     eventually("what depends on it has run", || stands("merge", "completed"));
     assert_eq!(status(&sandbox, "long"), "running");
     sandbox.write("go", "");

@@ -1,4 +1,4 @@
-//! Agents that decide on failures which nobody foresaw: pretended ones, with the real command line.
+//! Agents that decide on unexpected failures: simulated agents with the real command line.
 
 use crate::common::{Output, Sandbox, eventually, is_alive, kill};
 use crate::recovering::standing;

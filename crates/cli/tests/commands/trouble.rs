@@ -202,7 +202,7 @@ fn all_completed_once(sandbox: &Sandbox) {
     }
 }
 
-/// In a container the session is often led by somebody who cannot be seen from inside, and has the number 0 there.
+/// In a container the session leader is often a process outside the PID namespace, and has the number 0 inside.
 #[test]
 fn session_leader_outside_pid_namespace_is_accepted() {
     let sandbox = Sandbox::new();

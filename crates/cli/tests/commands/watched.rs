@@ -81,7 +81,7 @@ fn watch_limits_recoveries() {
     let recover = ["watch", "--recover", "--retry-unknown", "--max-retries", "2"];
     sandbox.windlass(&recover).exits(1).says("(2 of 2)").says("--max-retries");
     assert_eq!(standing(&sandbox)["a"], json!(["failed", 3]));
-    // What nobody can help with is not tried at all.
+    // Unknown failures are not retried without --retry-unknown.
     sandbox.windlass(&["watch", "--recover"]).exits(1).prints("unknown");
     assert_eq!(standing(&sandbox)["a"], json!(["failed", 3]));
 }

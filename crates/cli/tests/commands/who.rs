@@ -62,7 +62,7 @@ fn new_password_file_is_private() {
 #[test]
 fn token_is_not_sent_unencrypted() {
     let sandbox = Sandbox::new();
-    // Nobody is there: that it was not even tried is seen by what is said.
+    // No server listens there: the message shows that no connection was tried.
     told(&sandbox, &["login", "http://192.0.2.1:9"], "wl_x\n")
         .exits(2)
         .says("unencrypted")

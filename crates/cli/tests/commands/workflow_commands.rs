@@ -222,7 +222,7 @@ fn errors_have_hints() {
 
     let sandbox = with_diamond();
     sandbox.windlass(&["status", "9"]).exits(2).says("no workflow 9").says("hint: `windlass workflows`");
-    sandbox.windlass(&["status", "nobody"]).exits(2).says("no workflow named `nobody`");
+    sandbox.windlass(&["status", "unknown"]).exits(2).says("no workflow named `unknown`");
     sandbox.windlass(&["logs", "middle"]).exits(2).says("has no job `middle`").says("windlass jobs 1");
     sandbox.windlass(&["logs", "top"]).exits(2).says("has not run yet").says("it is ready");
     let output = sandbox.windlass(&["results", "--job", "middle"]).exits(2).says("has no job `middle`");

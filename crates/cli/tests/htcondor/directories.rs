@@ -144,9 +144,9 @@ fn repaired_dag_is_resubmitted_after_dagman_refusal() {
     place.work.write("go", "");
     // Rendered, and not submitted.
     let submit = ["submit", "two.yaml", "--backend", "htcondor", "--dir", "d"];
-    place.refused(&[&submit[..], &["--schedd", "nobody@nowhere.example"]].concat());
+    place.refused(&[&submit[..], &["--schedd", "unknown@nowhere.example"]].concat());
     let good = place.work.read("d/workflow.dag");
-    place.work.write("d/workflow.dag", &format!("{good}PARENT first CHILD nobody\n"));
+    place.work.write("d/workflow.dag", &format!("{good}PARENT first CHILD no_such_node\n"));
     for words in [&submit[..], &["dag", "rescue", "d"]] {
         let mut said = String::new();
         // DAGMan may be gone from the queue a moment after it ended.
@@ -154,7 +154,7 @@ fn repaired_dag_is_resubmitted_after_dagman_refusal() {
             said = place.refused(words).1;
             !said.contains("still")
         });
-        assert!(said.contains("rejected the DAG") && said.contains("nobody"), "{said}");
+        assert!(said.contains("rejected the DAG") && said.contains("no_such_node"), "{said}");
         assert!(said.contains("`windlass request dag rescue") && said.contains("submits it again"), "{said}");
     }
     place.work.write("d/workflow.dag", &good);

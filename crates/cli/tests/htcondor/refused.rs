@@ -9,8 +9,8 @@ use serde_json::Value;
 fn breaking(pool: &Pool, house: &House) -> String {
     let (bin, mended) = (pool.bin(), house.work.path().join("mended"));
     format!(
-        "#!/bin/sh\nsed -i '/CHILD nobody/d' workflow.dag\n\
-         [ -e {} ] || echo 'PARENT mg_000000 CHILD nobody' >> workflow.dag\n\
+        "#!/bin/sh\nsed -i '/CHILD no_such_node/d' workflow.dag\n\
+         [ -e {} ] || echo 'PARENT mg_000000 CHILD no_such_node' >> workflow.dag\n\
          exec {}/condor_submit_dag \"$@\"\n",
         mended.display(),
         bin.display()
@@ -37,7 +37,7 @@ fn refused_dagman_run_is_resubmitted_on_release() {
             house.status("rejected") == "held" && submissions(&last(house, "rejected")).len() == times
         });
         let said = house.request("rejected").to_string();
-        assert!(said.contains("rejected the DAG") && said.contains("nobody"), "{said}");
+        assert!(said.contains("rejected the DAG") && said.contains("no_such_node"), "{said}");
     };
     refused(&house, 1);
     // If it is released too early, it is only rejected again.

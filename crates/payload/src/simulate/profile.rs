@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(PROFILES.len(), 5);
         assert_eq!(find_profile("GEN-SIM").name, "GEN");
         assert_eq!(find_profile("MiniAOD").name, "MINI");
-        assert_eq!(find_profile("whatever").name, "DIGI");
+        assert_eq!(find_profile("unknown").name, "DIGI");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A worker that completes whatever it is given at once, and writes what a merge would have written.
+//! A worker that completes every assignment at once, and writes the outputs of a merge.
 
 use crate::ground::{Outcome, SITE, USER};
 use std::fs;

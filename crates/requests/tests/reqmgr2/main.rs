@@ -74,7 +74,7 @@ fn request_is_fetched_from_real_reqmgr2() {
     assert_eq!(request, parse_request(document, &context).unwrap(), "as it was stored");
     assert_eq!((&request.request_name, request.requestor.as_str()), (name, "wms2"));
 
-    let unknown = reqmgr2.fetch_request("nobody_knows_261116_010203_1").unwrap_err();
+    let unknown = reqmgr2.fetch_request("unknown_261116_010203_1").unwrap_err();
     assert!(unknown.to_string().contains("has no request of that name"), "{unknown}");
     let elsewhere =
         Reqmgr2Client::from_url(format!("http://127.0.0.1:{}", server.port)).fetch_request(name).unwrap_err();

@@ -28,7 +28,7 @@ fn crashes_at(n: u32, request: &Request, stop: bool) -> bool {
     bench.start();
     bench.wait(name, RequestStatus::Completed);
     bench.assert_whole(name, &request.output_datasets[0], 1..=60);
-    // Nothing more is to be done, whoever looks.
+    // No steps are pending.
     assert_eq!(bench.job_store.requests_with_pending_steps().unwrap(), [""; 0]);
     has_crashed
 }
