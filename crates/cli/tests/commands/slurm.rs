@@ -221,7 +221,7 @@ srun: error: n1: task 0: Out Of Memory
     let shown = sandbox.windlass(&["slurm", "logs", "logs"]).exits(0).stdout;
     let lines: Vec<&str> = shown.lines().map(str::trim).collect();
     assert_eq!(lines[0], "logs/slurm-7.out");
-    assert!(lines[1].starts_with("2: ") && lines[2].contains("mere warning"), "{shown}");
+    assert!(lines[1].starts_with("2: ") && lines[2].contains("for a warning before the end"), "{shown}");
     assert!(lines[4].starts_with("3: ") && lines[6].starts_with("do: "), "{shown}");
     let found = sandbox.json(&["slurm", "parse-logs", "logs", "--errors-only"]);
     let found = found.as_array().unwrap();

@@ -101,7 +101,7 @@ fn worker_and_why_report_missing_directory() {
         "{}",
         said.stderr
     );
-    sandbox.windlass(&["why", "a"]).exits(0).prints("/gone is no directory");
+    sandbox.windlass(&["why", "a"]).exits(0).prints("/gone is not a directory");
     served.stop();
 }
 

@@ -146,7 +146,7 @@ fn spec_warnings_are_shown_and_change_nothing() {
     let sandbox = Sandbox::new();
     sandbox
         .write("odd.yaml", "name: odd\njobs: [{name: 'a{i}', command: 'echo {i:x}', parameters: {i: 1}}]\n");
-    let drawn = "warning[unknown-format]: `:x` is no format that is known";
+    let drawn = "warning[unknown-format]: unknown format `:x`";
     sandbox.windlass(&["create", "odd.yaml"]).exits(0).prints("1 job").says(drawn);
     sandbox.windlass(&["create", "--dry-run", "odd.yaml"]).exits(0).says(drawn);
     sandbox.windlass(&["plan", "odd.yaml"]).exits(0).says(drawn);
@@ -216,7 +216,7 @@ fn errors_have_hints() {
     empty.windlass(&["create", "no.yaml"]).exits(2).says("no.yaml").says("hint:");
     empty.windlass(&["status", "--db", "no.db"]).exits(2).says("no.db").says("hint:");
     let foreign = empty.windlass(&["status", "--db", "mysql://me:secret@foo/bar"]);
-    foreign.exits(2).says("mysql://me@foo/bar is no database").says("postgres://");
+    foreign.exits(2).says("mysql://me@foo/bar is not a supported database").says("postgres://");
     empty.windlass(&["status", "--db", "http://there:8080"]).exits(2).says("use --url for a server");
     empty.windlass(&["statsu"]).exits(2).says("status");
 
