@@ -135,5 +135,5 @@ fn invalid_allocation_requests_are_rejected() {
 #[test]
 fn server_reports_whether_it_submits_to_slurm() {
     let bench = Bench::new();
-    assert_eq!(answered(bench.get("/api/v1/slurm")), json!({ "steward": null }));
+    assert_eq!(answered(bench.get("/api/v1/slurm")), json!({ "reconciler": null }));
 }
