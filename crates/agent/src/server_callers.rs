@@ -85,7 +85,7 @@ fn run_calls(way: &ServerConnection, inbox: &Receiver<QueuedCall>, events: &Send
         let (client, sent) = (way.client(), boot_time());
         let (event, is_gone) = match call {
             ServerCall::Register(who) => {
-                let result = client.introduce_worker(&who, within);
+                let result = client.register_worker(&who, within);
                 let is_gone = result.as_ref().is_err_and(may_be_elsewhere);
                 (RemoteWorkerEvent::Registered { epoch, sent, result }, is_gone)
             }

@@ -140,7 +140,7 @@ impl UndeliveredResults {
             slurm: None,
             ..as_me.clone()
         };
-        let registration = client.introduce_worker(&who, CALL_TIMEOUT)?;
+        let registration = client.register_worker(&who, CALL_TIMEOUT)?;
         let (reports, actions) = self.build_reports(&registration.lost);
         let count = self.entries.len();
         send_reports(client, &registration, &reports, actions)?;

@@ -52,7 +52,7 @@ fn render_decision(row: &DecisionRow) -> String {
         row.id,
         row.made_by,
         row.attempt_id,
-        render_verdict(row.verdict, &row.changes),
+        render_failure_command(row.verdict, &row.changes),
         row.confidence.map(|sure| format!(" (confidence {sure})")).unwrap_or_default(),
         render_reason(&row.reason),
     ))
@@ -74,7 +74,7 @@ fn render_reason(reason: &str) -> String {
 }
 
 /// `retry with memory 8 GiB, runtime 2h`
-pub(crate) fn render_verdict(verdict: FailureCommandKind, changes: &RequestedJobChanges) -> String {
+pub(crate) fn render_failure_command(command: FailureCommandKind, changes: &RequestedJobChanges) -> String {
     let parts = [
         changes.memory_bytes.map(|memory| format!("memory {memory}")),
         changes.runtime_seconds.map(|seconds| {
@@ -88,7 +88,7 @@ pub(crate) fn render_verdict(verdict: FailureCommandKind, changes: &RequestedJob
         changes.partition.as_ref().map(|name| format!("partition {name}")),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    if parts.is_empty() { verdict.to_string() } else { format!("{verdict} with {}", parts.join(", ")) }
+    if parts.is_empty() { command.to_string() } else { format!("{command} with {}", parts.join(", ")) }
 }
 
 #[cfg(test)]
@@ -98,14 +98,14 @@ mod tests {
 
     #[test]
     fn decision_text_lists_requested_changes() {
-        assert_eq!(render_verdict(FailureCommandKind::Fail, &RequestedJobChanges::default()), "fail");
+        assert_eq!(render_failure_command(FailureCommandKind::Fail, &RequestedJobChanges::default()), "fail");
         let changes = RequestedJobChanges {
             memory_bytes: Some(Bytes(8 << 30)),
             runtime_seconds: Some(7200.0),
             ..RequestedJobChanges::default()
         };
         assert_eq!(
-            render_verdict(FailureCommandKind::Retry, &changes),
+            render_failure_command(FailureCommandKind::Retry, &changes),
             "retry with memory 8 GiB, runtime 2h"
         );
     }

@@ -51,13 +51,13 @@ fn find_signatures(
 pub(crate) fn list_open_failures(
     store: &dyn Store,
     workflow: &WorkflowRow,
-    which: &FailureFilterArgs,
+    filter: &FailureFilterArgs,
 ) -> Result<Vec<FailureRow>, CliError> {
-    let groups = find_signatures(store, workflow, &which.group)?;
-    let filter = FailureFilter { open_only: true, ..FailureFilter::default() };
-    let mut rows = store.failures(workflow.id, &filter)?;
+    let groups = find_signatures(store, workflow, &filter.group)?;
+    let open = FailureFilter { open_only: true, ..FailureFilter::default() };
+    let mut rows = store.failures(workflow.id, &open)?;
     rows.retain(|row| groups.is_empty() || groups.contains(&row.signature));
-    rows.retain(|row| which.class.is_empty() || which.class.contains(&row.class));
+    rows.retain(|row| filter.class.is_empty() || filter.class.contains(&row.class));
     Ok(rows)
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn split_jobs_and_groups(
     workflow: &WorkflowRow,
     args: &FailureDecisionArgs,
 ) -> Result<(Vec<JobRef>, FailureFilterArgs), CliError> {
-    let mut which = args.which.clone();
+    let mut filter = args.filter.clone();
     let (mut jobs, mut keys) = (Vec::new(), Vec::new());
     let groups = if args.jobs.is_empty() { Vec::new() } else { store.failure_groups(workflow.id)? };
     for word in &args.jobs {
@@ -100,8 +100,8 @@ pub(crate) fn split_jobs_and_groups(
     if !keys.is_empty() && args.reason.is_empty() {
         return Err(CliError::user("a decision about a group needs a reason").with_hint("--reason TEXT"));
     }
-    which.group.extend(keys);
-    Ok((jobs, which))
+    filter.group.extend(keys);
+    Ok((jobs, filter))
 }
 
 fn explain_unknown_word(error: CliError, workflow: &WorkflowRow, word: &str) -> CliError {
@@ -117,37 +117,37 @@ fn explain_unknown_word(error: CliError, workflow: &WorkflowRow, word: &str) -> 
 pub(crate) fn select_jobs(
     store: &dyn Store,
     workflow: &WorkflowRow,
-    verdict: FailureCommandKind,
+    command: FailureCommandKind,
     named: &[JobRef],
-    which: &FailureFilterArgs,
+    filter: &FailureFilterArgs,
 ) -> Result<Vec<JobId>, CliError> {
     let (patterns, names): (Vec<&JobRef>, Vec<&JobRef>) = named.iter().partition(|job| is_pattern(&job.text));
     let mut chosen = Vec::new();
     for job in names {
         chosen.push(object_selection::find_job(store, workflow, job, "--workflow")?.id);
     }
-    if chosen.is_empty() || !patterns.is_empty() || !which.is_empty() {
-        let rows = list_open_failures(store, workflow, which)?;
-        if !which.is_empty() {
+    if chosen.is_empty() || !patterns.is_empty() || !filter.is_empty() {
+        let rows = list_open_failures(store, workflow, filter)?;
+        if !filter.is_empty() {
             chosen.retain(|job| rows.iter().any(|row| row.job_id == *job));
         }
         let is_meant = |row: &FailureRow| match patterns.as_slice() {
             [] => named.is_empty(),
             patterns => patterns.iter().any(|pattern| matches_pattern(&row.job_name, &pattern.text)),
         };
-        let meant = rows.iter().filter(|row| is_applicable(verdict, row.job_status) && is_meant(row));
+        let meant = rows.iter().filter(|row| is_applicable(command, row.job_status) && is_meant(row));
         chosen.extend(meant.map(|row| row.job_id));
     }
     let mut known = std::collections::HashSet::new();
     chosen.retain(|job| known.insert(*job));
     if chosen.is_empty() {
-        return Err(no_failures_error(workflow, verdict));
+        return Err(no_failures_error(workflow, command));
     }
     Ok(chosen)
 }
 
-fn no_failures_error(workflow: &WorkflowRow, verdict: FailureCommandKind) -> CliError {
-    let what = match verdict {
+fn no_failures_error(workflow: &WorkflowRow, command: FailureCommandKind) -> CliError {
+    let what = match command {
         FailureCommandKind::Fail => "is waiting for a decision",
         _ => "has failed",
     };

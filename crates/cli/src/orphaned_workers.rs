@@ -31,12 +31,12 @@ pub(crate) fn find_orphaned_workers(
 ) -> Result<Vec<OrphanedWorker>, CliError> {
     let (held, here) = (store.held_jobs(workflow)?, boot_id().unwrap_or_default());
     let workers = load_job_holders(store, workflow)?.into_iter();
-    let strays = workers.filter(|row| is_alive_on_host(row, &here)).map(|row| OrphanedWorker {
+    let orphans = workers.filter(|row| is_alive_on_host(row, &here)).map(|row| OrphanedWorker {
         worker: row.id,
         pid: row.worker.pid,
         jobs: held.iter().filter(|job| job.worker == row.id).count() as u64,
     });
-    Ok(strays.filter(|stray| stray.jobs > 0).collect())
+    Ok(orphans.filter(|orphan| orphan.jobs > 0).collect())
 }
 
 fn is_alive_on_host(row: &WorkerRow, here: &str) -> bool {
@@ -55,11 +55,11 @@ pub(crate) fn refuse_orphaned_workers(
     if take_over {
         return Ok(());
     }
-    let strays = find_orphaned_workers(store, workflow)?;
-    if strays.is_empty() {
+    let orphans = find_orphaned_workers(store, workflow)?;
+    if orphans.is_empty() {
         return Ok(());
     }
-    let found: Vec<String> = strays.iter().map(OrphanedWorker::describe).collect();
+    let found: Vec<String> = orphans.iter().map(OrphanedWorker::describe).collect();
     Err(CliError::refused(format!(
         "the server of workflow {workflow} has stopped, but {}",
         found.join(", and ")

@@ -145,7 +145,7 @@ impl windlass_agent::RemoteWorkerObserver for NoticeForwarder {
     fn on_progress(&mut self, _progress: &windlass_agent::RemoteWorkerProgress) {}
 }
 
-/// The rate of ended jobs.
+/// Measures how many jobs end per second.
 pub(crate) struct JobRateMeter {
     started_at: Instant,
     initial_settled: u64,

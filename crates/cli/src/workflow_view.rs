@@ -72,7 +72,7 @@ pub(crate) struct WorkflowOverview {
     pub(crate) is_newest: bool,
     /// Workers that still run without their server.
     #[serde(skip)]
-    pub(crate) strays: Vec<OrphanedWorker>,
+    pub(crate) orphaned_workers: Vec<OrphanedWorker>,
     /// On Slurm: how much of the allocations was used, if it is to be shown.
     #[serde(skip)]
     pub(crate) usage: Option<String>,
@@ -103,7 +103,7 @@ pub(crate) struct FailedJobView {
     pub(crate) log_path: Option<PathBuf>,
     /// The stream of that file.
     #[serde(skip)]
-    pub(crate) spoken: Option<LogStream>,
+    pub(crate) log_stream: Option<LogStream>,
 }
 
 impl WorkflowOverview {
@@ -125,13 +125,13 @@ impl WorkflowOverview {
         let running = running.into_iter().map(RunningJobView::from).collect();
         let id = row.id;
         let workflow = WorkflowView::new(row, somebody_runs_it, now);
-        let strays = if workflow.state == WorkflowPhase::Interrupted && !is_remote_store(store) {
+        let orphaned_workers = if workflow.state == WorkflowPhase::Interrupted && !is_remote_store(store) {
             // The overview is shown even if this fails.
             orphaned_workers::find_orphaned_workers(store, id).unwrap_or_default()
         } else {
             Vec::new()
         };
-        Ok(Self { workflow, running, failures, is_newest, strays, usage: None })
+        Ok(Self { workflow, running, failures, is_newest, orphaned_workers, usage: None })
     }
 }
 
@@ -162,7 +162,7 @@ impl FailedJobView {
             signal: result.and_then(|row| row.signal),
             out_of_memory: result.is_some_and(|row| row.out_of_memory),
             reason: result.and_then(|row| row.reason.clone()).or(job.reason),
-            spoken: clue.as_ref().and_then(|clue| clue.stream_with_text),
+            log_stream: clue.as_ref().and_then(|clue| clue.stream_with_text),
             log_path: clue.map(|clue| clue.path),
         }
     }

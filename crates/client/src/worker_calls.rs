@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass_types::worker_protocol::{ExchangeReply, RegistrationReply, WorkerExchange, WorkerRegistration};
 
 impl Client {
-    pub fn introduce_worker(
+    pub fn register_worker(
         &self,
         who: &WorkerRegistration,
         within: Duration,

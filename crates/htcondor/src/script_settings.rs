@@ -38,7 +38,7 @@ pub struct ScriptSettings {
     pub run: String,
     /// The absolute path of `windlass` on this machine, which runs the scripts.
     pub program: PathBuf,
-    /// The kinds of nodes, by name.
+    /// The groups of nodes with the same settings, by name.
     pub kinds: BTreeMap<String, NodeGroupSettings>,
     /// For nodes of requests.
     #[serde(default, rename = "care")]
@@ -57,7 +57,7 @@ pub struct ScriptSettings {
     pub accounting: BTreeMap<String, String>,
 }
 
-/// Nodes with the same settings.
+/// The settings that the nodes of a group share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeGroupSettings {
     /// `None`: a job of a workflow spec.

@@ -111,7 +111,7 @@ pub fn recovery_log(workflow: &WorkflowRow, key: AttemptKey) -> Option<PathBuf> 
     Some(log_path(workflow, key, LogStream::Recovery)).filter(|file| file.exists())
 }
 
-/// Returns the file to look at first, and which stream in it has output, if any.
+/// The log to look at first after a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstLog {
     pub path: PathBuf,
@@ -122,8 +122,8 @@ pub struct FirstLog {
 /// is kept.
 pub fn choose_first_log(workflow: &WorkflowRow, key: AttemptKey, stdio: StdioSettings) -> Option<FirstLog> {
     let has_text = |file: &Path| std::fs::metadata(file).is_ok_and(|meta| meta.len() > 0);
-    let spoken = existing_logs(workflow, key).into_iter().find(|(_, file)| has_text(file));
-    match spoken {
+    let with_text = existing_logs(workflow, key).into_iter().find(|(_, file)| has_text(file));
+    match with_text {
         Some((stream, path)) => Some(FirstLog { path, stream_with_text: Some(stream) }),
         None => kept_streams(stdio.mode)
             .last()

@@ -190,39 +190,39 @@ pub(crate) fn perform_effect(
     }
 }
 
-fn transient_trouble(error: impl std::fmt::Display) -> EffectFailure {
+fn transient_failure(error: impl std::fmt::Display) -> EffectFailure {
     EffectFailure { reason: error.to_string(), is_retryable: true }
 }
 
-fn permanent_trouble(error: impl std::fmt::Display) -> EffectFailure {
+fn permanent_failure(error: impl std::fmt::Display) -> EffectFailure {
     EffectFailure { reason: error.to_string(), is_retryable: false }
 }
 
-fn store_trouble(error: &windlass_store::StoreError) -> EffectFailure {
+fn store_failure(error: &windlass_store::StoreError) -> EffectFailure {
     EffectFailure { reason: format!("cannot use the database: {error}"), is_retryable: true }
 }
 
-fn catalog_trouble(error: CatalogError) -> EffectFailure {
+fn catalog_failure(error: CatalogError) -> EffectFailure {
     EffectFailure { is_retryable: error.fault == CatalogErrorKind::Transient, reason: error.detail }
 }
 
 /// The request with its whole document.
 fn load_request(world: &ReconcilerContext, name: &str) -> Result<RequestRow, EffectFailure> {
-    let row = world.database.request(name).map_err(|error| store_trouble(&error))?;
-    row.ok_or_else(|| permanent_trouble("the request does not exist"))
+    let row = world.database.request(name).map_err(|error| store_failure(&error))?;
+    row.ok_or_else(|| permanent_failure("the request does not exist"))
 }
 
 /// What can be checked at once: that its input exists, and that its programs are valid.
 fn import_request(world: &ReconcilerContext, rows: &EffectRows) -> Result<RequestProcess, EffectFailure> {
     let row = load_request(world, &rows.name)?;
     let (request, created_at) = (row.request, row.created_at);
-    check_name(&request.request_name).map_err(permanent_trouble)?;
+    check_name(&request.request_name).map_err(permanent_failure)?;
     if let Some(dataset) = &request.input_dataset
-        && !world.catalog.has_dataset(dataset).map_err(catalog_trouble)?
+        && !world.catalog.has_dataset(dataset).map_err(catalog_failure)?
     {
-        return Err(permanent_trouble(format!("input_dataset: dataset {dataset} is not in the catalog")));
+        return Err(permanent_failure(format!("input_dataset: dataset {dataset} is not in the catalog")));
     }
-    ManifestTemplate::new(&request, "0", &std::collections::BTreeMap::new()).map_err(permanent_trouble)?;
+    ManifestTemplate::new(&request, "0", &std::collections::BTreeMap::new()).map_err(permanent_failure)?;
     let now = SystemClock.now();
     Ok(RequestProcess {
         uuid: windlass_core::requests::uuids::process_uuid(&request.request_name, created_at),
@@ -254,9 +254,9 @@ fn plan_next_round(
 ) -> Result<Option<PlannedRound>, EffectFailure> {
     let row = load_request(world, &rows.name)?;
     let request = row.request;
-    check_name(&request.request_name).map_err(permanent_trouble)?;
-    let process = rows.process.as_ref().ok_or_else(|| permanent_trouble("the request has no process"))?;
-    let places = world.usable_sites(&request.request_name).map_err(|error| store_trouble(&error))?;
+    check_name(&request.request_name).map_err(permanent_failure)?;
+    let process = rows.process.as_ref().ok_or_else(|| permanent_failure("the request has no process"))?;
+    let places = world.usable_sites(&request.request_name).map_err(|error| store_failure(&error))?;
     let input = RoundInput::load(world, &request, &row.overrides, process, round)?;
     if input.is_partly_processed() && input.remaining.files.is_empty() {
         return Ok(None);
@@ -301,9 +301,9 @@ fn plan_next_round(
         return Ok(None);
     }
     let uuid = derived_names::run_uuid(&process.uuid, round);
-    let common = ManifestTemplate::new(&request, &uuid, &places.storage_paths).map_err(permanent_trouble)?;
+    let common = ManifestTemplate::new(&request, &uuid, &places.storage_paths).map_err(permanent_failure)?;
     let directory = run_directory(world, &request.request_name, &uuid)?;
-    let outline = manifests::write_manifests(&directory, &plan, &common).map_err(write_trouble)?;
+    let outline = manifests::write_manifests(&directory, &plan, &common).map_err(write_failure)?;
     let backend = world.backends.choose_backend(|| list_active_runs(world))?;
     let place = PlannedRun {
         uuid,
@@ -318,9 +318,9 @@ fn plan_next_round(
     planned.process.excluded = row.overrides.excluded_files.len() as u64;
     planned.process.extent = rounds::round_extent(&request, &planned.process, &plan);
     experience.record_round(RoundRecord { round, asked: plan.asked, measured: None });
-    planned.process.step_metrics = Some(serde_json::to_value(experience).map_err(permanent_trouble)?);
+    planned.process.step_metrics = Some(serde_json::to_value(experience).map_err(permanent_failure)?);
     write_backend_files(world, rows, &request, &planned.run, &outline)?;
-    manifests::write_outline(&directory, &outline).map_err(write_trouble)?;
+    manifests::write_outline(&directory, &outline).map_err(write_failure)?;
     Ok(Some(planned))
 }
 
@@ -332,7 +332,7 @@ fn list_active_runs(world: &ReconcilerContext) -> Result<Vec<RunRow>, EffectFail
         RequestRunStatus::Halted,
     ];
     let filter = RequestRunFilter { status, ..RequestRunFilter::default() };
-    world.database.request_runs(&filter).map_err(|error| store_trouble(&error))
+    world.database.request_runs(&filter).map_err(|error| store_failure(&error))
 }
 
 /// The files of the backend in the directory of a run. The engine gets its jobs at submission.
@@ -353,17 +353,17 @@ fn write_backend_files(
                 submission: &run_submission(world, rows, run),
                 banned_sites: &world
                     .closed_sites(&request.request_name)
-                    .map_err(|error| store_trouble(&error))?,
+                    .map_err(|error| store_failure(&error))?,
             };
             world.backends.condor.write_dag_files(&paper, outline)
         }
     }
 }
 
-fn write_trouble(error: ManifestWriteError) -> EffectFailure {
+fn write_failure(error: ManifestWriteError) -> EffectFailure {
     match error {
-        ManifestWriteError::Io { .. } => transient_trouble(error),
-        ManifestWriteError::InvalidManifest { .. } => permanent_trouble(error),
+        ManifestWriteError::Io { .. } => transient_failure(error),
+        ManifestWriteError::InvalidManifest { .. } => permanent_failure(error),
     }
 }
 
@@ -374,7 +374,7 @@ fn is_input_exhausted(faults: &[PlanProblem]) -> bool {
 
 fn run_directory(world: &ReconcilerContext, request: &str, run: &str) -> Result<PathBuf, EffectFailure> {
     // Jobs on other machines get this path.
-    let root = std::path::absolute(&world.options.submit_root).map_err(transient_trouble)?;
+    let root = std::path::absolute(&world.options.submit_root).map_err(transient_failure)?;
     Ok(root.join(request).join(run))
 }
 
@@ -395,9 +395,9 @@ fn run_context<'r>(
     run: &'r RunRow,
 ) -> Result<RunContext<'r>, EffectFailure> {
     let filter = RequestRunFilter { process: Some(run.process.clone()), ..RequestRunFilter::default() };
-    let mut others = world.database.request_runs(&filter).map_err(|error| store_trouble(&error))?;
+    let mut others = world.database.request_runs(&filter).map_err(|error| store_failure(&error))?;
     others.retain(|other| other.uuid != run.uuid);
-    let banned = world.closed_to(&rows.name, run).map_err(|error| store_trouble(&error))?;
+    let banned = world.closed_to(&rows.name, run).map_err(|error| store_failure(&error))?;
     Ok(RunContext {
         run,
         submission: run_submission(world, rows, run),
@@ -407,7 +407,7 @@ fn run_context<'r>(
 }
 
 fn find_run<'r>(rows: &'r EffectRows, run: &str) -> Result<&'r RunRow, EffectFailure> {
-    rows.run.as_ref().filter(|row| row.uuid == run).ok_or_else(|| permanent_trouble("its run does not exist"))
+    rows.run.as_ref().filter(|row| row.uuid == run).ok_or_else(|| permanent_failure("its run does not exist"))
 }
 
 fn run_submission(world: &ReconcilerContext, rows: &EffectRows, run: &RunRow) -> RunSubmission {

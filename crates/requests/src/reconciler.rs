@@ -38,7 +38,7 @@ pub(crate) struct RequestReconciler {
     /// Runs that were queried since their start. The others are queried with or without a notice.
     inspected_runs: HashSet<String>,
     /// When to check a request and its run again.
-    wake: HashMap<String, Timestamp>,
+    next_checks: HashMap<String, Timestamp>,
     effect_delays: EffectDelays,
     /// Failing sites without an alternative: an alert was sent.
     alerted_last_sites: HashSet<String>,
@@ -70,7 +70,8 @@ impl PassRunner for RequestReconciler {
             report.add_error(None, &error);
         }
         report.under_way = self.work_pool.active_count() as u64;
-        let due = self.wake.values().copied().chain(self.effect_delays.next_due()).chain(report.look_again);
+        let due =
+            self.next_checks.values().copied().chain(self.effect_delays.next_due()).chain(report.look_again);
         report.look_again = due.min();
         report
     }
@@ -90,7 +91,7 @@ impl RequestReconciler {
             views: BTreeMap::new(),
             pending_events: HashMap::new(),
             inspected_runs: HashSet::new(),
-            wake: HashMap::new(),
+            next_checks: HashMap::new(),
             effect_delays: EffectDelays::default(),
             alerted_last_sites: HashSet::new(),
             alerted_kept_sites: BTreeSet::new(),
@@ -182,7 +183,7 @@ impl RequestReconciler {
         }
         self.views = known;
         self.pending_events.retain(|name, _| self.views.contains_key(name));
-        self.wake.retain(|name, _| self.views.contains_key(name));
+        self.next_checks.retain(|name, _| self.views.contains_key(name));
         Ok(())
     }
 
@@ -196,7 +197,7 @@ impl RequestReconciler {
     /// Runs with a notice, or all of them if notices may have been lost.
     fn inspect_runs(&mut self, all: bool, heard: &WakeEvents, now: Timestamp) {
         let woken: HashSet<String> =
-            self.wake.extract_if(|_, at| *at <= now).map(|(request, _)| request).collect();
+            self.next_checks.extract_if(|_, at| *at <= now).map(|(request, _)| request).collect();
         let is_due = |name: &String, view: &RequestView| {
             all || woken.contains(name)
                 || run_updates::engine_workflow(view)

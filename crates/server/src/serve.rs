@@ -313,10 +313,11 @@ impl ServerFrontend {
             tokens: Some(Arc::new(SqlTokenStore(Arc::clone(&store)))),
         };
         let auth = Arc::new(Authenticator::open(auth_options)?);
-        let pulse = lock.leader_lease();
+        let leader_lease = lock.leader_lease();
         let waker = ReconcilerWaker::default();
         let of_slurm = AllocationReconcilerWaker::default();
-        let service_options = self.service_options(options, &events, &pulse, waker.clone(), of_slurm.clone());
+        let service_options =
+            self.service_options(options, &events, &leader_lease, waker.clone(), of_slurm.clone());
         let service = SchedulerHandle::start(Arc::clone(&store), service_options)?;
         self.metrics.register_service(service.clone());
         let lifecycle = request_lifecycle::open_lifecycle(options, &database, &service, waker)
@@ -340,7 +341,7 @@ impl ServerFrontend {
             metrics: Arc::clone(&self.metrics),
             exchange_waiters: ExchangeWaiters::default(),
             rate_limiter: RateLimiter::new(options.limits.clone(), Arc::clone(&self.metrics)),
-            pulse,
+            leader_lease,
             options: Arc::clone(options),
         };
         self.runtime.spawn(auth_backend::record_token_use(state.clone(), self.stop.clone()));
@@ -383,11 +384,12 @@ impl ServerFrontend {
         &self,
         options: &ServeOptions,
         events: &EventPublisher,
-        pulse: &LeaderLease,
+        leader_lease: &LeaderLease,
         waker: ReconcilerWaker,
         of_slurm: AllocationReconcilerWaker,
     ) -> SchedulerOptions {
-        let (events, overlap, pulse) = (events.clone(), pulse.remaining_overlap(), pulse.clone());
+        let (events, overlap, leader_lease) =
+            (events.clone(), leader_lease.remaining_overlap(), leader_lease.clone());
         // Without Slurm management no Slurm query could be answered.
         let fences = options.slurm.as_ref().map(|_| of_slurm.clone());
         let on_silent = fences
@@ -403,7 +405,7 @@ impl ServerFrontend {
                 waker.wake_workflow(workflow);
                 of_slurm.notify_workflow(workflow);
             })),
-            is_leadership_certain: Some(Arc::new(move || pulse.is_valid())),
+            is_leadership_certain: Some(Arc::new(move || leader_lease.is_valid())),
             leadership_overlap: overlap,
             shares_node_blame: options.share_node_blame,
             classifier: options.classifier.clone(),

@@ -33,7 +33,7 @@ pub struct AppState {
     pub exchange_waiters: ExchangeWaiters,
     pub rate_limiter: RateLimiter,
     /// Whether this server certainly still holds the database.
-    pub pulse: LeaderLease,
+    pub leader_lease: LeaderLease,
     pub options: Arc<ServeOptions>,
 }
 

@@ -39,7 +39,7 @@ impl RequestSimulation {
     /// Schedules an operator for a held request.
     pub(crate) fn schedule_operator(&mut self, request: &str) {
         let (low, high) = failure_rates::OPERATOR_DELAY_HOURS;
-        let after = self.people.random.random_hours(low, high);
+        let after = self.operators.random.random_hours(low, high);
         self.schedule_after(after, SimulationEvent::Operator(request.to_owned()));
     }
 
@@ -53,14 +53,14 @@ impl RequestSimulation {
             // A command is already pending.
             return self.schedule_operator(request);
         }
-        if self.people.random.chance(0.1) {
+        if self.operators.random.chance(0.1) {
             self.lift_ban();
         }
         // The cause of the failures is fixed by now.
         if let Some(truth) = self.request_facts.get_mut(request) {
             truth.truth.is_broken = false;
         }
-        let releases = self.people.releases.entry(request.to_owned()).or_default();
+        let releases = self.operators.releases.entry(request.to_owned()).or_default();
         *releases += 1;
         if *releases > MAX_RELEASES {
             return self.record_violation(
@@ -68,7 +68,7 @@ impl RequestSimulation {
                 format!("it was released {MAX_RELEASES} times, but is held again"),
             );
         }
-        match self.people.random.number_below(100) {
+        match self.operators.random.number_below(100) {
             0..2 => self.end_request(request, RequestCommandKind::Fail),
             2..3 => self.end_request(request, RequestCommandKind::Abort),
             3..6 => self.clone_request(request),
@@ -80,7 +80,7 @@ impl RequestSimulation {
         let mut changes = self.decide_modifications(request);
         let mut wanted =
             RequestCommand::new(RequestCommandKind::Release, OPERATOR_NAME, "have looked at it", self.now);
-        wanted.rescue = self.people.random.chance(0.15);
+        wanted.rescue = self.operators.random.chance(0.15);
         changes.push(RequestChange::SetCommand(Some(wanted)));
         self.submit_changes(request, "release", changes);
     }
@@ -89,22 +89,22 @@ impl RequestSimulation {
     fn decide_modifications(&mut self, request: &str) -> Vec<RequestChange> {
         let mut changes = Vec::new();
         let mut now = RequestOverrides::default();
-        if self.people.random.chance(0.2) {
-            now.retry_count = Some(self.people.random.number_within(2, 5) as u32);
-            now.max_rescue_attempts = Some(self.people.random.number_within(1, 5) as u32);
+        if self.operators.random.chance(0.2) {
+            now.retry_count = Some(self.operators.random.number_within(2, 5) as u32);
+            now.max_rescue_attempts = Some(self.operators.random.number_within(1, 5) as u32);
         }
         let view = &self.store.views[request];
         let report = build_error_report(&view.failures);
-        if self.people.random.chance(0.5) {
+        if self.operators.random.chance(0.5) {
             let most = self.plan_settings.max_memory_per_core * u64::from(view.row.request.multicore);
             let kinds = view.failures.kinds.iter().filter(|kind| kind.class == FailureClass::Memory);
             let used = kinds.filter_map(|kind| kind.memory_mb).max();
             now.memory_mb = used.map(|used| (used + used / 5).min(most));
         }
-        if self.people.random.chance(0.3) {
+        if self.operators.random.chance(0.3) {
             now.excluded_files = report.bad_files.iter().map(|file| file.lfn.clone()).collect();
         }
-        if self.people.releases[request] > 2 {
+        if self.operators.releases[request] > 2 {
             now.excluded_files.extend(self.poison_files(request));
         }
         let left_out = self.invariants.excluded_files.entry(request.to_owned()).or_default();
@@ -115,7 +115,7 @@ impl RequestSimulation {
         }
         let worst = report.by_site.iter().find(|site| site.blamed >= 3 && 2 * site.blamed > site.ended);
         let worst = worst.map(|site| site.site.clone()).filter(|site| self.can_ban_site(request, site));
-        if let Some(site) = worst.filter(|_| self.people.random.chance(0.5)) {
+        if let Some(site) = worst.filter(|_| self.operators.random.chance(0.5)) {
             changes.push(RequestChange::Ban(Box::new(NewBan {
                 site,
                 request: Some(request.to_owned()),
@@ -171,7 +171,7 @@ impl RequestSimulation {
     fn clone_request(&mut self, request: &str) {
         let row = &self.store.views[request].row;
         let (old, overrides) = (&row.request, row.overrides.clone());
-        let policy = if self.people.random.chance(0.5) {
+        let policy = if self.operators.random.chance(0.5) {
             CleanupPolicy::ImmediateCleanup
         } else {
             CleanupPolicy::KeepUntilReplaced
@@ -214,7 +214,7 @@ impl RequestSimulation {
         if open.is_empty() {
             return;
         }
-        let request = self.people.random.pick_one(&open).clone();
+        let request = self.operators.random.pick_one(&open).clone();
         let now = self.now;
         let want = |what| {
             RequestChange::SetCommand(Some(RequestCommand::new(
@@ -224,14 +224,14 @@ impl RequestSimulation {
                 now,
             )))
         };
-        match self.people.random.number_below(10) {
+        match self.operators.random.number_below(10) {
             0..4 => self.submit_changes(&request, "stop", vec![want(RequestCommandKind::Stop)]),
             4 => self.submit_changes(&request, "remove", vec![want(RequestCommandKind::Remove)]),
             5 => self.submit_changes(&request, "urgent", vec![RequestChange::Urgent(true)]),
-            6 if self.people.random.chance(0.3) => self.end_request(&request, RequestCommandKind::Abort),
+            6 if self.operators.random.chance(0.3) => self.end_request(&request, RequestCommandKind::Abort),
             7 => self.submit_changes(&request, "release", vec![want(RequestCommandKind::Release)]),
             _ => {
-                let priority = self.people.random.number_within(100, 6000) as i64;
+                let priority = self.operators.random.number_within(100, 6000) as i64;
                 self.submit_changes(&request, "priority", vec![RequestChange::Priority(priority)]);
             }
         }
@@ -241,8 +241,8 @@ impl RequestSimulation {
     fn submit_changes(&mut self, request: &str, word: &str, changes: Vec<RequestChange>) {
         *self.statistics.operator_actions.entry(word.to_owned()).or_default() += 1;
         self.histories.record(self.now, request, &format!("{OPERATOR_NAME}: {word}"));
-        if self.people.random.chance(0.3) {
-            self.people.racing_changes.entry(request.to_owned()).or_default().extend(changes);
+        if self.operators.random.chance(0.3) {
+            self.operators.racing_changes.entry(request.to_owned()).or_default().extend(changes);
         } else {
             self.commit_changes(request, changes);
         }
@@ -275,7 +275,7 @@ impl RequestSimulation {
 
     /// Applies the changes that arrive between a decision and its commit.
     pub(crate) fn apply_racing_changes(&mut self, request: &str) {
-        if let Some(changes) = self.people.racing_changes.remove(request) {
+        if let Some(changes) = self.operators.racing_changes.remove(request) {
             self.commit_changes(request, changes);
             self.wake_server(request);
         }

@@ -61,7 +61,7 @@ pub(crate) struct AccessGroupArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AccessGroupUserArgs {
     #[command(flatten)]
-    pub(crate) of: AccessGroupArgs,
+    pub(crate) group: AccessGroupArgs,
     /// Name of the user.
     #[arg(value_name = "USER")]
     pub(crate) user: String,
@@ -70,7 +70,7 @@ pub(crate) struct AccessGroupUserArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AccessGroupAddUserArgs {
     #[command(flatten)]
-    pub(crate) who: AccessGroupUserArgs,
+    pub(crate) member: AccessGroupUserArgs,
     /// Role in the group; `admin` may add and remove members.
     #[arg(short, long, value_enum, default_value = "member")]
     pub(crate) role: AccessGroupRoleArg,
@@ -97,5 +97,5 @@ pub(crate) struct WorkflowShareArgs {
     #[arg(value_name = "WORKFLOW")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
-    pub(crate) of: AccessGroupArgs,
+    pub(crate) group: AccessGroupArgs,
 }

@@ -115,7 +115,7 @@ pub(crate) enum PasswordSubcommand {
 #[derive(Debug, Args)]
 pub(crate) struct PasswordAddArgs {
     #[command(flatten)]
-    pub(crate) of: PasswordUserArgs,
+    pub(crate) entry: PasswordUserArgs,
     /// Hash with bcrypt, for files that Torc or a web server also reads.
     #[arg(long)]
     pub(crate) bcrypt: bool,

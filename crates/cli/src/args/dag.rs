@@ -73,7 +73,7 @@ pub(crate) struct OneDagArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DagNodesArgs {
     #[command(flatten)]
-    pub(crate) which: OneDagArgs,
+    pub(crate) target: OneDagArgs,
     /// Only nodes of the work unit with this number.
     #[arg(long, value_name = "N")]
     pub(crate) unit: Option<u32>,
@@ -91,7 +91,7 @@ pub(crate) struct DagNodesArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DagLogsArgs {
     #[command(flatten)]
-    pub(crate) which: OneDagArgs,
+    pub(crate) target: OneDagArgs,
     /// Node. Default: DAGMan itself.
     #[arg(value_name = "NODE")]
     pub(crate) node: Option<String>,
@@ -106,7 +106,7 @@ pub(crate) struct DagLogsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DagReasonArgs {
     #[command(flatten)]
-    pub(crate) which: OneDagArgs,
+    pub(crate) target: OneDagArgs,
     /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) reason: String,
@@ -115,7 +115,7 @@ pub(crate) struct DagReasonArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DagRemoveArgs {
     #[command(flatten)]
-    pub(crate) what: DagReasonArgs,
+    pub(crate) removal: DagReasonArgs,
     #[command(flatten)]
     pub(crate) confirm: ConfirmArgs,
 }

@@ -144,7 +144,7 @@ pub(crate) struct PendingFailuresArgs {
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
-    pub(crate) which: FailureFilterArgs,
+    pub(crate) filter: FailureFilterArgs,
     /// Number of last log lines to show of each failure.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) lines: usize,
@@ -189,7 +189,7 @@ pub(crate) struct FailureDecisionArgs {
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
-    pub(crate) which: FailureFilterArgs,
+    pub(crate) filter: FailureFilterArgs,
     /// Reason, recorded with the decision; required for groups.
     #[arg(short, long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) reason: String,
@@ -202,7 +202,7 @@ pub(crate) struct FailureDecisionArgs {
 #[derive(Debug, Args)]
 pub(crate) struct FailureChangeArgs {
     #[command(flatten)]
-    pub(crate) which: FailureDecisionArgs,
+    pub(crate) decision: FailureDecisionArgs,
     #[command(flatten)]
     pub(crate) changes: JobChangeArgs,
 }

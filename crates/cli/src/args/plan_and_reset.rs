@@ -174,7 +174,7 @@ pub(crate) struct ResetStatusArgs {
     #[arg(short, long = "job", value_name = "JOB")]
     pub(crate) jobs: Vec<JobRef>,
     #[command(flatten)]
-    pub(crate) how: ResetOptionArgs,
+    pub(crate) options: ResetOptionArgs,
 }
 
 #[derive(Debug, Args)]
@@ -192,7 +192,7 @@ pub(crate) struct JobsResetArgs {
     #[arg(short, long, visible_alias = "workflow", value_name = "ID")]
     pub(crate) workflow_id: Option<WorkflowRef>,
     #[command(flatten)]
-    pub(crate) how: ResetOptionArgs,
+    pub(crate) options: ResetOptionArgs,
 }
 
 /// Options that resetting workflows and jobs have in common.

@@ -36,7 +36,7 @@ pub(crate) struct RecoverArgs {
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) run: bool,
     #[command(flatten)]
-    pub(crate) how: RecoveryArgs,
+    pub(crate) recovery: RecoveryArgs,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
     #[command(flatten)]
@@ -133,7 +133,7 @@ pub(crate) struct WatchArgs {
     #[arg(long)]
     pub(crate) wait_for_decisions: bool,
     #[command(flatten)]
-    pub(crate) how: RecoveryArgs,
+    pub(crate) recovery: RecoveryArgs,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
     #[command(flatten)]

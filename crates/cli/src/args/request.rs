@@ -287,7 +287,7 @@ pub(crate) struct RequestReasonArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RequestStopArgs {
     #[command(flatten)]
-    pub(crate) which: RequestReasonArgs,
+    pub(crate) request: RequestReasonArgs,
     /// Wait until the request has stopped.
     #[arg(long)]
     pub(crate) wait: bool,
@@ -296,7 +296,7 @@ pub(crate) struct RequestStopArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RequestCancelArgs {
     #[command(flatten)]
-    pub(crate) which: RequestReasonArgs,
+    pub(crate) request: RequestReasonArgs,
     #[command(flatten)]
     pub(crate) confirm: ConfirmArgs,
 }

@@ -28,7 +28,7 @@ Examples:
   windlass request release reco --rescue               retry the failed units in the same round")]
 pub(crate) struct RequestReleaseArgs {
     #[command(flatten)]
-    pub(crate) which: RequestReasonArgs,
+    pub(crate) request: RequestReasonArgs,
     /// Site to ban for this request; repeat for more.
     #[arg(long = "ban", value_name = "SITE")]
     pub(crate) bans: Vec<String>,
@@ -72,7 +72,7 @@ Examples:
   windlass request fail reco --lost                    its schedd is gone: do not wait for its run")]
 pub(crate) struct RequestFailArgs {
     #[command(flatten)]
-    pub(crate) which: RequestReasonArgs,
+    pub(crate) request: RequestReasonArgs,
     /// Do not wait for the run if its backend does not respond, because the backend is permanently lost.
     #[arg(long)]
     pub(crate) lost: bool,
@@ -110,7 +110,7 @@ Examples:
   windlass request restart reco_v1 --lost                 its schedd is gone: do not wait for its run")]
 pub(crate) struct RequestRestartArgs {
     #[command(flatten)]
-    pub(crate) which: RequestReasonArgs,
+    pub(crate) request: RequestReasonArgs,
     /// Cleanup of the old outputs when the new request is completed. Default: the policy of the old request.
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) cleanup: Option<CleanupPolicyArg>,
@@ -130,7 +130,7 @@ Examples:
   windlass request show reco_v1                        shows when its outputs were invalidated")]
 pub(crate) struct RequestInvalidateArgs {
     #[command(flatten)]
-    pub(crate) which: RequestReasonArgs,
+    pub(crate) request: RequestReasonArgs,
     #[command(flatten)]
     pub(crate) confirm: ConfirmArgs,
 }

@@ -205,7 +205,7 @@ pub(crate) struct HpcShowArgs {
 #[derive(Debug, Args)]
 pub(crate) struct HpcPartitionsArgs {
     #[command(flatten)]
-    pub(crate) of: HpcShowArgs,
+    pub(crate) profile: HpcShowArgs,
     /// Only partitions with GPUs.
     #[arg(long)]
     pub(crate) gpu: bool,
@@ -217,7 +217,7 @@ pub(crate) struct HpcPartitionsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct HpcMatchArgs {
     #[command(flatten)]
-    pub(crate) of: HpcShowArgs,
+    pub(crate) profile: HpcShowArgs,
     /// CPUs per node.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) cpus: u32,

@@ -94,14 +94,14 @@ fn create_group(
 }
 
 fn add_user(ctx: &CliContext, client: &Client, args: &AccessGroupAddUserArgs) -> Result<CliExit, CliError> {
-    let group = find_group(client, &args.who.of.group)?;
-    let member = client.add_member(group.id, &args.who.user, args.role.name())?;
+    let group = find_group(client, &args.member.group.group)?;
+    let member = client.add_member(group.id, &args.member.user, args.role.name())?;
     ctx.ui.print_note(&format!("{} is in `{}` as {}", member.user_name, group.name, member.role));
     Ok(CliExit::Success)
 }
 
 fn remove_user(ctx: &CliContext, client: &Client, args: &AccessGroupUserArgs) -> Result<CliExit, CliError> {
-    let group = find_group(client, &args.of.group)?;
+    let group = find_group(client, &args.group.group)?;
     client.remove_member(group.id, &args.user)?;
     ctx.ui.print_note(&format!("{} is no longer a member of `{}`", args.user, group.name));
     Ok(CliExit::Success)
@@ -114,7 +114,7 @@ fn set_shared(
     is_shared: bool,
 ) -> Result<CliExit, CliError> {
     let workflow = object_selection::find_workflow(&*ctx.open_read()?, &args.workflow)?;
-    let group = find_group(client, &args.of.group)?;
+    let group = find_group(client, &args.group.group)?;
     let how = if is_shared {
         client.share_workflow(workflow.id, group.id)?;
         "is shared"

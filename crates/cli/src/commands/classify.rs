@@ -81,15 +81,17 @@ pub(crate) fn run(ctx: &CliContext, args: &ClassifyArgs) -> Result<CliExit, CliE
         return Err(CliError::user("a job that exited with 0 did not fail")
             .with_hint("--return-code sets another exit code"));
     }
-    let mut verdicts = Vec::new();
+    let mut classifications = Vec::new();
     for log in &args.logs {
-        verdicts.push(classify_log(&classifier, args, log, &ctx.cwd)?);
+        classifications.push(classify_log(&classifier, args, log, &ctx.cwd)?);
     }
     let listing = ListFields::new(FIELDS);
-    if let ([_], OutputFormat::Table) = (&*verdicts, ctx.ui.format()) {
-        verdicts.into_iter().try_for_each(|verdict| ctx.ui.print_record(&listing, verdict))?;
+    if let ([_], OutputFormat::Table) = (&*classifications, ctx.ui.format()) {
+        classifications
+            .into_iter()
+            .try_for_each(|classification| ctx.ui.print_record(&listing, classification))?;
     } else {
-        ctx.ui.print_list(&listing, verdicts)?;
+        ctx.ui.print_list(&listing, classifications)?;
     }
     Ok(CliExit::Success)
 }

@@ -99,13 +99,13 @@ fn ready_result(ready: PreScriptResult) -> DagmanScriptResult {
     }
 }
 
-fn unit_result(unit: &str, verdict: ScriptExitCode) -> DagmanScriptResult {
-    let how = match verdict {
+fn unit_result(unit: &str, exit_code: ScriptExitCode) -> DagmanScriptResult {
+    let how = match exit_code {
         ScriptExitCode::Success => "completed",
         ScriptExitCode::Abort => "aborted, together with its run",
         ScriptExitCode::Retry | ScriptExitCode::Permanent => "failed",
     };
-    DagmanScriptResult { code: verdict.code(), message: format!("{unit}: {how}") }
+    DagmanScriptResult { code: exit_code.code(), message: format!("{unit}: {how}") }
 }
 
 fn error_result(error: &ScriptError) -> DagmanScriptResult {

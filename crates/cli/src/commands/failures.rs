@@ -26,10 +26,10 @@ pub(crate) fn run(ctx: &CliContext, args: &FailuresArgs) -> Result<CliExit, CliE
         Some(FailuresSubcommand::Pending(args)) => pending_failures::list_pending_failures(ctx, args),
         Some(FailuresSubcommand::Show(args)) => pending_failures::show_failures(ctx, args),
         Some(FailuresSubcommand::Retry(args)) => {
-            pending_failures::decide_failures(ctx, Kind::Retry, &args.which, &(&args.changes).into())
+            pending_failures::decide_failures(ctx, Kind::Retry, &args.decision, &(&args.changes).into())
         }
         Some(FailuresSubcommand::Change(args)) => {
-            pending_failures::decide_failures(ctx, Kind::Change, &args.which, &(&args.changes).into())
+            pending_failures::decide_failures(ctx, Kind::Change, &args.decision, &(&args.changes).into())
         }
         Some(FailuresSubcommand::Fail(args)) => {
             pending_failures::decide_failures(ctx, Kind::Fail, args, &unchanged)
@@ -216,10 +216,10 @@ fn list_group_jobs(
 }
 
 pub(crate) fn refuse_no_change(
-    verdict: FailureCommandKind,
+    command: FailureCommandKind,
     changes: &RequestedJobChanges,
 ) -> Result<(), CliError> {
-    if verdict == FailureCommandKind::Change && changes.is_empty() {
+    if command == FailureCommandKind::Change && changes.is_empty() {
         return Err(CliError::user("no changes given").with_hint(
             "use --memory, --runtime, --cpus, --command, --priority, --scheduler or --partition",
         ));
@@ -232,16 +232,16 @@ pub(crate) fn refuse_no_change(
 pub(crate) fn confirm_decision(
     ctx: &CliContext,
     workflow: &WorkflowRow,
-    verdict: FailureCommandKind,
+    command: FailureCommandKind,
     orders: &FailureCommandBatch,
     confirm: crate::args::list_options::ConfirmArgs,
 ) -> Result<(), CliError> {
     let many = orders.orders.len();
-    if orders.dry_run || many < 2 || !matches!(verdict, FailureCommandKind::Fail | FailureCommandKind::Ignore)
+    if orders.dry_run || many < 2 || !matches!(command, FailureCommandKind::Fail | FailureCommandKind::Ignore)
     {
         return Ok(());
     }
-    let what = match verdict {
+    let what = match command {
         FailureCommandKind::Fail => "fail",
         _ => "ignore the failures of",
     };

@@ -95,14 +95,14 @@ fn detect_cluster(ctx: &CliContext) -> Result<(), CliError> {
 }
 
 fn list_partitions(ctx: &CliContext, args: &HpcPartitionsArgs) -> Result<(), CliError> {
-    let mut profile = cluster_profiles::find_profile(ctx, args.of.name.as_deref())?;
+    let mut profile = cluster_profiles::find_profile(ctx, args.profile.name.as_deref())?;
     profile.partitions.retain(|one| (!args.gpu || one.has_gpus()) && (!args.shared || one.shared));
     ctx.ui.print_list(&ListFields::new(PARTITION_FIELDS), profile.partitions)?;
     Ok(())
 }
 
 fn match_partitions(ctx: &CliContext, args: &HpcMatchArgs) -> Result<(), CliError> {
-    let profile = cluster_profiles::find_profile(ctx, args.of.name.as_deref())?;
+    let profile = cluster_profiles::find_profile(ctx, args.profile.name.as_deref())?;
     let ask = PartitionRequest {
         cpus: args.cpus,
         memory: args.memory,

@@ -16,7 +16,7 @@ pub(crate) fn run(ctx: &CliContext, verb: &PasswordSubcommand) -> Result<CliExit
 }
 
 fn add_user(ctx: &CliContext, args: &PasswordAddArgs) -> Result<CliExit, CliError> {
-    let PasswordUserArgs { file: path, user } = &args.of;
+    let PasswordUserArgs { file: path, user } = &args.entry;
     let mut file =
         if path.try_exists().unwrap_or(true) { PasswordFile::read(path)? } else { PasswordFile::default() };
     let password = ctx.ui.prompt_new_secret(&format!("Password of {user}: "))?;

@@ -15,11 +15,17 @@ pub(crate) fn run(ctx: &CliContext, args: &RecoverArgs) -> Result<CliExit, CliEr
     let store = if args.dry_run { ctx.open_read()? } else { ctx.open_write()? };
     let row = object_selection::find_workflow(&*store, &args.workflow)?;
     if args.dry_run {
-        let found = recovery::plan_recovery(ctx, &*store, row.id, &args.how, &args.machine)?;
+        let found = recovery::plan_recovery(ctx, &*store, row.id, &args.recovery, &args.machine)?;
         return Ok(recovery_exit(found));
     }
-    let done =
-        recovery::recover_workflow(ctx, &*store, row.id, &args.how, &args.machine, RecoveryVerbosity::Full)?;
+    let done = recovery::recover_workflow(
+        ctx,
+        &*store,
+        row.id,
+        &args.recovery,
+        &args.machine,
+        RecoveryVerbosity::Full,
+    )?;
     let row = rerun::load_workflow_row(&*store, row.id)?;
     let (served, is_run) = (ctx.server()?.is_some(), workflow_view::has_active_process(&*store, &row));
     let goes_on = done.rerun_count > 0 || done.remaining_jobs > 0;

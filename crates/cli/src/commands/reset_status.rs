@@ -23,36 +23,36 @@ const MAX_NAMED: usize = 20;
 const PAGE_SIZE: u64 = 2000;
 
 pub(crate) fn run(ctx: &CliContext, args: &ResetStatusArgs) -> Result<CliExit, CliError> {
-    let store = open_store(ctx, &args.how)?;
+    let store = open_store(ctx, &args.options)?;
     let row = object_selection::find_workflow(&*store, &args.workflow)?;
     let jobs = find_jobs(&*store, &row, &args.jobs, "the first argument")?;
     reset_jobs(
         ctx,
         &*store,
         &row,
-        &JobResetSelection { jobs, failed_only: args.failed_only, options: &args.how },
+        &JobResetSelection { jobs, failed_only: args.failed_only, options: &args.options },
     )
 }
 
 pub(crate) fn reset_named_jobs(ctx: &CliContext, args: &JobsResetArgs) -> Result<CliExit, CliError> {
-    let narrowed = !args.how.status.is_empty() || args.how.return_code.is_some();
+    let narrowed = !args.options.status.is_empty() || args.options.return_code.is_some();
     if args.jobs.is_empty() && !narrowed {
         return Err(CliError::user("no jobs selected").with_hint(
             "name jobs, or select them with --status or --return-code; `windlass workflows reset-status` resets all",
         ));
     }
-    let store = open_store(ctx, &args.how)?;
+    let store = open_store(ctx, &args.options)?;
     let row = match (&args.workflow_id, args.jobs.first().and_then(|job| job.id)) {
         (Some(workflow), _) => object_selection::find_workflow(&*store, workflow)?,
         (None, Some(job)) => find_workflow_of_job(&*store, job)?,
         (None, None) => object_selection::find_workflow(&*store, &crate::args::WorkflowRef::Last)?,
     };
     let jobs = find_jobs(&*store, &row, &args.jobs, "--workflow-id")?;
-    reset_jobs(ctx, &*store, &row, &JobResetSelection { jobs, failed_only: false, options: &args.how })
+    reset_jobs(ctx, &*store, &row, &JobResetSelection { jobs, failed_only: false, options: &args.options })
 }
 
-fn open_store(ctx: &CliContext, how: &ResetOptionArgs) -> Result<Arc<dyn Store>, CliError> {
-    if how.confirm.dry_run { ctx.open_read() } else { ctx.open_write() }
+fn open_store(ctx: &CliContext, options: &ResetOptionArgs) -> Result<Arc<dyn Store>, CliError> {
+    if options.confirm.dry_run { ctx.open_read() } else { ctx.open_write() }
 }
 
 /// `elsewhere` is how the command selects another workflow.
@@ -97,8 +97,8 @@ fn reset_jobs(
 ) -> Result<CliExit, CliError> {
     let how = wanted.options;
     let found = find_jobs_to_reset(store, row, wanted)?;
-    if how.confirm.dry_run || found.is_empty() {
-        found.print_plan(ctx, row, None, how.confirm.dry_run)?;
+    if options.confirm.dry_run || found.is_empty() {
+        found.print_plan(ctx, row, None, options.confirm.dry_run)?;
         return Ok(CliExit::Success);
     }
     failure_commands::refuse_agent_rerun(store, row, |job| found.contains_job(job))?;
@@ -106,7 +106,7 @@ fn reset_jobs(
     if found.completed_count() > 0 {
         let work = text::render_count(found.completed_count(), "completed job");
         let what = format!("rerun {work} of workflow {} ({})", row.id, row.name);
-        ctx.ui.confirm(&what, how.confirm)?;
+        ctx.ui.confirm(&what, options.confirm)?;
     }
     // Repeated under the lock, which excludes other changes.
     let (run_id, found) = rerun::start_next_run(ctx, store, row.id, |row| {

@@ -58,8 +58,8 @@ const JOB_FIELDS: &[ListField<JobRevisionRow>] = &[
         .column(TableColumn::text("STATUS")),
     ListField::new("change", |r: &JobRevisionRow| render_change(r).into())
         .column(TableColumn::flexible("CHANGE")),
-    ListField::new("before", |r: &JobRevisionRow| edition_value(&r.before)),
-    ListField::new("after", |r: &JobRevisionRow| edition_value(&r.after)),
+    ListField::new("before", |r: &JobRevisionRow| patch_value(&r.before)),
+    ListField::new("after", |r: &JobRevisionRow| patch_value(&r.after)),
     ListField::new("made_at", |r: &JobRevisionRow| r.made_at.into()),
     ListField::new("made_by", |r: &JobRevisionRow| (&r.made_by).into()),
     ListField::new("reason", |r: &JobRevisionRow| (&r.reason).into()),
@@ -71,7 +71,7 @@ fn render_change(row: &JobRevisionRow) -> String {
     describe_patch(&row.before, &row.after)
 }
 
-fn edition_value(patch: &JobPatch) -> FieldValue {
+fn patch_value(patch: &JobPatch) -> FieldValue {
     // Words and numbers can always be written as JSON.
     serde_json::to_value(patch).map_or(FieldValue::Empty, FieldValue::Json)
 }

@@ -95,8 +95,8 @@ fn render_status(
         lines.push(paint.apply(TextTone::Bold, "Failed"));
         lines.extend(failures);
     }
-    let strays = overview.strays.iter();
-    lines.extend(strays.map(|stray| format!("its server has stopped, but {}", stray.describe())));
+    let orphans = overview.orphaned_workers.iter();
+    lines.extend(orphans.map(|orphan| format!("its server has stopped, but {}", orphan.describe())));
     lines.extend(run_summary::render_next_commands(overview, paint));
     lines
 }

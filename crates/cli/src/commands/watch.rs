@@ -22,7 +22,8 @@ use windlass_types::{JobStatus, WorkflowId};
 use workflow_updates::WorkflowUpdates;
 
 pub(crate) fn run(ctx: &CliContext, args: &WatchArgs) -> Result<CliExit, CliError> {
-    let acts = args.recover || args.how.ai.is_asked || args.slurm.auto_schedule || args.wait_for_decisions;
+    let acts =
+        args.recover || args.recovery.ai.is_asked || args.slurm.auto_schedule || args.wait_for_decisions;
     let store = if acts { ctx.open_write()? } else { ctx.open_read()? };
     let row = object_selection::find_workflow(&*store, &args.workflow)?;
     let watcher = AllocationWatcher::for_workflow(ctx, &*store, row.id, args)?;
@@ -174,14 +175,14 @@ impl WorkflowWatch<'_> {
     /// Returns whether jobs run again.
     fn recover_failures(&mut self, state: WorkflowPhase) -> Result<bool, CliError> {
         let (ctx, args, workflow) = (self.ctx, self.args, self.workflow);
-        let asks_only = !args.recover && state == WorkflowPhase::NeedsDecision && args.how.ai.is_asked;
+        let asks_only = !args.recover && state == WorkflowPhase::NeedsDecision && args.recovery.ai.is_asked;
         if !(args.recover || asks_only) || !self.may_recover_again() {
             return Ok(false);
         }
         let before = self.count_undecided()?;
         if asks_only {
             let row = rerun::load_workflow_row(&*self.store, workflow)?;
-            recovery::agent::run_agent(ctx, &*self.store, &row, &args.how.ai)?;
+            recovery::agent::run_agent(ctx, &*self.store, &row, &args.recovery.ai)?;
             return Ok(self.count_undecided()? < before);
         }
         let (round, most) = (self.recoveries, args.max_retries);
@@ -189,7 +190,8 @@ impl WorkflowWatch<'_> {
             "workflow {workflow} stopped with failures; recovering it ({round} of {most})"
         ));
         let talk = if ctx.ui.wants_json() { RecoveryVerbosity::Brief } else { RecoveryVerbosity::Full };
-        let done = recovery::recover_workflow(ctx, &*self.store, workflow, &args.how, &args.machine, talk)?;
+        let done =
+            recovery::recover_workflow(ctx, &*self.store, workflow, &args.recovery, &args.machine, talk)?;
         Ok(done.rerun_count > 0 || self.count_undecided()? < before)
     }
 

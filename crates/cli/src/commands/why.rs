@@ -46,7 +46,12 @@ pub(crate) fn run(ctx: &CliContext, args: &WhyArgs) -> Result<CliExit, CliError>
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&WhyView { explanation, history })?;
     } else {
-        ctx.ui.print_lines(&render_verdict(&explanation, &history, &workflow, ctx.ui.stdout_painter()))?;
+        ctx.ui.print_lines(&render_explanation(
+            &explanation,
+            &history,
+            &workflow,
+            ctx.ui.stdout_painter(),
+        ))?;
     }
     Ok(CliExit::Success)
 }
@@ -89,7 +94,7 @@ pub(crate) fn worker_offer(worker: windlass_client::WorkerInfo) -> WorkerAvailab
     }
 }
 
-fn render_verdict(
+fn render_explanation(
     explanation: &JobExplanation,
     history: &DecisionHistory,
     workflow: &WorkflowRow,

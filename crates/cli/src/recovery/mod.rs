@@ -43,7 +43,7 @@ pub(crate) struct RecoverySummary {
     pub(crate) are_nodes_requested: bool,
 }
 
-/// The amount of output.
+/// How much a recovery prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecoveryVerbosity {
     /// The plan, as data.
@@ -57,7 +57,7 @@ pub(crate) fn recover_workflow(
     ctx: &CliContext,
     store: &dyn Store,
     workflow: WorkflowId,
-    how: &RecoveryArgs,
+    options: &RecoveryArgs,
     machine: &MachineArgs,
     talk: RecoveryVerbosity,
 ) -> Result<RecoverySummary, CliError> {
@@ -65,21 +65,21 @@ pub(crate) fn recover_workflow(
         inspection.print_inspection(ctx);
     }
     let orphans = orphans::reset_orphans(ctx, store, workflow, machine)?;
-    if how.ai.is_asked {
-        agent::run_agent(ctx, store, &rerun::load_workflow_row(store, workflow)?, &how.ai)?;
+    if options.ai.is_asked {
+        agent::run_agent(ctx, store, &rerun::load_workflow_row(store, workflow)?, &options.ai)?;
     }
-    let site = RecoveryCluster::find(ctx, store, workflow, &how.allocations)?;
-    let mut plan = diagnose_failures(ctx, store, workflow, how, machine, &site)?;
-    if let Some(command) = how.recovery_hook.as_deref().filter(|_| plan.has_unexplained()) {
+    let site = RecoveryCluster::find(ctx, store, workflow, &options.allocations)?;
+    let mut plan = diagnose_failures(ctx, store, workflow, options, machine, &site)?;
+    if let Some(command) = options.recovery_hook.as_deref().filter(|_| plan.has_unexplained()) {
         hook::run_hook(ctx, &plan.row, command)?;
         // The agent may have handled some of them.
-        plan = diagnose_failures(ctx, store, workflow, how, machine, &site)?;
+        plan = diagnose_failures(ctx, store, workflow, options, machine, &site)?;
     }
     let mut proposed = 0;
     if plan.has_reruns() {
         // Jobs for which no nodes can be requested are unchanged: they would be recorded as ready, and never
         // run.
-        if let Err(error) = site.plan_allocations(store, &plan, &[], &how.allocations) {
+        if let Err(error) = site.plan_allocations(store, &plan, &[], &options.allocations) {
             plan_output::print_plan(ctx, &plan, true, None, orphans)?;
             return Err(error);
         }
@@ -91,9 +91,12 @@ pub(crate) fn recover_workflow(
         let asked_by = failure_commands::acting_agent(None).map(|agent| format!("agent {agent}"));
         store.add_event(&plan.recovery_event(asked_by.as_deref()), ctx.clock.now())?;
     }
-    let needs_nodes = plan.has_reruns() || site.needs_allocations(store, workflow, &how.allocations)?;
-    let asked =
-        if needs_nodes { site.request_allocations(ctx, store, workflow, &how.allocations)? } else { None };
+    let needs_nodes = plan.has_reruns() || site.needs_allocations(store, workflow, &options.allocations)?;
+    let asked = if needs_nodes {
+        site.request_allocations(ctx, store, workflow, &options.allocations)?
+    } else {
+        None
+    };
     match talk {
         RecoveryVerbosity::Full => plan_output::print_plan(ctx, &plan, false, asked.as_ref(), orphans)?,
         RecoveryVerbosity::Brief => {
@@ -122,18 +125,19 @@ pub(crate) fn plan_recovery(
     ctx: &CliContext,
     store: &dyn Store,
     workflow: WorkflowId,
-    how: &RecoveryArgs,
+    options: &RecoveryArgs,
     machine: &MachineArgs,
 ) -> Result<RecoverySummary, CliError> {
-    let site = RecoveryCluster::find(ctx, store, workflow, &how.allocations)?;
-    let plan = diagnose_failures(ctx, store, workflow, how, machine, &site)?;
+    let site = RecoveryCluster::find(ctx, store, workflow, &options.allocations)?;
+    let plan = diagnose_failures(ctx, store, workflow, options, machine, &site)?;
     let mut lost = orphans::list_held_jobs(ctx, store, workflow)?;
     lost.retain(orphans::WorkerHeldJob::is_orphaned);
-    let needs_nodes =
-        plan.has_reruns() || !lost.is_empty() || site.needs_allocations(store, workflow, &how.allocations)?;
+    let needs_nodes = plan.has_reruns()
+        || !lost.is_empty()
+        || site.needs_allocations(store, workflow, &options.allocations)?;
     let ids: Vec<_> = lost.iter().map(|held| held.job_id).collect();
     let asked =
-        if needs_nodes { site.plan_allocations(store, &plan, &ids, &how.allocations) } else { Ok(None) };
+        if needs_nodes { site.plan_allocations(store, &plan, &ids, &options.allocations) } else { Ok(None) };
     plan_output::print_plan(ctx, &plan, true, asked.as_ref().ok().and_then(Option::as_ref), lost.len())?;
     let asked = asked?;
     if needs_nodes {
@@ -142,10 +146,10 @@ pub(crate) fn plan_recovery(
     for held in &lost {
         ctx.ui.print_note(&held.describe());
     }
-    if how.ai.is_asked && plan.row.counts.get(JobStatus::PendingFailed) > 0 {
-        ctx.ui.print_note(&format!("{} would run first", agent::name(&how.ai)));
+    if options.ai.is_asked && plan.row.counts.get(JobStatus::PendingFailed) > 0 {
+        ctx.ui.print_note(&format!("{} would run first", agent::name(&options.ai)));
     }
-    if let Some(command) = how.recovery_hook.as_deref().filter(|_| plan.has_unexplained()) {
+    if let Some(command) = options.recovery_hook.as_deref().filter(|_| plan.has_unexplained()) {
         ctx.ui.print_note(&format!("the hook would run first: {command}"));
     }
     let (again, staying, left) = (plan.rerun_jobs().count(), plan.unchanged_count(), plan.remaining_count());
@@ -162,20 +166,20 @@ fn diagnose_failures(
     ctx: &CliContext,
     store: &dyn Store,
     workflow: WorkflowId,
-    how: &RecoveryArgs,
+    options: &RecoveryArgs,
     machine: &MachineArgs,
     site: &RecoveryCluster,
 ) -> Result<RecoveryPlan, CliError> {
     let row = rerun::load_workflow_row(store, workflow)?;
-    let eligible = match site.cluster_capacity(&how.allocations, &row.settings) {
+    let eligible = match site.cluster_capacity(&options.allocations, &row.settings) {
         Some(eligible) => eligible,
         None => worker_capacity(ctx, store, workflow, machine)?,
     };
     let terms = RecoverySettings {
-        memory_multiplier: how.memory_multiplier,
-        runtime_multiplier: how.runtime_multiplier,
-        cpu_multiplier: how.cpu_multiplier,
-        retry_unknown: how.retry_unknown || how.recovery_hook.is_some(),
+        memory_multiplier: options.memory_multiplier,
+        runtime_multiplier: options.runtime_multiplier,
+        cpu_multiplier: options.cpu_multiplier,
+        retry_unknown: options.retry_unknown || options.recovery_hook.is_some(),
         workers: &eligible.workers,
     };
     let for_agent = failure_commands::acting_agent(None).is_some();

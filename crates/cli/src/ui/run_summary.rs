@@ -167,7 +167,7 @@ pub(crate) fn render_failures(overview: &WorkflowOverview, cwd: &Path, paint: Te
         ));
         if let Some(path) = &failure.log_path {
             // An attempt without output leaves no file.
-            let log = failure.spoken.map_or("no output".to_owned(), |_| job_logs::short_path(path, cwd));
+            let log = failure.log_stream.map_or("no output".to_owned(), |_| job_logs::short_path(path, cwd));
             lines.push(format!("    {}", paint.apply(TextTone::Dim, &log)));
         }
     }
@@ -206,14 +206,14 @@ pub(crate) fn next_commands(overview: &WorkflowOverview) -> Vec<String> {
     let mut commands = Vec::new();
     if let Some(failure) = overview.failures.first() {
         let name = text::shell_quote(&failure.name);
-        commands.push(match failure.spoken {
+        commands.push(match failure.log_stream {
             Some(LogStream::Stderr) => format!("windlass logs {name} --stderr{of_which}"),
             Some(_) => format!("windlass logs {name}{of_which}"),
             None => format!("windlass why {name}{of_which}"),
         });
     }
     match overview.workflow.state {
-        WorkflowPhase::Interrupted if !overview.strays.is_empty() => {
+        WorkflowPhase::Interrupted if !overview.orphaned_workers.is_empty() => {
             commands.push("windlass serve".to_owned());
         }
         WorkflowPhase::Created | WorkflowPhase::Interrupted => {
@@ -288,7 +288,7 @@ pub(crate) mod tests {
             running: Vec::new(),
             failures,
             is_newest: true,
-            strays: Vec::new(),
+            orphaned_workers: Vec::new(),
             usage: None,
         }
     }
@@ -310,7 +310,7 @@ pub(crate) mod tests {
             out_of_memory: false,
             reason: reason.map(str::to_owned),
             log_path: Some(PathBuf::from("/home/me/p/out/job_stdio/job_wf3_j7_r1_a2.e")),
-            spoken: Some(LogStream::Stderr),
+            log_stream: Some(LogStream::Stderr),
         }
     }
 
@@ -346,9 +346,9 @@ pub(crate) mod tests {
         );
         overview.is_newest = false;
         assert_eq!(end(&overview)[7], "      windlass resume 3 --retry-failed");
-        overview.failures[0].spoken = Some(LogStream::Stdout);
+        overview.failures[0].log_stream = Some(LogStream::Stdout);
         assert_eq!(end(&overview)[6], r"next: windlass logs 'it'\''s' -w 3");
-        overview.failures[0].spoken = None;
+        overview.failures[0].log_stream = None;
         assert_eq!(end(&overview)[2], "    no output");
         assert_eq!(end(&overview)[6], r"next: windlass why 'it'\''s' -w 3");
     }

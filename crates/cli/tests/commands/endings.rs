@@ -281,7 +281,10 @@ fn job_longer_than_time_limit_is_not_started() {
         "name: limited\nresource_requirements:\n  - {name: long, num_cpus: 1, memory: 100m, runtime: PT2H}\n  - {name: short, num_cpus: 1, memory: 100m, runtime: PT1M}\njobs:\n  - {name: long, command: touch long, resource_requirements: long}\n  - {name: short, command: touch short, resource_requirements: short}\n  - {name: silent, command: touch silent}\n",
     );
     // It does not sit and wait for the end.
-    sandbox.windlass(&["run", "spec.yaml", "--time-limit", "1h"]).exits(3).says("would end within the time limit");
+    sandbox
+        .windlass(&["run", "spec.yaml", "--time-limit", "1h"])
+        .exits(3)
+        .says("would end within the time limit");
     assert!(
         sandbox.path("short").exists() && sandbox.path("silent").exists() && !sandbox.path("long").exists()
     );

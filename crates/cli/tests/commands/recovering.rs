@@ -438,7 +438,7 @@ jobs: [{name: a, command: "python3 -c 'print(len(bytearray(90 << 20)))'", resour
     // There the job would have ten minutes of its hour: the plan is shown, and nothing is done.
     let said = sandbox.windlass(&[&recover[..], &["--partition", "short"]].concat()).exits(4);
     said.prints("1 job would run again").says("fits no partition");
-    assert_eq!(standing(&sandbox)["a"], json!(["failed", 1]), "in the books as before");
+    assert_eq!(standing(&sandbox)["a"], json!(["failed", 1]), "unchanged in the database");
 
     let plan = sandbox.json(&[&recover[..], &["--dry-run"]].concat());
     assert_eq!(job(&plan, "a")["changes"][0]["to"], 100 << 20, "as much as there is for an hour: {plan}");

@@ -1,4 +1,4 @@
-//! Requests with the real binary: a server, workers at sites, and the books without any of them.
+//! Requests with the real binary: with a server and workers at sites, and with the database alone.
 
 use crate::common::{Output, Sandbox, children_of, documented_keys, eventually, is_alive, kill};
 use crate::serving::Served;

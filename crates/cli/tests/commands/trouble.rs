@@ -79,7 +79,7 @@ fn full_disk_pauses_run_without_false_completions() {
     let disk = SmallDisk::mount();
     let sandbox = Sandbox::new();
     let mut spec = String::from("name: full\njobs:\n");
-    // The first job fills the disk that the books are on; the others have nothing to do with it.
+    // The first job fills the disk of the database; the others do not write to it.
     let filler = disk.0.join("filler").display().to_string();
     writeln!(spec, "  - {{name: fill, command: 'head -c 100m /dev/zero > {filler}; true'}}").unwrap();
     for job in 0..50 {

@@ -1,4 +1,4 @@
-//! The commands that keep and show the books, with the real binary: create, status, workflows, jobs, and their errors.
+//! The commands that create and show workflows, with the real binary: create, status, workflows, jobs, and their errors.
 
 use crate::common::{Output, Sandbox, documented_keys};
 use serde_json::{Value, json};

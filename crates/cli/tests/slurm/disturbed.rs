@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 fn node_failure_loses_no_job() {
     let cluster = Cluster::alone();
     // Longer than Slurm takes to give up a node, so that the reason why its worker is silent is known by then.
-    let house = House::with_steward_and(&cluster, "node", &["--lease", "45s"]);
+    let house = House::with_reconciler_and(&cluster, "node", &["--lease", "45s"]);
     let mut watched = Watched::begin(&house, stages("standard", "--nodelist=n2", 60));
     cluster.disturb("kill-node", Some("n2"));
     cluster.kill_all_of(watched.job);
@@ -24,7 +24,7 @@ fn node_failure_loses_no_job() {
 #[test]
 fn worker_continues_on_node_lost_only_by_slurm() {
     let cluster = Cluster::alone();
-    let house = House::with_steward(&cluster, "apart");
+    let house = House::with_reconciler(&cluster, "apart");
     let mut watched = Watched::begin(&house, stages("standard", "--nodelist=n2", 20));
     cluster.disturb("kill-node", Some("n2"));
     watched.await_loss(&["NODE_FAIL"]);
@@ -36,7 +36,7 @@ fn worker_continues_on_node_lost_only_by_slurm() {
 #[test]
 fn canceled_job_on_lost_node_does_not_run_twice() {
     let cluster = Cluster::alone();
-    let house = House::with_steward_and(&cluster, "torn", &["--lease", "90s"]);
+    let house = House::with_reconciler_and(&cluster, "torn", &["--lease", "90s"]);
     house.submit(
         "\
 name: test
@@ -80,7 +80,7 @@ jobs:
 #[test]
 fn controller_outage_declares_no_worker_dead() {
     let cluster = Cluster::alone();
-    let house = House::with_steward(&cluster, "controller");
+    let house = House::with_reconciler(&cluster, "controller");
     let mut watched = Watched::begin(&house, stages("standard", "", 70));
     cluster.disturb("stop-ctld", None);
     let since = Instant::now();
@@ -102,7 +102,7 @@ fn controller_outage_declares_no_worker_dead() {
 #[test]
 fn unresponsive_controller_changes_no_state() {
     let cluster = Cluster::alone();
-    let house = House::with_steward(&cluster, "silent");
+    let house = House::with_reconciler(&cluster, "silent");
     house.submit(
         "\
 name: test

@@ -19,7 +19,7 @@ jobs:
     parameters: {i: '1:3', j: '2:4'}
     parameter_mode: zip
 ";
-    let house = House::with_steward(&cluster, "chain");
+    let house = House::with_reconciler(&cluster, "chain");
     house.work.write("f_1", "");
     house.work.write("spec.yaml", spec);
     house.windlass(&["submit", "--slurm", "--account", "lab", "spec.yaml"]);
@@ -42,7 +42,7 @@ jobs:
   - {name: 'first_{i}', command: 'test {i} != 2', resource_requirements: small, parameters: {i: '1:4'}}
   - {name: 'second_{i}', command: 'true', resource_requirements: big, depends_on: ['first_{i}'], parameters: {i: '1:4'}}
 ";
-    let house = House::with_steward(&cluster, "gate");
+    let house = House::with_reconciler(&cluster, "gate");
     house.work.write("spec.yaml", spec);
     house.windlass(&["submit", "--slurm", "--account", "lab", "spec.yaml"]);
     for (name, expected) in [

@@ -34,12 +34,12 @@ impl<'a> House<'a> {
 
     /// The same with a server that requests allocations from Slurm itself. It listens on the previous address, so
     /// that running workers find it again.
-    pub(crate) fn with_steward(cluster: &'a Cluster, name: &str) -> Self {
-        Self::with_steward_and(cluster, name, &[])
+    pub(crate) fn with_reconciler(cluster: &'a Cluster, name: &str) -> Self {
+        Self::with_reconciler_and(cluster, name, &[])
     }
 
     /// The same with more options for it.
-    pub(crate) fn with_steward_and(cluster: &'a Cluster, name: &str, options: &[&str]) -> Self {
+    pub(crate) fn with_reconciler_and(cluster: &'a Cluster, name: &str, options: &[&str]) -> Self {
         let work = cluster.work(name);
         let listen = format!("127.0.0.1:{}", free_port());
         let (served, url) = serving(&work, reconciler(cluster, &work, &listen).args(options));

@@ -24,7 +24,7 @@ jobs:
 #[test]
 fn idle_nodes_of_small_jobs_are_released_before_large_job() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "idle");
+    let house = House::with_reconciler(&cluster, "idle");
     let mut spec = SPEC.to_owned();
     for number in 0..40 {
         writeln!(spec, "  - {{name: small_{number}, command: 'true', resource_requirements: small}}")

@@ -100,7 +100,7 @@ impl Drop for Watched<'_> {
 #[test]
 fn workflow_survives_scancel() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "scancel");
+    let house = House::with_reconciler(&cluster, "scancel");
     let mut watched = Watched::begin(&house, stages("standard", "", HOLDS));
     cluster.slurm("scancel", &[&watched.job.to_string()]);
     watched.await_loss(&["CANCELLED"]);
@@ -118,7 +118,7 @@ pub(crate) fn preempt(cluster: &Cluster, node: &ReservedNode<'_>) -> u64 {
 #[test]
 fn workflow_survives_preemption() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "preemption");
+    let house = House::with_reconciler(&cluster, "preemption");
     let node = cluster.reserve_node();
     let mut watched = Watched::begin(&house, stages("preempt", &node.options().join(" "), HOLDS));
     let other = preempt(&cluster, &node);
@@ -145,7 +145,7 @@ fn unheard<'a>(house: &'a House<'a>, stages: Stages) -> (Watched<'a>, HeldProces
 #[test]
 fn workflow_survives_unnoticed_preemption() {
     let cluster = Cluster::shared();
-    let house = House::with_steward_and(&cluster, "preempted", &LONG_LEASE);
+    let house = House::with_reconciler_and(&cluster, "preempted", &LONG_LEASE);
     let node = cluster.reserve_node();
     let (mut watched, _agents) = unheard(&house, stages("preempt", &node.options().join(" "), HOLDS));
     let other = preempt(&cluster, &node);
@@ -158,7 +158,7 @@ fn workflow_survives_unnoticed_preemption() {
 #[test]
 fn workflow_survives_unnoticed_time_limit() {
     let cluster = Cluster::shared();
-    let house = House::with_steward_and(&cluster, "overdue", &LONG_LEASE);
+    let house = House::with_reconciler_and(&cluster, "overdue", &LONG_LEASE);
     let (mut watched, _agents) = unheard(&house, stages("standard", "", HOLDS));
     cluster.expire_job(watched.job);
     watched.await_loss(&["TIMEOUT"]);
@@ -169,7 +169,7 @@ fn workflow_survives_unnoticed_time_limit() {
 #[test]
 fn workflow_survives_time_limit() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "timeout");
+    let house = House::with_reconciler(&cluster, "timeout");
     let mut watched = Watched::begin(&house, stages("standard", "", HOLDS));
     cluster.expire_job(watched.job);
     // The worker is warned of the end, and may be faster than Slurm.

@@ -39,7 +39,7 @@ fn hanging_in(house: &House<'_>) -> String {
 #[test]
 fn out_of_memory_job_reruns_in_larger_allocation() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "oom");
+    let house = House::with_reconciler(&cluster, "oom");
     let greedy = "  - {name: a, command: 'echo $SLURM_JOB_ID >> jobs; exec python3 -c \"x = bytearray(300 << 20)\"', resource_requirements: small, scheduler: first}\n";
     house.submit(&spec(greedy));
     house.await_status("a", "failed");
@@ -59,7 +59,7 @@ fn out_of_memory_job_reruns_in_larger_allocation() {
 #[test]
 fn watch_replaces_canceled_allocation() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "watched");
+    let house = House::with_reconciler(&cluster, "watched");
     house.submit(&spec(HANGS_ONCE));
     let job = hanging_in(&house);
     let mut watch = house.spawn(&["watch", "1", "--auto-schedule"]);
@@ -73,7 +73,7 @@ fn watch_replaces_canceled_allocation() {
 #[test]
 fn recover_requests_allocation_for_remaining_jobs() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "unfailed");
+    let house = House::with_reconciler(&cluster, "unfailed");
     house.submit(&spec(HANGS_ONCE));
     let job = hanging_in(&house);
     house.await_status("a", "running");
@@ -97,7 +97,7 @@ fn recover_requests_allocation_for_remaining_jobs() {
 #[test]
 fn watch_without_allocations_ends_and_regenerate_is_idempotent() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "alone");
+    let house = House::with_reconciler(&cluster, "alone");
     house.submit(&spec(HANGS_ONCE));
     let job = hanging_in(&house);
     cluster.slurm("scancel", &[&job]);
@@ -120,7 +120,7 @@ fn watch_without_allocations_ends_and_regenerate_is_idempotent() {
 #[test]
 fn watch_limits_requests_after_failed_allocations() {
     let cluster = Cluster::shared();
-    let house = House::with_steward_and(&cluster, "in-vain", &["--slurm-windlass", "/bin/false"]);
+    let house = House::with_reconciler_and(&cluster, "in-vain", &["--slurm-windlass", "/bin/false"]);
     house.submit(&spec("  - {name: a, command: 'true', resource_requirements: small, scheduler: first}\n"));
     let mut watch = house.spawn(&["watch", "1", "--auto-schedule", "--auto-schedule-cooldown", "7"]);
     let mut asked = Vec::new();

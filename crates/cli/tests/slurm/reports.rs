@@ -24,7 +24,7 @@ jobs:
 
 /// Runs the example from `submit` until its allocations have ended.
 fn study<'a>(cluster: &'a Cluster, name: &str) -> House<'a> {
-    let house = House::with_steward(cluster, name);
+    let house = House::with_reconciler(cluster, name);
     house.windlass(&["submit", "--slurm", "--account", "lab", EXAMPLE]);
     eventually("the example is done", || house.jobs().values().all(|status| status == "completed"));
     assert_eq!(house.work.read("study/total").trim(), "36");
@@ -101,7 +101,7 @@ fn slurm_reports_show_outcome_of_allocations() {
 #[test]
 fn slurm_reports_show_step_usage_and_end_reason() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "steps-told");
+    let house = House::with_reconciler(&cluster, "steps-told");
     house.submit(STEPS);
     house.await_status("brief", "completed");
     house.await_status("long", "running");

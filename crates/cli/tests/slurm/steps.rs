@@ -81,7 +81,7 @@ while [ ! -e gate ]; do sleep 0.1; done
 #[test]
 fn step_usage_is_measured_on_its_node() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "measured");
+    let house = House::with_reconciler(&cluster, "measured");
     house.work.write("busy.py", BUSY);
     house.work.write("told.sh", TOLD);
     house.submit(MEASURED);
@@ -156,7 +156,7 @@ echo done >> "$1.done"
 #[test]
 fn killed_worker_leaves_no_step() {
     let cluster = Cluster::shared();
-    let house = House::with_steward_and(&cluster, "killed", &["--lease", "10s"]);
+    let house = House::with_reconciler_and(&cluster, "killed", &["--lease", "10s"]);
     house.work.write("job.sh", JOB);
     house.submit(PAIR);
     eventually("both have started", || {

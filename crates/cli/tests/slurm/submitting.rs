@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 #[test]
 fn unfit_job_is_reported_and_workflow_not_created() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "unfit");
+    let house = House::with_reconciler(&cluster, "unfit");
     for (spec, complaint) in [
         (
             "resource_requirements: [{name: much, num_cpus: 1, memory: 2t, runtime: PT1M}]\n\
@@ -46,7 +46,7 @@ fn unfit_job_is_reported_and_workflow_not_created() {
 #[test]
 fn out_of_memory_step_retries_with_more_memory() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "memory");
+    let house = House::with_reconciler(&cluster, "memory");
     let spec = "\
 name: test
 execution_config: {mode: slurm, sigkill_headroom_seconds: 5}
@@ -77,7 +77,7 @@ jobs:
 #[test]
 fn crash_after_sbatch_loses_and_duplicates_no_allocation() {
     let cluster = Cluster::shared();
-    let mut house = House::with_steward(&cluster, "crash");
+    let mut house = House::with_reconciler(&cluster, "crash");
     let place = house.work.path().display().to_string();
     house.script(
         "tools/sbatch",

@@ -7,7 +7,7 @@ use crate::support::{Cluster, eventually};
 #[test]
 fn five_hundred_jobs_share_few_allocations() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "whole");
+    let house = House::with_reconciler(&cluster, "whole");
     let stages = Stages { width: 240, last: 20, seconds: 0.2, holds: 1, more: String::new() };
     stages.write(&house);
     let submit = ["submit", "--slurm", "--account", "lab", "--walltime-multiplier", "40", "spec.yaml"];
@@ -40,7 +40,7 @@ fn five_hundred_jobs_share_few_allocations() {
 #[test]
 fn allocation_is_long_enough_to_start_its_jobs() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "brief");
+    let house = House::with_reconciler(&cluster, "brief");
     // Jobs of a minute, and a workflow that reserves a minute and a half for their end.
     let stages = Stages { width: 2, last: 1, seconds: 0.1, holds: 0, more: String::new() };
     stages.write(&house);
@@ -52,7 +52,7 @@ fn allocation_is_long_enough_to_start_its_jobs() {
 #[test]
 fn short_job_starts_after_end_warning() {
     let cluster = Cluster::shared();
-    let house = House::with_steward(&cluster, "warned");
+    let house = House::with_reconciler(&cluster, "warned");
     house.submit(
         "\
 name: test

@@ -243,12 +243,12 @@ impl<'a> QuotedFragments<'a> {
 const STEP_PROFILE_FILE: &str = "step_profile.json";
 
 /// The kind of a node of which each unit has one, in a run with this number of unit sizes.
-fn unit_node_kind(role: NodeRole, size: u32, sizes: usize) -> String {
-    if sizes <= 1 { role_kind(role).to_owned() } else { format!("{}_{size}", role_kind(role)) }
+fn unit_node_group(role: NodeRole, size: u32, sizes: usize) -> String {
+    if sizes <= 1 { role_group(role).to_owned() } else { format!("{}_{size}", role_group(role)) }
 }
 
 /// The prefix of the names of kinds.
-const fn role_kind(role: NodeRole) -> &'static str {
+const fn role_group(role: NodeRole) -> &'static str {
     match role {
         NodeRole::Landing => file_layout::LANDING_NODE,
         NodeRole::Processing => "processing",
@@ -288,7 +288,7 @@ fn script_settings(run: &RequestDagRun<'_>) -> ScriptSettings {
         handler: None,
     };
     let others = (0..).zip(run.unit_sizes).flat_map(|(number, size)| {
-        let named = |role, size| (unit_node_kind(role, number, run.unit_sizes.len()), kind(role, size));
+        let named = |role, size| (unit_node_group(role, number, run.unit_sizes.len()), kind(role, size));
         [
             named(NodeRole::Landing, size.landing),
             named(NodeRole::Merge, size.merge),

@@ -3,7 +3,7 @@
 use super::outer_dag::{ABORT_EXIT_CODE, STATUS_INTERVAL};
 use super::submit_files::submit_file_name;
 use super::{
-    DagRenderError, DagUnit, NodeResources, QuotedFragments, RequestDagRun, role_kind, unit_node_kind,
+    DagRenderError, DagUnit, NodeResources, QuotedFragments, RequestDagRun, role_group, unit_node_group,
 };
 use crate::file_layout;
 use crate::script_settings::TOO_EARLY_EXIT_CODE;
@@ -78,8 +78,8 @@ impl UnitDagWriter<'_, '_> {
 
     /// A node of which each unit has one.
     fn write_single_node(&mut self, role: NodeRole, asked: NodeResources, vars: &str) {
-        let kind = unit_node_kind(role, self.size, self.run.unit_sizes.len());
-        self.write_node(role, role_kind(role), &kind, asked, vars);
+        let kind = unit_node_group(role, self.size, self.run.unit_sizes.len());
+        self.write_node(role, role_group(role), &kind, asked, vars);
     }
 
     /// `vars`: further values for its submit file.

@@ -58,7 +58,7 @@ pub struct NodeRules {
 
 impl NodeRules {
     /// The rules for a kind of nodes.
-    pub fn from_kind(kind: &NodeGroupSettings, settings: &ScriptSettings) -> Result<Self, HandlerRuleError> {
+    pub fn from_group(kind: &NodeGroupSettings, settings: &ScriptSettings) -> Result<Self, HandlerRuleError> {
         let handler = match kind.role {
             Some(role) => Some(&FailureHandler {
                 name: role.name().to_lowercase(),

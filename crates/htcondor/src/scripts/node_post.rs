@@ -21,7 +21,7 @@ pub fn run_post(call: &ScriptCall) -> Result<ScriptDecision, ScriptError> {
 pub(super) fn decide_call(call: &ScriptCall) -> Result<ScriptDecision, ScriptError> {
     let (settings, _) = ScriptSettings::find_for_directory(&call.directory)?;
     let kind = settings.find_kind(&call.kind)?;
-    let rules = NodeRules::from_kind(kind, &settings)?;
+    let rules = NodeRules::from_group(kind, &settings)?;
     Ok(decide_attempt(&attempt_facts::gather_attempt(call, kind.role), &rules))
 }
 

@@ -55,7 +55,7 @@ impl JobDiagnosis {
     }
 }
 
-/// Returns the capacities of workers that may run the jobs.
+/// The workers that may run the jobs, with their capacities.
 #[derive(Clone, Debug, Default)]
 pub struct EligibleWorkers {
     pub workers: Vec<AvailableWorker>,

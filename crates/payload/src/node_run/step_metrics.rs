@@ -9,7 +9,7 @@ use windlass_types::Bytes;
 use windlass_types::payload::StepMetrics;
 use windlass_types::worker_messages::ProcessExit;
 
-/// The result.
+/// What the metrics of a step are computed from, besides its samples.
 pub(super) struct StepUsageInput<'a> {
     /// In the order of the instances.
     pub(super) ended: &'a [EndedProcess],

@@ -100,12 +100,12 @@ impl CondorBackend {
     /// Changes since the planning apply to the rest of the run: retries, memory, priority, sites.
     fn rewrite_files(&self, order: &RunContext<'_>) -> Result<(), EffectFailure> {
         let (directory, submission) = (Path::new(&order.run.submit_dir), &order.submission);
-        let outline = RunOutline::read(directory).map_err(|error| transient_trouble(&error))?;
+        let outline = RunOutline::read(directory).map_err(|error| transient_failure(&error))?;
         let paper = dag_files_of(order);
         dag_files::rewrite_dag_files(&paper, &outline, &self.options)
             .map_err(|error| render_trouble(&error))?;
         rescue::apply_overrides(directory, submission.retries.counts.processing, submission.memory_mb)
-            .map_err(|error| transient_trouble(&error))
+            .map_err(|error| transient_failure(&error))
     }
 
     /// Writes the files for HTCondor into the directory of a planned run.
@@ -244,9 +244,9 @@ impl RunBackend for CondorBackend {
         let Some(cluster) = cluster_of(run) else { return Ok(()) };
         let directory = Path::new(&run.submit_dir);
         if is_paused {
-            return pause::pause_run(directory).map_err(|error| transient_trouble(&error));
+            return pause::pause_run(directory).map_err(|error| transient_failure(&error));
         }
-        pause::resume_run(directory).map_err(|error| transient_trouble(&error))?;
+        pause::resume_run(directory).map_err(|error| transient_failure(&error))?;
         // A user may have held it as well. If not, or if it has ended, the next look shows it.
         let released = self.condor_client(run).release(cluster, "an operator resumes it");
         released.map(drop).map_err(|error| condor_trouble(&error))
@@ -261,7 +261,7 @@ impl RunBackend for CondorBackend {
     /// First for the nodes that are not submitted yet, then for those in the queue: none is missed in between.
     fn update_priority(&self, order: &RunContext<'_>) -> Result<(), EffectFailure> {
         let outline =
-            RunOutline::read(Path::new(&order.run.submit_dir)).map_err(|error| transient_trouble(&error))?;
+            RunOutline::read(Path::new(&order.run.submit_dir)).map_err(|error| transient_failure(&error))?;
         dag_files::rewrite_submit_files(&dag_files_of(order), &outline, &self.options)
             .map_err(|error| render_trouble(&error))?;
         let (condor, priority) =
@@ -278,7 +278,7 @@ impl RunBackend for CondorBackend {
 /// The current sites, and units that must leave theirs.
 fn prepare_rescue(run: &RunRow, directory: &Path, banned: &[String]) -> Result<(), EffectFailure> {
     write_bans(directory, banned).map_err(|error| render_trouble(&error))?;
-    let moved = rescue::prepare_rescue(directory, banned).map_err(|error| transient_trouble(&error))?;
+    let moved = rescue::prepare_rescue(directory, banned).map_err(|error| transient_failure(&error))?;
     for rescue::MovedUnit { unit, site, reason: why } in moved {
         tracing::info!(run = run.uuid, unit, site, ?why, "a work unit chooses another site");
     }
@@ -367,13 +367,13 @@ fn error_chain_text(error: &dyn Error) -> String {
     told
 }
 
-fn transient_trouble(error: &dyn Error) -> EffectFailure {
+fn transient_failure(error: &dyn Error) -> EffectFailure {
     EffectFailure { reason: error_chain_text(error), is_retryable: true }
 }
 
 /// HTCondor may accept later what it rejects now; until the request is stuck.
 fn condor_trouble(error: &CondorError) -> EffectFailure {
-    transient_trouble(error)
+    transient_failure(error)
 }
 
 fn submit_trouble(error: &DagSubmitError) -> EffectFailure {

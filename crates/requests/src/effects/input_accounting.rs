@@ -8,7 +8,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::{EffectRows, permanent_trouble, store_trouble, transient_trouble};
+use super::{EffectRows, permanent_failure, store_failure, transient_failure};
 use crate::context::ReconcilerContext;
 use crate::run_outline::manifest_path;
 use serde::Deserialize;
@@ -30,20 +30,20 @@ pub(super) fn perform_input_accounting(
     round: u32,
 ) -> Result<RequestFileCounts, EffectFailure> {
     let run = rows.run.as_ref().filter(|run| run.round == round);
-    let run = run.ok_or_else(|| permanent_trouble(format!("round {round} has no run")))?;
+    let run = run.ok_or_else(|| permanent_failure(format!("round {round} has no run")))?;
     account_inputs(&*world.database, run)
 }
 
 /// The round of this run, its last one. All rows are written at once, and a repetition writes the same ones.
 fn account_inputs(store: &dyn StoreDatabase, run: &RunRow) -> Result<RequestFileCounts, EffectFailure> {
     let readings = unit_readings(run)?;
-    let of_store = |error: windlass_store::StoreError| store_trouble(&error);
+    let of_store = |error: windlass_store::StoreError| store_failure(&error);
     let completed = store.registered_work_units(&run.process, run.round).map_err(of_store)?;
     let bad = input_files::find_bad_files(&load_tallies(store, run).map_err(of_store)?);
     let outcome = RoundUnitOutcome { completed: completed.into_iter().collect(), bad_files: bad };
     let earlier = store.file_rows(&run.process).map_err(of_store)?;
     let settled =
-        input_files::settle_files(run.round, readings, &outcome, &earlier).map_err(permanent_trouble)?;
+        input_files::settle_files(run.round, readings, &outcome, &earlier).map_err(permanent_failure)?;
     store.put_file_rows(&run.process, &settled).map_err(of_store)?;
     store.file_counts(&run.process).map_err(of_store)
 }
@@ -108,8 +108,8 @@ fn read_manifest(path: &Path) -> Result<InputManifest, EffectFailure> {
         format!("the inputs of a work unit are unknown: {}: {error}", path.display())
     };
     let text = std::fs::read(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => permanent_trouble(told(&error)),
-        _ => transient_trouble(told(&error)),
+        ErrorKind::NotFound => permanent_failure(told(&error)),
+        _ => transient_failure(told(&error)),
     })?;
-    serde_json::from_slice(&text).map_err(|error| permanent_trouble(told(&error)))
+    serde_json::from_slice(&text).map_err(|error| permanent_failure(told(&error)))
 }

@@ -1,6 +1,6 @@
 //! Lists the outputs of a failed request for their cleanup (E 4.2).
 
-use super::{EffectRows, permanent_trouble, store_trouble, transient_trouble};
+use super::{EffectRows, permanent_failure, store_failure, transient_failure};
 use crate::context::ReconcilerContext;
 use crate::derived_names;
 use serde::Serialize;
@@ -55,19 +55,19 @@ pub(super) fn write_invalidation_manifest(
     world: &ReconcilerContext,
     rows: &EffectRows,
 ) -> Result<PathBuf, EffectFailure> {
-    let process = rows.process.as_ref().ok_or_else(|| permanent_trouble("the request has no process"))?;
-    let blocks = world.database.processing_blocks(&process.uuid).map_err(|error| store_trouble(&error))?;
+    let process = rows.process.as_ref().ok_or_else(|| permanent_failure("the request has no process"))?;
+    let blocks = world.database.processing_blocks(&process.uuid).map_err(|error| store_failure(&error))?;
     let filter = OutputStepFilter { process: Some(process.uuid.clone()), ..OutputStepFilter::default() };
-    let steps = world.database.output_steps(&filter).map_err(|error| store_trouble(&error))?;
+    let steps = world.database.output_steps(&filter).map_err(|error| store_failure(&error))?;
     let manifest = InvalidationManifest {
         request: rows.name.clone(),
         written_at: SystemClock.now(),
         blocks: list_blocks(&blocks, &steps),
     };
-    let root = std::path::absolute(&world.options.submit_root).map_err(transient_trouble)?;
+    let root = std::path::absolute(&world.options.submit_root).map_err(transient_failure)?;
     let directory = root.join(&rows.name);
     write_manifest(&directory, &manifest)
-        .map_err(|error| transient_trouble(format!("{}: {error}", directory.display())))?;
+        .map_err(|error| transient_failure(format!("{}: {error}", directory.display())))?;
     Ok(directory.join(MANIFEST_FILE))
 }
 

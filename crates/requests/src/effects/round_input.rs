@@ -1,6 +1,6 @@
 //! The part of its input that a request still has to process.
 
-use super::{catalog_trouble, store_trouble};
+use super::{catalog_failure, store_failure};
 use crate::context::ReconcilerContext;
 use std::collections::BTreeMap;
 use windlass_core::requests::input_files::{self, RemainingInput};
@@ -26,9 +26,9 @@ impl RoundInput {
         round: u32,
     ) -> Result<Self, EffectFailure> {
         let Some(dataset) = &request.input_dataset else { return Ok(Self::default()) };
-        let of_store = |error: windlass_store::StoreError| store_trouble(&error);
+        let of_store = |error: windlass_store::StoreError| store_failure(&error);
         let rows = world.database.file_rows(&process.uuid).map_err(of_store)?;
-        let files = world.catalog.list_files(dataset).map_err(catalog_trouble)?;
+        let files = world.catalog.list_files(dataset).map_err(catalog_failure)?;
         let remaining = input_files::remaining_input(files, rows, &excluded_files(overrides), round);
         if !remaining.excluded.is_empty() {
             world.database.put_file_rows(&process.uuid, &remaining.excluded).map_err(of_store)?;

@@ -184,7 +184,7 @@ impl RequestReconciler {
         self.views.remove(name);
         let now = SystemClock.now();
         if matches!(error, StoreError::Outdated { .. }) {
-            self.wake.insert(name.to_owned(), now);
+            self.next_checks.insert(name.to_owned(), now);
             return;
         }
         tracing::error!(request = name, %error, "a decision about a request was rejected by the database");
@@ -193,14 +193,14 @@ impl RequestReconciler {
             self.pending_events.remove(name);
         }
         let later = now.after(self.context.options.decision_settings.retry_after);
-        self.wake.insert(name.to_owned(), later);
+        self.next_checks.insert(name.to_owned(), later);
     }
 
     /// Removes the taken events, and starts the effects.
     fn begin_effects(&mut self, name: &str, decision: &LifecycleDecision, now: Timestamp) {
         self.pending_events.remove(name);
         if let Some(at) = decision.next_check {
-            let wake = self.wake.entry(name.to_owned()).or_insert(at);
+            let next_check = self.next_checks.entry(name.to_owned()).or_insert(at);
             *wake = at.min(*wake);
         }
         if !decision.alerts.is_empty() {

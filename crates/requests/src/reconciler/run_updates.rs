@@ -37,7 +37,7 @@ pub(super) fn load_run_report(world: &ReconcilerContext, view: &RequestView) -> 
         // It may have ended, but there are more changes.
         look.state = if look.state == RunState::Over { RunState::Running } else { look.state };
     }
-    let units = look.unit_changes.iter().map(|unit| make_unit_news(&view.row.request, run, unit)).collect();
+    let units = look.unit_changes.iter().map(|unit| make_unit_report(&view.row.request, run, unit)).collect();
     Some(LifecycleEvent::RunReported(Box::new(RunReport {
         run: run.uuid.clone(),
         backend: Some(look.backend),
@@ -53,7 +53,7 @@ pub(super) fn load_run_report(world: &ReconcilerContext, view: &RequestView) -> 
     })))
 }
 
-fn make_unit_news(request: &Request, run: &RunRow, change: &RunUnitChange) -> WorkUnitReport {
+fn make_unit_report(request: &Request, run: &RunRow, change: &RunUnitChange) -> WorkUnitReport {
     let RunUnitChange { seq, unit, status } = *change;
     let output = match status {
         RequestUnitStatus::Completed => read_merge_output(request, run, unit).map(Some),

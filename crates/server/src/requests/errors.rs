@@ -55,7 +55,7 @@ pub fn get_request_errors(
         by_exit_code: report.by_exit_code.iter().map(api_code_errors).collect(),
         bad_files: report.bad_files.into_iter().map(api_file_errors).collect(),
         more_bad_files: report.more_bad_files,
-        kinds: report.kinds.into_iter().map(api_kind_errors).collect(),
+        kinds: report.kinds.into_iter().map(api_signature_errors).collect(),
         of_other_kinds: report.of_other_kinds,
         suggested_release: merge_releases(&suggestions),
         suggestions,
@@ -214,7 +214,7 @@ fn api_file_errors(one: failures::FileErrors) -> ErrorsOfFile {
     ErrorsOfFile { lfn: one.lfn, attempts: one.attempts, sites: one.sites, work_units: one.units }
 }
 
-fn api_kind_errors(one: KindErrors) -> ErrorsOfSignature {
+fn api_signature_errors(one: KindErrors) -> ErrorsOfSignature {
     ErrorsOfSignature {
         category: one.category,
         exit_code: one.exit_code,

@@ -33,7 +33,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(list_failure_groups))
         .routes(routes!(list_group_failures))
-        .routes(routes!(give_failure_commands))
+        .routes(routes!(submit_failure_command_batch))
         .routes(routes!(list_decisions))
         .routes(routes!(settle_decision))
         .routes(routes!(list_revisions))
@@ -117,7 +117,7 @@ async fn list_group_failures(
     (status = 200, description = "The result of each command", body = FailureCommandResponses),
     (status = 404, description = "Workflow not found"),
     (status = 422, description = "Invalid commands")))]
-async fn give_failure_commands(
+async fn submit_failure_command_batch(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<i64>,

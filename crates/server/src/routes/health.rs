@@ -78,7 +78,7 @@ impl HealthResponse {
 async fn get_health(State(state): State<AppState>) -> (StatusCode, Json<HealthResponse>) {
     let service = &state.service;
     let service = if service.is_alive() {
-        service_health(&service.metrics(), state.pulse.is_valid(), state.now())
+        service_health(&service.metrics(), state.leader_lease.is_valid(), state.now())
     } else {
         "failed; see the log"
     };

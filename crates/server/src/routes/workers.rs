@@ -21,7 +21,7 @@ use windlass_types::{LOCAL_SITE, WorkerId, WorkflowId};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
-        .routes(routes!(list_workers, introduce_worker))
+        .routes(routes!(list_workers, register_worker))
         .routes(routes!(get_worker))
         .routes(routes!(drain_worker))
         .routes(routes!(retire_worker))
@@ -39,11 +39,11 @@ pub(crate) fn long_running_routes() -> OpenApiRouter<AppState> {
 /// Also used by a worker that returns after a server restart. The response has a secret that every exchange
 /// includes. The worker gets jobs of the workflows whose jobs its user may run.
 #[utoipa::path(post, path = "/workers", tag = "workers", request_body = WorkerRegistrationMessage, responses(
-    (status = 200, description = "It is welcome", body = RegistrationReplyMessage),
+    (status = 200, description = "The worker is registered", body = RegistrationReplyMessage),
     (status = 403, description = "The worker may not register at this site"),
     (status = 422, description = "A field is out of bounds"),
     (status = 409, description = "The previous identity is not valid")))]
-async fn introduce_worker(
+async fn register_worker(
     State(state): State<AppState>,
     caller: Caller,
     Json(who): Json<WorkerRegistration>,
@@ -51,10 +51,10 @@ async fn introduce_worker(
     caller.authorize(AuthOperation::RegisterWorker, ObjectRelation::Own, "worker")?;
     check_site(&state, &caller, &who.site).await?;
     let owner = caller.authorize_registration(&state, &who).await?;
-    let welcome = call_service(|reply| state.service.register_worker(who, owner, reply)).await?;
+    let registration = call_service(|reply| state.service.register_worker(who, owner, reply)).await?;
     // Requests may wait for the site.
     state.lifecycle.wake_all();
-    Ok(Json(welcome))
+    Ok(Json(registration))
 }
 
 /// Sites are shared: their slots are used for planning, and failures there ban them. So only operators may

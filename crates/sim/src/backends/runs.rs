@@ -264,7 +264,7 @@ impl RequestSimulation {
             news.units.push(WorkUnitReport { seq, unit, status, output });
         }
         let failed = workflow.failed_attempts.iter().zip(1i64..).skip(read.max(0) as usize);
-        news.attempts = failed.map(|(one, seq)| one.to_news(seq)).collect();
+        news.attempts = failed.map(|(one, seq)| one.to_attempt_report(seq)).collect();
         news.site_totals = workflow.ended_attempts.clone();
     }
 
@@ -369,7 +369,7 @@ fn new_unit(plan: &RoundPlan, number: u32) -> SimulatedUnit {
 }
 
 impl SimulatedFailedAttempt {
-    fn to_news(&self, seq: i64) -> FailedAttemptReport {
+    fn to_attempt_report(&self, seq: i64) -> FailedAttemptReport {
         let SimulatedAttemptFailure { class, code, message, bad_files, memory_mb } = &self.failure;
         FailedAttemptReport {
             seq,

@@ -47,11 +47,11 @@ impl RequestSimulation {
     fn attempt_effect(&mut self, request: &str, begun: &StartedEffect) -> (Vec<LifecycleEvent>, Duration) {
         let is_windy = !self.is_calm;
         if is_windy && self.server.random.chance(failure_rates::EFFECT_FAILS) {
-            return self.failed_effect_news(begun);
+            return self.failed_effect_events(begun);
         }
         if is_windy && self.server.random.chance(failure_rates::ANSWER_LOST) {
             self.perform_effect(request, begun);
-            return self.failed_effect_news(begun);
+            return self.failed_effect_events(begun);
         }
         let news = self.perform_effect(request, begun);
         let pause = match (&begun.effect, news.iter().any(is_problem)) {
@@ -62,7 +62,7 @@ impl RequestSimulation {
         (news, pause)
     }
 
-    fn failed_effect_news(&self, begun: &StartedEffect) -> (Vec<LifecycleEvent>, Duration) {
+    fn failed_effect_events(&self, begun: &StartedEffect) -> (Vec<LifecycleEvent>, Duration) {
         let trouble = transient_problem("no answer");
         let news = match &begun.effect {
             LifecycleEffect::Import => vec![LifecycleEvent::ImportFailed(trouble)],

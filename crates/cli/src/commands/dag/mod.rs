@@ -146,7 +146,7 @@ fn next_step_hint(dag: &RequestDag) -> Option<String> {
 }
 
 fn list_nodes(ctx: &CliContext, args: &DagNodesArgs) -> Result<CliExit, CliError> {
-    let items = match DagTarget::resolve(ctx, &args.which.dag)? {
+    let items = match DagTarget::resolve(ctx, &args.target.dag)? {
         DagTarget::Directory(directory) => directory.list_nodes(args)?,
         DagTarget::Run(requests, id) => {
             let query = DagNodeListOptions {
@@ -167,7 +167,7 @@ fn list_nodes(ctx: &CliContext, args: &DagNodesArgs) -> Result<CliExit, CliError
 
 fn show_logs(ctx: &CliContext, args: &DagLogsArgs) -> Result<CliExit, CliError> {
     let which = DagLogSelector { unit: args.unit, node: args.node.clone() };
-    let found = match DagTarget::resolve(ctx, &args.which.dag)? {
+    let found = match DagTarget::resolve(ctx, &args.target.dag)? {
         DagTarget::Directory(directory) => directory.list_logs(&which)?,
         DagTarget::Run(requests, id) => requests.dag_logs(&id, &which)?,
     };
@@ -177,7 +177,7 @@ fn show_logs(ctx: &CliContext, args: &DagLogsArgs) -> Result<CliExit, CliError> 
     }
     // Jobs of the engine have other commands, as the message says.
     if which.node.is_some() && found.files.is_empty() && found.engine_workflow_id.is_none() {
-        let hint = format!("`windlass request dag nodes {}` lists nodes", args.which.dag);
+        let hint = format!("`windlass request dag nodes {}` lists nodes", args.target.dag);
         return Err(CliError::user(found.message).with_hint(hint));
     }
     ctx.ui.print_note(&found.message);
@@ -222,11 +222,11 @@ fn perform_operation(
     args: &DagReasonArgs,
     verb: DagOperation,
 ) -> Result<CliExit, CliError> {
-    if let Some(directory) = DagDirectory::open(&ctx.cwd.join(&args.which.dag)) {
+    if let Some(directory) = DagDirectory::open(&ctx.cwd.join(&args.target.dag)) {
         return directory.perform_operation(ctx, verb, &args.reason);
     }
     let requests = ctx.request_service()?;
-    let id = resolve_dag_id(&requests, &args.which.dag)?;
+    let id = resolve_dag_id(&requests, &args.target.dag)?;
     let done = requests.act_on_dag(&id, verb, &args.reason)?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&done)?;
@@ -236,11 +236,11 @@ fn perform_operation(
 }
 
 fn remove_dag(ctx: &CliContext, args: &DagRemoveArgs) -> Result<CliExit, CliError> {
-    let what = format!("remove the run {}", args.what.which.dag);
+    let what = format!("remove the run {}", args.removal.target.dag);
     if args.confirm.dry_run {
         ctx.ui.print_note(&format!("would {what}"));
         return Ok(CliExit::Success);
     }
     ctx.ui.confirm(&what, args.confirm)?;
-    perform_operation(ctx, &args.what, DagOperation::Remove)
+    perform_operation(ctx, &args.removal, DagOperation::Remove)
 }

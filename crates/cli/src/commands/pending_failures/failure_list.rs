@@ -29,7 +29,7 @@ pub(in crate::commands) fn list_pending_failures(
 ) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
-    let mut rows = failure_selection::list_open_failures(&*store, &workflow, &args.which)?;
+    let mut rows = failure_selection::list_open_failures(&*store, &workflow, &args.filter)?;
     rows.retain(|row| row.job_status == JobStatus::PendingFailed);
     let all = rows.len() as u64;
     let shown =
@@ -126,7 +126,7 @@ fn render_excerpt(row: &FailureRow, lines: usize) -> impl Iterator<Item = String
 
 fn render_proposal(row: &DecisionRow) -> String {
     let sure = row.confidence.map(|sure| format!(", confidence {sure}")).unwrap_or_default();
-    let what = decision_history::render_verdict(row.verdict, &row.changes);
+    let what = decision_history::render_failure_command(row.verdict, &row.changes);
     let why = if row.reason.is_empty() { String::new() } else { format!(": {}", row.reason) };
     text::one_line(&format!("proposal {} of {}{sure}: {what}{why}", row.id, row.made_by))
 }

@@ -31,11 +31,11 @@ use windlass_types::failure_commands::{
 
 pub(super) fn decide_failures(
     ctx: &CliContext,
-    verdict: FailureCommandKind,
+    command: FailureCommandKind,
     args: &FailureDecisionArgs,
     changes: &RequestedJobChanges,
 ) -> Result<CliExit, CliError> {
-    refuse_no_change(verdict, changes)?;
+    refuse_no_change(command, changes)?;
     let agent = failure_commands::acting_agent(args.agent.agent.as_deref());
     if agent.is_none() && (args.agent.confidence.is_some() || !args.agent.evidence.is_empty()) {
         return Err(CliError::user("--confidence and --evidence are for agents")
@@ -44,10 +44,10 @@ pub(super) fn decide_failures(
     let store = ctx.open_write()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let (named, which) = failure_selection::split_jobs_and_groups(&*store, &workflow, args)?;
-    let jobs = failure_selection::select_jobs(&*store, &workflow, verdict, &named, &which)?;
+    let jobs = failure_selection::select_jobs(&*store, &workflow, command, &named, &which)?;
     let order = |job| FailureCommand {
         job,
-        verdict,
+        verdict: command,
         changes: changes.clone(),
         reason: args.reason.clone(),
         confidence: args.agent.confidence,
@@ -56,7 +56,7 @@ pub(super) fn decide_failures(
     let dry_run = args.confirm.dry_run;
     let given = jobs.into_iter().map(order).collect();
     let orders = FailureCommandBatch { agent, dry_run, orders: given, ..FailureCommandBatch::default() };
-    confirm_decision(ctx, &workflow, verdict, &orders, args.confirm)?;
+    confirm_decision(ctx, &workflow, command, &orders, args.confirm)?;
     let outcomes = failure_commands::submit_failure_commands_within_limits(&*store, workflow.id, orders)?;
     FailureCommandReport { workflow: &workflow, dry_run, outcomes }.print_report(ctx, &*store)
 }
@@ -154,7 +154,7 @@ const FIELDS: &[ListField<DecisionRow>] = &[
         .column(TableColumn::number("ATTEMPT")),
     ListField::new("verdict", |row: &DecisionRow| row.verdict.as_str().into()),
     ListField::table_only(TableColumn::flexible("DECIDED"), |row: &DecisionRow| {
-        decision_history::render_verdict(row.verdict, &row.changes).into()
+        decision_history::render_failure_command(row.verdict, &row.changes).into()
     }),
     ListField::new("changes", |row: &DecisionRow| json_value(&row.changes)),
     ListField::new("made_by", |row: &DecisionRow| (&row.made_by).into()).column(TableColumn::text("BY")),

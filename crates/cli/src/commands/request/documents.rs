@@ -91,12 +91,12 @@ fn parse_documents(
         let value = set_steps(value, steps);
         match check_document(&value, max_memory_per_core) {
             Ok((_, faults)) if check == PayloadCheck::Refuse && !faults.is_empty() => {
-                complaints.extend(faults.into_iter().map(|fault| place.to_complaint(fault)));
+                complaints.extend(faults.into_iter().map(|fault| place.to_field_problem(fault)));
             }
             Ok((request, payload_faults)) => {
                 wanted.push(RequestDocument { document: value, request, payload_faults });
             }
-            Err(faults) => complaints.extend(faults.into_iter().map(|fault| place.to_complaint(fault))),
+            Err(faults) => complaints.extend(faults.into_iter().map(|fault| place.to_field_problem(fault))),
         }
     }
     if complaints.is_empty() { Ok(wanted) } else { Err(document.report_problems(complaints)) }
@@ -132,7 +132,7 @@ fn split_documents(document: &Value) -> Vec<(DocumentPosition, Value)> {
 }
 
 impl DocumentPosition {
-    fn to_complaint(self, fault: DocumentProblem) -> FieldProblem {
+    fn to_field_problem(self, fault: DocumentProblem) -> FieldProblem {
         let field = match (self, fault.field.as_str()) {
             (Self::Whole, field) => field.to_owned(),
             (Self::Item(n), "") => format!("[{n}]"),

@@ -153,9 +153,9 @@ pub(super) fn suggest_request<T>(
 
 fn stop_request(ctx: &CliContext, args: &RequestStopArgs) -> Result<CliExit, CliError> {
     let request_service = ctx.request_service()?;
-    let name = &args.which.name;
+    let name = &args.request.name;
     let stopped =
-        suggest_request(&request_service, name, request_service.stop_request(name, &args.which.reason))?;
+        suggest_request(&request_service, name, request_service.stop_request(name, &args.request.reason))?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&stopped)?;
     }
@@ -170,7 +170,7 @@ fn stop_request(ctx: &CliContext, args: &RequestStopArgs) -> Result<CliExit, Cli
 
 fn cancel_request(ctx: &CliContext, args: &RequestCancelArgs) -> Result<CliExit, CliError> {
     let request_service = ctx.request_service()?;
-    let name = &args.which.name;
+    let name = &args.request.name;
     let before = suggest_request(&request_service, name, request_service.get_request(name))?;
     let what = format!("cancel request {name}, which is {}", before.status);
     if args.confirm.dry_run {
@@ -178,7 +178,7 @@ fn cancel_request(ctx: &CliContext, args: &RequestCancelArgs) -> Result<CliExit,
         return Ok(CliExit::Success);
     }
     ctx.ui.confirm(&what, args.confirm)?;
-    let aborted = request_service.abort_request(name, &args.which.reason)?;
+    let aborted = request_service.abort_request(name, &args.request.reason)?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&aborted)?;
     }

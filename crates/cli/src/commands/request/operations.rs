@@ -21,7 +21,7 @@ const MB: u64 = 1 << 20;
 
 pub(super) fn release_request(ctx: &CliContext, args: &RequestReleaseArgs) -> Result<CliExit, CliError> {
     let requests = ctx.request_service()?;
-    let name = &args.which.name;
+    let name = &args.request.name;
     let wanted = build_release(&requests, args)?;
     let released = suggest_request(&requests, name, requests.release_request(name, &wanted))?;
     if ctx.ui.wants_json() {
@@ -35,14 +35,14 @@ pub(super) fn release_request(ctx: &CliContext, args: &RequestReleaseArgs) -> Re
 fn build_release(requests: &RequestService, args: &RequestReleaseArgs) -> Result<ReleaseRequest, CliError> {
     let mut excluded = args.excluded.clone();
     if args.exclude_bad {
-        let name = &args.which.name;
+        let name = &args.request.name;
         excluded.extend(bad_files(
             name,
             &suggest_request(requests, name, requests.request_errors(name, false))?,
         )?);
     }
     Ok(ReleaseRequest {
-        reason: args.which.reason.clone(),
+        reason: args.request.reason.clone(),
         rescue: args.rescue,
         site_bans: args.bans.clone(),
         ban_seconds: args.ban_for.map(|spell| i64::try_from(spell.as_secs()).unwrap_or(i64::MAX)),
@@ -133,7 +133,7 @@ fn confirm_unless_dry_run(ctx: &CliContext, what: &str, confirm: ConfirmArgs) ->
 
 pub(super) fn fail_request(ctx: &CliContext, args: &RequestFailArgs) -> Result<CliExit, CliError> {
     let requests = ctx.request_service()?;
-    let name = &args.which.name;
+    let name = &args.request.name;
     let before = suggest_request(&requests, name, requests.get_request(name))?;
     if !confirm_unless_dry_run(
         ctx,
@@ -143,7 +143,7 @@ pub(super) fn fail_request(ctx: &CliContext, args: &RequestFailArgs) -> Result<C
         return Ok(CliExit::Success);
     }
     let failed =
-        requests.fail_request(name, &FailRequest { reason: args.which.reason.clone(), lost: args.lost })?;
+        requests.fail_request(name, &FailRequest { reason: args.request.reason.clone(), lost: args.lost })?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&failed)?;
     }
@@ -154,14 +154,14 @@ pub(super) fn fail_request(ctx: &CliContext, args: &RequestFailArgs) -> Result<C
 
 pub(super) fn restart_request(ctx: &CliContext, args: &RequestRestartArgs) -> Result<CliExit, CliError> {
     let requests = ctx.request_service()?;
-    let name = &args.which.name;
+    let name = &args.request.name;
     let before = suggest_request(&requests, name, requests.get_request(name))?;
     let what = format!("fail request {name}, which is {}, and restart it as a new request", before.status);
     if !confirm_unless_dry_run(ctx, &what, args.confirm)? {
         return Ok(CliExit::Success);
     }
     let wanted = RestartRequest {
-        reason: args.which.reason.clone(),
+        reason: args.request.reason.clone(),
         cleanup_policy: args.cleanup.map(CleanupPolicyArg::policy),
         lost: args.lost,
     };
@@ -179,12 +179,13 @@ pub(super) fn invalidate_request(
     args: &RequestInvalidateArgs,
 ) -> Result<CliExit, CliError> {
     let requests = ctx.request_service()?;
-    let name = &args.which.name;
+    let name = &args.request.name;
     suggest_request(&requests, name, requests.get_request(name))?;
     if !confirm_unless_dry_run(ctx, &format!("invalidate all outputs of request {name}"), args.confirm)? {
         return Ok(CliExit::Success);
     }
-    let done = requests.invalidate_request(name, &InvalidateRequest { reason: args.which.reason.clone() })?;
+    let done =
+        requests.invalidate_request(name, &InvalidateRequest { reason: args.request.reason.clone() })?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&done)?;
     }

@@ -236,14 +236,14 @@ fn gather_usage(
             break;
         }
         let ended = page.iter().filter_map(|row| {
-            Some(result_spell(row, *places.get(&row.worker_id)?, of_job(row.key.job_id), timeout))
+            Some(result_interval(row, *places.get(&row.worker_id)?, of_job(row.key.job_id), timeout))
         });
         used_intervals.extend(ended);
     }
     let held = store.held_jobs(workflow.id)?;
     let now_held = held
         .iter()
-        .filter_map(|job| Some(held_job_spell(job, *places.get(&job.worker)?, of_job(job.id), now)));
+        .filter_map(|job| Some(held_job_interval(job, *places.get(&job.worker)?, of_job(job.id), now)));
     used_intervals.extend(now_held);
     Ok(report_core_hours(allocations, &hosts, &used_intervals, now))
 }
@@ -268,7 +268,7 @@ fn load_job_cores(store: &dyn Store, workflow: &WorkflowRow) -> Result<BTreeMap<
     }
 }
 
-fn result_spell(row: &ResultRow, allocation: AllocationId, cores: u32, timeout: i32) -> AllocationAttempt {
+fn result_interval(row: &ResultRow, allocation: AllocationId, cores: u32, timeout: i32) -> AllocationAttempt {
     let is_orphan = row.return_code == return_code::ORPHANED;
     let attempt_outcome = match row.status {
         JobStatus::Completed => AttemptTimeUse::Useful,
@@ -288,7 +288,12 @@ fn result_spell(row: &ResultRow, allocation: AllocationId, cores: u32, timeout: 
     }
 }
 
-fn held_job_spell(job: &HeldJob, allocation: AllocationId, cores: u32, now: Timestamp) -> AllocationAttempt {
+fn held_job_interval(
+    job: &HeldJob,
+    allocation: AllocationId,
+    cores: u32,
+    now: Timestamp,
+) -> AllocationAttempt {
     AllocationAttempt {
         allocation,
         cores,

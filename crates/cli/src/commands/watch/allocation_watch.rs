@@ -63,7 +63,7 @@ impl<'a> AllocationWatcher<'a> {
             }
             return Ok(None);
         }
-        let named = args.how.allocations.profile.profile.as_deref();
+        let named = args.recovery.allocations.profile.profile.as_deref();
         let profile =
             args.slurm.auto_schedule.then(|| cluster_profiles::find_profile(ctx, named)).transpose()?;
         Ok(Some(Self {
@@ -136,7 +136,7 @@ impl<'a> AllocationWatcher<'a> {
     ) -> Result<WorkerExpectation, CliError> {
         let now = self.ctx.clock.now();
         let account = allocations::default_account(row);
-        let options = self.args.how.allocations.options(account.as_deref());
+        let options = self.args.recovery.allocations.options(account.as_deref());
         let wanted =
             NewAllocationOptions { options: &options, included_jobs: &[], submit: true, by: &row.user };
         let gathered = AllocationFacts::load(store, row, &[])?;
@@ -186,7 +186,7 @@ impl<'a> AllocationWatcher<'a> {
         cause: ScheduleCause,
     ) -> Result<WorkerExpectation, CliError> {
         let account = allocations::default_account(row);
-        let options = self.args.how.allocations.options(account.as_deref());
+        let options = self.args.recovery.allocations.options(account.as_deref());
         let asked =
             AllocationRescheduleOptions { options, include: Vec::new(), submit: true, dry_run: false };
         self.last_requested = Some(self.ctx.clock.now());

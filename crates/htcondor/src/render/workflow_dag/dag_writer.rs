@@ -59,7 +59,7 @@ impl<'r, 'a> WorkflowDagWriter<'r, 'a> {
         let (name, program, workflow) = (&self.names[number as usize], self.program, self.workflow);
         let kind = job.group.map(|kind| &workflow.job_groups()[kind as usize]);
         let vars = render_vars(workflow, job, files)?;
-        let (alike, retries) = self.kinds.assign_kind(workflow, job);
+        let (alike, retries) = self.kinds.assign_group(workflow, job);
         let text = &mut self.text;
         writeln!(text, "\nJOB {name} {}", file_layout::JOB_SUBMIT).ok();
         writeln!(text, "VARS {name} {vars}").ok();

@@ -51,7 +51,7 @@ pub(super) struct NodeGroups {
 
 impl NodeGroups {
     /// Returns the name of the job's kind and its number of retries.
-    pub(super) fn assign_kind(
+    pub(super) fn assign_group(
         &mut self,
         workflow: &ResolvedWorkflow<'_>,
         job: &ResolvedJob<'_>,
