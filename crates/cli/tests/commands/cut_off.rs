@@ -149,7 +149,7 @@ fn worker(sandbox: &Sandbox, url: &str, token: &str, state: &str) -> Process {
     Process(command.spawn().unwrap())
 }
 
-fn a_server_that_is_cut_off_lets_its_workers_go(how: Cut) {
+fn cut_off_server_releases_workers(how: Cut) {
     let sandbox = Sandbox::new();
     let database = database();
     let (way, around) = Way::to(&database.url(), &sandbox.path("way"));
@@ -184,12 +184,12 @@ fn a_server_that_is_cut_off_lets_its_workers_go(how: Cut) {
 
 #[test]
 fn cut_off_server_releases_workers_if_database_noticed() {
-    a_server_that_is_cut_off_lets_its_workers_go(Cut::Noticed);
+    cut_off_server_releases_workers(Cut::Noticed);
 }
 
 #[test]
 fn cut_off_server_releases_workers_if_database_did_not_notice() {
-    a_server_that_is_cut_off_lets_its_workers_go(Cut::Unnoticed);
+    cut_off_server_releases_workers(Cut::Unnoticed);
 }
 
 #[test]
