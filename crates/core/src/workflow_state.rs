@@ -140,7 +140,7 @@ impl WorkflowState {
     /// Call [`Self::on_initialize`] before anything else.
     pub fn new(workflow: WorkflowId, run: RunId, table: JobTable) -> Result<Self, DependencyCycle> {
         let mut graph = JobDependencyGraph::new(table.ids.len() as u32, &table.edges)?;
-        let (ready, lanes, lane) = claims::build_ready_queue(&table);
+        let (ready, demand_index, demand_of_job) = claims::build_ready_queue(&table);
         let ignored: FxHashSet<u32> = table.ignored.iter().copied().collect();
         let mut counts = StatusCounts::default();
         for (job, &status) in (0u32..).zip(&table.status) {
@@ -151,7 +151,7 @@ impl WorkflowState {
             }
         }
         let inherited = table.inherited;
-        let left = RemainingByClass::from_jobs(&lane, &table.status);
+        let left = RemainingByClass::from_jobs(&demand_of_job, &table.status);
         let mut state = Self {
             workflow,
             run,
@@ -163,8 +163,8 @@ impl WorkflowState {
             cancel_on_failure: table.cancel_on_blocking_job_failure,
             class: table.class,
             requirements: table.requirements,
-            demand_of_job: lane,
-            demand_index: lanes,
+            demand_of_job,
+            demand_index,
             handlers: table.handlers,
             handler: table.handler,
             retries_granted: table.retries_granted,
@@ -375,10 +375,10 @@ impl WorkflowState {
             named => self.find_or_add_class(added.requirements[named as usize]),
         };
         self.class.push(class);
-        let lane = self.demand_number(class, added.location_of(index));
-        self.demand_of_job.push(lane);
+        let demand = self.demand_number(class, added.location_of(index));
+        self.demand_of_job.push(demand);
         if !added.status[index].is_settled() {
-            self.remaining.add(lane);
+            self.remaining.add(demand);
         }
         let handler = added.handler.get(index).copied().unwrap_or(0);
         if handler != 0 || !self.handler.is_empty() {

@@ -137,7 +137,7 @@ pub enum StoreError {
     #[error("two {what} of the workflow are called `{name}`")]
     DuplicateName { what: Cow<'static, str>, name: String },
     #[error("job {job} of workflow {workflow} was expected to be {expected}, but {}", render_found_state(*found))]
-    Conflict { workflow: WorkflowId, job: JobId, expected: JobState, found: Option<JobState> },
+    Conflict { workflow: WorkflowId, job: JobId, expected: JobAttemptState, found: Option<JobAttemptState> },
     #[error("request `{request}` is at version {found}; the decision was based on version {expected}")]
     Outdated { request: String, expected: i64, found: i64 },
     #[error("{what} was expected to be {expected}, but {found}")]
@@ -181,7 +181,7 @@ pub enum LockedObject {
 
 /// An expected or actual state of a job. An expectation may omit the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobState {
+pub struct JobAttemptState {
     pub status: JobStatus,
     pub attempt: Option<Attempt>,
 }
@@ -399,7 +399,7 @@ impl StoreError {
     }
 }
 
-impl fmt::Display for JobState {
+impl fmt::Display for JobAttemptState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.attempt {
             Some(attempt) => write!(f, "{} at attempt {attempt}", self.status),
@@ -437,7 +437,7 @@ fn render_owner(owner: Option<&str>) -> String {
     owner.map_or_else(|| "an unknown user".to_owned(), |owner| format!("`{owner}`"))
 }
 
-fn render_found_state(found: Option<JobState>) -> String {
+fn render_found_state(found: Option<JobAttemptState>) -> String {
     found.map_or_else(|| "it does not exist".to_owned(), |state| format!("is {state}"))
 }
 

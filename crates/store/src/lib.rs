@@ -36,7 +36,7 @@ pub use access::AccessStore;
 pub use allocations::AllocationStore;
 pub use datasets::{AddedFiles, DatasetStore, DatasetWriter};
 pub use disk_space::{DiskErrorKind, DiskSpace};
-pub use error::{JobState, LockedObject, StoreError};
+pub use error::{JobAttemptState, LockedObject, StoreError};
 pub use leader_lease::LeaderLease;
 pub use location::{StoreLocation, open_store};
 pub use requests::RequestStore;

@@ -8,7 +8,7 @@ use crate::job_slot::{JobSlot, SlotState};
 use crate::lock_ignoring_poison;
 use crate::report_outbox::ReportUrgency;
 use crate::resource_pool::{ResourceGrant, WorkerResourcePool};
-use crate::worker_process::Worker;
+use crate::worker_process::WorkerState;
 use crate::workflow_context::WorkflowContext;
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -75,7 +75,7 @@ impl JobQueue {
     }
 }
 
-impl Worker {
+impl WorkerState {
     pub(crate) fn enqueue_assignments(self: &Arc<Self>, assignments: Vec<Assignment>) {
         let mut orders = Vec::with_capacity(assignments.len());
         let mut contexts = lock_ignoring_poison(&self.contexts);
@@ -164,10 +164,10 @@ impl Worker {
 
     /// The main loop of a slot.
     fn run_slot(self: &Arc<Self>, slot: &JobSlot) {
-        let mut hand = job_run::SlotContext::new(slot);
+        let mut slot_context = job_run::SlotContext::new(slot);
         let mut next = self.wait_for_work(slot);
         while let Some(work) = next {
-            let report = self.run_job(slot, &mut hand, &work);
+            let report = self.run_job(slot, &mut slot_context, &work);
             next = self.finish_and_take_next(slot, work.grant);
             let urgency = if next.is_some() { ReportUrgency::CanWait } else { ReportUrgency::Now };
             self.deliver_report(report, urgency);
@@ -175,7 +175,7 @@ impl Worker {
                 next = self.wait_for_work(slot);
             }
         }
-        hand.close();
+        slot_context.close();
         if let Some(group) = &slot.cgroup {
             group.leave_thread();
         }

@@ -9,7 +9,7 @@ use crate::job_slot::{
 use crate::lease::unfreeze_group;
 use crate::logs::{AttemptLogs, SpareLogs};
 use crate::step_measurement::StepUsageFiles;
-use crate::worker_process::Worker;
+use crate::worker_process::WorkerState;
 use crate::workflow_context::WorkflowContext;
 use crate::{environment, launched_jobs, lock_ignoring_poison, step_measurement};
 use std::borrow::Cow;
@@ -108,20 +108,20 @@ struct StartRecord {
     oom_kills: u64,
 }
 
-impl Worker {
+impl WorkerState {
     /// Runs one job to its end, after the recovery script for an earlier failure if there is one.
     pub(crate) fn run_job(
         self: &Arc<Self>,
         slot: &JobSlot,
-        hand: &mut SlotContext,
+        slot_context: &mut SlotContext,
         work: &GrantedJob,
     ) -> AttemptReport {
         let GrantedJob { assignment, context, grant } = work;
         let key = assignment.key;
         let job = SlotTask { assignment, context, devices: &grant.devices, recovery: None };
-        let outcome = self.run_recovery(slot, hand, job).and_then(|recovered| {
-            let ended = match self.start_job(slot, hand, job) {
-                Ok(started) => self.wait_for_end(slot, hand, job, started),
+        let outcome = self.run_recovery(slot, slot_context, job).and_then(|recovered| {
+            let ended = match self.start_job(slot, slot_context, job) {
+                Ok(started) => self.wait_for_end(slot, slot_context, job, started),
                 Err(StartFailure::JobProblem(text)) => never_started_end(assignment, self.clock.now(), text),
                 Err(other) => return Err(other),
             };
@@ -141,7 +141,7 @@ impl Worker {
     fn run_recovery(
         &self,
         slot: &JobSlot,
-        hand: &mut SlotContext,
+        slot_context: &mut SlotContext,
         job: SlotTask<'_>,
     ) -> Result<Option<Box<RecoveryScriptResult>>, StartFailure> {
         let Some(recovery) = job.assignment.recovery.as_deref() else { return Ok(None) };
@@ -159,9 +159,9 @@ impl Worker {
             )
         };
         let task = SlotTask { assignment: &assignment, recovery: Some(recovery), ..job };
-        let recovered = match self.start_job(slot, hand, task) {
+        let recovered = match self.start_job(slot, slot_context, task) {
             Ok(started) => {
-                let ended = self.wait_for_end(slot, hand, task, started);
+                let ended = self.wait_for_end(slot, slot_context, task, started);
                 match ended.cause {
                     AttemptEndCause::Stopped(_) => return Err(StartFailure::Withdrawn),
                     AttemptEndCause::Timeout => RecoveryScriptResult::TimedOut { limit: recovery.limit },
@@ -178,7 +178,7 @@ impl Worker {
     fn start_job(
         &self,
         slot: &JobSlot,
-        hand: &mut SlotContext,
+        slot_context: &mut SlotContext,
         task: SlotTask<'_>,
     ) -> Result<StartedJob, StartFailure> {
         let SlotTask { assignment, context, .. } = task;
@@ -187,7 +187,9 @@ impl Worker {
         }
         let trouble = |error: &dyn std::error::Error| StartFailure::MachineProblem(error.to_string());
         let logs = match task.recovery {
-            None => context.logs.open_logs(&assignment.key, assignment.stdio.mode, &mut hand.spare_logs),
+            None => {
+                context.logs.open_logs(&assignment.key, assignment.stdio.mode, &mut slot_context.spare_logs)
+            }
             Some(recovery) => context.logs.open_recovery(&assignment.key, recovery),
         };
         let mut logs = logs.map_err(|error| trouble(&error))?;
@@ -201,10 +203,11 @@ impl Worker {
             deadline: assignment.limits.runtime.map(|runtime| self.clock.now().after(runtime)),
             is_thread_count_unset: self.is_thread_count_unset,
         };
-        environment::add_job_variables(&mut hand.variables, assignment, &given);
+        environment::add_job_variables(&mut slot_context.variables, assignment, &given);
         let inputs = context.files.inspect_files(&assignment.input_files, assignment.hash_files);
         let record = self.ledger.open_record(assignment.key).map_err(|error| trouble(&error))?;
-        let group = slot.cgroup.as_ref().filter(|group| hand.in_cgroup || group.entry_file().is_some());
+        let group =
+            slot.cgroup.as_ref().filter(|group| slot_context.in_cgroup || group.entry_file().is_some());
         let group = group.filter(|_| !has_launcher(assignment));
         let bound = set_cgroup_limit(group, assignment.limits.memory);
 
@@ -215,11 +218,11 @@ impl Worker {
             started_at: self.clock.now(),
             born_after: process_identity::boot_ticks(),
             has_cgroup_limit: bound,
-            in_cgroup: bound || hand.in_cgroup,
-            oom_kills: hand.oom_kills,
+            in_cgroup: bound || slot_context.in_cgroup,
+            oom_kills: slot_context.oom_kills,
         };
         let (launcher, notes) = self.launcher_words(task);
-        match spawn_process(task, &launcher, hand, &logs, if bound { group } else { None }) {
+        match spawn_process(task, &launcher, slot_context, &logs, if bound { group } else { None }) {
             Ok(pid) => {
                 // Without the pid in the ledger the job is still found by its environment.
                 self.ledger.record_started(&record, pid).ok();
@@ -302,7 +305,7 @@ impl Worker {
     fn wait_for_end(
         &self,
         slot: &JobSlot,
-        hand: &mut SlotContext,
+        slot_context: &mut SlotContext,
         task: SlotTask<'_>,
         started: StartedJob,
     ) -> AttemptEndReport {
@@ -322,7 +325,7 @@ impl Worker {
         });
         self.ledger.close_record(started.record);
         clear_cgroup_limit(slot.cgroup.as_ref(), started.has_cgroup_limit);
-        let ran_out = hand.take_oom_kill(slot);
+        let ran_out = slot_context.take_oom_kill(slot);
 
         let wall = running.run_time_until(over);
         // Wait until another thread has counted the orphans that it reaps.
@@ -354,7 +357,7 @@ impl Worker {
             let words = || started.logs.error_tail(&environment::build_redactor(assignment));
             last_words = failed.then(words).flatten();
             let delete = succeeded && assignment.stdio.delete_on_success;
-            started.logs.finish(left_nothing.then_some(&mut hand.spare_logs), delete);
+            started.logs.finish(left_nothing.then_some(&mut slot_context.spare_logs), delete);
         }
         AttemptEndReport {
             key: assignment.key,
@@ -457,7 +460,7 @@ fn reset_slot_to_starting(slot: &JobSlot, assignment: &Assignment) {
 fn spawn_process(
     task: SlotTask<'_>,
     launcher: &[String],
-    hand: &SlotContext,
+    slot_context: &SlotContext,
     logs: &AttemptLogs,
     group: Option<&cgroup::SlotCgroup>,
 ) -> Result<Pid, spawn::SpawnError> {
@@ -467,7 +470,7 @@ fn spawn_process(
         command: &task.assignment.command,
         launcher,
         environment: &task.context.environment,
-        additions: &hand.variables,
+        additions: &slot_context.variables,
         stdout: logs.output_log().map_or(spawner.dev_null(), |file| file.as_fd()),
         stderr: logs.error_log().map_or(spawner.dev_null(), |file| file.as_fd()),
         enter: enter.as_deref(),

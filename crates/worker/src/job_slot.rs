@@ -219,7 +219,7 @@ impl RunningAttempt {
 pub(crate) mod tests {
     use super::*;
     use crate::WorkerOptions;
-    use crate::worker_process::Worker;
+    use crate::worker_process::WorkerState;
     use std::os::unix::net::UnixStream;
     use std::path::Path;
     use windlass_process::spawn::{EnvironmentAdditions, SpawnParameters};
@@ -228,15 +228,15 @@ pub(crate) mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     /// A worker without an engine, whose threads do not run.
-    pub(crate) fn worker(path: &Path) -> Worker {
+    pub(crate) fn worker(path: &Path) -> WorkerState {
         let capacity = Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes: 1, max_jobs: None };
         let mut options = WorkerOptions::new(capacity, path.into(), path.into(), path.join("l"), "t".into());
         options.cgroups = false;
-        Worker::new(options, UnixStream::pair().unwrap().0).unwrap()
+        WorkerState::new(options, UnixStream::pair().unwrap().0).unwrap()
     }
 
     /// A process of a job, as the worker starts it.
-    pub(crate) fn spawn(worker: &Worker, command: &str) -> Pid {
+    pub(crate) fn spawn(worker: &WorkerState, command: &str) -> Pid {
         let context = worker.contexts.lock().unwrap().find_context(WorkflowId(1)).unwrap();
         let launch = SpawnParameters {
             command,

@@ -3,7 +3,7 @@
 use crate::job_slot::{JobSlot, PendingStop, RunningAttempt, SlotState, StopCause};
 use crate::lock_ignoring_poison;
 use crate::report_outbox::ReportUrgency;
-use crate::worker_process::Worker;
+use crate::worker_process::WorkerState;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ const MAX_REAPING_ROUNDS: u32 = 100;
 /// Adopted processes recorded in the ledger, by pid and start time.
 pub(crate) type StrayRecords = HashMap<(Pid, u64), StrayRecord>;
 
-impl Worker {
+impl WorkerState {
     /// Returns assignments that have not started, and asks running jobs to end.
     pub(crate) fn stop_all(self: &Arc<Self>, why: StopReason, grace: Duration) {
         self.is_told_to_stop.store(true, Ordering::SeqCst);

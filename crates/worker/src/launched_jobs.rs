@@ -4,7 +4,7 @@
 
 use crate::job_slot::{RemoteLaunch, RunningAttempt, SlotState};
 use crate::lock_ignoring_poison;
-use crate::worker_process::Worker;
+use crate::worker_process::WorkerState;
 use std::time::{Duration, Instant};
 use windlass_process::{Pid, Signal, process_tree};
 use windlass_types::worker_messages::{AttemptEndCause, StopReason};
@@ -46,7 +46,7 @@ fn parse_end_cause(line: &str) -> Option<AttemptEndCause> {
     }
 }
 
-impl Worker {
+impl WorkerState {
     /// Ends the job elsewhere and then its launcher. Only once: a second signal would make the launcher exit
     /// without the job.
     pub(crate) fn cancel_launched(running: &mut RunningAttempt, now: Instant) -> bool {

@@ -9,7 +9,7 @@
 use crate::job_slot::{JobSlot, RunningAttempt, SlotState, StopCause};
 use crate::lock_ignoring_poison;
 use crate::report_outbox::ReportUrgency;
-use crate::worker_process::Worker;
+use crate::worker_process::WorkerState;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ impl ExecutionLease {
     }
 }
 
-impl Worker {
+impl WorkerState {
     /// Called on the thread that reads the link.
     pub(crate) fn renew_lease(self: &Arc<Self>, until: Duration) {
         {

@@ -7,7 +7,7 @@
 
 use crate::lock_ignoring_poison;
 use crate::report_outbox::ReportUrgency;
-use crate::worker_process::Worker;
+use crate::worker_process::WorkerState;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ fn mark_interrupted(ended: AttemptEndReport) -> AttemptEndReport {
     AttemptEndReport { cause: AttemptEndCause::Stopped(StopReason::Interrupted), ..ended }
 }
 
-impl Worker {
+impl WorkerState {
     /// Reports a job as soon as its cause of end is certain.
     pub(crate) fn deliver_report(&self, report: AttemptReport, urgency: ReportUrgency) {
         let report = match report {

@@ -1,7 +1,7 @@
 //! The worker's reaction to signals that ask it to end.
 
 use crate::report_outbox::ReportUrgency;
-use crate::worker_process::Worker;
+use crate::worker_process::WorkerState;
 use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,7 @@ use windlass_types::worker_messages::FromWorker;
 /// same moment.
 const STOP_ORDER_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Worker {
+impl WorkerState {
     /// Starts the thread that waits for SIGTERM and SIGHUP. `link`: this worker's end of the connection to the
     /// engine.
     pub(crate) fn start_termination_thread(
@@ -37,7 +37,7 @@ impl Worker {
 }
 
 /// Without a message from the engine the worker hangs up; then everything ends as if the engine had died.
-fn wait_for_termination(worker: &Weak<Worker>, termination: &TerminationSignal, link: &UnixStream) {
+fn wait_for_termination(worker: &Weak<WorkerState>, termination: &TerminationSignal, link: &UnixStream) {
     while termination.wait_for_signal().is_ok() {
         // The worker may have ended in the meantime; a strong reference would keep it alive.
         let Some(()) = worker.upgrade().map(|worker| worker.on_termination()) else { return };

@@ -7,7 +7,7 @@ use crate::job_slot::{JobSlot, MAX_CHECK_INTERVAL, SlotState, StopCause, Supervi
 use crate::job_termination::{StrayRecords, cgroup_processes};
 use crate::lock_ignoring_poison;
 use crate::report_outbox::ReportUrgency;
-use crate::worker_process::Worker;
+use crate::worker_process::WorkerState;
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ impl SupervisorAlarm {
     }
 }
 
-impl Worker {
+impl WorkerState {
     pub(crate) fn run_supervisor(&self) {
         let mut strays = StrayRecords::new();
         // Some workflows record the machine's usage before they have a job.

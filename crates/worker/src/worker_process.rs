@@ -46,7 +46,7 @@ pub enum WorkerError {
 
 /// The state shared by the threads of a worker.
 #[derive(Debug)]
-pub(crate) struct Worker {
+pub(crate) struct WorkerState {
     pub(crate) options: WorkerOptions,
     pub(crate) clock: SystemClock,
     pub(crate) devices: Vec<String>,
@@ -98,12 +98,12 @@ pub(crate) fn run_worker_buffered(
         signals::ignore_termination().map_err(WorkerError::Setup)?;
     }
     child_wait::become_subreaper().map_err(WorkerError::Setup)?;
-    let worker = Arc::new(Worker::new(options, link.get_ref().try_clone().map_err(WorkerError::Link)?)?);
+    let worker = Arc::new(WorkerState::new(options, link.get_ref().try_clone().map_err(WorkerError::Link)?)?);
     let own_end = link.get_ref().try_clone().map_err(WorkerError::Link)?;
     worker.start_termination_thread(termination, own_end).map_err(WorkerError::Setup)?;
     worker.outbox.send_now(&FromWorker::Hello { capacity: worker.options.capacity });
 
-    let supervisor = worker.spawn_thread("supervisor", Worker::run_supervisor)?;
+    let supervisor = worker.spawn_thread("supervisor", WorkerState::run_supervisor)?;
     let sender = worker.spawn_thread("sender", |worker| worker.outbox.send_delayed_reports())?;
     let farewell = read_messages(&worker, &mut link);
     worker.close_queue();
@@ -124,7 +124,7 @@ pub(crate) fn run_worker_buffered(
     }
 }
 
-impl Worker {
+impl WorkerState {
     pub(crate) fn new(options: WorkerOptions, link: UnixStream) -> Result<Self, WorkerError> {
         let own = ProcessIdentity::own().map_err(WorkerError::Setup)?;
         let cgroups =
@@ -169,7 +169,7 @@ impl Worker {
 }
 
 /// Handles the messages of the engine until the link is closed.
-fn read_messages(worker: &Arc<Worker>, link: &mut BufReader<UnixStream>) -> WorkerExit {
+fn read_messages(worker: &Arc<WorkerState>, link: &mut BufReader<UnixStream>) -> WorkerExit {
     let mut line = Vec::new();
     loop {
         line.clear();

@@ -89,13 +89,13 @@ pub fn find_correlations(
     }
     let recent = tally.recent_failures(policy.window, now);
     let mut found: Vec<CorrelatedFinding> = site_findings(&recent, policy).collect();
-    let guilty: Vec<&str> = recent
+    let blamed_sites: Vec<&str> = recent
         .sites
         .keys()
         .copied()
         .filter(|name| found.iter().any(|one| one.shared_cause == SharedCause::Site((*name).to_owned())))
         .collect();
-    found.extend(kind_findings(&recent, &guilty, policy));
+    found.extend(kind_findings(&recent, &blamed_sites, policy));
     found
 }
 
@@ -128,16 +128,20 @@ fn site_findings<'t>(
 /// Returns kinds that are too large a share of all ended attempts, at sites that are not known to be the cause.
 fn kind_findings<'t>(
     recent: &'t RecentFailures<'_>,
-    guilty: &'t [&str],
+    blamed_sites: &'t [&str],
     policy: &'t CorrelationPolicy,
 ) -> impl Iterator<Item = CorrelatedFinding> + 't {
     let of_guilty: RoleCounts =
-        guilty.iter().filter_map(|site| recent.sites.get(site)).map(|site| site.ended).sum();
+        blamed_sites.iter().filter_map(|site| recent.sites.get(site)).map(|site| site.ended).sum();
     let all_ended = recent.ended.minus(of_guilty);
     recent.kinds.iter().filter_map(move |(kind, attempts)| {
         // The site of each failure is known only for the whole run.
-        let elsewhere: u64 =
-            kind.sites.iter().filter(|(site, _)| !guilty.contains(&site.as_str())).map(|(_, n)| n).sum();
+        let elsewhere: u64 = kind
+            .sites
+            .iter()
+            .filter(|(site, _)| !blamed_sites.contains(&site.as_str()))
+            .map(|(_, n)| n)
+            .sum();
         let mut failed = elsewhere.min(*attempts);
         if is_helped_by_retry(kind.class) {
             failed = failed.min(kind.for_good);

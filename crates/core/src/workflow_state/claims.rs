@@ -9,35 +9,35 @@ use crate::job_state::JobStateEvent;
 use rustc_hash::FxHashMap;
 use windlass_types::{JobStatus, Resources, WorkerId};
 
-/// Classes of the ready queue by request and location.
+/// The demands of the ready queue by class of the request and location.
 type DemandIndex = FxHashMap<(u32, LocationConstraint), u32>;
 
-/// Builds the ready queue of a table, and the class of each job.
+/// Builds the ready queue of a table, and the demand of each job.
 pub(super) fn build_ready_queue(table: &JobTable) -> (ReadyQueue, DemandIndex, Vec<u32>) {
     let nowhere = LocationConstraint::default();
     let demand = |(class, resources): (u32, &Resources)| make_demand(class, *resources, nowhere.clone());
     let demands: Vec<JobDemand> = (0..).zip(&table.requirements).map(demand).collect();
     let mut ready = ReadyQueue::new(&demands);
-    let mut lanes: DemandIndex =
+    let mut demand_index: DemandIndex =
         (0..demands.len() as u32).map(|class| ((class, LocationConstraint::default()), class)).collect();
     if table.place.is_empty() {
-        return (ready, lanes, table.class.clone());
+        return (ready, demand_index, table.class.clone());
     }
     // By numbers first: a million jobs need not compare their labels.
     let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
-    let lane = table.class.iter().zip(&table.place).enumerate().map(|(index, (&class, &place))| {
+    let demand_of_job = table.class.iter().zip(&table.place).enumerate().map(|(index, (&class, &place))| {
         *known.entry((class, place)).or_insert_with(|| {
             let resources = table.requirements[class as usize];
-            find_or_add_demand(&mut ready, &mut lanes, class, resources, table.location_of(index))
+            find_or_add_demand(&mut ready, &mut demand_index, class, resources, table.location_of(index))
         })
     });
-    let lane = lane.collect();
-    (ready, lanes, lane)
+    let demand_of_job = demand_of_job.collect();
+    (ready, demand_index, demand_of_job)
 }
 
 fn find_or_add_demand(
     ready: &mut ReadyQueue,
-    lanes: &mut DemandIndex,
+    demand_index: &mut DemandIndex,
     class: u32,
     resources: Resources,
     place: LocationConstraint,
@@ -45,7 +45,7 @@ fn find_or_add_demand(
     let new = |(class, place): &(u32, LocationConstraint)| {
         ready.add_demand(make_demand(*class, resources, place.clone()))
     };
-    *lanes.entry((class, place)).or_insert_with_key(new)
+    *demand_index.entry((class, place)).or_insert_with_key(new)
 }
 
 /// Class 0 is for jobs without a request.
@@ -60,28 +60,29 @@ impl WorkflowState {
         let never = |demand: &JobDemand| {
             !usage.pool().could_hold(&demand.resources) || !usage.accepts_location(&demand.location)
         };
-        let lanes: Vec<bool> =
-            (0..self.ready.demand_count()).map(|lane| never(self.ready.demand(lane))).collect();
-        if !lanes.contains(&true) {
+        let is_unrunnable: Vec<bool> =
+            (0..self.ready.demand_count()).map(|demand| never(self.ready.demand(demand))).collect();
+        if !is_unrunnable.contains(&true) {
             return Vec::new();
         }
         let limit = self.ready.add_limit(0);
-        for lane in (0u32..).zip(&lanes).filter_map(|(lane, kept)| kept.then_some(lane)) {
-            self.ready.apply_limit(lane, limit);
+        for demand in (0u32..).zip(&is_unrunnable).filter_map(|(demand, kept)| kept.then_some(demand)) {
+            self.ready.apply_limit(demand, limit);
         }
-        let is_kept =
-            |job: &u32| !self.status(*job).is_settled() && lanes[self.demand_of_job[*job as usize] as usize];
+        let is_kept = |job: &u32| {
+            !self.status(*job).is_settled() && is_unrunnable[self.demand_of_job[*job as usize] as usize]
+        };
         (0..self.ids.len() as u32).filter(is_kept).collect()
     }
 
     pub(super) fn demand_number(&mut self, class: u32, place: LocationConstraint) -> u32 {
         let resources = self.requirements[class as usize];
         let before = self.ready.demand_count();
-        let lane = find_or_add_demand(&mut self.ready, &mut self.demand_index, class, resources, place);
-        if lane >= before {
-            self.apply_limits(lane);
+        let demand = find_or_add_demand(&mut self.ready, &mut self.demand_index, class, resources, place);
+        if demand >= before {
+            self.apply_limits(demand);
         }
-        lane
+        demand
     }
 
     /// Returns the request and location of a job.

@@ -30,8 +30,8 @@ impl WorkflowState {
         if self.job_limits.is_none() {
             return;
         }
-        for lane in 0..self.ready.demand_count() {
-            self.apply_limits(lane);
+        for demand in 0..self.ready.demand_count() {
+            self.apply_limits(demand);
         }
         for job in self.held_jobs().collect::<Vec<_>>() {
             let limit =
@@ -46,15 +46,15 @@ impl WorkflowState {
     }
 
     /// Applies the limits of its location to a new class.
-    pub(super) fn apply_limits(&mut self, lane: u32) {
+    pub(super) fn apply_limits(&mut self, demand: u32) {
         if self.job_limits.is_none() {
             return;
         }
-        let place = &self.ready.demand(lane).location;
+        let place = &self.ready.demand(demand).location;
         let limit = place.limit.as_ref().and_then(|limit| self.job_limits.limits.get(limit)).copied();
         let units = self.job_limits.unit_limit.filter(|_| place.elects);
         for limit in limit.into_iter().chain(units) {
-            self.ready.apply_limit(lane, limit);
+            self.ready.apply_limit(demand, limit);
         }
     }
 

@@ -17,37 +17,37 @@ impl RemainingByClass {
     pub(super) fn from_jobs(lanes: &[u32], status: &[JobStatus]) -> Self {
         let mut left = Self::default();
         let open = lanes.iter().zip(status).filter(|(_, status)| !status.is_settled());
-        open.for_each(|(lane, _)| left.add(*lane));
+        open.for_each(|(demand, _)| left.add(*demand));
         left
     }
 
-    pub(super) fn add(&mut self, lane: u32) {
-        let lane = lane as usize;
-        if self.jobs.len() <= lane {
-            self.jobs.resize(lane + 1, 0);
+    pub(super) fn add(&mut self, demand: u32) {
+        let demand = demand as usize;
+        if self.jobs.len() <= demand {
+            self.jobs.resize(demand + 1, 0);
         }
-        self.jobs[lane] += 1;
+        self.jobs[demand] += 1;
     }
 
-    fn remove(&mut self, lane: u32) {
-        if let Some(jobs) = self.jobs.get_mut(lane as usize) {
+    fn remove(&mut self, demand: u32) {
+        if let Some(jobs) = self.jobs.get_mut(demand as usize) {
             *jobs = jobs.saturating_sub(1);
             self.emptied_count += u64::from(*jobs == 0);
         }
     }
 
     fn demands(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..).zip(&self.jobs).filter(|(_, jobs)| **jobs > 0).map(|(lane, _)| lane)
+        (0..).zip(&self.jobs).filter(|(_, jobs)| **jobs > 0).map(|(demand, _)| demand)
     }
 }
 
 impl WorkflowState {
     /// Updates the counts after a transition.
     pub(super) fn update_remaining(&mut self, job: u32, from: JobStatus, to: JobStatus) {
-        let lane = self.demand_of_job[job as usize];
+        let demand = self.demand_of_job[job as usize];
         match (from.is_settled(), to.is_settled()) {
-            (false, true) => self.remaining.remove(lane),
-            (true, false) => self.remaining.add(lane),
+            (false, true) => self.remaining.remove(demand),
+            (true, false) => self.remaining.add(demand),
             _ => {}
         }
     }
@@ -65,7 +65,7 @@ impl WorkflowState {
     /// Whether some remaining job might run on the worker: now, after its dependencies end, or if its worker
     /// loses it. Takes as many steps as there are classes.
     pub fn has_work_for<K: JobHandle>(&self, usage: &WorkerUsage<K>) -> bool {
-        self.remaining.demands().any(|lane| usage.could_ever_take(self.ready.demand(lane)))
+        self.remaining.demands().any(|demand| usage.could_ever_take(self.ready.demand(demand)))
     }
 
     /// Increases whenever a class becomes empty: only then may [`Self::has_work_for`] have become false, apart

@@ -276,8 +276,8 @@ impl WorkflowState {
         let place = self.demand(job).location.clone();
         let class = self.find_or_add_class(asked);
         self.class[job as usize] = class;
-        let lane = self.demand_number(class, place);
-        self.assign_demand(job, lane);
+        let demand = self.demand_number(class, place);
+        self.assign_demand(job, demand);
     }
 }
 

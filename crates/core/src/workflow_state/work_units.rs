@@ -216,8 +216,8 @@ impl WorkflowState {
         }
     }
 
-    fn demand_at_site(&mut self, lane: u32, job: u32, site: &str) -> u32 {
-        let mut place = self.ready.demand(lane).location.clone();
+    fn demand_at_site(&mut self, demand: u32, job: u32, site: &str) -> u32 {
+        let mut place = self.ready.demand(demand).location.clone();
         place.sites = vec![site.to_owned()];
         self.demand_number(self.class[job as usize], place)
     }

@@ -205,10 +205,10 @@ macro_rules! access_level {
 }
 
 macro_rules! filter_reply {
-    (filtered $answer:expr, $eyes:expr) => {
-        $answer.map(|rows| rows.filter_visible($eyes.is_visible))
+    (filtered $answer:expr, $viewer:expr) => {
+        $answer.map(|rows| rows.filter_visible($viewer.is_visible))
     };
-    ($sort:ident $answer:expr, $eyes:expr) => {
+    ($sort:ident $answer:expr, $viewer:expr) => {
         $answer
     };
 }
@@ -255,13 +255,13 @@ macro_rules! define_calls {
             }
 
             /// Executes the call and redacts the reply for the viewer. Permissions have been checked before.
-            pub fn execute(&self, store: &dyn Store, now: Timestamp, eyes: Viewer<'_>) -> StoreReply {
+            pub fn execute(&self, store: &dyn Store, now: Timestamp, viewer: Viewer<'_>) -> StoreReply {
                 match self {
                     $($(Self::$variant { $($arg),* } => {
                         let answer = store.$method($(pass_argument!($how $arg),)* $(current_time!($time now))?);
-                        let mut answer = filter_reply!($sort answer, eyes);
+                        let mut answer = filter_reply!($sort answer, viewer);
                         if let Ok(answer) = &mut answer {
-                            answer.redact(eyes);
+                            answer.redact(viewer);
                         }
                         StoreReply::new(answer)
                     })*)*

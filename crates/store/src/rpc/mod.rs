@@ -18,7 +18,7 @@ pub mod workflow_upload;
 
 pub use call_access::{AccessLevel, CallAccess, CallSubject, MAX_IDS_PER_CALL};
 pub use call_table::StoreCall;
-pub use redaction::{MaskingLookup, Viewer};
+pub use redaction::{SecretNamesLookup, Viewer};
 pub use rpc_store::{RpcStore, RpcTransport};
 
 use crate::StoreError;

@@ -17,13 +17,13 @@ use windlass_types::{
 
 /// Returns the names that are secrets for the viewer in a workflow; `None`: the viewer may see them. The
 /// workflow is `None` where a row does not name it: then it is one of those that the call is about.
-pub type MaskingLookup<'a> = &'a dyn Fn(Option<WorkflowId>) -> Option<&'a SecretNames>;
+pub type SecretNamesLookup<'a> = &'a dyn Fn(Option<WorkflowId>) -> Option<&'a SecretNames>;
 
 /// What a viewer may see.
 #[derive(Clone, Copy)]
 pub struct Viewer<'a> {
     pub is_visible: VisibilityCheck<'a>,
-    pub masking: MaskingLookup<'a>,
+    pub masking: SecretNamesLookup<'a>,
 }
 
 impl Viewer<'static> {
@@ -58,48 +58,49 @@ type EnvironmentVariables = Vec<(String, String)>;
 
 /// Redaction of a reply. Every reply type has to implement it, so that none is returned unchecked.
 pub(super) trait Redacted {
-    fn redact(&mut self, eyes: Viewer<'_>);
+    fn redact(&mut self, viewer: Viewer<'_>);
 }
 
 impl<T: Redacted> Redacted for Vec<T> {
-    fn redact(&mut self, eyes: Viewer<'_>) {
+    fn redact(&mut self, viewer: Viewer<'_>) {
         for one in self {
-            one.redact(eyes);
+            one.redact(viewer);
         }
     }
 }
 
 impl<T: Redacted> Redacted for Option<T> {
-    fn redact(&mut self, eyes: Viewer<'_>) {
+    fn redact(&mut self, viewer: Viewer<'_>) {
         if let Some(one) = self {
-            one.redact(eyes);
+            one.redact(viewer);
         }
     }
 }
 
 impl Redacted for WorkflowRow {
-    fn redact(&mut self, eyes: Viewer<'_>) {
-        eyes.mask_environments(Some(self.id), [&mut self.env]);
+    fn redact(&mut self, viewer: Viewer<'_>) {
+        viewer.mask_environments(Some(self.id), [&mut self.env]);
     }
 }
 
 impl Redacted for JobCommand {
-    fn redact(&mut self, eyes: Viewer<'_>) {
-        eyes.mask_environments(None, [&mut self.env]);
+    fn redact(&mut self, viewer: Viewer<'_>) {
+        viewer.mask_environments(None, [&mut self.env]);
     }
 }
 
 impl Redacted for JobGroupRow {
-    fn redact(&mut self, eyes: Viewer<'_>) {
-        eyes.mask_environments(None, [&mut self.env]);
+    fn redact(&mut self, viewer: Viewer<'_>) {
+        viewer.mask_environments(None, [&mut self.env]);
     }
 }
 
 impl Redacted for WorkflowExport {
-    fn redact(&mut self, eyes: Viewer<'_>) {
+    fn redact(&mut self, viewer: Viewer<'_>) {
         let of_jobs = self.jobs.iter_mut().map(|job| &mut job.env);
         let of_groups = self.job_kinds.iter_mut().map(|job_group| &mut job_group.env);
-        eyes.mask_environments(None, std::iter::once(&mut self.workflow.env).chain(of_groups).chain(of_jobs));
+        viewer
+            .mask_environments(None, std::iter::once(&mut self.workflow.env).chain(of_groups).chain(of_jobs));
     }
 }
 

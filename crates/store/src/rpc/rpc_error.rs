@@ -2,7 +2,7 @@
 //! same error.
 
 use crate::lock::LockHolder;
-use crate::{JobState, LockedObject, StoreError};
+use crate::{JobAttemptState, LockedObject, StoreError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -213,7 +213,7 @@ transferred_errors! {
     "circle" Wrong Circle { jobs: Vec<String> };
     "duplicate_name" Wrong DuplicateJobName { name: String };
     "duplicate_name" Wrong DuplicateName { what: String, name: String };
-    "conflict" Refused Conflict { workflow: WorkflowId, job: JobId, expected: JobState, found: Option<JobState> };
+    "conflict" Refused Conflict { workflow: WorkflowId, job: JobId, expected: JobAttemptState, found: Option<JobAttemptState> };
     "outdated" Refused Outdated { request: String, expected: i64, found: i64 };
     "conflict" Refused Unexpected { what: String, expected: String, found: String };
     "stale_run" Refused StaleRun { workflow: WorkflowId, expected: RunId, found: RunId };

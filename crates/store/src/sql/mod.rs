@@ -1,4 +1,4 @@
-//! The SQL of the store, as text. `common` has statements for both databases (`server`, `requests`, `datasets`
+//! The SQL of the store, as text. `common` has statements for both databases (`workers_and_parts`, `requests`, `datasets`
 //! and `allocations` too), `sqlite` and `postgres` those for one.
 //!
 //! Rules for `common`: times are parameters, never `now()`; `$1..$n` first appear in ascending order, because
@@ -10,9 +10,9 @@ pub(crate) mod common;
 pub(crate) mod datasets;
 pub(crate) mod postgres;
 pub(crate) mod requests;
-pub(crate) mod server;
 pub(crate) mod sqlite;
 pub(crate) mod tables;
+pub(crate) mod workers_and_parts;
 
 /// Defines statements as constants, and lists all of them for the tests.
 macro_rules! statements {
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn placeholders_first_appear_in_ascending_order() {
         assert_eq!(placeholders("a $2 b $1 c $2"), [2, 1]);
-        let all = super::common::ALL.iter().chain(super::server::ALL);
+        let all = super::common::ALL.iter().chain(super::workers_and_parts::ALL);
         let all = all.chain(super::requests::ALL).chain(super::datasets::ALL).chain(super::allocations::ALL);
         for (name, sql) in all.chain(super::sqlite::ALL).chain(super::postgres::ALL) {
             let found = placeholders(sql);

@@ -10,7 +10,7 @@ use crate::error::SqlError;
 use crate::model::{
     AccessGroupRow, EventSeverity, GroupMemberRow, NewEvent, NewTokenRow, TokenRow, WorkflowGroupRow,
 };
-use crate::sql::server as sql;
+use crate::sql::workers_and_parts as sql;
 use crate::{AccessStore, StoreError};
 use serde_json::{Value, json};
 use windlass_types::{Timestamp, WorkflowId};

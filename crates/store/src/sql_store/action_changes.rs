@@ -7,7 +7,7 @@ use crate::StoreError;
 use crate::db::{SqlConnection, StatementPipeline, values};
 use crate::error::SqlError;
 use crate::model::{ActionRow, CLAIM_CAUSE, EventSeverity, NewEvent};
-use crate::sql::server as sql;
+use crate::sql::workers_and_parts as sql;
 use serde_json::json;
 use windlass_core::actions::is_rearmed;
 use windlass_core::change::{ActionChange, WorkflowChange};

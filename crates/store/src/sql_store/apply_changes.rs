@@ -4,7 +4,7 @@ use super::job_events::{self, JobEvent};
 use super::workflow_updates::AuditContext;
 use super::{action_changes, allocations, column_decoding, events, failure_commands, failures, work_units};
 use crate::db::{SqlConnection, StatementPipeline, values};
-use crate::error::{JobState, SqlError};
+use crate::error::{JobAttemptState, SqlError};
 use crate::model::{EventSeverity, NewEvent};
 use crate::sql::common as sql;
 use crate::{ChangeBatch, StoreError};
@@ -209,7 +209,7 @@ fn send_change(
 }
 
 /// The job of a change and its required state.
-fn expected_state(change: &WorkflowChange) -> Option<(JobId, JobState)> {
+fn expected_state(change: &WorkflowChange) -> Option<(JobId, JobAttemptState)> {
     let (job, status, attempt) = match *change {
         WorkflowChange::Status { job, from, .. } | WorkflowChange::Reset { job, from, .. } => {
             (job, from, None)
@@ -227,7 +227,7 @@ fn expected_state(change: &WorkflowChange) -> Option<(JobId, JobState)> {
         | WorkflowChange::CountSiteAttempts { .. }
         | WorkflowChange::RaiseAlarm(_) => return None,
     };
-    Some((job, JobState { status, attempt }))
+    Some((job, JobAttemptState { status, attempt }))
 }
 
 /// Returns the new state.
@@ -371,9 +371,12 @@ pub(crate) fn find_job_state(
     db: &impl SqlConnection,
     workflow: WorkflowId,
     job: JobId,
-) -> Result<Option<JobState>, SqlError> {
+) -> Result<Option<JobAttemptState>, SqlError> {
     db.query_optional(sql::JOB_STATE, [job.0, workflow.0], |row| {
-        Ok(JobState { status: column_decoding::read_status(row, 0)?, attempt: Some(Attempt(row.get(1)?)) })
+        Ok(JobAttemptState {
+            status: column_decoding::read_status(row, 0)?,
+            attempt: Some(Attempt(row.get(1)?)),
+        })
     })
 }
 

@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::sql::allocations::OWNER_OF_ALLOCATION;
 use crate::sql::common::{JobColumns, REQUIREMENTS_OF, RowLookup, select_jobs};
-use crate::sql::server as sql;
+use crate::sql::workers_and_parts as sql;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use windlass_types::{
     Attempt, FileId, JobId, RequirementsId, Resources, RunId, Timestamp, UserDataId, WorkerId, WorkflowId,

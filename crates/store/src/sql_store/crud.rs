@@ -15,7 +15,7 @@ use crate::model::{
     AddFile, AddUserData, ClientRecordRow, ClientResult, EventSeverity, NewAllocationAction, NewEvent,
     SettingsUpdate, UserDataRow, UserDataUpdate, WorkflowPartId,
 };
-use crate::sql::{allocations, common, server as sql, tables};
+use crate::sql::{allocations, common, tables, workers_and_parts as sql};
 use serde_json::{Value, json};
 use windlass_types::settings::{FailureHandler, SlurmScheduler};
 use windlass_types::{EventId, FileId, JobId, ResultId, Timestamp, UserDataId, WorkflowId};

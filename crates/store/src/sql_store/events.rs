@@ -7,7 +7,7 @@ use crate::db::{SqlConnection, SqlRow, values};
 use crate::error::SqlError;
 use crate::model::{EventFilter, EventRow, EventSeverity, NewEvent};
 use crate::sql::common as sql;
-use crate::sql::server::SELECT_COUNT_OF_EVENTS;
+use crate::sql::workers_and_parts::SELECT_COUNT_OF_EVENTS;
 use windlass_types::{EventId, JobId, Timestamp, WorkflowId};
 
 /// Records an event in the open transaction, so that it is committed together with the change it is about.

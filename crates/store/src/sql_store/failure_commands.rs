@@ -129,8 +129,9 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         let mut named = FxHashSet::default();
         for order in &orders.orders {
             let is_first = named.insert(order.job);
-            let giver = CommandSource { is_agent: orders.agent.is_some(), has_full_log: orders.is_looked_up };
-            outcomes.push(self.decide_command(order, giver, is_first, &mut accepted)?);
+            let source =
+                CommandSource { is_agent: orders.agent.is_some(), has_full_log: orders.is_looked_up };
+            outcomes.push(self.decide_command(order, source, is_first, &mut accepted)?);
         }
         if !orders.dry_run {
             self.write_accepted(&accepted, orders.agent.as_deref(), true)?;
@@ -142,7 +143,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
     fn decide_command<'o>(
         &self,
         order: &'o FailureCommand,
-        giver: CommandSource,
+        source: CommandSource,
         is_first: bool,
         accepted: &mut AcceptedCommands<'o>,
     ) -> Result<FailureCommandOutcome, SqlError> {
@@ -168,9 +169,9 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         }
         let decided = |state| DecidedCommand { command: order, attempt: named.attempt, state };
         let schedulers = self.scheduler_targets.schedulers();
-        let said = Some(&*named.log_excerpt).filter(|_| !giver.has_full_log);
+        let said = Some(&*named.log_excerpt).filter(|_| !source.has_full_log);
         let case = CommandTarget { log_tail: said, ..named.failed_job() };
-        Ok(stands(match decide_command(order, giver.is_agent, &self.command_settings(&schedulers), &case) {
+        Ok(stands(match decide_command(order, source.is_agent, &self.command_settings(&schedulers), &case) {
             CommandDecision::Refused(words) => outcome(FailureCommandStatus::Refused, words),
             CommandDecision::Accepted { .. }
                 if let Some(words) = self.find_blocking_worker(named.index, order.verdict)? =>

@@ -3,7 +3,7 @@
 use crate::db::{SqlValue, StatementPipeline, values};
 use crate::error::SqlError;
 use crate::model::EventSeverity;
-use crate::sql::server::insert_job_events;
+use crate::sql::workers_and_parts::insert_job_events;
 use serde_json::{Map, json};
 use std::sync::LazyLock;
 use windlass_core::change::WorkflowChange;

@@ -5,7 +5,7 @@ use super::{column_decoding, events};
 use crate::db::{SqlConnection, SqlRow, values};
 use crate::error::SqlError;
 use crate::model::{EventSeverity, NewEvent, NodeQuarantineRow};
-use crate::sql::server as sql;
+use crate::sql::workers_and_parts as sql;
 use serde_json::{Value, json};
 use windlass_types::Timestamp;
 

@@ -10,7 +10,7 @@ use crate::model::{
     EventSeverity, HeldJob, NewEvent, NewWorker, NodeQuarantineRow, WorkerFilter, WorkerKind, WorkerRow,
     WorkerUpdate,
 };
-use crate::sql::server as sql;
+use crate::sql::workers_and_parts as sql;
 use crate::{StoreError, WorkerStore};
 use serde_json::json;
 use windlass_types::{Bytes, Capacity, JobId, RunId, Timestamp, WorkerId, WorkflowId};

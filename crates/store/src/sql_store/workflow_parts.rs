@@ -13,7 +13,7 @@ use crate::model::{
     RequirementsRow, SlurmSchedulerRow, UserDataRow, WorkflowFileRow,
 };
 use crate::sql::common as sql;
-use crate::sql::server::{RUNS_OF_ACTION, SELECT_COUNT_OF_FILES, SELECT_COUNT_OF_USER_DATA};
+use crate::sql::workers_and_parts::{RUNS_OF_ACTION, SELECT_COUNT_OF_FILES, SELECT_COUNT_OF_USER_DATA};
 use windlass_types::settings::FailureHandler;
 use windlass_types::{FileId, JobGroupId, JobId, RequirementsId, Timestamp, UserDataId, WorkflowId};
 

@@ -3,7 +3,7 @@
 
 use super::SqliteStore;
 use crate::model::{JobFilter, ResultFilter};
-use crate::sql::{common, datasets, requests, server, sqlite};
+use crate::sql::{common, datasets, requests, sqlite, workers_and_parts};
 use crate::sql_store::queries::{jobs_query, results_query};
 use crate::sql_store::requests::build_query;
 use rusqlite::Connection;
@@ -40,7 +40,7 @@ fn jobs_plan(conn: &Connection, filter: &JobFilter) -> String {
 #[test]
 fn every_sql_statement_is_valid() {
     let (_directory, conn) = database();
-    for (name, sql) in common::ALL.iter().chain(server::ALL).chain(sqlite::ALL) {
+    for (name, sql) in common::ALL.iter().chain(workers_and_parts::ALL).chain(sqlite::ALL) {
         let complete = if name.starts_with("SELECT_") { format!("{sql} 1 = 1") } else { (*sql).to_owned() };
         conn.prepare(&complete).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
@@ -99,7 +99,8 @@ fn job_and_result_queries_avoid_table_scans() {
         "SCAN (subquery-",
         "SCAN quarantined_node",
     ];
-    let alone = common::ALL.iter().chain(server::ALL).filter(|(name, _)| !all_of_them(name)).copied();
+    let alone =
+        common::ALL.iter().chain(workers_and_parts::ALL).filter(|(name, _)| !all_of_them(name)).copied();
     let deleting = common::DELETE_JOBS.iter().chain(common::DELETE_OF_WORKFLOW).map(|sql| (*sql, *sql));
     for (name, sql) in alone.chain(deleting) {
         let plan = plan(&conn, sql);
@@ -137,7 +138,7 @@ fn failed_and_held_jobs_are_found_by_index() {
         let plan = plan(&conn, sql);
         assert!(plan.contains(index) && plan.contains("COVERING"), "{plan}");
     }
-    let worker = plan(&conn, server::ACTIVE_WORKERS_OF);
+    let worker = plan(&conn, workers_and_parts::ACTIVE_WORKERS_OF);
     assert!(worker.contains("INDEX worker_of (workflow_id=? AND ended_at=?)"), "{worker}");
     let digest = plan(&conn, common::NEWEST_BY_DIGEST);
     assert!(digest.contains("INDEX workflow_by_digest (spec_digest=? AND submission_dir=?)"), "{digest}");

@@ -7,7 +7,7 @@ use crate::db::{SqlConnection, values};
 use crate::error::SqlError;
 use crate::migration::checksum;
 use crate::model::{AllocationFilter, CLAIM_CAUSE, SlurmSchedulerRow};
-use crate::sql::{common, server};
+use crate::sql::{common, workers_and_parts};
 use crate::sql_store::apply_changes::{current_run, find_job_state};
 use crate::sql_store::failure_commands::scheduler_targets::SchedulerTargets;
 use crate::sql_store::workflow_updates::AuditContext;
@@ -109,7 +109,7 @@ fn mark_executed(
     let attempt = action.runs.iter().map(|run| run.attempt.0).max().unwrap_or(0) + 1;
     let (run, now) = (current_run(db, workflow)?, by.now.0);
     let values = values![id, attempt, run.0, None::<i64>, CLAIM_CAUSE, now, now];
-    if db.execute(server::START_ACTION, values)? == 0 {
+    if db.execute(workers_and_parts::START_ACTION, values)? == 0 {
         return Err(
             StoreError::Action { id, what: format!("its execution {attempt} has already started") }.into()
         );

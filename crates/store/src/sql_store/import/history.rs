@@ -5,7 +5,7 @@ use crate::db::{BulkLoader as _, SqlConnection, SqlValue, values};
 use crate::error::SqlError;
 use crate::model::export::{ExportedResult, ExportedWorker, WorkflowExport};
 use crate::model::{NewEvent, NewWorker};
-use crate::sql::server::RETIRE_WORKER;
+use crate::sql::workers_and_parts::RETIRE_WORKER;
 use crate::sql::{common as sql, tables};
 use crate::sql_store::workers;
 use crate::sql_store::{column_decoding, events};

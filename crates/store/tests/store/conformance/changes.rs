@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use windlass_core::change::{AttemptResult, WorkflowAlarm, WorkflowChange};
 use windlass_store::model::{EventFilter, EventSeverity, HeldJob, ResultFilter};
-use windlass_store::{ChangeBatch, JobState, Store, StoreError};
+use windlass_store::{ChangeBatch, JobAttemptState, Store, StoreError};
 use windlass_types::worker_messages::{AttemptUsage, ProcessExit};
 use windlass_types::{Attempt, Bytes, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
@@ -124,7 +124,7 @@ pub(crate) fn conflicting_change_names_the_job_state(store: &dyn Store) {
     let worker = worker_of(store, workflow);
     let job = jobs[0];
     let status = |from, to| WorkflowChange::Status { job, from, to };
-    let state = |status, attempt: Option<u32>| JobState { status, attempt: attempt.map(Attempt) };
+    let state = |status, attempt: Option<u32>| JobAttemptState { status, attempt: attempt.map(Attempt) };
     let ready = Some(state(JobStatus::Ready, Some(1)));
     for (change, expected, found) in [
         (status(JobStatus::Blocked, JobStatus::Ready), state(JobStatus::Blocked, None), ready),
