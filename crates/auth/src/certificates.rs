@@ -15,7 +15,7 @@ pub struct PeerCertificate {
     /// Attributes of the subject in the order of the certificate: `("O", "Example")`, `("CN", "ana")`. An error
     /// names the part of the certificate that cannot be read; such a certificate belongs to no user.
     pub subject: Result<Vec<(String, String)>, String>,
-    pub alternatives: Vec<SubjectAlternative>,
+    pub alternatives: Vec<SubjectAltName>,
     /// SHA-256 of each trusted CA certificate that its chain ends at.
     pub authorities: Vec<AuthorityId>,
     pub expires: Timestamp,
@@ -32,13 +32,13 @@ impl AuthorityId {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SubjectAlternative {
+pub enum SubjectAltName {
     Email(String),
     Dns(String),
     Uri(String),
 }
 
-impl SubjectAlternative {
+impl SubjectAltName {
     fn key(&self) -> String {
         match self {
             Self::Email(address) => format!("email:{}", address.to_lowercase()),
@@ -112,7 +112,7 @@ impl CertificateMap {
         if let Some((_, owner)) = of_subject.next() {
             return Some(&owner.user);
         }
-        let shown: Vec<String> = certificate.alternatives.iter().map(SubjectAlternative::key).collect();
+        let shown: Vec<String> = certificate.alternatives.iter().map(SubjectAltName::key).collect();
         let mut of_names =
             self.alternatives.iter().filter(|(known, owner)| shown.contains(known) && issued(owner));
         of_names.next().map(|(_, owner)| &owner.user)
@@ -191,7 +191,7 @@ fn split_unescaped(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn shows(subject: &[(&str, &str)], alternatives: Vec<SubjectAlternative>) -> PeerCertificate {
+    fn shows(subject: &[(&str, &str)], alternatives: Vec<SubjectAltName>) -> PeerCertificate {
         let subject = subject.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         PeerCertificate { subject: Ok(subject), alternatives, authorities: Vec::new(), expires: Timestamp(1) }
     }
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn partly_unreadable_certificate_matches_no_user() {
         let known = map(&[("CN=ana", "ana"), ("email:ana@example.org", "ana")]);
-        let email = SubjectAlternative::Email("ana@example.org".into());
+        let email = SubjectAltName::Email("ana@example.org".into());
         let unreadable =
             PeerCertificate { subject: Err("OU".into()), ..shows(&[("CN", "ana")], vec![email]) };
         assert_eq!(user(&known, &unreadable), None);
@@ -285,11 +285,11 @@ mod tests {
     fn alternative_names_are_matched() {
         let known = map(&[("email:Ana@example.org", "ana"), ("uri:spiffe://x/ana", "ana2")]);
         let with = |name| shows(&[], vec![name]);
-        let email = SubjectAlternative::Email("ana@Example.org".into());
+        let email = SubjectAltName::Email("ana@Example.org".into());
         assert_eq!(user(&known, &with(email)).as_deref(), Some("ana"));
-        let uri = SubjectAlternative::Uri("spiffe://x/ana".into());
+        let uri = SubjectAltName::Uri("spiffe://x/ana".into());
         assert_eq!(user(&known, &with(uri)).as_deref(), Some("ana2"));
-        assert_eq!(user(&known, &with(SubjectAlternative::Dns("ana@example.org".into()))), None);
+        assert_eq!(user(&known, &with(SubjectAltName::Dns("ana@example.org".into()))), None);
     }
 
     #[test]

@@ -29,7 +29,7 @@ mod tokens;
 pub use authenticator::{
     AuthReloadSummary, AuthenticationError, Authenticator, AuthenticatorOptions, PresentedCredentials,
 };
-pub use certificates::{AuthorityId, PeerCertificate, SubjectAlternative};
+pub use certificates::{AuthorityId, PeerCertificate, SubjectAltName};
 pub use config::{AuthConfig, AuthConfigError};
 pub use jwt::{DocumentFetchError, DocumentFetcher};
 pub use passwords::{PasswordError, PasswordFile, PasswordHashing};

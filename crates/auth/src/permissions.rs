@@ -368,11 +368,11 @@ mod tests {
 
     #[test]
     fn denial_suggests_a_remedy() {
-        let told = |operation, role, scopes, relation| {
+        let remedy = |operation, role, scopes, relation| {
             suggest_remedy(operation, decide_access(operation, role, scopes, relation), relation)
                 .unwrap_or_default()
         };
-        let told_user = |operation, scopes| told(operation, UserRole::User, scopes, ObjectRelation::Own);
+        let told_user = |operation, scopes| remedy(operation, UserRole::User, scopes, ObjectRelation::Own);
         assert!(told_user(O::ChangeWorkflow, TokenScopes::READ).contains("--scope write"));
         assert!(told_user(O::RegisterWorker, TokenScopes::WRITE).contains("--scope worker"));
         assert_eq!(
@@ -381,10 +381,10 @@ mod tests {
             "no scope would help"
         );
         assert_eq!(
-            told(O::DeleteWorkflow, UserRole::User, TokenScopes::ALL, ObjectRelation::Shared),
+            remedy(O::DeleteWorkflow, UserRole::User, TokenScopes::ALL, ObjectRelation::Shared),
             "requires the role operator"
         );
-        assert_eq!(told(O::ReadSecrets, UserRole::Admin, TokenScopes::ALL, ObjectRelation::Shared), "");
+        assert_eq!(remedy(O::ReadSecrets, UserRole::Admin, TokenScopes::ALL, ObjectRelation::Shared), "");
     }
 
     #[test]

@@ -41,8 +41,8 @@ pub(crate) struct WorkflowView {
 }
 
 impl WorkflowView {
-    pub(crate) fn new(row: WorkflowRow, somebody_runs_it: bool, now: Timestamp) -> Self {
-        let state = WorkflowPhase::from_row(&row, somebody_runs_it);
+    pub(crate) fn new(row: WorkflowRow, has_active_process: bool, now: Timestamp) -> Self {
+        let state = WorkflowPhase::from_row(&row, has_active_process);
         let elapsed = elapsed(&row, state, now);
         let jobs = StatusCountsView(row.counts);
         Self { row, state, jobs, elapsed_seconds: elapsed.map(|e| e.as_secs_f64()) }
@@ -110,7 +110,7 @@ impl WorkflowOverview {
     pub(crate) fn load(
         store: &dyn Store,
         row: WorkflowRow,
-        somebody_runs_it: bool,
+        has_active_process: bool,
         now: Timestamp,
     ) -> Result<Self, CliError> {
         let running = list_jobs_by_status(store, &row, &[JobStatus::Running])?;
@@ -124,7 +124,7 @@ impl WorkflowOverview {
         let is_newest = store.workflows()?.iter().all(|other| other.id <= row.id);
         let running = running.into_iter().map(RunningJobView::from).collect();
         let id = row.id;
-        let workflow = WorkflowView::new(row, somebody_runs_it, now);
+        let workflow = WorkflowView::new(row, has_active_process, now);
         let orphaned_workers = if workflow.state == WorkflowPhase::Interrupted && !is_remote_store(store) {
             // The overview is shown even if this fails.
             orphaned_workers::find_orphaned_workers(store, id).unwrap_or_default()

@@ -185,8 +185,8 @@ mod tests {
     fn sse_events_are_assembled_from_lines() {
         let mut frame = SseFrame::default();
         let text = ": following\nretry: 250\n\nid: 3\nevent: job\ndata: {\"a\":1,\ndata:\"b\":2}\n\n:\n\ndata: x\n\n";
-        let told: Vec<String> = text.lines().filter_map(|line| frame.take_line(line)).collect();
-        assert_eq!(told, ["{\"a\":1,\n\"b\":2}", "x"]);
+        let frames: Vec<String> = text.lines().filter_map(|line| frame.take_line(line)).collect();
+        assert_eq!(frames, ["{\"a\":1,\n\"b\":2}", "x"]);
         assert_eq!(frame.retry, Some(Duration::from_millis(250)));
     }
 }

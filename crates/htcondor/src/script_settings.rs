@@ -39,7 +39,8 @@ pub struct ScriptSettings {
     /// The absolute path of `windlass` on this machine, which runs the scripts.
     pub program: PathBuf,
     /// The groups of nodes with the same settings, by name.
-    pub kinds: BTreeMap<String, NodeGroupSettings>,
+    #[serde(rename = "kinds")]
+    pub node_groups: BTreeMap<String, NodeGroupSettings>,
     /// For nodes of requests.
     #[serde(default, rename = "care")]
     pub retry_settings: RequestRetrySettings,
@@ -186,12 +187,12 @@ mod tests {
 
     fn settings() -> ScriptSettings {
         let asked = Resources { cpus: 4, memory: Bytes(8 << 30), ..Resources::DEFAULT };
-        let kind = NodeGroupSettings { role: Some(NodeRole::Processing), retries: 3, asked, handler: None };
+        let group = NodeGroupSettings { role: Some(NodeRole::Processing), retries: 3, asked, handler: None };
         ScriptSettings {
             name: "request".into(),
             run: "550e8400-e29b-41d4-a716-446655440000".into(),
             program: "/usr/bin/windlass".into(),
-            kinds: [("processing_0".to_owned(), kind)].into(),
+            node_groups: [("processing_0".to_owned(), group)].into(),
             retry_settings: RequestRetrySettings::default(),
             handlers: BTreeMap::new(),
             digest: None,

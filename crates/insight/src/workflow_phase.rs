@@ -25,13 +25,13 @@ pub enum WorkflowPhase {
 }
 
 impl WorkflowPhase {
-    pub fn from_row(row: &WorkflowRow, somebody_runs_it: bool) -> Self {
+    pub fn from_row(row: &WorkflowRow, has_active_process: bool) -> Self {
         let counts = &row.counts;
         match () {
             () if row.started_at.is_some() && !row.is_canceled && needs_decision(counts) => {
                 Self::NeedsDecision
             }
-            () if somebody_runs_it => Self::Running,
+            () if has_active_process => Self::Running,
             () if row.is_canceled => Self::Canceled,
             () if counts.settled() < counts.total() => match row.started_at {
                 None => Self::Created,

@@ -117,9 +117,9 @@ mod tests {
             let line = failure.to_string();
             assert_eq!(line.lines().count(), 1);
             assert_eq!(class_of_line(&line), class, "{line}");
-            let told = LoggedFailure::from_log_tail(&format!("step 17 of 200\n{line}\n\n")).unwrap();
-            assert_eq!((told.class, told.code), (class, 8021));
-            assert!(told.message.starts_with("step RECO: cannot read /store/a"), "{}", told.message);
+            let logged = LoggedFailure::from_log_tail(&format!("step 17 of 200\n{line}\n\n")).unwrap();
+            assert_eq!((logged.class, logged.code), (class, 8021));
+            assert!(logged.message.starts_with("step RECO: cannot read /store/a"), "{}", logged.message);
         }
     }
 

@@ -305,9 +305,9 @@ fn verify_source(
         each(piece)
     })
     .map_err(|error| PayloadFailure::from_io(exit_codes::MERGE_INPUT, "read", path, &error))?;
-    let wrong = |what: &str, found: &dyn std::fmt::Display, told: &dyn std::fmt::Display| {
+    let wrong = |what: &str, found: &dyn std::fmt::Display, expected: &dyn std::fmt::Display| {
         let detail = format!(
-            "{} of node {node} differs from the report: {what} {found}, reported {told}",
+            "{} of node {node} differs from the report: {what} {found}, reported {expected}",
             path.display()
         );
         PayloadFailure::new(exit_codes::MERGE_INPUT, detail)

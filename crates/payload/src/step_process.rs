@@ -81,17 +81,17 @@ pub(crate) fn run_process(control: &StepControl, command: &mut Command) -> io::R
 
 /// How processes that ran side by side ended.
 #[derive(Debug)]
-pub(crate) struct SideBySideResult {
+pub(crate) struct ParallelRunResult {
     pub(crate) ended: Vec<EndedProcess>,
     /// The one that failed first and ended the others.
     pub(crate) failed: Option<usize>,
 }
 
 /// Runs commands side by side. One that fails ends the others, because their output is useless without its own.
-pub(crate) fn run_side_by_side(
+pub(crate) fn run_in_parallel(
     control: &StepControl,
     commands: &mut [Command],
-) -> io::Result<SideBySideResult> {
+) -> io::Result<ParallelRunResult> {
     let failed = OnceLock::new();
     let ended = std::thread::scope(|scope| {
         let one = |(index, command)| {
@@ -114,7 +114,7 @@ pub(crate) fn run_side_by_side(
         };
         running.into_iter().map(join).collect::<io::Result<Vec<EndedProcess>>>()
     })?;
-    Ok(SideBySideResult { ended, failed: failed.get().copied() })
+    Ok(ParallelRunResult { ended, failed: failed.get().copied() })
 }
 
 fn run_one_process(
@@ -322,14 +322,14 @@ mod tests {
         let waits = format!("read -r line < {}; exit 3", fifo.display());
         let sleeps = format!("echo there > {}; sleep 1000", fifo.display());
         let mut commands = [sh("sleep 1000"), sh(&waits), sh(&sleeps)];
-        let together = run_side_by_side(&control, &mut commands).unwrap();
+        let together = run_in_parallel(&control, &mut commands).unwrap();
         let exits: Vec<ProcessExit> = together.ended.iter().map(|ended| ended.exit).collect();
         assert_eq!(
             (exits, together.failed),
             (vec![ProcessExit::Signal(9), ProcessExit::Code(3), ProcessExit::Signal(9)], Some(1))
         );
         assert_eq!(control.ended_by(), None, "the job was not told to end");
-        let together = run_side_by_side(&control, &mut [sh("exit 0"), sh("exit 0")]).unwrap();
+        let together = run_in_parallel(&control, &mut [sh("exit 0"), sh("exit 0")]).unwrap();
         assert_eq!((together.ended.len(), together.failed), (2, None));
     }
 

@@ -104,7 +104,7 @@ impl UsageSummary {
 
     /// The summary, with the final values from the system: the peak of a single process, if it can be trusted,
     /// and the CPU time.
-    pub fn summarize_usage(&self, end: &EndUsage) -> AttemptUsage {
+    pub fn summarize_usage(&self, end: &FinalUsage) -> AttemptUsage {
         // A single sample early in a job is no peak; it counts only in addition to the value of the system.
         let enough = if end.peak_rss.is_some() { 1 } else { MIN_PEAK_SAMPLES };
         let sampled = (self.count >= enough).then_some(self.memory_peak);
@@ -127,7 +127,7 @@ const MIN_CPU_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The values known when a job has ended.
 #[derive(Clone, Copy, Debug)]
-pub struct EndUsage {
+pub struct FinalUsage {
     pub wall: Duration,
     pub cpu_time: Duration,
     pub peak_rss: Option<Bytes>,
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(series.add_sample(start + SECOND, SECOND / 2, Bytes(100)), Some(50.0));
         assert_eq!(series.add_sample(start + 2 * SECOND, 2 * SECOND, Bytes(300)), Some(150.0));
         assert_eq!(series.add_sample(start + 3 * SECOND, SECOND, Bytes(200)), Some(0.0));
-        let end = EndUsage { wall: 4 * SECOND, cpu_time: 2 * SECOND, peak_rss: Some(Bytes(250)) };
+        let end = FinalUsage { wall: 4 * SECOND, cpu_time: 2 * SECOND, peak_rss: Some(Bytes(250)) };
         let usage = series.summarize_usage(&end);
         assert_eq!((usage.peak_memory, usage.avg_memory), (Some(Bytes(300)), Some(Bytes(200))));
         assert_eq!((usage.peak_cpu_percent, usage.avg_cpu_percent), (Some(150.0), Some(50.0)));
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn without_samples_only_certain_values_are_reported() {
-        let end = EndUsage { wall: SECOND / 1000, cpu_time: SECOND / 2000, peak_rss: None };
+        let end = FinalUsage { wall: SECOND / 1000, cpu_time: SECOND / 2000, peak_rss: None };
         let usage = UsageSummary::new(Instant::now()).summarize_usage(&end);
         assert_eq!(usage, AttemptUsage { cpu_time: SECOND / 2000, ..AttemptUsage::default() });
     }

@@ -115,8 +115,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("$(id) said");
         bell(&["tee", file.to_str().unwrap()]).send_alert(&alert()).unwrap();
-        let told: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-        assert_eq!((&told["kind"], &told["request"]), (&json!("stuck_in_queue"), &json!("r1")));
+        let received: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        assert_eq!((&received["kind"], &received["request"]), (&json!("stuck_in_queue"), &json!("r1")));
     }
 
     #[test]

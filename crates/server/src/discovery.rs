@@ -243,7 +243,7 @@ mod tests {
     fn discovery_file_is_removed_with_the_server() {
         let root = tempfile::tempdir().unwrap();
         std::fs::set_permissions(root.path(), Permissions::from_mode(0o700)).unwrap();
-        let told = ServerDiscovery {
+        let record = ServerDiscovery {
             url: "http://127.0.0.1:1".to_owned(),
             pid: 7,
             version: "0".to_owned(),
@@ -252,9 +252,9 @@ mod tests {
             boot_id: None,
             pin: None,
         };
-        let announced = announce_server(root.path(), &told).unwrap();
+        let announced = announce_server(root.path(), &record).unwrap();
         let text = std::fs::read(root.path().join(SERVER_FILE)).unwrap();
-        assert_eq!(serde_json::from_slice::<ServerDiscovery>(&text).unwrap(), told);
+        assert_eq!(serde_json::from_slice::<ServerDiscovery>(&text).unwrap(), record);
         drop(announced);
         assert!(!root.path().join(SERVER_FILE).exists());
     }

@@ -1,6 +1,6 @@
 //! Reading of client certificates.
 
-use windlass_auth::{AuthorityId, PeerCertificate, SubjectAlternative};
+use windlass_auth::{AuthorityId, PeerCertificate, SubjectAltName};
 use windlass_types::Timestamp;
 use x509_parser::extensions::GeneralName;
 use x509_parser::objects::{oid_registry, oid2abbrev};
@@ -49,11 +49,11 @@ fn parse_subject_attributes(name: &X509Name<'_>) -> Result<Vec<(String, String)>
     parts.collect()
 }
 
-fn parse_subject_alternative(name: &GeneralName<'_>) -> Option<SubjectAlternative> {
+fn parse_subject_alternative(name: &GeneralName<'_>) -> Option<SubjectAltName> {
     match name {
-        GeneralName::RFC822Name(address) => Some(SubjectAlternative::Email((*address).to_owned())),
-        GeneralName::DNSName(name) => Some(SubjectAlternative::Dns((*name).to_owned())),
-        GeneralName::URI(uri) => Some(SubjectAlternative::Uri((*uri).to_owned())),
+        GeneralName::RFC822Name(address) => Some(SubjectAltName::Email((*address).to_owned())),
+        GeneralName::DNSName(name) => Some(SubjectAltName::Dns((*name).to_owned())),
+        GeneralName::URI(uri) => Some(SubjectAltName::Uri((*uri).to_owned())),
         _ => None,
     }
 }

@@ -18,7 +18,7 @@ pub enum TlsError {
     #[error("{} contains no certificate", path.display())]
     Empty { path: PathBuf },
     #[error("{} contains no certificate revocation list", path.display())]
-    NoList { path: PathBuf },
+    NoRevocationList { path: PathBuf },
     #[error("the key in {} does not match the certificate, or has an unsupported type: {detail}", path.display())]
     Key { path: PathBuf, detail: String },
     #[error("the certificates in {} cannot be used to verify clients: {detail}", path.display())]
@@ -176,7 +176,7 @@ fn read_revocation_lists(
             .collect::<Result<_, _>>()
             .map_err(wrong)?;
         if lists.is_empty() {
-            return Err(TlsError::NoList { path: path.clone() });
+            return Err(TlsError::NoRevocationList { path: path.clone() });
         }
         all.extend(lists);
     }

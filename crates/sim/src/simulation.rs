@@ -73,13 +73,13 @@ pub(crate) enum SimulationEvent {
 
 /// Input files with their flaws.
 #[derive(Debug)]
-pub(crate) struct InputData {
+pub(crate) struct SimulatedInputFiles {
     pub(crate) files: Vec<CatalogFile>,
     pub(crate) flaws: BTreeMap<String, FileFlaw>,
     index: BTreeMap<String, usize>,
 }
 
-impl InputData {
+impl SimulatedInputFiles {
     pub(crate) fn file(&self, lfn: &str) -> Option<&CatalogFile> {
         self.index.get(lfn).map(|&at| &self.files[at])
     }
@@ -89,7 +89,7 @@ impl InputData {
 #[derive(Clone, Debug)]
 pub(crate) struct RequestScenario {
     pub(crate) truth: RequestGroundTruth,
-    pub(crate) data: Arc<InputData>,
+    pub(crate) data: Arc<SimulatedInputFiles>,
     /// The stated time per event.
     pub(crate) time_hint: f64,
 }
@@ -201,7 +201,7 @@ impl RequestSimulation {
             let GeneratedRequest { request, truth, files, flaws } =
                 generate_request(number, self.setup.seed, &names);
             let index = files.iter().enumerate().map(|(at, file)| (file.lfn.clone(), at)).collect();
-            let data = Arc::new(InputData { files, flaws, index });
+            let data = Arc::new(SimulatedInputFiles { files, flaws, index });
             let facts = RequestScenario { truth, data, time_hint: request.time_per_event_sec };
             self.request_facts.insert(request.request_name.clone(), facts);
             // Most requests are submitted early, to leave time for failures.

@@ -144,10 +144,10 @@ impl AllocationReconciler {
         let passes = AllocationPassRunner::new(parts, Arc::clone(&slurm), options, Arc::clone(&status));
         waker.reopen();
         let mailbox = waker.clone();
-        let told = Arc::clone(&status);
+        let shared_status = Arc::clone(&status);
         let thread = thread::Builder::new()
             .name("windlass-slurm".into())
-            .spawn(move || run_passes(&mailbox, &told, passes))?;
+            .spawn(move || run_passes(&mailbox, &shared_status, passes))?;
         Ok(Self(Arc::new(ReconcilerThread {
             mailbox: waker,
             slurm,

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use windlass_process::child_wait::{self, ReapedChild};
 use windlass_process::ledger::OpenRecord;
 use windlass_process::spawn::{self, EnvironmentAdditions, SpawnParameters};
-use windlass_process::usage_sample::{self, EndUsage, UsageSummary};
+use windlass_process::usage_sample::{self, FinalUsage, UsageSummary};
 use windlass_process::{Pid, cgroup, process_identity};
 use windlass_types::worker_messages::{
     Assignment, AttemptEndCause, AttemptEndReport, AttemptFiles, AttemptLimits, AttemptReport, AttemptUsage,
@@ -333,7 +333,7 @@ impl WorkerState {
         let orphans = lock_ignoring_poison(&slot.orphan_usage).take_totals();
         let cpu_time = reaped.cpu_time.saturating_add(orphans.cpu_time);
         let peak_rss = self.peak_memory(slot, &running, reaped.max_rss).max(nonzero(orphans.max_rss));
-        let end = EndUsage { wall, cpu_time, peak_rss };
+        let end = FinalUsage { wall, cpu_time, peak_rss };
         let cause = classify_end(&running, ran_out, reaped.exit);
         let seen = started.step_usage.as_ref().and_then(StepUsageFiles::take_usage).unwrap_or_default();
         let cause = if has_launcher(assignment)

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use windlass_process::cgroup::{self, CgroupPaths};
 use windlass_process::step_supervisor::{StepSupervisor, exec_program, exit_like};
-use windlass_process::usage_sample::{self, EndUsage, UsageSample, UsageSummary};
+use windlass_process::usage_sample::{self, FinalUsage, UsageSample, UsageSummary};
 use windlass_types::worker_messages::{AttemptKey, AttemptUsage, return_code};
 use windlass_types::{Attempt, Bytes};
 
@@ -181,7 +181,7 @@ fn measure_until_over(
     let evidence = OomEvidence::new(own);
     let started = supervisor.started;
     let series = sample_until_over(&supervisor, interval, |series, cpu_time| {
-        let end = EndUsage { wall: started.elapsed(), cpu_time, peak_rss: None };
+        let end = FinalUsage { wall: started.elapsed(), cpu_time, peak_rss: None };
         let usage = series.summarize_usage(&end);
         if page.is_due(end.wall, usage.peak_memory) {
             page.write(end.wall, StepUsage { usage, ran_out: evidence.was_oom_killed() });
@@ -194,7 +194,7 @@ fn measure_until_over(
     };
     let own_peak = usage_sample::own_peak_rss().unwrap_or(Bytes(u64::MAX));
     let peak_rss = usage_sample::peak_if_trusted(reaped.max_rss, own_peak);
-    let usage = series.summarize_usage(&EndUsage { wall, cpu_time: reaped.cpu_time, peak_rss });
+    let usage = series.summarize_usage(&FinalUsage { wall, cpu_time: reaped.cpu_time, peak_rss });
     page.write(wall, StepUsage { usage, ran_out: evidence.was_oom_killed() });
     exit_like(reaped.exit)
 }

@@ -75,7 +75,7 @@ fn script_call(args: &PostScriptArgs) -> ScriptCall {
         retry: args.retry,
         max_retries: args.max_retries,
         job_id: args.job_id.clone(),
-        kind: args.kind.clone(),
+        node_group: args.kind.clone(),
     }
 }
 

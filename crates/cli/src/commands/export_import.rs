@@ -87,9 +87,9 @@ fn warn_of_stale_ids(
         .map(|(old, new)| (old.id, new.id.0))
         .filter(|(old, new)| old != new)
         .collect();
-    let mut told = export.jobs.iter().filter_map(|job| Some((job, stale_id_in(job, &changed)?)));
-    let Some((job, old)) = told.next() else { return Ok(()) };
-    let others = match told.count() {
+    let mut stale_ids = export.jobs.iter().filter_map(|job| Some((job, stale_id_in(job, &changed)?)));
+    let Some((job, old)) = stale_ids.next() else { return Ok(()) };
+    let others = match stale_ids.count() {
         0 => String::new(),
         n => format!(", and so do the commands of {}", text::render_count(n as u64, "other job")),
     };

@@ -175,13 +175,13 @@ pub(crate) fn print_record(ctx: &CliContext, store: &dyn Store, job: JobRow) -> 
             JobListRow { job, relations: uses, history },
         );
     }
-    let told = history.render_lines();
+    let history_lines = history.render_lines();
     ctx.ui.print_record(&listing, JobListRow { job, relations: uses, history })?;
-    if told.is_empty() {
+    if history_lines.is_empty() {
         return Ok(());
     }
     let heading = ctx.ui.stdout_painter().apply(TextTone::Bold, "DECISIONS AND CHANGES");
-    ctx.ui.print_lines(&[vec![String::new(), heading], told].concat())
+    ctx.ui.print_lines(&[vec![String::new(), heading], history_lines].concat())
 }
 
 /// A running job, and its start time.

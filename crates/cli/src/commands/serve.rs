@@ -64,9 +64,9 @@ pub(crate) fn run(ctx: &CliContext, args: &ServeArgs) -> Result<CliExit, CliErro
             ServerRole::Standby => "standby",
         };
         if ctx.ui.wants_json() {
-            let told = serde_json::json!({"url": url, "role": word, "token_file": token_file});
+            let record = serde_json::json!({"url": url, "role": word, "token_file": token_file});
             // The server runs even if nothing reads its output.
-            drop(ctx.ui.print_json_line(&told));
+            drop(ctx.ui.print_json_line(&record));
             return;
         }
         if role == ServerRole::Standby {

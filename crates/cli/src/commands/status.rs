@@ -24,11 +24,13 @@ pub(crate) fn run(ctx: &CliContext, args: &WorkflowStatusArgs) -> Result<CliExit
     let now = ctx.clock.now();
     let mut overviews = Vec::new();
     for row in object_selection::find_workflows(&*store, &args.workflows)? {
-        let somebody_runs_it = workflow_view::has_active_process(&*store, &row);
+        let has_active_process = workflow_view::has_active_process(&*store, &row);
         // The status is shown even if the usage cannot be computed.
         let usage = slurm::usage::render_usage_line(ctx, &*store, &row).unwrap_or_default();
-        overviews
-            .push(WorkflowOverview { usage, ..WorkflowOverview::load(&*store, row, somebody_runs_it, now)? });
+        overviews.push(WorkflowOverview {
+            usage,
+            ..WorkflowOverview::load(&*store, row, has_active_process, now)?
+        });
     }
     match (ctx.ui.format(), overviews.as_slice()) {
         (OutputFormat::Json, [one]) => ctx.ui.print_json(one)?,

@@ -60,8 +60,8 @@ pub(crate) fn list_workflows(ctx: &CliContext, args: &WorkflowsListArgs) -> Resu
     rows.retain(|row| args.user.as_ref().is_none_or(|user| row.user == *user));
     let now = ctx.clock.now();
     let view = |row| {
-        let somebody_runs_it = workflow_view::has_active_process(&*store, &row);
-        WorkflowView::new(row, somebody_runs_it, now)
+        let has_active_process = workflow_view::has_active_process(&*store, &row);
+        WorkflowView::new(row, has_active_process, now)
     };
     let listing = ListFields::new(FIELDS).without_fields(&args.page.exclude)?;
     let rows = listing.sort_and_limit(rows.into_iter().map(view).collect(), &args.page)?;
@@ -74,8 +74,8 @@ pub(crate) fn list_workflows(ctx: &CliContext, args: &WorkflowsListArgs) -> Resu
 pub(crate) fn show_workflow(ctx: &CliContext, args: &OneWorkflowArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
     let row = object_selection::find_workflow(&*store, &args.workflow)?;
-    let somebody_runs_it = workflow_view::has_active_process(&*store, &row);
-    let view = WorkflowView::new(row, somebody_runs_it, ctx.clock.now());
+    let has_active_process = workflow_view::has_active_process(&*store, &row);
+    let view = WorkflowView::new(row, has_active_process, ctx.clock.now());
     ctx.ui.print_record(&ListFields::new(FIELDS), view)?;
     Ok(CliExit::Success)
 }

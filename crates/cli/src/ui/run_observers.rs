@@ -150,22 +150,22 @@ impl PlainRunObserver {
     }
 
     /// About every 10 % of the jobs, and every ten seconds if anything changed.
-    fn is_worth_reporting(&self, told: ReportedProgress, now: Instant, progress: &RunProgress) -> bool {
+    fn is_worth_reporting(&self, reported: ReportedProgress, now: Instant, progress: &RunProgress) -> bool {
         let (tenths, settled) = (progress_tenths(progress), progress.counts.settled());
-        let late = now.duration_since(told.at) >= LINE_INTERVAL;
-        !self.lists_every_end && (tenths > told.tenths || (late && settled > told.settled))
+        let late = now.duration_since(reported.at) >= LINE_INTERVAL;
+        !self.lists_every_end && (tenths > reported.tenths || (late && settled > reported.settled))
     }
 }
 
 impl RunObserver for PlainRunObserver {
     fn on_progress(&mut self, progress: &RunProgress) {
         let now = Instant::now();
-        let told = *self.last_reported.get_or_insert(ReportedProgress {
+        let reported = *self.last_reported.get_or_insert(ReportedProgress {
             at: now,
             tenths: progress_tenths(progress),
             settled: progress.counts.settled(),
         });
-        if self.is_worth_reporting(told, now, progress) {
+        if self.is_worth_reporting(reported, now, progress) {
             super::write_stderr_line(&io::stderr(), &progress::render_line(progress));
             self.last_reported = Some(ReportedProgress {
                 at: now,
@@ -402,15 +402,15 @@ mod tests {
             counts.add(JobStatus::Ready, 1000 - done);
             RunProgress { counts, ..RunProgress::default() }
         };
-        let told = ReportedProgress { at, tenths: 1, settled: 150 };
+        let reported = ReportedProgress { at, tenths: 1, settled: 150 };
         let large = PlainRunObserver::new(1000, TextPainter::PLAIN);
         let (soon, late) = (at + Duration::from_secs(1), at + Duration::from_secs(10));
-        assert!(!large.is_worth_reporting(told, soon, &progress(199)));
-        assert!(large.is_worth_reporting(told, soon, &progress(200)));
-        assert!(large.is_worth_reporting(told, late, &progress(151)));
-        assert!(!large.is_worth_reporting(told, late, &progress(150)));
+        assert!(!large.is_worth_reporting(reported, soon, &progress(199)));
+        assert!(large.is_worth_reporting(reported, soon, &progress(200)));
+        assert!(large.is_worth_reporting(reported, late, &progress(151)));
+        assert!(!large.is_worth_reporting(reported, late, &progress(150)));
         assert!(!PlainRunObserver::new(100, TextPainter::PLAIN).is_worth_reporting(
-            told,
+            reported,
             late,
             &progress(900)
         ));

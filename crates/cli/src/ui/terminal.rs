@@ -15,8 +15,9 @@ pub(crate) fn terminal_size(handle: impl AsFd) -> Option<TerminalSize> {
     if !handle.as_fd().is_terminal() {
         return None;
     }
-    let told = rustix::termios::tcgetwinsize(handle).ok();
-    let (columns, rows) = told.map_or((0, 0), |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
+    let reported = rustix::termios::tcgetwinsize(handle).ok();
+    let (columns, rows) =
+        reported.map_or((0, 0), |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
     let or = |value: usize, variable: &str, fallback: usize| match value {
         0 => std::env::var(variable).ok().and_then(|v| v.parse().ok()).unwrap_or(fallback),
         known => known,

@@ -1,7 +1,7 @@
 //! What is done around the jobs: when, how often, and what is seen of it.
 
 use crate::common::{Sandbox, children_of, documented_keys, eventually, is_alive, kill};
-use crate::serving::Served;
+use crate::serve::Served;
 use serde_json::Value;
 use std::fs;
 

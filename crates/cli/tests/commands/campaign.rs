@@ -3,7 +3,7 @@
 
 use crate::common::{Sandbox, eventually_within, kill};
 use crate::requests::Worker;
-use crate::serving::Served;
+use crate::serve::Served;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;

@@ -5,49 +5,46 @@
 #[cfg(test)]
 mod actions;
 #[cfg(test)]
-mod again;
+mod ai_agents;
 #[cfg(test)]
 mod allocations;
 #[cfg(test)]
-mod away;
-#[cfg(test)]
-mod bad_node;
+mod authentication;
 #[cfg(test)]
 mod campaign;
 #[cfg(test)]
-mod changed;
+mod changed_specs;
 #[cfg(test)]
 mod classify;
 #[cfg(test)]
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(test)]
-mod condor;
+mod config;
 #[cfg(test)]
-mod contents;
-mod contract;
-#[cfg(test)]
-mod cut_off;
+mod dagman_scripts;
 #[cfg(test)]
 mod db;
 #[cfg(test)]
-mod documents;
+mod disk_and_database_faults;
+#[cfg(test)]
+mod docs_pages;
 #[cfg(test)]
 mod editing;
-#[cfg(test)]
-mod endings;
 #[cfg(test)]
 mod examples;
 #[cfg(test)]
 mod execution;
 #[cfg(test)]
-mod generated;
+mod failure_commands;
 #[cfg(test)]
-mod impostor;
+mod generated_docs;
 #[cfg(test)]
-mod kill;
+mod kill_9;
 #[cfg(test)]
 mod lists;
+#[cfg(test)]
+mod lost_server;
 #[cfg(test)]
 mod mcp;
 #[cfg(test)]
@@ -55,20 +52,22 @@ mod mcp_acting;
 mod mcp_policy;
 mod mcp_requests;
 #[cfg(test)]
-mod operator;
+mod node_quarantine;
+#[cfg(test)]
+mod page_transcript;
 #[cfg(test)]
 mod payload;
 #[cfg(test)]
-mod places;
-#[cfg(test)]
 mod plans;
+#[cfg(test)]
+mod postgres_outage;
 #[cfg(test)]
 #[path = "../../../store/tests/postgres_server/mod.rs"]
 mod postgres_server;
 #[cfg(test)]
 mod previous_version;
 #[cfg(test)]
-mod recovering;
+mod recover;
 #[cfg(test)]
 mod regenerate;
 #[cfg(test)]
@@ -79,46 +78,47 @@ mod reqmgr2;
 #[path = "../../../requests/tests/reqmgr2_stub/mod.rs"]
 mod reqmgr2_stub;
 #[cfg(test)]
+mod request_operations;
+#[cfg(test)]
 mod requests;
+#[cfg(test)]
+mod reruns;
+#[cfg(test)]
+mod resources;
 #[cfg(test)]
 mod retries;
 #[cfg(test)]
 mod reuse;
 #[cfg(test)]
+mod run_selection;
+#[cfg(test)]
 mod runs;
 #[cfg(test)]
-mod secured;
+mod serve;
 #[cfg(test)]
-mod served;
+mod server_commands;
 #[cfg(test)]
-mod serving;
+mod server_identity;
 #[cfg(test)]
-mod settings;
+mod server_takeover;
 #[cfg(test)]
-mod sizes;
+mod sites_and_limits;
 #[cfg(test)]
 mod slurm;
 #[cfg(test)]
 mod spawn;
 #[cfg(test)]
-mod standby;
+mod termination;
 #[cfg(test)]
-mod starts;
+mod tls;
+mod torc_specs;
 #[cfg(test)]
-mod stranded;
+mod unreachable_server;
 #[cfg(test)]
-mod transcript;
-#[cfg(test)]
-mod triage;
-#[cfg(test)]
-mod triaged;
-#[cfg(test)]
-mod trouble;
-#[cfg(test)]
-mod watched;
-#[cfg(test)]
-mod who;
+mod watch;
 #[cfg(test)]
 mod why;
 #[cfg(test)]
 mod workflow_commands;
+#[cfg(test)]
+mod workflow_contents;

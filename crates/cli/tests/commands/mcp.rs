@@ -1,7 +1,7 @@
 //! Agents: `windlass mcp` and `/mcp` of a server, spoken to line by line and by the official SDK.
 
 use crate::common::{Sandbox, eventually};
-use crate::serving::{Served, found};
+use crate::serve::{Served, found};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};

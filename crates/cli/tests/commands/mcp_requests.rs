@@ -2,9 +2,9 @@
 
 use crate::common::{Sandbox, eventually};
 use crate::mcp::{Agent, session};
-use crate::operator::{INPUT, once_each, prepare, write};
+use crate::request_operations::{INPUT, once_each, prepare, write};
 use crate::requests::written;
-use crate::serving::{Served, found};
+use crate::serve::{Served, found};
 use serde_json::{Value, json};
 
 const PLACES: [&str; 6] = ["--site", "T2_good", "--site", "T2_bad", "--num-cpus", "4"];

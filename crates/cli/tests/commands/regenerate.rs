@@ -1,7 +1,7 @@
 //! `windlass slurm regenerate`, with the real binary and a cluster that a file describes.
 
 use crate::common::Sandbox;
-use crate::serving::Served;
+use crate::serve::Served;
 use serde_json::Value;
 
 const PROFILE: &str = "\

@@ -2,7 +2,7 @@
 //! that are made for it.
 
 use crate::common::{Output, Sandbox, eventually, is_alive};
-use crate::serving::Served;
+use crate::serve::Served;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 use crate::common::{Sandbox, eventually};
 use crate::reqmgr2_stub::{Said, Stub};
 use crate::requests::events;
-use crate::serving::Served;
+use crate::serve::Served;
 use serde_json::{Value, json};
 
 fn document(name: &str) -> Value {

@@ -1,7 +1,7 @@
 //! Requests with the real binary: with a server and workers at sites, and with the database alone.
 
 use crate::common::{Output, Sandbox, children_of, documented_keys, eventually, is_alive, kill};
-use crate::serving::Served;
+use crate::serve::Served;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;

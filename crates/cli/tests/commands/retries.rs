@@ -1,7 +1,7 @@
 //! What follows failures, with real processes and real limits: each example for it, alone and with a server.
 
 use crate::common::Sandbox;
-use crate::serving::Served;
+use crate::serve::Served;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

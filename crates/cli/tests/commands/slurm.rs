@@ -1,7 +1,7 @@
 //! What is asked of Slurm for a spec, with the real binary and a cluster that a file describes.
 
 use crate::common::{Output, Sandbox};
-use crate::serving::Served;
+use crate::serve::Served;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;

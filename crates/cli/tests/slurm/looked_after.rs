@@ -47,7 +47,7 @@ fn server_allocations_run_workflow_and_are_listed() {
     let commands = calls["commands"].as_array().unwrap();
     let submitted = commands.iter().find(|of| of["command"] == "sbatch").unwrap();
     assert_eq!((&submitted["last_day"]["calls"], &submitted["last_day"]["failures"]), (&1.into(), &0.into()));
-    assert!(calls["server"]["steward"]["calls_left"].is_u64(), "{calls}");
+    assert!(calls["server"]["reconciler"]["calls_left"].is_u64(), "{calls}");
     let shown = house.windlass(&["slurm", "rpc"]);
     assert!(shown.contains("sbatch") && shown.lines().all(|line| line.len() <= 80), "{shown}");
 }

@@ -214,7 +214,7 @@ struct QuotedFragments<'a> {
     /// Each as one list, in the order of [`RequestDagRun::site_sets`].
     site_sets: Vec<String>,
     /// The kinds of processing nodes, in the order of [`RequestDagRun::sizes`].
-    kinds: Vec<String>,
+    node_groups: Vec<String>,
     /// Whether `step_profile.json` exists.
     has_profile: bool,
 }
@@ -233,7 +233,7 @@ impl<'a> QuotedFragments<'a> {
                 quote::quote_dag_word(submit_files::absolute_path(what, run.programs.on_this_host)?),
             )?,
             site_sets: sets.collect::<Result<_, _>>()?,
-            kinds: (0..run.sizes.len()).map(|size| format!("processing_{size}")).collect(),
+            node_groups: (0..run.sizes.len()).map(|size| format!("processing_{size}")).collect(),
             has_profile: run.directory.join(STEP_PROFILE_FILE).is_file(),
         })
     }
@@ -276,7 +276,7 @@ impl RequestDagRun<'_> {
 }
 
 fn script_settings(run: &RequestDagRun<'_>) -> ScriptSettings {
-    let kind = |role: NodeRole, size: NodeResources| NodeGroupSettings {
+    let group = |role: NodeRole, size: NodeResources| NodeGroupSettings {
         role: Some(role),
         retries: run.retries.for_role(role),
         asked: Resources {
@@ -288,7 +288,7 @@ fn script_settings(run: &RequestDagRun<'_>) -> ScriptSettings {
         handler: None,
     };
     let others = (0..).zip(run.unit_sizes).flat_map(|(number, size)| {
-        let named = |role, size| (unit_node_group(role, number, run.unit_sizes.len()), kind(role, size));
+        let named = |role, size| (unit_node_group(role, number, run.unit_sizes.len()), group(role, size));
         [
             named(NodeRole::Landing, size.landing),
             named(NodeRole::Merge, size.merge),
@@ -297,12 +297,12 @@ fn script_settings(run: &RequestDagRun<'_>) -> ScriptSettings {
     });
     let processing = run.sizes.iter().enumerate();
     let processing =
-        processing.map(|(n, size)| (format!("processing_{n}"), kind(NodeRole::Processing, *size)));
+        processing.map(|(n, size)| (format!("processing_{n}"), group(NodeRole::Processing, *size)));
     ScriptSettings {
         name: run.request.to_owned(),
         run: run.run.to_owned(),
         program: run.programs.on_this_host.to_owned(),
-        kinds: others.chain(processing).collect(),
+        node_groups: others.chain(processing).collect(),
         retry_settings: run.retry_policy,
         handlers: BTreeMap::new(),
         digest: None,

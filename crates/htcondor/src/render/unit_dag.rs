@@ -32,7 +32,7 @@ pub(super) fn write_unit_dag(
     for &(size, count) in &unit.nodes {
         let asked = *run.sizes.get(size as usize).ok_or_else(|| dangling("a size"))?;
         for _ in 0..count {
-            group.write_processing_nodes(asked, &words.kinds[size as usize]);
+            group.write_processing_nodes(asked, &words.node_groups[size as usize]);
         }
     }
     let reports = group.report_list();
@@ -69,21 +69,21 @@ impl UnitDagWriter<'_, '_> {
         line!(self, "JOBSTATE_LOG {}", file_layout::GROUP_JOBSTATE);
     }
 
-    fn write_processing_nodes(&mut self, asked: NodeResources, kind: &str) {
+    fn write_processing_nodes(&mut self, asked: NodeResources, node_group: &str) {
         let index = self.node_count;
         let name = file_layout::processing_node_name(index);
-        self.write_node(NodeRole::Processing, &name, kind, asked, &format!("index=\"{index}\""));
+        self.write_node(NodeRole::Processing, &name, node_group, asked, &format!("index=\"{index}\""));
         self.node_count += 1;
     }
 
     /// A node of which each unit has one.
     fn write_single_node(&mut self, role: NodeRole, asked: NodeResources, vars: &str) {
-        let kind = unit_node_group(role, self.size, self.run.unit_sizes.len());
-        self.write_node(role, role_group(role), &kind, asked, vars);
+        let node_group = unit_node_group(role, self.size, self.run.unit_sizes.len());
+        self.write_node(role, role_group(role), &node_group, asked, vars);
     }
 
     /// `vars`: further values for its submit file.
-    fn write_node(&mut self, role: NodeRole, name: &str, kind: &str, asked: NodeResources, vars: &str) {
+    fn write_node(&mut self, role: NodeRole, name: &str, node_group: &str, asked: NodeResources, vars: &str) {
         let NodeResources { cpus, memory_mb, disk_kb, runtime_sec } = asked;
         let (file, program, retries) =
             (submit_file_name(role), self.fragments.program, self.run.retries.for_role(role));
@@ -97,7 +97,7 @@ impl UnitDagWriter<'_, '_> {
         );
         line!(
             self,
-            "SCRIPT POST {name} {program} condor {script} $JOB $RETURN $RETRY $MAX_RETRIES $JOBID {kind}"
+            "SCRIPT POST {name} {program} condor {script} $JOB $RETURN $RETRY $MAX_RETRIES $JOBID {node_group}"
         );
         line!(self, "RETRY {name} {retries} UNLESS-EXIT {NO_RETRY_EXIT_CODE}");
         if role != NodeRole::Landing {

@@ -74,8 +74,8 @@ pub fn render_workflow(run: &WorkflowDagRun<'_>) -> Result<(), DagRenderError> {
         write_script(&scripts.join(format!("{name}.sh")), &script)?;
         dag.write_node(number, &job, &files).map_err(message)?;
     }
-    let (text, kinds) = dag.finish();
-    script_settings(run, kinds).save(run.directory)?;
+    let (text, groups) = dag.finish();
+    script_settings(run, groups).save(run.directory)?;
     write_names(run, &names)?;
     let put = |name: &str, text: &str| write_file(&run.directory.join(name), text);
     put(file_layout::DAGMAN_CONFIG_FILE, DAGMAN_CONFIG)?;
@@ -124,13 +124,13 @@ fn write_names(run: &WorkflowDagRun<'_>, names: &[String]) -> Result<(), DagRend
     Ok(script_settings::write_names(run.directory, &names)?)
 }
 
-fn script_settings(run: &WorkflowDagRun<'_>, kinds: NodeGroups) -> ScriptSettings {
+fn script_settings(run: &WorkflowDagRun<'_>, groups: NodeGroups) -> ScriptSettings {
     let handlers = run.workflow.failure_handlers().iter();
     ScriptSettings {
         name: run.workflow.name().to_owned(),
         run: run.run.to_owned(),
         program: run.program.to_owned(),
-        kinds: kinds.kinds,
+        node_groups: groups.settings,
         retry_settings: RequestRetrySettings::default(),
         handlers: handlers.map(|handler| (handler.name.clone(), handler.clone())).collect(),
         digest: Some(run.digest.to_owned()),

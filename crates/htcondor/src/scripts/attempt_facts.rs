@@ -103,8 +103,8 @@ fn summarize_job_log(call: &ScriptCall, role: Option<NodeRole>) -> JobLogSummary
 
 /// How long the job had its machine.
 fn seconds_busy(usage: &JobUsage) -> Option<u64> {
-    let told = ["TimeExecute", "TimeSlotBusy"].iter().find_map(|name| usage.resources.get(*name)?.used);
-    told.filter(|seconds| seconds.is_finite() && *seconds >= 0.0).map(|seconds| seconds as u64)
+    let measured = ["TimeExecute", "TimeSlotBusy"].iter().find_map(|name| usage.resources.get(*name)?.used);
+    measured.filter(|seconds| seconds.is_finite() && *seconds >= 0.0).map(|seconds| seconds as u64)
 }
 
 /// The site of the unit, if the log does not say where the job was.

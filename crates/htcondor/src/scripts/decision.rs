@@ -58,31 +58,34 @@ pub struct NodeRules {
 
 impl NodeRules {
     /// The rules for a kind of nodes.
-    pub fn from_group(kind: &NodeGroupSettings, settings: &ScriptSettings) -> Result<Self, HandlerRuleError> {
-        let handler = match kind.role {
+    pub fn from_group(
+        group: &NodeGroupSettings,
+        settings: &ScriptSettings,
+    ) -> Result<Self, HandlerRuleError> {
+        let handler = match group.role {
             Some(role) => Some(&FailureHandler {
                 name: role.name().to_lowercase(),
-                rules: request_retry_policy(&settings.retry_settings, kind).failure_rules(),
+                rules: request_retry_policy(&settings.retry_settings, group).failure_rules(),
             }),
-            None => kind.handler.as_ref().and_then(|name| settings.handlers.get(name)),
+            None => group.handler.as_ref().and_then(|name| settings.handlers.get(name)),
         };
         let handler = handler.map(CompiledHandler::compile).transpose()?;
         let longest_runtime =
-            kind.role.map(|_| Duration::from_secs(settings.retry_settings.longest_runtime_sec));
-        Ok(Self { role: kind.role, asked: kind.asked, handler, longest_runtime })
+            group.role.map(|_| Duration::from_secs(settings.retry_settings.longest_runtime_sec));
+        Ok(Self { role: group.role, asked: group.asked, handler, longest_runtime })
     }
 }
 
 fn request_retry_policy(
     retry_settings: &script_settings::RequestRetrySettings,
-    kind: &NodeGroupSettings,
+    group: &NodeGroupSettings,
 ) -> RequestRetryPolicy {
     RequestRetryPolicy {
-        retries: kind.retries,
+        retries: group.retries,
         initial_delay: Duration::from_secs(retry_settings.cool_off_sec),
         max_delay: Duration::from_secs(retry_settings.longest_cool_off_sec),
         memory_growth: retry_settings.growth,
-        max_memory: Bytes(retry_settings.memory_ceiling_mb(kind.asked.cpus).saturating_mul(1 << 20)),
+        max_memory: Bytes(retry_settings.memory_ceiling_mb(group.asked.cpus).saturating_mul(1 << 20)),
         max_runtime: Duration::from_secs(retry_settings.longest_runtime_sec),
     }
 }

@@ -57,7 +57,7 @@ pub struct ScriptCall {
     /// `$JOBID`
     pub job_id: String,
     /// A key of [`ScriptSettings::kinds`].
-    pub kind: String,
+    pub node_group: String,
 }
 
 /// A script failed.
@@ -66,7 +66,7 @@ pub enum ScriptError {
     #[error(transparent)]
     Settings(#[from] ScriptSettingsError),
     #[error(
-        "condor.json has no node kind `{0}`; it belongs to another DAG, or was written before the DAG changed"
+        "condor.json has no node group `{0}`; it belongs to another DAG, or was written before the DAG changed"
     )]
     UnknownNodeGroup(String),
     #[error(transparent)]
@@ -86,7 +86,7 @@ pub enum ScriptError {
 }
 
 impl ScriptSettings {
-    fn find_kind(&self, name: &str) -> Result<&NodeGroupSettings, ScriptError> {
-        self.kinds.get(name).ok_or_else(|| ScriptError::UnknownNodeGroup(name.to_owned()))
+    fn find_node_group(&self, name: &str) -> Result<&NodeGroupSettings, ScriptError> {
+        self.node_groups.get(name).ok_or_else(|| ScriptError::UnknownNodeGroup(name.to_owned()))
     }
 }

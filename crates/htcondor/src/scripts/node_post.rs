@@ -20,9 +20,9 @@ pub fn run_post(call: &ScriptCall) -> Result<ScriptDecision, ScriptError> {
 
 pub(super) fn decide_call(call: &ScriptCall) -> Result<ScriptDecision, ScriptError> {
     let (settings, _) = ScriptSettings::find_for_directory(&call.directory)?;
-    let kind = settings.find_kind(&call.kind)?;
-    let rules = NodeRules::from_group(kind, &settings)?;
-    Ok(decide_attempt(&attempt_facts::gather_attempt(call, kind.role), &rules))
+    let group = settings.find_node_group(&call.node_group)?;
+    let rules = NodeRules::from_group(group, &settings)?;
+    Ok(decide_attempt(&attempt_facts::gather_attempt(call, group.role), &rules))
 }
 
 /// The report is written last: it marks the end of the script.

@@ -15,12 +15,12 @@ use windlass_types::{Bytes, Resources, Timestamp};
 const GIB: u64 = 1 << 30;
 const CEILING_MB: u64 = 3 * 1024;
 
-pub(super) fn asked(memory: u64) -> Resources {
+pub(super) fn requested_memory(memory: u64) -> Resources {
     Resources { memory: Bytes(memory), runtime: Some(Duration::from_hours(1)), ..Resources::DEFAULT }
 }
 
-pub(super) fn kind(role: NodeRole) -> NodeGroupSettings {
-    NodeGroupSettings { role: Some(role), retries: 3, asked: asked(GIB), handler: None }
+pub(super) fn group_settings(role: NodeRole) -> NodeGroupSettings {
+    NodeGroupSettings { role: Some(role), retries: 3, asked: requested_memory(GIB), handler: None }
 }
 
 /// The settings of a run with a kind for each role, and two for jobs of a spec: with a handler, and without.
@@ -28,7 +28,7 @@ pub(super) fn settings() -> ScriptSettings {
     let job = |handler: Option<&str>| NodeGroupSettings {
         role: None,
         retries: 3,
-        asked: asked(GIB),
+        asked: requested_memory(GIB),
         handler: handler.map(str::to_owned),
     };
     let rule = FailureRule {
@@ -42,14 +42,14 @@ pub(super) fn settings() -> ScriptSettings {
     };
     let handler = FailureHandler { name: "fixes".into(), rules: vec![rule] };
     let roles = [NodeRole::Landing, NodeRole::Processing, NodeRole::Merge, NodeRole::Cleanup];
-    let kinds = roles.map(|role| (role.name().to_lowercase(), kind(role)));
+    let kinds = roles.map(|role| (role.name().to_lowercase(), group_settings(role)));
     let jobs =
         [("handled", job(Some("fixes"))), ("plain", job(None))].map(|(name, kind)| (name.to_owned(), kind));
     ScriptSettings {
         name: "request".into(),
         run: "550e8400-e29b-41d4-a716-446655440000".into(),
         program: "/usr/bin/windlass".into(),
-        kinds: kinds.into_iter().chain(jobs).collect(),
+        node_groups: kinds.into_iter().chain(jobs).collect(),
         retry_settings: RequestRetrySettings {
             max_memory_per_core_mb: CEILING_MB,
             ..RequestRetrySettings::default()

@@ -35,7 +35,7 @@ pub enum DagOutcome {
 
 /// The schedd's record of the DAGMan job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum DagmanState {
+pub(super) enum DagmanQueueState {
     Queued,
     Running,
     Held(JobHold),
@@ -44,14 +44,16 @@ pub(super) enum DagmanState {
 }
 
 /// The last state of a cluster in the log. `None`: the log does not mention it.
-pub(super) fn last_dagman_state(events: &[CondorEvent], cluster: u64) -> Option<DagmanState> {
+pub(super) fn last_dagman_queue_state(events: &[CondorEvent], cluster: u64) -> Option<DagmanQueueState> {
     let events = events.iter().rev().filter(|event| event.cluster == cluster);
     events.map(|event| &event.kind).find_map(|what| match what {
-        CondorEventKind::Submitted { .. } | CondorEventKind::Released { .. } => Some(DagmanState::Queued),
-        CondorEventKind::Executing { .. } => Some(DagmanState::Running),
-        CondorEventKind::Terminated { exit, .. } => Some(DagmanState::Ended(*exit)),
-        CondorEventKind::Aborted { .. } => Some(DagmanState::Removed),
-        CondorEventKind::Held(hold) => Some(DagmanState::Held(hold.clone())),
+        CondorEventKind::Submitted { .. } | CondorEventKind::Released { .. } => {
+            Some(DagmanQueueState::Queued)
+        }
+        CondorEventKind::Executing { .. } => Some(DagmanQueueState::Running),
+        CondorEventKind::Terminated { exit, .. } => Some(DagmanQueueState::Ended(*exit)),
+        CondorEventKind::Aborted { .. } => Some(DagmanQueueState::Removed),
+        CondorEventKind::Held(hold) => Some(DagmanQueueState::Held(hold.clone())),
         // It is held, removed or restarted next; that event has the details.
         CondorEventKind::Evicted { .. }
         | CondorEventKind::PostScript { .. }
@@ -70,7 +72,7 @@ pub(super) fn last_submitted_cluster(events: &[CondorEvent]) -> Option<u64> {
 
 /// All facts about one cluster.
 pub(super) struct DagEvidence<'a> {
-    pub(super) dagman: Option<DagmanState>,
+    pub(super) dagman: Option<DagmanQueueState>,
     /// Its own, not those of an earlier run.
     pub(super) metrics: Option<&'a DagMetrics>,
     /// Its log says that it has started.
@@ -98,16 +100,16 @@ pub(super) fn decide_dag_state(evidence: &DagEvidence<'_>) -> DagStateDecision {
         };
     }
     match &evidence.dagman {
-        Some(DagmanState::Removed) => DagStateDecision::State(DagState::Over(DagOutcome::Removed)),
+        Some(DagmanQueueState::Removed) => DagStateDecision::State(DagState::Over(DagOutcome::Removed)),
         // No metrics although it ended: rejected, or the disk was full.
-        Some(DagmanState::Ended(exit)) => {
+        Some(DagmanQueueState::Ended(exit)) => {
             // A status file older than its start belongs to another run.
             let status = evidence.status.filter(|_| evidence.has_begun);
             status
                 .and_then(decide_from_status)
                 .unwrap_or(DagStateDecision::ReadDagmanOut { without_metrics: Some(*exit) })
         }
-        Some(DagmanState::Queued | DagmanState::Running | DagmanState::Held(_)) => {
+        Some(DagmanQueueState::Queued | DagmanQueueState::Running | DagmanQueueState::Held(_)) => {
             DagStateDecision::State(DagState::Running)
         }
         None if evidence.has_begun => DagStateDecision::State(DagState::Running),
@@ -171,7 +173,7 @@ mod tests {
         }
     }
 
-    fn with(metrics: Option<&DagMetrics>, life: Option<DagmanState>) -> Option<DagState> {
+    fn with(metrics: Option<&DagMetrics>, life: Option<DagmanQueueState>) -> Option<DagState> {
         state(&DagEvidence { dagman: life, metrics, has_begun: false, status: None })
     }
 
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn metrics_say_how_it_went() {
-        let over = |end, exit| with(Some(&ended(end, exit)), Some(DagmanState::Running));
+        let over = |end, exit| with(Some(&ended(end, exit)), Some(DagmanQueueState::Running));
         assert_eq!(over(DagEnd::Ok, 0), Some(DagState::Over(DagOutcome::Completed)));
         assert_eq!(over(DagEnd::NodeFailed, 1), Some(DagState::Over(DagOutcome::Failed)));
         assert_eq!(
@@ -200,11 +202,11 @@ mod tests {
     #[test]
     fn without_metrics_its_own_log_says_whether_it_is_there() {
         let hold = JobHold { reason: "via condor_hold".into(), code: 1, subcode: 0 };
-        for there in [DagmanState::Queued, DagmanState::Running, DagmanState::Held(hold)] {
+        for there in [DagmanQueueState::Queued, DagmanQueueState::Running, DagmanQueueState::Held(hold)] {
             assert_eq!(with(None, Some(there)), Some(DagState::Running));
         }
-        assert_eq!(with(None, Some(DagmanState::Removed)), Some(DagState::Over(DagOutcome::Removed)));
-        assert_eq!(with(None, Some(DagmanState::Ended(JobExit::Code(1)))), None, "its log is needed");
+        assert_eq!(with(None, Some(DagmanQueueState::Removed)), Some(DagState::Over(DagOutcome::Removed)));
+        assert_eq!(with(None, Some(DagmanQueueState::Ended(JobExit::Code(1)))), None, "its log is needed");
         assert_eq!(with(None, None), Some(DagState::NotYet));
         let begun = DagEvidence { dagman: None, metrics: None, has_begun: true, status: None };
         assert_eq!(state(&begun), Some(DagState::Running));
@@ -217,7 +219,7 @@ mod tests {
         let removed = head(include_bytes!("../../tests/data/workflow.dag.status.removed"));
         let running = head(include_bytes!("../../tests/data/workflow.dag.status.running"));
         let by = |head, exit| {
-            let life = Some(DagmanState::Ended(JobExit::Code(exit)));
+            let life = Some(DagmanQueueState::Ended(JobExit::Code(exit)));
             state(&DagEvidence { dagman: life, metrics: None, has_begun: true, status: Some(head) })
         };
         assert_eq!(by(&done, 0), Some(DagState::Over(DagOutcome::Completed)));
@@ -225,7 +227,7 @@ mod tests {
         assert_eq!(by(&running, 0), None, "it is older than the end");
         let half = node_status::DagStatus { done: 1, ..done.clone() };
         assert_eq!(by(&half, 0), None, "never done before all are");
-        let life = Some(DagmanState::Ended(JobExit::Code(1)));
+        let life = Some(DagmanQueueState::Ended(JobExit::Code(1)));
         let stale = DagEvidence { dagman: life, metrics: None, has_begun: false, status: Some(&removed) };
         assert_eq!(state(&stale), None, "it belongs to the previous run");
     }
@@ -233,19 +235,19 @@ mod tests {
     #[test]
     fn the_life_of_dagman() {
         let log = events::parse_events(include_bytes!("../../tests/data/dagman.log.hold-release"));
-        let at = |count: usize| last_dagman_state(&log[..count], 54);
+        let at = |count: usize| last_dagman_queue_state(&log[..count], 54);
         assert_eq!(last_submitted_cluster(&log), Some(54));
-        assert_eq!(at(1), Some(DagmanState::Queued));
-        assert_eq!(at(2), Some(DagmanState::Running));
-        assert_eq!(at(3), Some(DagmanState::Running), "evicted: the next event says why");
-        assert!(matches!(at(4), Some(DagmanState::Held(hold)) if hold.code == 1));
-        assert_eq!(at(5), Some(DagmanState::Queued));
-        assert_eq!(at(log.len()), Some(DagmanState::Removed));
-        assert_eq!(last_dagman_state(&log, 55), None);
+        assert_eq!(at(1), Some(DagmanQueueState::Queued));
+        assert_eq!(at(2), Some(DagmanQueueState::Running));
+        assert_eq!(at(3), Some(DagmanQueueState::Running), "evicted: the next event says why");
+        assert!(matches!(at(4), Some(DagmanQueueState::Held(hold)) if hold.code == 1));
+        assert_eq!(at(5), Some(DagmanQueueState::Queued));
+        assert_eq!(at(log.len()), Some(DagmanQueueState::Removed));
+        assert_eq!(last_dagman_queue_state(&log, 55), None);
         let requeued = events::parse_events(include_bytes!("../../tests/data/dagman.log.requeued-43"));
         assert_eq!(
-            last_dagman_state(&requeued[..3], 142),
-            Some(DagmanState::Running),
+            last_dagman_queue_state(&requeued[..3], 142),
+            Some(DagmanQueueState::Running),
             "it was put back into the queue"
         );
     }

@@ -35,7 +35,7 @@ pub use nodes::{
 
 use self::attempt_reader::AttemptReader;
 use self::cached_files::{CachedFile, read_end, read_whole};
-use self::dag_state::{DagEvidence, DagStateDecision, DagmanState, decide_dag_state};
+use self::dag_state::{DagEvidence, DagStateDecision, DagmanQueueState, decide_dag_state};
 use self::growing_log::{GrowingLogItem, GrowingLogReader};
 use self::nodes::list_held_nodes;
 use self::unit_counts::{UnitCounts, count_failed, node_counts, read_dag_status};
@@ -288,13 +288,13 @@ impl DagPoller {
         self.cluster.or_else(submitted).or(self.unit_states.dagman())
     }
 
-    fn dagman_state(&self) -> Option<DagmanState> {
-        dag_state::last_dagman_state(self.dagman_events.get()?, self.current_cluster()?)
+    fn dagman_state(&self) -> Option<DagmanQueueState> {
+        dag_state::last_dagman_queue_state(self.dagman_events.get()?, self.current_cluster()?)
     }
 
     fn dagman_held(&self) -> Option<JobHold> {
         match self.dagman_state()? {
-            DagmanState::Held(hold) => Some(hold),
+            DagmanQueueState::Held(hold) => Some(hold),
             _ => None,
         }
     }

@@ -167,7 +167,8 @@ fn a_run_that_goes_on_differently_keeps_its_dags() {
         );
     }
     let settings = ScriptSettings::load(directory.path()).unwrap();
-    let told = |kind: &str| (settings.kinds[kind].retries, settings.kinds[kind].asked.memory.0 >> 20);
+    let told =
+        |kind: &str| (settings.node_groups[kind].retries, settings.node_groups[kind].asked.memory.0 >> 20);
     let kinds = ["landing_1", "processing_0", "processing_1", "merge_0"];
     assert_eq!(kinds.map(told), [(3, 12_000), (5, 12_000), (5, 12_000), (2, 2000)]);
 }
@@ -184,7 +185,7 @@ fn the_terms_have_every_kind_that_the_dags_name() {
         let scripts = text.lines().filter(|line| line.starts_with("SCRIPT POST"));
         named.extend(scripts.map(|line| line.rsplit(' ').next().unwrap().to_owned()));
     }
-    assert_eq!(named, settings.kinds.keys().cloned().collect());
+    assert_eq!(named, settings.node_groups.keys().cloned().collect());
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn terms_say_what_follows_a_failure() {
     assert_eq!(settings.submission_dir.as_deref(), Some(Path::new("/home/ann/study")));
     let names = windlass_htcondor::script_settings::read_names(directory.path()).unwrap();
     assert_eq!(names.get("solve_2_2").map(String::as_str), Some("solve.2"));
-    let failed_job: Vec<_> = settings.kinds.values().filter(|kind| kind.handler.is_some()).collect();
+    let failed_job: Vec<_> = settings.node_groups.values().filter(|kind| kind.handler.is_some()).collect();
     assert_eq!(failed_job.len(), 1);
     assert_eq!((failed_job[0].retries, failed_job[0].asked.cpus), (3, 8));
     assert_eq!(settings.handlers["patient"].rules[0].exit_codes, [75]);

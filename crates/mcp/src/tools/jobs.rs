@@ -49,8 +49,8 @@ pub(super) fn list_jobs_by_status(session: &AgentSession, args: &JobsByStatusInp
         ..JobFilter::default()
     };
     let jobs = session.store.jobs(workflow.id, &filter)?;
-    let told = jobs.iter().map(|job| (job.id, job_summary(job))).collect();
-    let mut shown = page.render_page(session.redact_values(workflow.id, told)?, |view| view);
+    let rendered = jobs.iter().map(|job| (job.id, job_summary(job))).collect();
+    let mut shown = page.render_page(session.redact_values(workflow.id, rendered)?, |view| view);
     shown["total_in_status"] = json!(workflow.counts.get(status));
     Ok(shown)
 }
@@ -188,7 +188,7 @@ pub(super) fn list_failed_jobs(session: &AgentSession, args: &FailedJobsInput) -
     let mut groups: BTreeMap<String, SharedFailure> = BTreeMap::new();
     for job in &jobs {
         let Some(row) = load_last_failure(session, &workflow, job)? else { continue };
-        let told = json!({
+        let rendered = json!({
             "job_id": job.id, "name": job.name, "run_id": row.run_id, "attempt_id": row.attempt_id,
             "status": job.status, "return_code": row.return_code, "signal": row.signal, "why": row.why,
         });
@@ -198,7 +198,7 @@ pub(super) fn list_failed_jobs(session: &AgentSession, args: &FailedJobsInput) -
             failure: output_redaction::redact_strings(failure_json(&row), &redactor),
             jobs: Vec::new(),
         });
-        group.jobs.push(output_redaction::redact_strings(told, &redactor));
+        group.jobs.push(output_redaction::redact_strings(rendered, &redactor));
     }
     let mut groups: Vec<SharedFailure> = groups.into_values().collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.jobs.len()));
@@ -290,6 +290,6 @@ pub(super) fn list_results(session: &AgentSession, args: &ResultsInput) -> ToolR
         ..ResultFilter::default()
     };
     let rows = session.store.results(workflow.id, &filter)?;
-    let told = rows.iter().map(|row| (row.key.job_id, attempt_json(row))).collect();
-    Ok(page.render_page(session.redact_values(workflow.id, told)?, |view| view))
+    let rendered = rows.iter().map(|row| (row.key.job_id, attempt_json(row))).collect();
+    Ok(page.render_page(session.redact_values(workflow.id, rendered)?, |view| view))
 }

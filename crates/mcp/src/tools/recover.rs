@@ -93,14 +93,14 @@ pub(super) fn recover_workflow(session: &AgentSession, args: &RecoverWorkflowInp
             session.store.add_event(&plan.recovery_event(Some(&asked_by)), AgentSession::now())?;
         }
     }
-    let mut told = render_plan(&plan, false, &outcomes)?;
+    let mut report = render_plan(&plan, false, &outcomes)?;
     if (plan.has_reruns() || needs_allocations(session, &row)?)
         && let Some(slurm) = create_allocations_if_on_slurm(session, &row)?
-        && let Value::Object(told) = &mut told
+        && let Value::Object(report) = &mut report
     {
-        told.insert("slurm".to_owned(), slurm);
+        report.insert("slurm".to_owned(), slurm);
     }
-    Ok(told)
+    Ok(report)
 }
 
 /// Jobs that no node can hold are left alone: they would be ready and never run.

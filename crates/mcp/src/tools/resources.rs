@@ -232,13 +232,13 @@ pub(super) fn regroup_resources(session: &AgentSession, args: &RegroupResourcesI
     for (number, group) in (1..).zip(&args.groups) {
         let of_group: Vec<FailureCommandOutcome> = outcomes.by_ref().take(group.job_ids.len()).collect();
         let refused = |one: &&FailureCommandOutcome| one.answer == Given::Refused;
-        let told = |one: &FailureCommandOutcome| json!({ "job_id": one.job, "why": one.words });
+        let to_json = |one: &FailureCommandOutcome| json!({ "job_id": one.job, "why": one.words });
         let changed = of_group.iter().filter(|one| one.answer == Given::Done).count();
         groups.push(json!({
             "name": group.name.clone().unwrap_or_else(|| format!("group {number}")),
             "resources": resources_json(&group.changes()?.apply_to_resources(Resources::DEFAULT)),
             "jobs": of_group.len(), "changed": changed,
-            "refused": of_group.iter().filter(refused).map(told).collect::<Vec<_>>(),
+            "refused": of_group.iter().filter(refused).map(to_json).collect::<Vec<_>>(),
         }));
     }
     Ok(json!({

@@ -103,11 +103,11 @@ fn list_named_jobs(
     }
     let filter = JobFilter { status: statuses.to_vec(), limit: Some(MAX_NAMED), ..JobFilter::default() };
     let view = |job: JobRow| {
-        let told = json!({
+        let summary = json!({
             "job_id": job.id, "name": job.name, "status": job.status, "attempt_id": job.attempt_id,
             "return_code": job.return_code, "reason": job.reason, "started_at": job.started_at,
         });
-        (job.id, told)
+        (job.id, summary)
     };
     session.redact_values(row.id, session.store.jobs(row.id, &filter)?.into_iter().map(view).collect())
 }

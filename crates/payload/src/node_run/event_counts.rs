@@ -34,8 +34,8 @@ impl EventCount {
             }
         };
         let contents = events::read_contents(path).map_err(|error| missing(&error))?;
-        let told = report.and_then(|report| report.find_output(path));
-        if let (Some(events), Some(contents)) = (told.and_then(|told| told.events), &contents)
+        let reported = report.and_then(|report| report.find_output(path));
+        if let (Some(events), Some(contents)) = (reported.and_then(|reported| reported.events), &contents)
             && events != contents.events
         {
             let message = format!(
@@ -45,14 +45,14 @@ impl EventCount {
             );
             return Err(PayloadFailure::new(exit_codes::NO_OUTPUT, message));
         }
-        Ok(match (told.and_then(|told| Some((told.events?, told))), contents) {
-            (Some((events, told)), contents) => Self {
+        Ok(match (reported.and_then(|reported| Some((reported.events?, reported))), contents) {
+            (Some((events, reported)), contents) => Self {
                 events,
                 source: EventCountSource::Report,
-                lumis: if told.lumis.is_empty() {
+                lumis: if reported.lumis.is_empty() {
                     contents.unwrap_or_default().lumis
                 } else {
-                    told.lumis.clone()
+                    reported.lumis.clone()
                 },
             },
             (None, Some(contents)) => {

@@ -110,7 +110,7 @@ impl StepEnvironment<'_> {
         let manifest = &self.workspace.manifest;
         let (instance, instances) = self.instance;
         let seed = step_seed(manifest, self.node.index, &self.step.name);
-        let mut told = vec![
+        let mut variables = vec![
             ("WINDLASS_REQUEST", manifest.request.clone()),
             ("WINDLASS_UNIT", manifest.unit.clone()),
             ("WINDLASS_NODE", self.node.index.to_string()),
@@ -130,7 +130,7 @@ impl StepEnvironment<'_> {
             ("WINDLASS_JOB_REPORT", path(&files.report)),
         ];
         if let Some(made) = share.generate {
-            told.extend([
+            variables.extend([
                 ("WINDLASS_FIRST_EVENT", made.first_event.to_string()),
                 ("WINDLASS_LAST_EVENT", made.last_event.to_string()),
                 ("WINDLASS_RUN_NUMBER", made.run.to_string()),
@@ -139,19 +139,20 @@ impl StepEnvironment<'_> {
             ]);
         }
         if instances > 1 {
-            told.push(("WINDLASS_INSTANCE", instance.to_string()));
-            told.push(("WINDLASS_INSTANCES", instances.to_string()));
+            variables.push(("WINDLASS_INSTANCE", instance.to_string()));
+            variables.push(("WINDLASS_INSTANCES", instances.to_string()));
         }
         if let Some((skip, most)) = skip_and_max_events(&share.inputs) {
-            told.push(("WINDLASS_SKIP_EVENTS", skip.to_string()));
-            told.push(("WINDLASS_MAX_EVENTS", most.map_or_else(|| "-1".to_owned(), |most| most.to_string())));
+            variables.push(("WINDLASS_SKIP_EVENTS", skip.to_string()));
+            variables
+                .push(("WINDLASS_MAX_EVENTS", most.map_or_else(|| "-1".to_owned(), |most| most.to_string())));
         }
         if let Some(simulation) = &self.step.simulation
             && let Ok(text) = serde_json::to_string(simulation)
         {
-            told.push(("WINDLASS_SIMULATION", text));
+            variables.push(("WINDLASS_SIMULATION", text));
         }
-        told
+        variables
     }
 }
 

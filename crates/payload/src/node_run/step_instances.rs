@@ -10,7 +10,7 @@ use crate::exit_codes;
 use crate::failure::PayloadFailure;
 use crate::files::DraftFile;
 use crate::report::{self, JobReport};
-use crate::step_process::{self, CgroupMonitor, EndedProcess, SideBySideResult, StepControl};
+use crate::step_process::{self, CgroupMonitor, EndedProcess, ParallelRunResult, StepControl};
 use crate::workspace::UnitWorkspace;
 use std::fs;
 use std::io;
@@ -114,7 +114,7 @@ impl<'a> StepInstances<'a> {
         }
     }
 
-    fn run_all(&self) -> io::Result<SideBySideResult> {
+    fn run_all(&self) -> io::Result<ParallelRunResult> {
         let mut commands = Vec::with_capacity(self.instances.len());
         for (index, instance) in self.instances.iter().enumerate() {
             fs::create_dir_all(&instance.files.directory)?;
@@ -125,9 +125,9 @@ impl<'a> StepInstances<'a> {
             [alone] => {
                 let ended = step_process::run_process(self.context.control, alone)?;
                 let failed = (ended.exit != ProcessExit::Code(0)).then_some(0);
-                Ok(SideBySideResult { ended: vec![ended], failed })
+                Ok(ParallelRunResult { ended: vec![ended], failed })
             }
-            several => step_process::run_side_by_side(self.context.control, several),
+            several => step_process::run_in_parallel(self.context.control, several),
         }
     }
 
@@ -139,7 +139,7 @@ impl<'a> StepInstances<'a> {
             command.args(["payload", "simulate"]);
             command
         };
-        let told = StepEnvironment {
+        let environment = StepEnvironment {
             workspace: self.context.workspace,
             node: self.context.node,
             step: self.step,
@@ -148,7 +148,7 @@ impl<'a> StepInstances<'a> {
             instance: (index, self.instances.len()),
         };
         step_environment::clear_variables(&mut command);
-        command.envs(told.variables(&instance.share, &instance.files));
+        command.envs(environment.variables(&instance.share, &instance.files));
         command.current_dir(&instance.files.directory).stdin(Stdio::null());
         command
     }
@@ -160,7 +160,7 @@ impl<'a> StepInstances<'a> {
     }
 
     /// The outputs, or the first failure with its instance.
-    fn step_result(&self, together: &SideBySideResult) -> (usize, Result<StepOutputs, PayloadFailure>) {
+    fn step_result(&self, together: &ParallelRunResult) -> (usize, Result<StepOutputs, PayloadFailure>) {
         let verdict = |(index, ended): (usize, &EndedProcess)| {
             let StepInstance { share, report, .. } = &self.instances[index];
             let failure =

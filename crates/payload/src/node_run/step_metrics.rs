@@ -48,13 +48,13 @@ pub(super) fn fill_metrics(metrics: &mut StepMetrics, instances: &[StepInstance]
 }
 
 fn fill_memory(metrics: &mut StepMetrics, instances: &[StepInstance], used: &StepUsageInput<'_>) {
-    let told = |name: &str| {
+    let reported = |name: &str| {
         let of = |instance: &StepInstance| instance.report.as_ref()?.metric("ApplicationMemory", name);
         instances.iter().filter_map(of).reduce(f64::max)
     };
     let peak = used.ended.iter().map(|one| one.peak_rss.0).max().unwrap_or(0) as f64 / MB;
-    metrics.peak_rss_mb = told("PeakValueRss").map_or(peak, |told| told.max(peak));
-    metrics.peak_vsize_mb = told("PeakValueVsize");
+    metrics.peak_rss_mb = reported("PeakValueRss").map_or(peak, |reported| reported.max(peak));
+    metrics.peak_vsize_mb = reported("PeakValueVsize");
     // The kernel knows the peak of each process, also between two samples of the group.
     metrics.cgroup_memory_mb = used.cgroup_peak.map(|peak| (peak.0 as f64 / MB).max(metrics.peak_rss_mb));
 }

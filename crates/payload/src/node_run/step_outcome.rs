@@ -18,8 +18,8 @@ pub(super) fn find_failure(
     if let Some(signal) = control.ended_by() {
         return Some(signal_failure(signal, "the job was told to end"));
     }
-    let told = report.and_then(|report| Some((report, report.last_error()?)));
-    match (told, ended.exit) {
+    let reported = report.and_then(|report| Some((report, report.last_error()?)));
+    match (reported, ended.exit) {
         (Some((report, error)), _) => Some(report_failure(report, error, inputs)),
         (None, ProcessExit::Code(0)) => None,
         (None, ProcessExit::Code(code)) => {

@@ -83,20 +83,20 @@ impl SimulatedProgram<'_> {
 
     fn read_input(&mut self, input: &StepInput, writer: &mut EventWriter) -> io::Result<Result<(), u8>> {
         let wanted = EventSelection { events: input.events, lumis: input.lumis.as_ref() };
-        let mut told = ReportedInput {
+        let mut reported = ReportedInput {
             name: ReportedFileName { lfn: input.lfn.clone(), pfn: input.path.to_string_lossy().into_owned() },
             kind: "primaryFiles".to_owned(),
             ..ReportedInput::default()
         };
         let mut write_error = None;
         let read = events::read_events(&input.path, wanted, |event| {
-            told.events_read += 1;
-            told.lumis.insert(event.run, event.lumi);
+            reported.events_read += 1;
+            reported.lumis.insert(event.run, event.lumi);
             writer.process(&event).inspect_err(|error| write_error = Some(io::Error::from(error.kind())))
         });
-        self.events_read += told.events_read;
+        self.events_read += reported.events_read;
         self.bytes.0 += fs::metadata(&input.path).map_or(0, |metadata| metadata.len());
-        self.report.inputs.push(told);
+        self.report.inputs.push(reported);
         match (read, write_error) {
             (_, Some(error)) => Err(error),
             (Ok(()), None) => Ok(Ok(())),

@@ -20,7 +20,7 @@ pub(crate) const MAX_ATTEMPTS_PER_READ: usize = 1000;
 pub(super) fn from_engine_attempt(directory: &Path, failed: FailedAttempt) -> Option<FailedAttemptReport> {
     let EngineNodeName { role, unit, index } = EngineNodeName::parse_job_name(&failed.job_name)?;
     let tail = failed.last_words.unwrap_or_default();
-    let told = LoggedFailure::from_log_tail(&tail);
+    let logged = LoggedFailure::from_log_tail(&tail);
     let report = match index {
         Some(index) => read_report(directory, unit, &format!("proc_{index}.json"))
             .filter(|report| report.attempt == failed.attempt_id.0),
@@ -29,7 +29,7 @@ pub(super) fn from_engine_attempt(directory: &Path, failed: FailedAttempt) -> Op
     };
     let reported =
         report.as_ref().and_then(|report| report.failure.as_ref()).map(|failure| failure.exit_code);
-    let code = reported.or(told.as_ref().map(|told| told.code)).unwrap_or(failed.return_code);
+    let code = reported.or(logged.as_ref().map(|logged| logged.code)).unwrap_or(failed.return_code);
     let bad_files = match (failed.class, report) {
         (FailureClass::Data, Some(report)) => report.bad_inputs,
         // Files that it did not find may be at another site.
@@ -46,7 +46,7 @@ pub(super) fn from_engine_attempt(directory: &Path, failed: FailedAttempt) -> Op
         class: failed.class,
         code,
         signature: failed.signature,
-        message: told.map_or(failed.message, |told| told.message),
+        message: logged.map_or(failed.message, |logged| logged.message),
         is_final: failed.is_final,
         bad_files,
         log_tail: tail,

@@ -358,13 +358,13 @@ fn add_unstarted_nodes(counts: NodeCounts, total: u64, state: RunState) -> NodeC
 
 /// With all causes.
 fn error_chain_text(error: &dyn Error) -> String {
-    let mut told = error.to_string();
+    let mut text = error.to_string();
     let mut next = error.source();
     while let Some(source) = next {
-        told = format!("{told}: {source}");
+        text = format!("{text}: {source}");
         next = source.source();
     }
-    told
+    text
 }
 
 fn transient_failure(error: &dyn Error) -> EffectFailure {

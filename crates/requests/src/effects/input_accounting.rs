@@ -104,12 +104,12 @@ fn file_part(events: Option<EventWindow>, lumis: Option<LumiMask>) -> FilePart {
 
 /// A missing manifest stays missing; an unreadable one may be readable later.
 fn read_manifest(path: &Path) -> Result<InputManifest, EffectFailure> {
-    let told = |error: &dyn std::fmt::Display| {
+    let to_failure = |error: &dyn std::fmt::Display| {
         format!("the inputs of a work unit are unknown: {}: {error}", path.display())
     };
     let text = std::fs::read(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => permanent_failure(told(&error)),
-        _ => transient_failure(told(&error)),
+        ErrorKind::NotFound => permanent_failure(to_failure(&error)),
+        _ => transient_failure(to_failure(&error)),
     })?;
-    serde_json::from_slice(&text).map_err(|error| permanent_failure(told(&error)))
+    serde_json::from_slice(&text).map_err(|error| permanent_failure(to_failure(&error)))
 }

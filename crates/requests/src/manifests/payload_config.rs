@@ -36,12 +36,12 @@ fn config_error(field: &str, what: impl std::fmt::Display) -> PayloadConfigError
 pub fn find_faults(request: &Request) -> Vec<DocumentProblem> {
     let merge = read_merge(request).map(drop);
     let outputs = read_steps(request).and_then(|steps| read_outputs(request, &steps)).map(drop);
-    let told = |fault: PayloadConfigError| DocumentProblem {
+    let to_problem = |fault: PayloadConfigError| DocumentProblem {
         field: format!("{}.{}", config_field_name(request), fault.field),
         reason: fault.what,
         remedy: fault.remedy,
     };
-    [outputs, merge].into_iter().filter_map(Result::err).map(told).collect()
+    [outputs, merge].into_iter().filter_map(Result::err).map(to_problem).collect()
 }
 
 /// `payload_config`, by its name in the original document.

@@ -19,10 +19,10 @@ impl RequestReconciler {
     pub(super) fn update_bans(&mut self) -> Result<(), StoreError> {
         let now = SystemClock.now();
         let active = self.active_bans(now)?;
-        let told = self.promote_bans(&active, now)?
+        let alerts = self.promote_bans(&active, now)?
             | self.alert_expired_bans(now)?
             | self.close_banned_sites(&active, now)?;
-        if told {
+        if alerts {
             self.send_alerts();
         }
         Ok(())

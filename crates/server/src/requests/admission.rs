@@ -44,11 +44,11 @@ pub fn get_admission_queue(
     let candidates: Vec<AdmissionCandidate<'_>> =
         waiting.iter().map(|one| admission_candidate(one)).collect();
     let turns = order_queue(&candidates, &holders, &settings, now);
-    let told = limit.map_or(DEFAULT_QUEUE_LENGTH, |limit| limit as usize);
+    let length = limit.map_or(DEFAULT_QUEUE_LENGTH, |limit| limit as usize);
     let in_order: Vec<NextInQueue> = turns
         .iter()
         .filter_map(|turn| waiting.iter().find(|one| one.row.request.request_name == turn.name))
-        .take(told.max(1))
+        .take(length.max(1))
         .map(|one| api_next_in_queue(one))
         .collect();
     Ok(AdmissionQueue {
@@ -56,7 +56,7 @@ pub fn get_admission_queue(
         max_active_dags: settings.max_active as u64,
         queued_workflows: waiting.len() as u64,
         next_in_queue: in_order.first().cloned(),
-        queue: in_order.into_iter().take(told).collect(),
+        queue: in_order.into_iter().take(length).collect(),
     })
 }
 

@@ -53,9 +53,9 @@ mod tests {
             ),
         ];
         for (steps, urgent, expected) in table {
-            let told = check_production_steps(steps, *urgent);
+            let found = check_production_steps(steps, *urgent);
             assert_eq!(
-                told.iter().map(|fault| fault.field.as_str()).collect::<Vec<_>>(),
+                found.iter().map(|fault| fault.field.as_str()).collect::<Vec<_>>(),
                 *expected,
                 "{steps:?}"
             );

@@ -361,8 +361,8 @@ pub(super) fn describe_overrides(wanted: &ReleaseRequest) -> Option<String> {
         wanted.max_rescue_attempts.map(|count| render_count(count, "rescue", "rescues")),
         files,
     ];
-    let told: Vec<String> = parts.into_iter().flatten().collect();
-    (!told.is_empty()).then(|| told.join("; "))
+    let descriptions: Vec<String> = parts.into_iter().flatten().collect();
+    (!descriptions.is_empty()).then(|| descriptions.join("; "))
 }
 
 fn render_count(count: i64, one: &str, many: &str) -> String {

@@ -146,8 +146,8 @@ mod tests {
             (Reqmgr2Error::Unreachable { url: url.clone(), why: why.clone() }, 503, "reqmgr2_unavailable"),
             (Reqmgr2Error::UntrustedServer { url, why }, 502, "reqmgr2_denied"),
         ] {
-            let told = ApiError::from(error);
-            assert_eq!((told.status.as_u16(), told.code.as_ref()), (status, code));
+            let shown = ApiError::from(error);
+            assert_eq!((shown.status.as_u16(), shown.code.as_ref()), (status, code));
         }
     }
 }

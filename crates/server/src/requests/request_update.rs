@@ -117,8 +117,8 @@ fn check_steps(row: &RequestRow, patch: &PatchRequest) -> ApiResult<()> {
     if faults.is_empty() {
         return Ok(());
     }
-    let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    Err(ApiError::invalid(told.join("; ")).with_errors(faults))
+    let fault_texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    Err(ApiError::invalid(fault_texts.join("; ")).with_errors(faults))
 }
 
 /// Returns the command for a status that users may set; all others are set by the reconciler.

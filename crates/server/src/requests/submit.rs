@@ -63,12 +63,12 @@ pub fn parse_request(
         name_suffix: &suffix,
         max_memory_per_core_mb: memory.max_per_core.max(memory.default_per_core),
     };
-    let told =
+    let fault_texts =
         |faults: Vec<DocumentProblem>| invalid_document_error(faults.into_iter().map(field_error).collect());
-    let mut request = document::parse_request(&document, &context).map_err(told)?;
+    let mut request = document::parse_request(&document, &context).map_err(fault_texts)?;
     let faults = windlass_requests::payload_faults(&request);
     if !faults.is_empty() {
-        return Err(told(faults));
+        return Err(fault_texts(faults));
     }
     if let Some(beside) = beside {
         let faults = production_steps::check_production_steps(&beside, request.urgent);
@@ -105,8 +105,8 @@ pub(super) fn field_error(fault: DocumentProblem) -> FieldError {
 
 /// Reports all errors, as one message and by field.
 pub(super) fn invalid_document_error(faults: Vec<FieldError>) -> ApiError {
-    let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    ApiError::invalid(told.join("; ")).with_errors(faults)
+    let fault_texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    ApiError::invalid(fault_texts.join("; ")).with_errors(faults)
 }
 
 /// Name suffix as ReqMgr2 generates it: `261116_010203_4567`.

@@ -3,8 +3,8 @@
 //! The routes are taken from the OpenAPI document, so that new ones are included. The expectations come from
 //! the policy; the cases at the end are written by hand.
 
-use crate::bench::Bench;
-use crate::work::workflow_of;
+use crate::running_workflows::workflow_of;
+use crate::test_server::Bench;
 use reqwest::Method;
 use serde_json::{Value, json};
 use windlass_auth::{AccessDecision, AuthOperation, ObjectRelation, TokenScopes, UserRole, decide_access};

@@ -1,6 +1,6 @@
 //! Actions as Torc clients see them: which are pending, and who can claim them.
 
-use crate::bench::Bench;
+use crate::test_server::Bench;
 use serde_json::{Value, json};
 
 const PREFIX: &str = "/torc-service/v1";

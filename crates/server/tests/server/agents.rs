@@ -1,9 +1,9 @@
 //! Agents at `/mcp` have the permissions of their caller.
 
 use crate::access::token;
-use crate::bench::Bench;
 use crate::failures::{ended, status, waiting};
-use crate::work::Worker;
+use crate::running_workflows::Worker;
+use crate::test_server::Bench;
 use serde_json::{Value, json};
 use std::time::Duration;
 use windlass_auth::UserRole;

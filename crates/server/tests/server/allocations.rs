@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
 
 use crate::access::{status, token};
-use crate::bench::Bench;
-use crate::work::begun;
+use crate::running_workflows::begun;
+use crate::test_server::Bench;
 use reqwest::Method;
 use serde_json::{Value, json};
 use windlass_auth::UserRole;

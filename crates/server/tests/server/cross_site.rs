@@ -1,7 +1,7 @@
 //! A web page cannot make a browser change anything, on servers with and without authentication.
 
 use crate::access::routes;
-use crate::bench::Bench;
+use crate::test_server::Bench;
 use reqwest::Method;
 use serde_json::Value;
 use windlass_server::ServeOptions;
@@ -33,7 +33,7 @@ fn web_page_cannot_create_or_start_workflows() {
     let page = [("origin", "http://evil.example"), ("content-type", "text/plain")];
     assert_eq!(send(&bench, "POST", "/api/v1/store/create", &page, Some("{}")), 403);
     assert_eq!(send(&bench, "POST", "/api/v1/store/create", &page[1..], Some("{}")), 415);
-    let workflow = crate::work::workflow_of(&bench, "owner");
+    let workflow = crate::running_workflows::workflow_of(&bench, "owner");
     let start = format!("/api/v1/workflows/{workflow}/start");
     assert_eq!(send(&bench, "POST", &start, &page[..1], None), 403);
     assert_eq!(send(&bench, "POST", &start, &[("sec-fetch-site", "cross-site")], None), 403);

@@ -1,6 +1,6 @@
 //! Failures over HTTP: groups, commands, proposals, revisions.
 
-use crate::bench::Bench;
+use crate::test_server::Bench;
 use serde_json::{Value, json};
 
 fn call(bench: &Bench, method: &str, path: &str, body: &Value) -> (u16, Value) {

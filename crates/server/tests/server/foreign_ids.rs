@@ -4,9 +4,9 @@
 //! Routes, bodies and places come from the OpenAPI document.
 
 use crate::access::{Route, routes, token};
-use crate::bench::Bench;
-use crate::parts::parts_of;
-use crate::work::{introduction, workflow_of};
+use crate::foreign_objects::parts_of;
+use crate::running_workflows::{introduction, workflow_of};
+use crate::test_server::Bench;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};

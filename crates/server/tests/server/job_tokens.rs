@@ -1,8 +1,8 @@
 //! Permissions of a job token: its workflow, while its attempt runs; and whose jobs a worker gets.
 
 use crate::access::token;
-use crate::bench::{Bench, eventually};
-use crate::work::{begun, begun_of, ended, exchange, introduction};
+use crate::running_workflows::{begun, begun_of, ended, exchange, introduction};
+use crate::test_server::{Bench, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Limits on size, rate and time: the caller gets an error, and the server continues.
 
 use crate::access::token;
-use crate::bench::{Bench, eventually, wire, wire_as};
-use crate::work::{exchange, introduction, workflow_of};
+use crate::running_workflows::{exchange, introduction, workflow_of};
+use crate::test_server::{Bench, eventually, wire, wire_as};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::time::Duration;
@@ -204,7 +204,7 @@ fn slow_request_times_out() {
     let request = wire(&bench, "POST", "/api/v1/workers", "{\"host\": 1}");
     let mut slow = bench.connect();
     slow.write_all(&request.as_bytes()[..request.len() - 3]).unwrap();
-    let answer = crate::bench::read_all(&mut slow);
+    let answer = crate::test_server::read_all(&mut slow);
     assert!(answer.starts_with("HTTP/1.1 504"), "{answer}");
     assert_eq!(bench.figure("windlass_http_requests_in_flight"), Some(1));
 }
@@ -231,12 +231,12 @@ fn idle_connections_are_closed_before_authenticated_ones() {
     let mut idle: Vec<_> = (0..4).map(|_| bench.connect()).collect();
     let held = [authenticated(&bench), authenticated(&bench), authenticated(&bench)];
     for idle in &mut idle[..3] {
-        assert_eq!(crate::bench::read_all(idle), "", "it was closed");
+        assert_eq!(crate::test_server::read_all(idle), "", "it was closed");
     }
     // The owner has three of four connections, the limit per user.
     let mut more = bench.connect();
     more.write_all(closing(&wire(&bench, "GET", "/api/v1/me", "")).as_bytes()).unwrap();
-    let answer = crate::bench::read_all(&mut more);
+    let answer = crate::test_server::read_all(&mut more);
     assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("too_many_connections"), "{answer}");
     drop(held);
     eventually("a connection is free again", || {
@@ -260,9 +260,9 @@ fn slow_uploads_of_one_user_do_not_block_others() {
     let slow: Vec<_> = (0..4).map(|_| begin(&eve)).collect();
     eventually("four are active", || bench.figure("windlass_http_requests_in_flight") == Some(5));
     let mut fifth = begin(&eve);
-    let answer = crate::bench::read_all(&mut fifth);
+    let answer = crate::test_server::read_all(&mut fifth);
     assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("too_many_uploads"), "{answer}");
-    crate::work::workflow_of(&bench, "ana");
+    crate::running_workflows::workflow_of(&bench, "ana");
     drop(slow);
 }
 

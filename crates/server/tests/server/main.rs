@@ -8,55 +8,55 @@ mod actions;
 mod agents;
 mod allocations;
 #[cfg(test)]
-mod bench;
-#[cfg(test)]
 mod cross_site;
 #[cfg(test)]
-mod documents;
+mod disconnects;
 #[cfg(test)]
-mod endings;
+mod event_streams;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
-mod following;
-#[cfg(test)]
 mod foreign_ids;
 #[cfg(test)]
-mod hanging_up;
+mod foreign_objects;
 #[cfg(test)]
 mod job_tokens;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
-mod manners;
-#[cfg(test)]
 mod matrix;
 #[cfg(test)]
 mod nodes;
-#[cfg(test)]
-mod operator;
-#[cfg(test)]
-mod parts;
 #[cfg(test)]
 #[path = "../../../store/tests/postgres_server/mod.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod postgres_server;
 #[cfg(test)]
-mod reach;
+mod reference_docs;
 #[cfg(test)]
 mod reqmgr2;
 #[cfg(test)]
 #[path = "../../../requests/tests/reqmgr2_stub/mod.rs"]
 mod reqmgr2_stub;
 #[cfg(test)]
+mod request_operations;
+#[cfg(test)]
 mod requests;
+#[cfg(test)]
+mod response_format;
+#[cfg(test)]
+mod running_workflows;
 #[cfg(test)]
 mod secrets;
 #[cfg(test)]
-mod secured;
+mod shutdown;
 #[cfg(test)]
 mod store_calls;
 #[cfg(test)]
+mod test_server;
+#[cfg(test)]
+mod tls;
+#[cfg(test)]
 mod torc_client;
 #[cfg(test)]
-mod work;
+mod worker_isolation;

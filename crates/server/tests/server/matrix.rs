@@ -6,13 +6,13 @@
 //! truths that are written by hand.
 
 use crate::access::{Route, routes, status, token};
-use crate::bench::Bench;
 use crate::foreign_ids::{make_objects, send_foreign_ids};
-use crate::parts::{Parts, parts_of};
+use crate::foreign_objects::{Parts, parts_of};
 use crate::postgres_server;
 use crate::requests::document;
+use crate::running_workflows::{exchange, introduction, workflow_of};
 use crate::secrets::questions;
-use crate::work::{exchange, introduction, workflow_of};
+use crate::test_server::Bench;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;

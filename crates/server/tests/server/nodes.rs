@@ -1,8 +1,8 @@
 //! Node quarantine: permissions, listing, and the effect on workers.
 
 use crate::access::{status, token};
-use crate::bench::Bench;
-use crate::work::{Worker, begun};
+use crate::running_workflows::{Worker, begun};
+use crate::test_server::Bench;
 use reqwest::Method;
 use serde_json::{Value, json};
 use windlass_auth::UserRole;

@@ -1,8 +1,8 @@
 //! Requests that are submitted by name only: the server fetches them from a ReqMgr2.
 
-use crate::bench::Bench;
 use crate::reqmgr2_stub::{Said, Stub};
 use crate::requests::{get, post};
+use crate::test_server::Bench;
 use serde_json::{Value, json};
 use std::time::Duration;
 use windlass_requests::Reqmgr2Client;

@@ -1,7 +1,7 @@
 //! Requests, sites and datasets over REST: the shapes of the specification, and permissions.
 
 use crate::access::{self, token};
-use crate::bench::{Bench, eventually};
+use crate::test_server::{Bench, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
 use windlass_auth::UserRole;

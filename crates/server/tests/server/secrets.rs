@@ -1,7 +1,7 @@
 //! Secrets in environments: hidden from callers without the permission in every response.
 
 use crate::access::token;
-use crate::bench::Bench;
+use crate::test_server::Bench;
 use serde_json::Value;
 use windlass_auth::UserRole;
 use windlass_store::model::{

@@ -1,6 +1,6 @@
 //! The store over HTTP behaves like the local store.
 
-use crate::bench::Bench;
+use crate::test_server::Bench;
 use reqwest::blocking::{Body, Client};
 use std::io::Read;
 use windlass_store::model::{EventSeverity, JobFilter, ListedJobs, NewEvent, NewJob, NewWorkflow};

@@ -1,7 +1,7 @@
 //! The Torc contract as its clients see it: Torc's own Python client, and schemathesis, which tests
 //! everything that the OpenAPI document allows.
 
-use crate::bench::Bench;
+use crate::test_server::Bench;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

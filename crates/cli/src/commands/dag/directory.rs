@@ -130,8 +130,8 @@ impl DagDirectory {
             DagOperation::Remove | DagOperation::Rescue => condor.remove(cluster, reason),
         };
         let done = done.map_err(|error| condor_error(&error))?;
-        let told = if done { "was asked to" } else { "is gone or already in this state: no" };
-        self.print_result(ctx, verb, cluster, done, &format!("{told} {}", verb.name()))
+        let answer = if done { "was asked to" } else { "is gone or already in this state: no" };
+        self.print_result(ctx, verb, cluster, done, &format!("{answer} {}", verb.name()))
     }
 
     /// Holds the lock of the directory, so that a DAG submitted meanwhile is not changed.
@@ -157,9 +157,9 @@ impl DagDirectory {
         verb: DagOperation,
         cluster: u64,
         done: bool,
-        told: &str,
+        answer: &str,
     ) -> Result<CliExit, CliError> {
-        let message = format!("DAGMan {cluster} {told}");
+        let message = format!("DAGMan {cluster} {answer}");
         if ctx.ui.wants_json() {
             ctx.ui.print_json(&json!({
                 "directory": self.path.display().to_string(), "verb": verb.name(), "dagman": cluster,

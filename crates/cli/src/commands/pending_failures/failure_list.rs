@@ -191,11 +191,11 @@ pub(super) fn render_full(
     if failures.is_empty() {
         lines.push("  no failures in this run".to_owned());
     }
-    let told = history.render_lines();
-    if !told.is_empty() {
+    let history_lines = history.render_lines();
+    if !history_lines.is_empty() {
         lines.push(String::new());
         lines.push(paint.apply(TextTone::Bold, "Decisions and changes"));
-        lines.extend(told.into_iter().map(|line| format!("  {line}")));
+        lines.extend(history_lines.into_iter().map(|line| format!("  {line}")));
     }
     lines
 }

@@ -204,13 +204,13 @@ mod tests {
             excluded_files: vec!["/store/a".to_owned(), "/store/b".to_owned()],
             ..ReleaseRequest::default()
         };
-        let told = render_advice(&errors(RequestStatus::Held, release));
+        let advice = render_advice(&errors(RequestStatus::Held, release));
         let expected = [
             "suggestions:",
             "- ban T2_A (4 failed attempts)",
             "next: windlass request release reco --ban T2_A --memory 2500m --exclude-bad",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(advice, expected);
     }
 
     #[test]

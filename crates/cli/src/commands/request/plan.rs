@@ -180,8 +180,8 @@ fn parse_site_slots(word: &str) -> Result<(String, Option<u64>), CliError> {
 }
 
 fn plan_error(request: &Request, faults: &[PlanProblem]) -> CliError {
-    let told: Vec<String> = faults.iter().map(|fault| format!("  {fault}")).collect();
-    CliError::user(format!("{} cannot be planned:\n{}", request.request_name, told.join("\n")))
+    let fault_lines: Vec<String> = faults.iter().map(|fault| format!("  {fault}")).collect();
+    CliError::user(format!("{} cannot be planned:\n{}", request.request_name, fault_lines.join("\n")))
 }
 
 fn render_table(plan: &RoundPlan, shown: usize) -> TextTable {

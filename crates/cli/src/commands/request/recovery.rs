@@ -46,8 +46,8 @@ pub(super) fn render_changes(state: &RequestRecoveryState) -> Option<String> {
         (state.excluded_files > 0)
             .then(|| format!("without {}", text::render_count(state.excluded_files, "input file"))),
     ];
-    let told: Vec<String> = parts.into_iter().flatten().collect();
-    (!told.is_empty()).then(|| told.join("; "))
+    let shown: Vec<String> = parts.into_iter().flatten().collect();
+    (!shown.is_empty()).then(|| shown.join("; "))
 }
 
 /// Commands for the operator.
@@ -104,8 +104,8 @@ mod tests {
     #[test]
     fn recovery_headline_names_decision_and_commands() {
         let state = RequestRecoveryState::default();
-        let told = render_headline(&line(RequestStatus::Held), &state);
-        assert_eq!(told, "reco is held since 2026-11-16 01:02:03Z: 3 of 12 work units failed");
+        let shown = render_headline(&line(RequestStatus::Held), &state);
+        assert_eq!(shown, "reco is held since 2026-11-16 01:02:03Z: 3 of 12 work units failed");
         let next = |status, state: &RequestRecoveryState| next_steps(&line(status), state);
         let expected = "windlass request errors reco, windlass request release reco";
         assert_eq!(next(RequestStatus::Held, &state).as_deref(), Some(expected));

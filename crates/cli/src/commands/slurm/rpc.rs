@@ -93,18 +93,18 @@ fn render_budget(server: Option<&SlurmStatus>) -> String {
         return "this server was started without --slurm; start it with `windlass serve --slurm`".to_owned();
     };
     let ReconcilerStatusResponse { calls_left, paused_until, unanswered, trouble, .. } = reconciler;
-    let mut told = format!("{} may be made now", text::render_count((*calls_left).into(), "call"));
+    let mut line = format!("{} may be made now", text::render_count((*calls_left).into(), "call"));
     if *unanswered > 0 {
         let questions = text::render_count((*unanswered).into(), "question");
-        write!(told, "; Slurm has not answered {questions} in a row").unwrap_or_default();
+        write!(line, "; Slurm has not answered {questions} in a row").unwrap_or_default();
     }
     if let Some(until) = paused_until {
-        write!(told, ", and is not called until {until}").unwrap_or_default();
+        write!(line, ", and is not called until {until}").unwrap_or_default();
     }
     if let Some(trouble) = trouble {
-        write!(told, "; last error: {trouble}").unwrap_or_default();
+        write!(line, "; last error: {trouble}").unwrap_or_default();
     }
-    told
+    line
 }
 
 #[cfg(test)]

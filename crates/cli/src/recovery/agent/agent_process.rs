@@ -99,9 +99,9 @@ impl AgentProcess {
 
     pub(super) fn run(mut self, limit: Duration) -> io::Result<AgentEnd> {
         let deadline = Instant::now() + limit;
-        let told = Arc::new(AtomicI32::new(0));
+        let received_signal = Arc::new(AtomicI32::new(0));
         // Installed before the agent is started, so that a signal in between ends it as well.
-        let _listener = start_signal_listener(&told)?;
+        let _listener = start_signal_listener(&received_signal)?;
         let mut child = self.command.spawn()?;
         if let (Some(input), Some(mut stdin)) = (self.input, child.stdin.take()) {
             // An agent that does not read its input must not block.
@@ -111,9 +111,9 @@ impl AgentProcess {
             match child.try_wait()? {
                 Some(end) if end.success() => return Ok(AgentEnd::Succeeded),
                 Some(end) => return Ok(AgentEnd::Failed(end)),
-                None if told.load(Ordering::Relaxed) != 0 => {
+                None if received_signal.load(Ordering::Relaxed) != 0 => {
                     kill_process_tree(&mut child, &self.tag);
-                    return Ok(AgentEnd::Signaled(told.load(Ordering::Relaxed)));
+                    return Ok(AgentEnd::Signaled(received_signal.load(Ordering::Relaxed)));
                 }
                 None if Instant::now() >= deadline => {
                     kill_process_tree(&mut child, &self.tag);
@@ -125,12 +125,12 @@ impl AgentProcess {
     }
 }
 
-fn start_signal_listener(told: &Arc<AtomicI32>) -> io::Result<RunSignalListener> {
-    let told = Arc::clone(told);
+fn start_signal_listener(received_signal: &Arc<AtomicI32>) -> io::Result<RunSignalListener> {
+    let received_signal = Arc::clone(received_signal);
     let note = move |signal| {
         // SIGUSR1 only wakes processes that run a workflow.
         if signal != SIGUSR1 {
-            told.store(signal, Ordering::Relaxed);
+            received_signal.store(signal, Ordering::Relaxed);
         }
     };
     let signals = listen_for_signals().map_err(|error| io::Error::other(error.to_string()))?;

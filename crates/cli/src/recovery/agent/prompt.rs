@@ -35,11 +35,11 @@ pub(super) fn render_prompt(row: &WorkflowRow, groups: &[FailureGroup], server: 
         output = row.output_dir,
     );
     let open = groups.iter().filter(|group| group.pending > 0);
-    let told: Vec<&FailureGroup> = open.take(MAX_GROUPS).collect();
-    if !told.is_empty() {
+    let listed_groups: Vec<&FailureGroup> = open.take(MAX_GROUPS).collect();
+    if !listed_groups.is_empty() {
         prompt.push_str("\nFailure groups, with the output of the jobs in quotes:\n");
     }
-    for group in told {
+    for group in listed_groups {
         let line = group.line.as_deref().unwrap_or(&group.message);
         let line = text::truncate(&text::one_line(line), MAX_LINE_LENGTH);
         let jobs = text::render_count(group.pending, "job");

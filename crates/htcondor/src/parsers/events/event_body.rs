@@ -62,10 +62,10 @@ fn parse_exit(lines: &[&str]) -> Option<JobExit> {
 /// The line that is neither an amount nor a remark in parentheses.
 fn parse_eviction_reason(lines: &[&str]) -> Option<String> {
     let lines = lines.iter().take_while(|line| !line.trim_start().starts_with("Partitionable Resources"));
-    let mut told = lines.map(|line| line.trim()).filter(|line| {
+    let mut detail_lines = lines.map(|line| line.trim()).filter(|line| {
         !line.is_empty() && !line.starts_with('(') && !line.starts_with("Usr ") && !line.contains("  -  ")
     });
-    told.next().map(str::to_owned)
+    detail_lines.next().map(str::to_owned)
 }
 
 fn parse_hold(lines: &[&str]) -> JobHold {

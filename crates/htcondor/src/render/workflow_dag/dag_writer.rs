@@ -20,7 +20,7 @@ pub(super) struct WorkflowDagWriter<'r, 'a> {
     /// The names of all nodes, by the numbers of their jobs.
     names: &'r [String],
     text: String,
-    kinds: NodeGroups,
+    node_groups: NodeGroups,
     /// Jobs with the same list of dependencies.
     dependency_groups: Vec<ParentChildGroup<'a>>,
 }
@@ -45,8 +45,8 @@ impl<'r, 'a> WorkflowDagWriter<'r, 'a> {
             file_layout::OUTER_STATUS,
             file_layout::OUTER_JOBSTATE,
         );
-        let (workflow, kinds) = (run.workflow, NodeGroups::default());
-        Ok(Self { workflow, program, names, text, kinds, dependency_groups: Vec::new() })
+        let (workflow, node_groups) = (run.workflow, NodeGroups::default());
+        Ok(Self { workflow, program, names, text, node_groups, dependency_groups: Vec::new() })
     }
 
     /// Appends the next job.
@@ -57,9 +57,9 @@ impl<'r, 'a> WorkflowDagWriter<'r, 'a> {
         files: &JobFiles,
     ) -> Result<(), UnquotableText> {
         let (name, program, workflow) = (&self.names[number as usize], self.program, self.workflow);
-        let kind = job.group.map(|kind| &workflow.job_groups()[kind as usize]);
+        let job_group = job.group.map(|job_group| &workflow.job_groups()[job_group as usize]);
         let vars = render_vars(workflow, job, files)?;
-        let (alike, retries) = self.kinds.assign_group(workflow, job);
+        let (alike, retries) = self.node_groups.assign_group(workflow, job);
         let text = &mut self.text;
         writeln!(text, "\nJOB {name} {}", file_layout::JOB_SUBMIT).ok();
         writeln!(text, "VARS {name} {vars}").ok();
@@ -71,7 +71,7 @@ impl<'r, 'a> WorkflowDagWriter<'r, 'a> {
         if retries > 0 {
             writeln!(text, "RETRY {name} {retries} UNLESS-EXIT {NO_RETRY_EXIT_CODE}").ok();
         }
-        if let Some(category) = kind.and_then(|kind| limit_category(workflow, kind)) {
+        if let Some(category) = job_group.and_then(|job_group| limit_category(workflow, job_group)) {
             writeln!(text, "CATEGORY {name} limit_{category}").ok();
         }
         for parents in job.depends_on().filter(|parents| !parents.is_empty()) {
@@ -107,7 +107,7 @@ impl<'r, 'a> WorkflowDagWriter<'r, 'a> {
             write_names(text, self.names, children);
             text.push('\n');
         }
-        (self.text, self.kinds)
+        (self.text, self.node_groups)
     }
 }
 
@@ -124,7 +124,7 @@ pub(super) fn render_vars(
     job: &ResolvedJob<'_>,
     files: &JobFiles,
 ) -> Result<String, UnquotableText> {
-    let kind = job.group.map(|kind| &workflow.job_groups()[kind as usize]);
+    let job_group = job.group.map(|job_group| &workflow.job_groups()[job_group as usize]);
     let mut pairs = vec![("urgency", job.priority.to_string())];
     if let Some(asked) = node_groups::requested_resources(workflow, job) {
         pairs.push(("cpus", asked.cpus.max(1).to_string()));
@@ -135,8 +135,8 @@ pub(super) fn render_vars(
     for (name, list) in [("sent", &files.input_list), ("fetched", &files.output_list)] {
         pairs.extend((!list.is_empty()).then(|| (name, list.clone())));
     }
-    if let Some(kind) = kind.filter(|kind| !kind.sites.is_empty()) {
-        pairs.push(("sites", quote::quote_site_list(&kind.sites)?));
+    if let Some(job_group) = job_group.filter(|job_group| !job_group.sites.is_empty()) {
+        pairs.push(("sites", quote::quote_site_list(&job_group.sites)?));
     }
     let mut text = String::new();
     for (name, value) in pairs {
@@ -147,8 +147,8 @@ pub(super) fn render_vars(
 }
 
 /// The number of its limit, in the order of the names of limits.
-fn limit_category(workflow: &ResolvedWorkflow<'_>, kind: &ResolvedJobGroup) -> Option<usize> {
-    let limit = kind.limit.as_ref()?;
+fn limit_category(workflow: &ResolvedWorkflow<'_>, job_group: &ResolvedJobGroup) -> Option<usize> {
+    let limit = job_group.limit.as_ref()?;
     workflow.settings().limits.keys().position(|name| name == limit)
 }
 

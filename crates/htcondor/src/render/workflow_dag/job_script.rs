@@ -40,10 +40,10 @@ impl JobScript<'_> {
         }
         writeln!(text, "{SHELL_COMMAND} -c {command}\ncode=$?\n[ $code = 0 ] || exit $code").ok();
         for path in self.outputs {
-            let told = quote::quote_shell(&format!("{MISSING_OUTPUT_PREFIX}{path}"))?;
+            let message = quote::quote_shell(&format!("{MISSING_OUTPUT_PREFIX}{path}"))?;
             let path = quote::quote_shell(path)?;
             let code = return_code::MISSING_OUTPUT;
-            writeln!(text, "[ -e {path} ] || {{ printf '%s\\n' {told} >&2; exit {code}; }}").ok();
+            writeln!(text, "[ -e {path} ] || {{ printf '%s\\n' {message} >&2; exit {code}; }}").ok();
         }
         Ok(text)
     }
@@ -58,16 +58,16 @@ impl JobScript<'_> {
     fn full_command(&self) -> String {
         let command = self.job.command(0);
         let own = self.job.invocation_script();
-        let script = own.or_else(|| self.job_kind()?.invocation_script.clone());
+        let script = own.or_else(|| self.own_job_group()?.invocation_script.clone());
         shell::wrap_with_invocation_script(script.as_deref(), &command)
     }
 
     /// The variables of the workflow, of the job group and of the job, of which the last one wins; and those that
     /// Windlass adds.
     fn environment(&self) -> Vec<(String, String)> {
-        let kind = self.job_kind().map_or(&[][..], |kind| &kind.env);
+        let job_group = self.own_job_group().map_or(&[][..], |job_group| &job_group.env);
         let mut variables: Vec<(String, String)> =
-            self.workflow.env().iter().chain(kind).cloned().chain(self.job.env()).collect();
+            self.workflow.env().iter().chain(job_group).cloned().chain(self.job.env()).collect();
         let mut add = |name: &str, value: String| variables.push((name.to_owned(), value));
         for (name, value) in self.job.parameters() {
             add(&format!("WINDLASS_PARAM_{}", name.to_uppercase()), value.to_string());
@@ -80,13 +80,13 @@ impl JobScript<'_> {
         variables
     }
 
-    fn job_kind(&self) -> Option<&windlass_spec::ResolvedJobGroup> {
+    fn own_job_group(&self) -> Option<&windlass_spec::ResolvedJobGroup> {
         Some(&self.workflow.job_groups()[self.job.group? as usize])
     }
 
     fn stdio(&self) -> StdioSettings {
         let all = self.workflow.settings().stdio(self.workflow.stdio());
-        self.job_kind().and_then(|kind| kind.stdio).unwrap_or(all)
+        self.own_job_group().and_then(|job_group| job_group.stdio).unwrap_or(all)
     }
 }
 

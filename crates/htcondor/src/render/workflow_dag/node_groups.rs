@@ -46,7 +46,7 @@ pub(super) fn requested_resources(
 #[derive(Debug, Default)]
 pub(super) struct NodeGroups {
     names: BTreeMap<(Option<u32>, Option<u32>), String>,
-    pub(super) kinds: BTreeMap<String, NodeGroupSettings>,
+    pub(super) settings: BTreeMap<String, NodeGroupSettings>,
 }
 
 impl NodeGroups {
@@ -56,10 +56,10 @@ impl NodeGroups {
         workflow: &ResolvedWorkflow<'_>,
         job: &ResolvedJob<'_>,
     ) -> (&str, u32) {
-        let handler = job.group.and_then(|kind| workflow.job_groups()[kind as usize].failure_handler);
+        let handler = job.group.and_then(|group| workflow.job_groups()[group as usize].failure_handler);
         let next = self.names.len();
         let name = self.names.entry((job.requirements, handler)).or_insert_with(|| format!("job_{next}"));
-        let kind = self.kinds.entry(name.clone()).or_insert_with(|| {
+        let group = self.settings.entry(name.clone()).or_insert_with(|| {
             let handler = handler.map(|handler| &workflow.failure_handlers()[handler as usize]);
             NodeGroupSettings {
                 role: None,
@@ -68,7 +68,7 @@ impl NodeGroups {
                 handler: handler.map(|handler| handler.name.clone()),
             }
         });
-        (name, kind.retries)
+        (name, group.retries)
     }
 }
 

@@ -6,7 +6,7 @@ use windlass_types::settings::ExecutionMode;
 /// One sentence per feature, with the remedy; empty: the workflow can run as a DAG.
 pub(super) fn find_unsupported(workflow: &ResolvedWorkflow<'_>) -> Vec<String> {
     let mut faults = find_unsupported_in_workflow(workflow);
-    faults.extend(workflow.job_groups().iter().filter_map(find_unsupported_in_kind));
+    faults.extend(workflow.job_groups().iter().filter_map(find_unsupported_in_group));
     faults.extend(workflow.jobs().filter_map(|job| find_unsupported_in_job(workflow, &job)));
     faults
 }
@@ -31,15 +31,15 @@ fn find_unsupported_in_workflow(workflow: &ResolvedWorkflow<'_>) -> Vec<String> 
     message.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words.to_owned()).collect()
 }
 
-fn find_unsupported_in_kind(kind: &ResolvedJobGroup) -> Option<String> {
-    let words = if kind.scheduler.is_some() {
+fn find_unsupported_in_group(job_group: &ResolvedJobGroup) -> Option<String> {
+    let words = if job_group.scheduler.is_some() {
         "scheduler: it requests nodes from Slurm; leave it out"
-    } else if !kind.labels.is_empty() {
+    } else if !job_group.labels.is_empty() {
         "labels: they select workers of Windlass; use `sites`, or leave them out"
     } else {
         return None;
     };
-    Some(format!("job `{}`: {words}", kind.name))
+    Some(format!("job `{}`: {words}", job_group.name))
 }
 
 fn find_unsupported_in_job(workflow: &ResolvedWorkflow<'_>, job: &ResolvedJob<'_>) -> Option<String> {

@@ -46,7 +46,8 @@ fn anything() -> impl Strategy<Value = NodeAttempt> {
                 max_retries,
                 job_log: JobLogSummary { hold, removal, wall_sec, memory_mb, ..JobLogSummary::default() },
                 report,
-                previous_report: before.map(|memory| PostReport { next: Some(asked(memory)), ..earlier() }),
+                previous_report: before
+                    .map(|memory| PostReport { next: Some(requested_memory(memory)), ..earlier() }),
                 random: dice,
                 ..attempt(returned, &tail)
             },
@@ -56,14 +57,15 @@ fn anything() -> impl Strategy<Value = NodeAttempt> {
 fn earlier() -> PostReport {
     let settings = settings();
     let first = NodeAttempt { job_id: "31.0".into(), ..attempt(3, "") };
-    decide_attempt(&first, &NodeRules::from_group(&settings.kinds["processing"], &settings).unwrap()).report
+    decide_attempt(&first, &NodeRules::from_group(&settings.node_groups["processing"], &settings).unwrap())
+        .report
 }
 
 proptest! {
     #[test]
     fn the_answer_is_one_of_four_and_keeps_the_limits(attempt in anything(), kind in "landing|processing|merge|cleanup|handled|plain") {
         let settings = settings();
-        let decision = decide_attempt(&attempt, &NodeRules::from_group(&settings.kinds[&kind], &settings).unwrap());
+        let decision = decide_attempt(&attempt, &NodeRules::from_group(&settings.node_groups[&kind], &settings).unwrap());
         prop_assert!([0, 1, 42, 43].contains(&decision.exit_code.code()));
         let report = &decision.report;
         if let Some(next) = report.next {
@@ -82,7 +84,7 @@ proptest! {
     #[test]
     fn histories_stay_small(attempts in 1..200_u32) {
         let settings = settings();
-        let rules = NodeRules::from_group(&settings.kinds["processing"], &settings).unwrap();
+        let rules = NodeRules::from_group(&settings.node_groups["processing"], &settings).unwrap();
         let mut last = None;
         for number in 0..attempts {
             let failed = NodeAttempt { job_id: format!("{number}.0"), retry: number % 4, previous_report: last.take(), ..attempt(9, "") };

@@ -13,7 +13,7 @@ fn held(code: i32, subcode: i32, reason: &str) -> NodeAttempt {
 
 fn decided(kind: &str, attempt: &NodeAttempt) -> ScriptDecision {
     let settings = settings();
-    decide_attempt(attempt, &NodeRules::from_group(&settings.kinds[kind], &settings).unwrap())
+    decide_attempt(attempt, &NodeRules::from_group(&settings.node_groups[kind], &settings).unwrap())
 }
 
 #[test]
@@ -272,15 +272,17 @@ fn memory_grows_to_its_ceiling_and_no_further() {
             ..held(34, 0, "over")
         };
         let settings = ScriptSettings {
-            kinds: [(
+            node_groups: [(
                 "processing".to_owned(),
-                NodeGroupSettings { retries: 9, ..kind(NodeRole::Processing) },
+                NodeGroupSettings { retries: 9, ..group_settings(NodeRole::Processing) },
             )]
             .into(),
             ..settings()
         };
-        let decision =
-            decide_attempt(&over, &NodeRules::from_group(&settings.kinds["processing"], &settings).unwrap());
+        let decision = decide_attempt(
+            &over,
+            &NodeRules::from_group(&settings.node_groups["processing"], &settings).unwrap(),
+        );
         let expected = if retry < 3 { ScriptExitCode::Retry } else { ScriptExitCode::Permanent };
         assert_eq!(decision.exit_code, expected, "{retry}");
         sizes.push(decision.report.asked.memory.0 / (1 << 20));
@@ -298,7 +300,10 @@ fn memory_grows_to_its_ceiling_and_no_further() {
 #[test]
 fn memory_grows_from_what_it_is_by_now() {
     for (learnt, message, expected) in [(1024, 2048, 2048), (2048, 1024, 2048)] {
-        let node = |mb: u64| NodeGroupSettings { asked: asked(mb << 20), ..kind(NodeRole::Processing) };
+        let node = |mb: u64| NodeGroupSettings {
+            asked: requested_memory(mb << 20),
+            ..group_settings(NodeRole::Processing)
+        };
         let rules = |mb: u64| NodeRules::from_group(&node(mb), &settings()).unwrap();
         let first = decide_attempt(&attempt(1, "late"), &rules(learnt)).report;
         let next = NodeAttempt { job_id: "33.0".into(), previous_report: Some(first), ..attempt(1, "late") };
@@ -310,11 +315,14 @@ fn memory_grows_from_what_it_is_by_now() {
 #[test]
 fn cool_offs_double_up_to_their_limit() {
     let settings = ScriptSettings {
-        kinds: [("processing".to_owned(), NodeGroupSettings { retries: 9, ..kind(NodeRole::Processing) })]
-            .into(),
+        node_groups: [(
+            "processing".to_owned(),
+            NodeGroupSettings { retries: 9, ..group_settings(NodeRole::Processing) },
+        )]
+        .into(),
         ..settings()
     };
-    let rules = NodeRules::from_group(&settings.kinds["processing"], &settings).unwrap();
+    let rules = NodeRules::from_group(&settings.node_groups["processing"], &settings).unwrap();
     let wait = |retry| {
         let failed = NodeAttempt { retry, max_retries: 9, ..attempt(75, "") };
         let due = decide_attempt(&failed, &rules).report.not_before.unwrap();
@@ -377,7 +385,7 @@ fn a_job_without_requirements_is_not_measured_by_them() {
     };
     let report = decide_attempt(&killed, &NodeRules::from_group(&kind, &settings).unwrap()).report;
     assert_eq!((report.classification.category.as_str(), report.next), ("infrastructure", None));
-    let limited = NodeGroupSettings { asked: asked(500 << 20), ..kind };
+    let limited = NodeGroupSettings { asked: requested_memory(500 << 20), ..kind };
     let report = decide_attempt(&killed, &NodeRules::from_group(&limited, &settings).unwrap()).report;
     assert_eq!(report.classification.category, "memory");
     assert_eq!(report.next.map(|next| next.memory), Some(Bytes(750 << 20)));

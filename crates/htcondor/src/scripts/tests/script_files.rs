@@ -62,7 +62,7 @@ impl Bench {
         self.unit().join(name).exists()
     }
 
-    fn call(&self, node: &str, returned: i32, kind: &str) -> ScriptCall {
+    fn call(&self, node: &str, returned: i32, node_group: &str) -> ScriptCall {
         ScriptCall {
             directory: self.unit(),
             node: node.into(),
@@ -70,7 +70,7 @@ impl Bench {
             retry: 0,
             max_retries: 3,
             job_id: "32.0".into(),
-            kind: kind.into(),
+            node_group: node_group.into(),
         }
     }
 }
@@ -191,7 +191,7 @@ fn more_memory_is_left_for_the_next_attempt() {
     assert!(text.contains("request_memory = 1536\n"), "{text}");
     let second = ScriptCall { retry: 1, job_id: "34.0".into(), ..bench.call("proc_000003", 1, "processing") };
     let report = run_post(&second).unwrap().report;
-    assert_eq!((report.asked, report.attempts.len()), (asked(GIB + GIB / 2), 1));
+    assert_eq!((report.asked, report.attempts.len()), (requested_memory(GIB + GIB / 2), 1));
     assert_eq!(left(&bench.unit(), "proc_000003"), report);
 }
 

@@ -1,0 +1,207 @@
+//! Isolation of workers: a worker gets only permitted jobs, its caller changes nothing in
+//! other users' workflows, and gets no responses meant for others.
+
+use crate::access::{status, token};
+use crate::running_workflows::{begun, begun_of, exchange, introduction, workflow_of};
+use crate::test_server::{Bench, eventually, say_and_hang_up, wire_as};
+use serde_json::{Value, json};
+use std::time::Duration;
+use windlass_auth::UserRole;
+use windlass_store::model::{EventFilter, WorkerFilter};
+use windlass_types::worker_messages::{AttemptKey, AttemptReport, ReturnReason};
+use windlass_types::worker_protocol::{
+    AcceptedJobOwners, ExchangeReply, RegistrationReply, WorkerExchange, WorkerRegistration,
+};
+use windlass_types::{Attempt, JobId, RunId, SystemClock, WorkflowId};
+
+fn introduce(bench: &Bench, token: &str, who: &WorkerRegistration) -> (u16, Option<RegistrationReply>) {
+    let url = format!("{}/api/v1/workers", bench.server.url);
+    let answer = bench.client.post(url).bearer_auth(token).json(who).send().unwrap();
+    (answer.status().as_u16(), answer.json().ok())
+}
+
+fn worker(bench: &Bench, token: &str) -> RegistrationReply {
+    introduce(bench, token, &introduction()).1.expect("it is welcome")
+}
+
+fn say(bench: &Bench, token: &str, said: &WorkerExchange) -> (u16, Value) {
+    let url = format!("{}/api/v1/workers/{}/exchange", bench.server.url, said.worker);
+    let answer = bench.client.post(url).bearer_auth(token).json(said).send().unwrap();
+    (answer.status().as_u16(), answer.json().unwrap_or_default())
+}
+
+/// A worker that runs the jobs of all users.
+fn worker_for_all(bench: &Bench, token: &str) -> RegistrationReply {
+    let who = WorkerRegistration { jobs_of: AcceptedJobOwners::All, ..introduction() };
+    introduce(bench, token, &who).1.expect("it is welcome")
+}
+
+/// The number of jobs it gets.
+fn jobs(bench: &Bench, token: &str, welcome: &RegistrationReply, number: u64) -> usize {
+    let (status, answer) =
+        say(bench, token, &exchange(welcome, number, Vec::new(), Duration::from_millis(300)));
+    assert_eq!(status, 200, "{answer}");
+    serde_json::from_value::<ExchangeReply>(answer).unwrap().assignments.len()
+}
+
+/// For jobs that were not assigned.
+fn invented(workflow: WorkflowId, number: usize) -> Vec<AttemptReport> {
+    let key = |job| AttemptKey { workflow, run: RunId(1), job: JobId(job), attempt: Attempt(1) };
+    let report = |job| AttemptReport::Returned { key: key(job), why: ReturnReason::Recalled };
+    (0..number as i64).map(report).collect()
+}
+
+fn noted(bench: &Bench, workflow: WorkflowId) -> usize {
+    let filter = EventFilter { category: Some("stale_report".into()), ..EventFilter::default() };
+    bench.store.events(Some(workflow), &filter).unwrap().len()
+}
+
+#[test]
+fn forged_reports_change_and_reveal_nothing() {
+    let bench = Bench::new();
+    let (of_zoe, of_bob) = (begun_of(&bench, "zoe", 2), begun_of(&bench, "bob", 0));
+    let bob = token(&bench, "bob", UserRole::User, "worker");
+    let welcome = worker(&bench, &bob);
+    let most = WorkerExchange::MAX_REPORTS;
+    let (status, refused) =
+        say(&bench, &bob, &exchange(&welcome, 1, invented(of_zoe, most + 1), Duration::ZERO));
+    assert_eq!((status, refused["code"].as_str()), (422, Some("too_many_reports")));
+    for (number, workflow) in [(2, of_zoe), (3, of_bob)] {
+        let said = exchange(&welcome, number, invented(workflow, most), Duration::ZERO);
+        let (status, answer) = say(&bench, &bob, &said);
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(answer["stale"].as_array().unwrap().len(), most);
+        assert!(answer["stale"][0]["found"].is_string(), "{}", answer["stale"][0]);
+    }
+    // The first ten individually, and the number of others. They are written in order.
+    eventually("reports of the own workflow are recorded", || noted(&bench, of_bob) == 11);
+    assert_eq!(noted(&bench, of_zoe), 0, "nothing is recorded in another user's workflow");
+    assert_eq!(bench.figure("windlass_stale_reports_total"), Some(2 * most as u64), "but all were counted");
+}
+
+#[test]
+fn weaker_token_gets_no_jobs_through_a_stronger_worker() {
+    let bench = Bench::new();
+    let less = token(&bench, "owner", UserRole::User, "worker");
+    // Same user, same labels, no active jobs: the groups look alike.
+    let (of_admin, of_user) = (worker_for_all(&bench, &bench.server.token), worker(&bench, &less));
+    begun_of(&bench, "zoe", 1);
+    assert_eq!(jobs(&bench, &less, &of_user, 1), 0, "a user's token gets none of zoe's jobs");
+    assert_eq!(jobs(&bench, &bench.server.token, &of_admin, 1), 1);
+    // The same in the other order: the second worker is not delayed by the first.
+    let bench = Bench::new();
+    let less = token(&bench, "owner", UserRole::User, "worker");
+    let (of_user, of_admin) = (worker(&bench, &less), worker_for_all(&bench, &bench.server.token));
+    begun_of(&bench, "zoe", 1);
+    assert_eq!(jobs(&bench, &less, &of_user, 1), 0);
+    assert_eq!(jobs(&bench, &bench.server.token, &of_admin, 1), 1);
+}
+
+#[test]
+fn operator_worker_is_unknown_to_a_user_token() {
+    let bench = Bench::new();
+    let welcome = worker_for_all(&bench, &bench.server.token);
+    let less = token(&bench, "owner", UserRole::User, "worker");
+    begun_of(&bench, "zoe", 1);
+    let (status, refused) = say(&bench, &less, &exchange(&welcome, 1, Vec::new(), Duration::ZERO));
+    assert_eq!((status, refused["code"].as_str()), (409, Some("unknown_worker")), "it registers again");
+}
+
+#[test]
+fn unshared_workflow_assigns_no_more_jobs() {
+    let bench = Bench::new();
+    let workflow = begun_of(&bench, "zoe", 9);
+    let group = bench.store.add_group("team", None, SystemClock.now()).unwrap();
+    bench.store.add_member(group, "bob", "member", SystemClock.now()).unwrap();
+    bench.store.share_workflow(workflow, group, SystemClock.now()).unwrap();
+    let bob = token(&bench, "bob", UserRole::User, "worker");
+    let who = WorkerRegistration { workflow: Some(workflow), ..introduction() };
+    let welcome = introduce(&bench, &bob, &who).1.unwrap();
+    assert!(jobs(&bench, &bob, &welcome, 1) > 0, "while the workflow is shared");
+    let shared = format!("/api/v1/workflows/{workflow}/access_groups/{group}");
+    assert_eq!(status(&bench, &bench.server.token, "DELETE", &shared, None), 200);
+    let (status, refused) = say(&bench, &bob, &exchange(&welcome, 2, Vec::new(), Duration::ZERO));
+    assert_eq!((status, refused["code"].as_str()), (409, Some("unknown_worker")), "{refused}");
+    assert_eq!(introduce(&bench, &bob, &who).0, 404);
+}
+
+#[test]
+fn wrong_secret_does_not_end_the_wait_of_a_worker() {
+    let bench = Bench::new();
+    let zoe = token(&bench, "zoe", UserRole::User, "worker");
+    let bob = token(&bench, "bob", UserRole::User, "worker");
+    let welcome = worker(&bench, &zoe);
+    let waiting = exchange(&welcome, 1, Vec::new(), Duration::from_secs(15));
+    let guessed = WorkerExchange { secret: "guessed".to_owned(), ..waiting.clone() };
+    let path = format!("/api/v1/workers/{}/exchange", welcome.worker);
+    let bytes = wire_as(&bench, &bob, "POST", &path, &json!(guessed).to_string());
+    std::thread::scope(|scope| {
+        let heard = scope.spawn(|| say(&bench, &zoe, &waiting));
+        eventually("it waits", || bench.figure("windlass_waits") == Some(1));
+        for _ in 0..200 {
+            say_and_hang_up(&bench, bytes.as_bytes());
+        }
+        eventually("they are gone", || bench.figure("windlass_http_requests_in_flight") == Some(2));
+        assert_eq!(bench.figure("windlass_waits"), Some(1), "it still waits");
+        begun_of(&bench, "zoe", 1);
+        let (status, answer) = heard.join().unwrap();
+        assert_eq!(status, 200);
+        assert_eq!(answer["assignments"].as_array().map(Vec::len), Some(1), "and gets the job: {answer}");
+    });
+}
+
+#[test]
+fn worker_cannot_join_workflows_of_others() {
+    let bench = Bench::new();
+    let (mine, of_zoe) = (begun(&bench, 1), workflow_of(&bench, "zoe"));
+    let bob = token(&bench, "bob", UserRole::User, "worker");
+    for workflow in [mine, of_zoe] {
+        let who = WorkerRegistration { workflow: Some(workflow), ..introduction() };
+        assert_eq!(introduce(&bench, &bob, &who).0, 404);
+    }
+    assert_eq!(jobs(&bench, &bob, &worker(&bench, &bob), 1), 0);
+}
+
+/// One such registration aborted the server, and its row every later start.
+#[test]
+fn out_of_bounds_registrations_are_rejected_before_writing() {
+    let bench = Bench::new();
+    let workflow = begun(&bench, 1);
+    let mut who = introduction();
+    who.capacity.nodes = u32::MAX;
+    assert_eq!(introduce(&bench, &bench.server.token, &who).0, 422);
+    who.capacity.nodes = 1;
+    who.labels = vec!["l".into(); 100_000];
+    assert_eq!(introduce(&bench, &bench.server.token, &who).0, 422);
+    assert_eq!(bench.store.workers(&WorkerFilter::default()).unwrap(), []);
+    let claim = |nodes: u32| {
+        let path = format!("/torc-service/v1/workflows/{workflow}/claim_jobs_based_on_resources/1");
+        let offer = json!({ "num_cpus": 1, "num_gpus": 0, "num_nodes": nodes, "memory_gb": 1.0 });
+        bench.post(&path).json(&offer).send().unwrap().status().as_u16()
+    };
+    assert_eq!((claim(u32::MAX), claim(1)), (422, 200));
+    assert_eq!(bench.get("/api/v1/workers").send().unwrap().status().as_u16(), 200);
+}
+
+#[test]
+fn worker_tokens_cannot_create_or_join_sites() {
+    let bench = Bench::new();
+    let at = |site: &str| WorkerRegistration { site: site.into(), ..introduction() };
+    let known = || bench.store.sites().unwrap().into_iter().any(|site| site.name == "north");
+    let bob = token(&bench, "bob", UserRole::User, "worker");
+    let ops = token(&bench, "ops", UserRole::Operator, "worker");
+    assert_eq!(introduce(&bench, &bob, &at("local")).0, 200);
+    for who in [&bob, &ops] {
+        assert_eq!(introduce(&bench, who, &at("north")).0, 403);
+    }
+    assert!(!known());
+    let patch =
+        bench.request(reqwest::Method::PATCH, "/api/v1/sites/north").json(&json!({"status": "enabled"}));
+    assert_eq!(patch.send().unwrap().status().as_u16(), 200);
+    assert_eq!(
+        (introduce(&bench, &bob, &at("north")).0, introduce(&bench, &ops, &at("north")).0),
+        (403, 200)
+    );
+    // A caller that may create the site may register at it.
+    assert_eq!(introduce(&bench, &bench.server.token, &at("south")).0, 200);
+}
