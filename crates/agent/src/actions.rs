@@ -66,7 +66,7 @@ struct ActionProcessState {
 
 impl fmt::Debug for ActionRunner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Actions").field("running", &self.running).finish_non_exhaustive()
+        f.debug_struct("ActionRunner").field("running", &self.running).finish_non_exhaustive()
     }
 }
 
@@ -130,7 +130,7 @@ impl ActionRunner {
     }
 
     /// Kills actions that the server has given to other workers.
-    pub(crate) fn give_up_lost(&mut self, lost: &[(i64, Attempt)]) {
+    pub(crate) fn kill_reassigned_actions(&mut self, lost: &[(i64, Attempt)]) {
         for key in lost {
             if let Some(running) = self.running.get_mut(key) {
                 running.is_given_up = true;

@@ -307,7 +307,7 @@ impl RemoteWorker {
             }
             RemoteWorkerEvent::WorkerGone(number) if self.is_current(number) => {
                 // Where Slurm ends all processes at once, the jobs are not at fault.
-                let is_ended = self.options.slurm.is_some() && self.is_being_ended();
+                let is_ended = self.options.slurm.is_some() && self.is_leaving_or_stopped();
                 let why = if is_ended { ReturnReason::Recalled } else { ReturnReason::WorkerDied };
                 self.replace_worker_process(&why, observer)?;
             }
@@ -483,7 +483,7 @@ impl RemoteWorker {
     }
 
     /// Whether jobs that end now do so because this worker has to leave.
-    fn is_being_ended(&self) -> bool {
+    fn is_leaving_or_stopped(&self) -> bool {
         self.shutdown.is_some_and(|leaving| leaving.urgency >= ShutdownUrgency::Stop)
     }
 
@@ -595,7 +595,7 @@ impl RemoteWorker {
         self.exchange.on_registered(me);
         // First of all: reassigned jobs must not continue for a moment.
         self.drop_lost_attempts(&registration.lost, observer);
-        self.actions.give_up_lost(&registration.lost_actions);
+        self.actions.kill_reassigned_actions(&registration.lost_actions);
         self.forget_unused_workflows();
         self.renew_lease(registration.lease, sent);
         self.deliver_undelivered();

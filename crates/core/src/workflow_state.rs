@@ -279,12 +279,12 @@ impl WorkflowState {
 
     /// Returns jobs that a new run starts over: those that did not complete, and their dependents.
     pub fn jobs_to_rerun(&self) -> Vec<JobId> {
-        self.jobs_to_rerun_elsewhere(&[])
+        self.jobs_to_rerun_at_other_sites(&[])
     }
 
     /// The same; in addition, incomplete units at one of these sites start over as a whole, to elect another
     /// site.
-    pub fn jobs_to_rerun_elsewhere(&self, left: &[String]) -> Vec<JobId> {
+    pub fn jobs_to_rerun_at_other_sites(&self, left: &[String]) -> Vec<JobId> {
         let mut again: Vec<bool> =
             self.status.iter().map(|s| s.is_unsuccessful() || *s == JobStatus::PendingFailed).collect();
         for job in self.units.unfinished_at(left) {

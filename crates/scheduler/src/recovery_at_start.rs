@@ -167,7 +167,7 @@ pub fn begin_next_run_at_other_sites(
     let table = store.load_jobs(workflow.id)?;
     let state = WorkflowState::new(workflow.id, workflow.run_id, table)
         .map_err(|_| SchedulerError::Cycle(workflow.id))?;
-    let again = state.jobs_to_rerun_elsewhere(left);
+    let again = state.jobs_to_rerun_at_other_sites(left);
     Ok(store.begin_next_run(workflow.id, &again, now)?)
 }
 

@@ -51,7 +51,7 @@ impl PossibleInterruptions {
     }
 
     /// How long it is uncertain whether this end is a failure; `None` if it is certain.
-    fn time_to_hold(&self, ended: &AttemptEndReport) -> Option<Duration> {
+    fn uncertainty_period(&self, ended: &AttemptEndReport) -> Option<Duration> {
         if ended.cause != AttemptEndCause::Itself || ended.exit == ProcessExit::Code(0) {
             return None;
         }
@@ -72,7 +72,7 @@ impl PossibleInterruptions {
         if was_terminated && ended.cause == AttemptEndCause::Itself {
             return Some(mark_interrupted(ended));
         }
-        let Some(time) = self.time_to_hold(&ended) else { return Some(ended) };
+        let Some(time) = self.uncertainty_period(&ended) else { return Some(ended) };
         let mut waiting = lock_ignoring_poison(&self.waiting);
         if self.is_interrupted.load(Ordering::SeqCst) {
             return Some(mark_interrupted(ended));
@@ -170,11 +170,11 @@ mod tests {
             (BY_SIGTERM, AttemptEndCause::Timeout, None),
             (BY_SIGTERM, AttemptEndCause::Stopped(StopReason::Canceled), None),
         ] {
-            assert_eq!(held.time_to_hold(&ended(exit, cause.clone())), expected, "{exit:?} {cause:?}");
+            assert_eq!(held.uncertainty_period(&ended(exit, cause.clone())), expected, "{exit:?} {cause:?}");
         }
         assert_eq!(
             PossibleInterruptions::new(true)
-                .time_to_hold(&ended(ProcessExit::Code(1), AttemptEndCause::Itself)),
+                .uncertainty_period(&ended(ProcessExit::Code(1), AttemptEndCause::Itself)),
             Some(HOLD_AFTER_FAILURE_IF_NOTIFIED)
         );
     }

@@ -18,7 +18,7 @@ pub(crate) struct WorkerResourcePool {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ResourceGrant {
     placement: NodePlacement,
-    counted_as: Resources,
+    counted_resources: Resources,
     /// Indices of GPUs.
     pub(crate) devices: Vec<u32>,
 }
@@ -38,21 +38,21 @@ impl WorkerResourcePool {
     }
 
     pub(crate) fn take_resources(&mut self, resources: &Resources) -> Option<ResourceGrant> {
-        let counted_as = self.counted_as(resources);
-        let placement = self.amounts.place(&counted_as)?;
-        let devices: Vec<u32> = self.devices.iter().copied().take(counted_as.gpus as usize).collect();
+        let counted_resources = self.limit_to_capacity(resources);
+        let placement = self.amounts.place(&counted_resources)?;
+        let devices: Vec<u32> = self.devices.iter().copied().take(counted_resources.gpus as usize).collect();
         self.devices.retain(|device| !devices.contains(device));
-        Some(ResourceGrant { placement, counted_as, devices })
+        Some(ResourceGrant { placement, counted_resources, devices })
     }
 
     pub(crate) fn return_resources(&mut self, grant: ResourceGrant) {
-        self.amounts.release(&grant.placement, &grant.counted_as);
+        self.amounts.release(&grant.placement, &grant.counted_resources);
         self.devices.extend(grant.devices);
     }
 
     /// Limits a request to the capacity. The engine assigns no larger jobs; but one would block the queue for
     /// ever.
-    fn counted_as(&self, asked: &Resources) -> Resources {
+    fn limit_to_capacity(&self, asked: &Resources) -> Resources {
         Resources {
             cpus: asked.cpus.min(self.capacity.cpus),
             memory: asked.memory.min(self.capacity.memory),

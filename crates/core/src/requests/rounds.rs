@@ -114,7 +114,7 @@ impl Default for RecoveryPolicy {
 
 impl RecoveryPolicy {
     /// Returns the delay of a rescue, counted from 1.
-    pub fn pause_before(&self, rescue: u32) -> Duration {
+    pub fn rescue_delay(&self, rescue: u32) -> Duration {
         let times = 1_u32.checked_shl(rescue.saturating_sub(1)).unwrap_or(u32::MAX);
         self.rescue_pause.saturating_mul(times).min(MAX_RESCUE_PAUSE.max(self.rescue_pause))
     }

@@ -198,7 +198,7 @@ impl AllocationCase<'_> {
 
     /// `sbatch` was called, with unknown result.
     fn decide_submitting(&self) -> AllocationDecision {
-        let Some(queue) = &self.observation.queue else { return self.on_missed(0) };
+        let Some(queue) = &self.observation.queue else { return self.on_not_found(0) };
         if let Some(job) = queue
             .iter()
             .filter(|job| self.is_of_this_submission(job))
@@ -212,7 +212,7 @@ impl AllocationCase<'_> {
         }
         if self.row.missed == 0 {
             // A submission that was waiting for a stalled controller may not be listed yet.
-            return self.on_missed(1);
+            return self.on_not_found(1);
         }
         let booked = match &self.observation.accounting {
             AccountingReply::NotAsked => {
@@ -418,7 +418,7 @@ impl AllocationCase<'_> {
             };
         }
         if self.row.missed == 0 || self.observation.workers.is_alive {
-            return self.on_missed(self.row.missed.saturating_add(1).min(2));
+            return self.on_not_found(self.row.missed.saturating_add(1).min(2));
         }
         let mut change = self.new_change(AllocationState::Ended);
         change.ended_at = Some(self.now);
@@ -430,7 +430,7 @@ impl AllocationCase<'_> {
         AllocationDecision { change: Some(change), ..AllocationDecision::default() }
     }
 
-    fn on_missed(&self, count: u32) -> AllocationDecision {
+    fn on_not_found(&self, count: u32) -> AllocationDecision {
         if self.row.missed == count {
             return AllocationDecision::default();
         }

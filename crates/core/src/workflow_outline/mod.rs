@@ -35,7 +35,7 @@ impl OutlineJob<'_> {
         self.measured_runtime.or(self.resources.runtime).unwrap_or(Resources::ASSUMED_RUNTIME)
     }
 
-    fn is_guess(&self) -> bool {
+    fn is_estimated(&self) -> bool {
         self.measured_runtime.is_none() && self.resources.runtime.is_none()
     }
 }
@@ -191,7 +191,7 @@ pub fn outline_workflow(request: &OutlineRequest<'_>) -> Result<WorkflowOutline,
         cpu_hours: all().map(|facts| cpu_hours(&facts)).sum(),
         width: times.width,
         width_cpus: times.width_cpus,
-        guessed_runtimes: all().filter(OutlineJob::is_guess).count() as u32,
+        guessed_runtimes: all().filter(OutlineJob::is_estimated).count() as u32,
         estimate,
     })
 }

@@ -46,7 +46,7 @@ impl DelayQueue {
 
     fn on_time(&mut self, now: Timestamp) {
         if let Some(before) = self.last_time.filter(|before| now < *before) {
-            self.shift_back(before.0.saturating_sub(now.0));
+            self.keep_remaining_delays(before.0.saturating_sub(now.0));
         }
         self.last_time = Some(now);
         for (job, delay) in std::mem::take(&mut self.max_delays) {
@@ -64,7 +64,7 @@ impl DelayQueue {
     }
 
     /// The clock was set back: keeps the remaining delays.
-    fn shift_back(&mut self, by: i64) {
+    fn keep_remaining_delays(&mut self, by: i64) {
         let earlier = |at: Timestamp| Timestamp(at.0.saturating_sub(by));
         self.due = std::mem::take(&mut self.due)
             .into_iter()

@@ -49,7 +49,7 @@ impl ManualClock {
     }
 
     /// Sets the wall clock back.
-    pub fn set_back(&self, by: Duration) {
+    pub fn set_wall_clock_back(&self, by: Duration) {
         let mut moment = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         moment.timestamp = Timestamp(moment.timestamp.0 - i64::try_from(by.as_micros()).unwrap_or(i64::MAX));
     }

@@ -258,7 +258,7 @@ impl Scheduler {
             self.nodes.records.forget_node(&covered.name());
         }
         self.nodes.quarantined.insert(node.clone(), ActiveQuarantine::new(row, now));
-        self.apply_standing(&node);
+        self.apply_node_standing(&node);
         Ok(())
     }
 
@@ -268,12 +268,12 @@ impl Scheduler {
         let was_aside = released.map_err(|error| store_call_error(&error))?;
         self.notify_commit();
         self.nodes.quarantined.remove(node);
-        self.apply_standing(node);
+        self.apply_node_standing(node);
         Ok(was_aside)
     }
 
     /// Applies the standing of a node to its workers. They keep their jobs.
-    fn apply_standing(&mut self, node: &NodeKey) {
+    fn apply_node_standing(&mut self, node: &NodeKey) {
         for worker in self.nodes.affected_workers(node).collect::<Vec<_>>() {
             let Some(session) = self.sessions.get_mut(&worker) else { continue };
             let standing = self.nodes.standing(&session.node);
@@ -318,7 +318,7 @@ impl Scheduler {
             if let Some(quarantine) = self.nodes.quarantined.get_mut(&node) {
                 quarantine.is_on_probation = true;
             }
-            self.apply_standing(&node);
+            self.apply_node_standing(&node);
             self.record_probation(&node, why);
         }
     }
@@ -391,7 +391,7 @@ impl Scheduler {
             Ok(true) => {
                 self.notify_commit();
                 self.nodes.quarantined.retain(|node, _| node.host != host);
-                self.apply_standing(&NodeKey::for_all_users(host));
+                self.apply_node_standing(&NodeKey::for_all_users(host));
                 Ok(())
             }
             Ok(false) => Err(CallError::NotFound(format!("node {host} is not in quarantine"))),

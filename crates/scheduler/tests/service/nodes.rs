@@ -188,7 +188,7 @@ fn a_restarted_server_knows_the_quarantine() {
 #[test]
 fn a_clock_set_back_does_not_prolong_a_quarantine() {
     let (world, _, _good, _bad) = with_bad_node();
-    world.hand.set_back(Duration::from_hours(24));
+    world.hand.set_wall_clock_back(Duration::from_hours(24));
     jump(&world, SPELL.saturating_sub(Duration::from_secs(1)));
     assert_eq!(standings(&world), [NodeStanding::Trusted, NodeStanding::SetAside]);
     jump(&world, Duration::from_secs(1));

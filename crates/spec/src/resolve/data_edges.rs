@@ -133,7 +133,7 @@ impl NameResolver<'_, '_> {
                 );
             }
         }
-        relations.add_own_ragged(&mut edges, &lengths, &items);
+        relations.add_own_of_varying_length(&mut edges, &lengths, &items);
         relations.add_each(&mut edges, width, &each);
         edges
     }

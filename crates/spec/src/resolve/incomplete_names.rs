@@ -10,13 +10,13 @@ const MAX_CHECKED_ENTRIES: usize = 20;
 impl NameResolver<'_, '_> {
     /// Whether the name may belong to an entry that could not be read or expanded.
     pub(super) fn may_be_unread(&self, sort: EntryKind, name: &str) -> bool {
-        self.is_any_unread(sort, |written| can_expand_to(written, name))
+        self.may_name_be_unread(sort, |written| can_expand_to(written, name))
     }
 
     /// Whether a regular expression may match the name of an entry that could not be read or expanded.
     pub(super) fn may_match_unread(&self, sort: EntryKind, pattern: &str) -> bool {
         let prefix = literal_prefix(pattern);
-        self.is_any_unread(sort, |written| {
+        self.may_name_be_unread(sort, |written| {
             let start = template::find_placeholders(written)
                 .next()
                 .map_or(written, |placeholder| &written[..placeholder.range.start]);
@@ -25,7 +25,7 @@ impl NameResolver<'_, '_> {
     }
 
     /// `is_it` is called with names as written.
-    fn is_any_unread(&self, sort: EntryKind, is_it: impl Fn(&str) -> bool) -> bool {
+    fn may_name_be_unread(&self, sort: EntryKind, is_it: impl Fn(&str) -> bool) -> bool {
         let spec = self.spec;
         let name_of = |entry: u32| match sort {
             EntryKind::Jobs => spec.jobs[entry as usize].name,

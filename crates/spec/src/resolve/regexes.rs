@@ -51,7 +51,7 @@ impl NamePatterns {
         let is_match = |number: &u32| regex.is_match(names.name(*number));
         let prefix = literal_prefix(pattern);
         if prefix.is_empty() {
-            self.count_trials(names.len())?;
+            self.charge_trials(names.len())?;
             return Ok((0..names.len() as u32).filter(is_match).collect());
         }
         let sorted = self.sorted.get_or_insert_with(|| {
@@ -63,11 +63,11 @@ impl NamePatterns {
         let length = sorted[start..].partition_point(|number| names.name(*number).starts_with(prefix));
         let mut found: Vec<u32> = sorted[start..start + length].iter().copied().filter(is_match).collect();
         found.sort_unstable();
-        self.count_trials(length)?;
+        self.charge_trials(length)?;
         Ok(found)
     }
 
-    fn count_trials(&mut self, names: usize) -> Result<(), NoMatch> {
+    fn charge_trials(&mut self, names: usize) -> Result<(), NoMatch> {
         self.trials += names;
         if self.trials > MAX_TRIALS { Err(NoMatch::TooMuchWork) } else { Ok(()) }
     }

@@ -73,7 +73,12 @@ impl RelationLists {
     }
 
     /// Adds own items of the jobs of an entry, with their numbers per job in `lengths`.
-    pub(crate) fn add_own_ragged(&mut self, relation: &mut EntryRelation, lengths: &[u32], items: &[u32]) {
+    pub(crate) fn add_own_of_varying_length(
+        &mut self,
+        relation: &mut EntryRelation,
+        lengths: &[u32],
+        items: &[u32],
+    ) {
         if items.is_empty() {
             return;
         }

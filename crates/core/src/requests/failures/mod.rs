@@ -215,7 +215,7 @@ impl FailureTally {
         }
         // Failed attempts have ended, even if the backend does not count them.
         for site in self.sites.values_mut() {
-            site.ended = site.ended.at_least(site.failed);
+            site.ended = site.ended.max_by_role(site.failed);
         }
         self.read > read
     }

@@ -102,7 +102,7 @@ impl RoleCounts {
 
     /// Returns the maximum of both for each role.
     #[must_use]
-    pub fn at_least(self, other: Self) -> Self {
+    pub fn max_by_role(self, other: Self) -> Self {
         self.combine(other, Ord::max)
     }
 

@@ -96,7 +96,7 @@ impl DecisionBuilder<'_> {
         let mut reason = format!("{to} by {}: {}", wanted.by, wanted.reason);
         if self.may_run() {
             if !wanted.lost || !self.is_unreachable {
-                return self.stop_run_first(reason, wanted.lost);
+                return self.stop_run_before_end(reason, wanted.lost);
             }
             reason += "; its run was not waited for, as its backend is lost";
             self.set_run_status(RequestRunStatus::Removed);
@@ -130,7 +130,7 @@ impl DecisionBuilder<'_> {
     }
 
     /// Nothing of it may run when the request ends.
-    fn stop_run_first(&mut self, reason: String, lost: bool) {
+    fn stop_run_before_end(&mut self, reason: String, lost: bool) {
         if lost {
             // Polling shows whether the backend answers.
             self.check_again_at(self.now.after(self.settings.retry_after));

@@ -460,7 +460,7 @@ fn rescue_delay_doubles() {
         assert_eq!(way(&decided(&view, &[], due)), [S::Queued]);
     }
     let policy = RecoveryPolicy { max_rescues: 100, ..RecoveryPolicy::default() };
-    assert_eq!(policy.pause_before(100), Duration::from_mins(10));
+    assert_eq!(policy.rescue_delay(100), Duration::from_mins(10));
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl DecisionBuilder<'_> {
     /// A rescue waits, longer each time: an immediate retry would often fail again. It never counts as stuck.
     fn advance_resubmitting(&mut self) {
         let rescue = self.view.run.as_ref().filter(|run| run.cause == RequestRunCause::Failure);
-        let pause = rescue.map_or(Duration::ZERO, |run| self.settings.recovery.pause_before(run.rescues));
+        let pause = rescue.map_or(Duration::ZERO, |run| self.settings.recovery.rescue_delay(run.rescues));
         let longest = self.settings.timeouts.get(&RequestStatus::Resubmitting).map(|timeout| *timeout / 2);
         let due = self.view.row.since.after(longest.map_or(pause, |longest| pause.min(longest)));
         if self.now < due {
