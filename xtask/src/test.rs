@@ -60,7 +60,7 @@ const TOOLS: &[Tool] = &[
     Tool { program: "sshd", package: "openssh-server", needed_for: "such a machine, which is this one" },
     Tool { program: "xargs", package: "findutils", needed_for: "the benchmark" },
     Tool { program: "setpriv", package: "util-linux", needed_for: "a PostgreSQL that does not run as root" },
-    Tool { program: "initdb", package: "postgresql", needed_for: "the books in PostgreSQL" },
+    Tool { program: "initdb", package: "postgresql", needed_for: "the store on PostgreSQL" },
     Tool {
         program: "debootstrap",
         package: "debootstrap",

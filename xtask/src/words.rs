@@ -66,6 +66,7 @@ const PERSONS: &[&str] = &["nobody", "somebody", "whoever", "everybody", "whatev
 const EXEMPT: &[(&str, &str)] = &[
     ("xtask/src/words.rs", "lists the retired words"),
     ("docs/glossary.md", "says what replaced the retired words"),
+    ("crates/api/src/slurm.rs", "reads a JSON key of earlier versions"),
 ];
 
 /// One place that breaks a rule.

@@ -19,7 +19,7 @@ pub struct FailureGroupResponse {
     pub pending: u64,
     /// Attempts that were retried because of a failure handler.
     pub retried: u64,
-    /// All jobs with this failure, whatever their state is now.
+    /// All jobs with this failure, in any state.
     pub jobs: u64,
     pub attempts: u64,
     pub example_job_id: i64,

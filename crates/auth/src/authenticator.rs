@@ -142,7 +142,7 @@ pub struct AuthenticatorOptions {
 
 impl fmt::Debug for AuthenticatorOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GateOptions")
+        f.debug_struct("AuthenticatorOptions")
             .field("owner", &self.owner)
             .field("no_auth", &self.no_auth)
             .field("config", &self.config)

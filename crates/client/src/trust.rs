@@ -26,7 +26,7 @@ type ChainAndKey = (Vec<u8>, Vec<u8>);
 pub struct ServerTrust {
     /// CA certificates (PEM) that are trusted in addition to those of the system.
     pub ca_file: Option<PathBuf>,
-    /// The exact certificate of the server (PEM): it is trusted whatever names it has, and no other is.
+    /// The exact certificate of the server (PEM): it is trusted with any names, and no other is.
     pub pin_file: Option<PathBuf>,
     /// The socket of the user's own server on this machine: calls use it instead of the port, where any user
     /// could listen.

@@ -220,7 +220,7 @@ impl AllocationFacts {
 #[derive(Clone, Copy, Debug)]
 pub struct NewAllocationOptions<'a> {
     pub options: &'a AllocationOptions,
-    /// Also these jobs, whatever their status.
+    /// Also these jobs, in any status.
     pub included_jobs: &'a [JobId],
     /// Request allocations for ready jobs at once.
     pub submit: bool,

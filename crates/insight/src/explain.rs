@@ -52,7 +52,7 @@ pub struct ExplainContext<'a> {
 
 impl std::fmt::Debug for ExplainContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Asker").field("is_served", &self.is_on_server).finish_non_exhaustive()
+        f.debug_struct("ExplainContext").field("is_served", &self.is_on_server).finish_non_exhaustive()
     }
 }
 

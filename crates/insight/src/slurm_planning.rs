@@ -122,7 +122,7 @@ pub fn check(workflow: &ResolvedWorkflow<'_>, profile: &ClusterProfile) -> Resul
     });
     let mut faults: Vec<UnfitDemand> = Vec::new();
     for fault in wrong {
-        // Report an entry once, whatever its jobs depend on.
+        // Report an entry once, even if its jobs have different dependencies.
         match faults.iter_mut().find(|other| other.names == fault.names && other.reason == fault.reason) {
             Some(same) => same.jobs += fault.jobs,
             None => faults.push(fault),

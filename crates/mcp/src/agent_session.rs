@@ -41,7 +41,7 @@ pub struct AgentSession {
 
 impl std::fmt::Debug for AgentSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Desk").field("allow_write", &self.allow_write).finish_non_exhaustive()
+        f.debug_struct("AgentSession").field("allow_write", &self.allow_write).finish_non_exhaustive()
     }
 }
 

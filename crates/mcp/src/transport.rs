@@ -41,7 +41,7 @@ where
         .with_json_response(true)
         .with_max_request_body_bytes(MAX_REQUEST_BYTES)
         .disable_allowed_hosts()
-        // Web pages are rejected, whatever host name they used.
+        // Web pages are rejected, with any host name.
         .enforce_origin_validation();
     let service = StreamableHttpService::new(
         move || Ok(McpHandler(session.clone())),

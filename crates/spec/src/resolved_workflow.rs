@@ -352,7 +352,7 @@ impl<'a> ResolvedJob<'a> {
 impl fmt::Debug for ResolvedJob<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let depends_on: Vec<&[u32]> = self.depends_on().collect();
-        f.debug_struct("Job")
+        f.debug_struct("ResolvedJob")
             .field("name", &self.name)
             .field("command", &self.command(0))
             .field("depends_on", &depends_on)

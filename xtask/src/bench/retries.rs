@@ -2,7 +2,7 @@
 //!
 //! The same jobs three times over, in each round: all of them succeed; every tenth fails once and is tried again by its
 //! handler; all of them fail for as long as the retry budget of the workflow lasts. Nothing here judges: it prints what was
-//! measured, and fails only where the books do not say what has to be in them.
+//! measured, and fails only if the database lacks an expected record.
 
 use std::fs;
 use std::path::{Path, PathBuf};

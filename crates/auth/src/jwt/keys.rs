@@ -109,7 +109,7 @@ struct CachedKeys {
 
 impl fmt::Debug for IssuerKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("source", &self.source).finish_non_exhaustive()
+        f.debug_struct("IssuerKeys").field("source", &self.source).finish_non_exhaustive()
     }
 }
 

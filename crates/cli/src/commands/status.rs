@@ -48,7 +48,7 @@ pub(crate) fn run(ctx: &CliContext, args: &WorkflowStatusArgs) -> Result<CliExit
     Ok(CliExit::Success)
 }
 
-/// Warns if the database cannot be written: then no workflow makes progress, whatever the counts say.
+/// Warns if the database cannot be written: then no workflow makes progress, although the counts look normal.
 fn warn_of_database_errors(ctx: &CliContext, store: &dyn Store) -> Result<(), CliError> {
     if let Some(client) = ctx.server()? {
         // A server without a health endpoint still lists the workflows.

@@ -120,7 +120,7 @@ impl TerminalUi {
         let mut buffer = Vec::new();
         loop {
             buffer.clear();
-            // Whole lines for a terminal, so that no character is split; otherwise whatever was read.
+            // Whole lines for a terminal, so that no character is split; otherwise all bytes that were read.
             let read = if self.stdout.is_terminal() {
                 file.by_ref().take(AT_ONCE).read_until(b'\n', &mut buffer)
             } else {

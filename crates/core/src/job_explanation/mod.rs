@@ -92,7 +92,7 @@ pub struct JobGraphView<'a> {
 
 impl fmt::Debug for JobGraphView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Jobs").field("count", &self.count).finish_non_exhaustive()
+        f.debug_struct("JobGraphView").field("count", &self.count).finish_non_exhaustive()
     }
 }
 

@@ -16,7 +16,7 @@ pub struct TakenNames<'a> {
 
 impl std::fmt::Debug for TakenNames<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Taken").finish_non_exhaustive()
+        f.debug_struct("TakenNames").finish_non_exhaustive()
     }
 }
 

@@ -50,7 +50,7 @@ pub struct ReuseQuery<'a> {
 
 impl fmt::Debug for ReuseQuery<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Question").field("jobs", &self.jobs).finish_non_exhaustive()
+        f.debug_struct("ReuseQuery").field("jobs", &self.jobs).finish_non_exhaustive()
     }
 }
 

@@ -279,7 +279,7 @@ fn wall_seconds(needs: &ResourceDemand) -> f64 {
 fn build_request(cores: u32, memory_mb: u64, time_per_event_sec: f64, events_per_job: u64) -> Request {
     Request {
         request_name: "rehearsal".to_owned(),
-        requestor: "nobody".to_owned(),
+        requestor: "unknown".to_owned(),
         requestor_dn: None,
         group: None,
         input_dataset: None,

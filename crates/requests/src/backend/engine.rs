@@ -82,7 +82,7 @@ pub(crate) struct EngineBackend {
 
 impl std::fmt::Debug for EngineBackend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("service", &self.service).finish_non_exhaustive()
+        f.debug_struct("EngineBackend").field("service", &self.service).finish_non_exhaustive()
     }
 }
 

@@ -150,7 +150,7 @@ impl Default for SchedulerOptions {
 
 impl std::fmt::Debug for SchedulerOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServiceOptions").field("lease", &self.lease).finish_non_exhaustive()
+        f.debug_struct("SchedulerOptions").field("lease", &self.lease).finish_non_exhaustive()
     }
 }
 

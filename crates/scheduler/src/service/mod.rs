@@ -70,7 +70,7 @@ struct SchedulerThread {
 
 impl std::fmt::Debug for SchedulerThread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service").field("figures", &self.gauges.to_metrics()).finish_non_exhaustive()
+        f.debug_struct("SchedulerThread").field("figures", &self.gauges.to_metrics()).finish_non_exhaustive()
     }
 }
 

@@ -49,7 +49,7 @@ impl RequestActor<'_> {
 
 impl std::fmt::Debug for RequestActor<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Actor").field(&self.name).finish()
+        f.debug_tuple("RequestActor").field(&self.name).finish()
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) struct AllocationPassRunner {
 
 impl std::fmt::Debug for AllocationPassRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Passes").finish_non_exhaustive()
+        f.debug_struct("AllocationPassRunner").finish_non_exhaustive()
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct PgConnection {
 
 impl fmt::Debug for PgConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("place", &self.store_state.target).finish_non_exhaustive()
+        f.debug_struct("PgConnection").field("place", &self.store_state.target).finish_non_exhaustive()
     }
 }
 

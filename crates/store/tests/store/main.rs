@@ -6,13 +6,13 @@
 
 mod conformance;
 mod kit;
+mod maintenance;
 mod postgres;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;
+mod rpc_transport;
 mod schema;
 mod sqlite;
-mod upkeep;
-mod wire;
 
 /// Makes a test of every case for one backend: `suite!(name, constructor of an empty store)`.
 macro_rules! suite {
@@ -41,7 +41,7 @@ macro_rules! conformance {
                 failed_creation_leaves_no_rows,
                 a_workflow_may_be_empty,
                 newest_workflow_with_the_digest_is_found;
-            contents:
+            workflow_contents:
                 workflow_contents_round_trip,
                 files_and_user_data_are_listed,
                 job_commands_are_loaded_completely,
@@ -54,7 +54,7 @@ macro_rules! conformance {
                 one_job_can_get_larger_requirements,
                 failure_handlers_are_loaded_with_jobs,
                 similar_failures_form_one_group;
-            orders:
+            failure_commands:
                 user_retries_a_job_with_more_resources,
                 partition_changes_for_named_jobs_only,
                 ignored_failure_releases_dependents,
@@ -71,7 +71,7 @@ macro_rules! conformance {
                 repeated_spawn_adds_jobs_once,
                 iterations_are_counted_and_capped,
                 only_a_running_attempt_can_spawn;
-            managing:
+            workflow_changes:
                 a_workflow_is_renamed_and_archived,
                 user_data_is_added_set_and_deleted,
                 requirements_change_for_jobs_and_groups,
@@ -124,12 +124,12 @@ macro_rules! conformance {
                 cancel_request_stays_until_the_run_ends,
                 workers_are_active_until_retired,
                 missing_workflow_is_named_in_errors;
-            reading:
+            lists:
                 jobs_are_filtered_and_paged,
                 results_are_filtered_and_paged,
                 commands_and_names_keep_the_requested_order,
                 workflows_are_isolated;
-            fleet:
+            workers:
                 node_is_quarantined_and_released,
                 worker_round_trips,
                 worker_update_changes_given_fields_only,
@@ -140,7 +140,7 @@ macro_rules! conformance {
                 groups_have_members_with_roles,
                 shared_workflow_is_visible_to_members,
                 token_is_valid_until_revoked;
-            parts:
+            workflow_parts:
                 work_summary_covers_all_attempts,
                 added_job_has_all_given_fields,
                 every_job_field_can_be_changed,
@@ -148,7 +148,7 @@ macro_rules! conformance {
                 lists_are_sorted_and_counted,
                 jobs_added_one_by_one_depend_as_if_added_at_once,
                 client_records_are_stored_verbatim;
-            stated:
+            client_results:
                 client_result_is_stored_and_changed,
                 only_the_last_attempt_of_a_run_is_listed,
                 missing_values_sort_first,
@@ -182,14 +182,14 @@ macro_rules! conformance {
                 worker_site_is_stored;
             model:
                 random_batches_match_the_model;
-            orders_model:
+            failure_commands_model:
                 random_commands_match_the_model;
         }
     };
 }
 
 conformance!(on_sqlite, crate::sqlite::empty_store);
-conformance!(over_a_wire, crate::wire::empty_store);
+conformance!(over_a_wire, crate::rpc_transport::empty_store);
 conformance!(on_postgres, crate::postgres::empty_store);
 
 /// The same for parts that only databases store.

@@ -1,6 +1,6 @@
 //! Export and import of workflows, and files from other programs.
 
-use super::contents::sample;
+use super::workflow_contents::sample;
 use crate::kit::{NOW, claim, commit, counts, create, end, job, key, start, worker, workflow};
 use serde_json::{Value, json};
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
 //! Tests specific to PostgreSQL.
 
-mod doubt;
-mod holding;
-mod patience;
+mod lock_loss;
+mod lost_commits;
 mod server;
+mod timeouts;
 mod tls;
 
 use crate::kit::Fixture;

@@ -1,12 +1,12 @@
 //! Tests specific to SQLite.
 
 mod child;
+mod concurrency;
 mod crash;
 mod deleting;
 mod full_disk;
 mod locks;
-mod refusals;
-mod together;
+mod rejected_files;
 
 use crate::kit::Fixture;
 use windlass_store::StoreDatabase;
