@@ -310,8 +310,8 @@ impl Authenticator {
         token: &str,
         claim: &JobTokenClaims,
     ) -> Result<Principal, AuthenticationError> {
-        let book = self.options.tokens.as_ref().ok_or(AuthenticationError::Token)?;
-        let holder = book
+        let token_store = self.options.tokens.as_ref().ok_or(AuthenticationError::Token)?;
+        let holder = token_store
             .find_job_holder(claim)
             .map_err(|_| AuthenticationError::Unavailable)?
             .ok_or(AuthenticationError::Token)?;
@@ -332,9 +332,9 @@ impl Authenticator {
     }
 
     fn find_token(&self, hash: SecretHash, now: Timestamp) -> Result<TokenRecord, AuthenticationError> {
-        let book = self.options.tokens.as_ref().ok_or(AuthenticationError::Token)?;
+        let token_store = self.options.tokens.as_ref().ok_or(AuthenticationError::Token)?;
         let revocations = self.tokens.read().unwrap_or_else(PoisonError::into_inner).revocations();
-        let record = book
+        let record = token_store
             .find_token(hash)
             .map_err(|_| AuthenticationError::Unavailable)?
             .ok_or(AuthenticationError::Token)?;
@@ -516,13 +516,13 @@ mod tests {
 
     /// A token store in memory; `None`: it is unavailable.
     #[derive(Default)]
-    struct Book(Mutex<Option<HashMap<String, TokenRecord>>>);
+    struct MemoryTokenStore(Mutex<Option<HashMap<String, TokenRecord>>>);
 
-    impl TokenStore for Book {
+    impl TokenStore for MemoryTokenStore {
         fn find_token(&self, hash: SecretHash) -> Result<Option<TokenRecord>, TokenStoreError> {
-            let book = lock(&self.0);
-            let book = book.as_ref().ok_or_else(|| TokenStoreError("away".to_owned()))?;
-            Ok(book.get(&hash.to_string()).cloned())
+            let records = lock(&self.0);
+            let records = records.as_ref().ok_or_else(|| TokenStoreError("away".to_owned()))?;
+            Ok(records.get(&hash.to_string()).cloned())
         }
 
         /// A worker with the secret `hush` runs job 2 of workflow 1 (owner: Ana), and nothing else.
@@ -548,13 +548,16 @@ mod tests {
         }
     }
 
-    fn book(tokens: &[(&str, TokenRecord)]) -> Arc<Book> {
+    fn token_store(tokens: &[(&str, TokenRecord)]) -> Arc<MemoryTokenStore> {
         let tokens =
             tokens.iter().map(|(token, record)| (SecretHash::from_secret(token).to_string(), record.clone()));
-        Arc::new(Book(Mutex::new(Some(tokens.collect()))))
+        Arc::new(MemoryTokenStore(Mutex::new(Some(tokens.collect()))))
     }
 
-    fn gate(files: &[(&str, String)], tokens: &Arc<Book>) -> (tempfile::TempDir, Authenticator) {
+    fn authenticator(
+        files: &[(&str, String)],
+        tokens: &Arc<MemoryTokenStore>,
+    ) -> (tempfile::TempDir, Authenticator) {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
             std::fs::write(dir.path().join(name), text).unwrap();
@@ -593,8 +596,8 @@ mod tests {
 
     #[test]
     fn missing_and_malformed_credentials_are_rejected() {
-        let (_dir, gate) = gate(&[], &book(&[]));
-        let denied = |header| gate.authenticate(&shows(header)).unwrap_err();
+        let (_dir, authenticator) = authenticator(&[], &token_store(&[]));
+        let denied = |header| authenticator.authenticate(&shows(header)).unwrap_err();
         assert_eq!(denied(None), AuthenticationError::Missing);
         for header in ["", "Bearer", "Bearer ", "wl_owner", "Digest x", "Basic !!!", "Basic YW5h"] {
             assert_eq!(denied(Some(header)), AuthenticationError::Scheme, "{header:?}");
@@ -609,10 +612,12 @@ mod tests {
 
     #[test]
     fn owner_and_tokens_are_authenticated() {
-        let tokens =
-            book(&[("wl_a", record("ana", UserRole::Admin)), ("wl_c", record("carla", UserRole::Viewer))]);
-        let (_dir, gate) = gate(&people("secret"), &tokens);
-        let admit = |header: &str| gate.authenticate(&shows(Some(header)));
+        let tokens = token_store(&[
+            ("wl_a", record("ana", UserRole::Admin)),
+            ("wl_c", record("carla", UserRole::Viewer)),
+        ]);
+        let (_dir, authenticator) = authenticator(&people("secret"), &tokens);
+        let admit = |header: &str| authenticator.authenticate(&shows(Some(header)));
         let owner = admit("Bearer wl_owner").unwrap();
         assert_eq!((&*owner.user, owner.role, &owner.method), ("olga", UserRole::Admin, &AuthMethod::Owner));
         assert_eq!(
@@ -632,28 +637,28 @@ mod tests {
 
     #[test]
     fn token_is_cached_until_revoked() {
-        let tokens = book(&[("wl_a", record("ana", UserRole::User))]);
-        let (_dir, gate) = gate(&[], &tokens);
+        let tokens = token_store(&[("wl_a", record("ana", UserRole::User))]);
+        let (_dir, authenticator) = authenticator(&[], &tokens);
         let header = shows(Some("Bearer wl_a"));
-        assert_eq!(gate.try_authenticate(&header), None, "it has to be looked up first");
-        assert!(gate.authenticate(&header).is_ok());
-        assert!(gate.try_authenticate(&header).unwrap().is_ok());
-        assert_eq!(gate.take_used_tokens(), [(1, NOW)]);
+        assert_eq!(authenticator.try_authenticate(&header), None, "it has to be looked up first");
+        assert!(authenticator.authenticate(&header).is_ok());
+        assert!(authenticator.try_authenticate(&header).unwrap().is_ok());
+        assert_eq!(authenticator.take_used_tokens(), [(1, NOW)]);
         lock(&tokens.0).as_mut().unwrap().clear();
-        gate.revoke_token(1);
-        assert_eq!(gate.authenticate(&header), Err(AuthenticationError::Token));
+        authenticator.revoke_token(1);
+        assert_eq!(authenticator.authenticate(&header), Err(AuthenticationError::Token));
         *lock(&tokens.0) = None;
-        assert_eq!(gate.authenticate(&header), Err(AuthenticationError::Unavailable));
+        assert_eq!(authenticator.authenticate(&header), Err(AuthenticationError::Unavailable));
     }
 
     #[test]
     fn job_token_is_bound_to_workflow_and_attempt() {
-        let (_dir, gate) = gate(&people("secret"), &book(&[]));
+        let (_dir, authenticator) = authenticator(&people("secret"), &token_store(&[]));
         let claim = |attempt| JobTokenClaims {
             worker: WorkerId(9),
             work: JobTokenSubject::Job(AttemptKey { attempt: Attempt(attempt), ..RUNS }),
         };
-        let admit = |token: String| gate.authenticate(&shows(Some(&format!("Bearer {token}"))));
+        let admit = |token: String| authenticator.authenticate(&shows(Some(&format!("Bearer {token}"))));
         let hash = SecretHash::from_secret("hush").to_string();
         let job = admit(claim(4).sign(&hash)).unwrap();
         assert_eq!(
@@ -677,53 +682,62 @@ mod tests {
     #[test]
     fn expired_token_is_rejected() {
         let ended = TokenRecord { expires: Some(NOW), ..record("ana", UserRole::User) };
-        let (_dir, gate) = gate(&[], &book(&[("wl_a", ended)]));
-        assert_eq!(gate.authenticate(&shows(Some("Bearer wl_a"))), Err(AuthenticationError::Expired));
+        let (_dir, authenticator) = authenticator(&[], &token_store(&[("wl_a", ended)]));
+        assert_eq!(
+            authenticator.authenticate(&shows(Some("Bearer wl_a"))),
+            Err(AuthenticationError::Expired)
+        );
     }
 
     #[test]
     fn passwords_are_cached_until_reload() {
-        let (dir, gate) = gate(&people("secret"), &book(&[]));
+        let (dir, authenticator) = authenticator(&people("secret"), &token_store(&[]));
         let right = basic("ana", "secret");
         let right = shows(Some(&right));
-        assert_eq!(gate.try_authenticate(&right), None, "requires a slow hash");
-        assert_eq!(gate.authenticate(&right).unwrap().role, UserRole::Operator);
-        assert!(gate.try_authenticate(&right).unwrap().is_ok(), "remembered");
-        assert_eq!(gate.authenticate(&shows(Some(&basic("bob", "secret")))).unwrap().role, UserRole::User);
+        assert_eq!(authenticator.try_authenticate(&right), None, "requires a slow hash");
+        assert_eq!(authenticator.authenticate(&right).unwrap().role, UserRole::Operator);
+        assert!(authenticator.try_authenticate(&right).unwrap().is_ok(), "remembered");
+        assert_eq!(
+            authenticator.authenticate(&shows(Some(&basic("bob", "secret")))).unwrap().role,
+            UserRole::User
+        );
 
         for (name, text) in people("changed") {
             std::fs::write(dir.path().join(name), text).unwrap();
         }
-        assert_eq!(gate.reload().unwrap(), AuthReloadSummary { users: 2, issuers: 0 });
-        assert_eq!(gate.authenticate(&right), Err(AuthenticationError::Password));
+        assert_eq!(authenticator.reload().unwrap(), AuthReloadSummary { users: 2, issuers: 0 });
+        assert_eq!(authenticator.authenticate(&right), Err(AuthenticationError::Password));
 
         std::fs::write(dir.path().join("people"), "broken").unwrap();
-        assert!(gate.reload().is_err());
+        assert!(authenticator.reload().is_err());
         assert!(
-            gate.authenticate(&shows(Some(&basic("ana", "changed")))).is_ok(),
+            authenticator.authenticate(&shows(Some(&basic("ana", "changed")))).is_ok(),
             "the settings did not change"
         );
     }
 
     #[test]
     fn guessing_is_throttled() {
-        let (_dir, gate) = gate(&people("secret"), &book(&[]));
+        let (_dir, authenticator) = authenticator(&people("secret"), &token_store(&[]));
         let wrong = basic("ana", "wrong");
         let wrong = shows(Some(&wrong));
         for _ in 0..5 {
-            assert_eq!(gate.authenticate(&wrong), Err(AuthenticationError::Password));
+            assert_eq!(authenticator.authenticate(&wrong), Err(AuthenticationError::Password));
         }
         assert!(
-            matches!(gate.try_authenticate(&wrong), Some(Err(AuthenticationError::Throttled(_)))),
+            matches!(authenticator.try_authenticate(&wrong), Some(Err(AuthenticationError::Throttled(_)))),
             "without a slow hash"
         );
-        assert!(gate.authenticate(&shows(Some(&basic("bob", "secret")))).is_ok(), "bob is not locked out");
+        assert!(
+            authenticator.authenticate(&shows(Some(&basic("bob", "secret")))).is_ok(),
+            "bob is not locked out"
+        );
     }
 
     #[test]
     fn valid_certificate_does_not_excuse_wrong_credential() {
         let files = [("auth.toml", "[certificates]\n'CN=ana' = 'ana'\n".to_owned())];
-        let (_dir, gate) = gate(&files, &book(&[]));
+        let (_dir, authenticator) = authenticator(&files, &token_store(&[]));
         let of = |name: &str| PeerCertificate {
             subject: Ok(vec![("CN".into(), name.into())]),
             alternatives: Vec::new(),
@@ -731,8 +745,9 @@ mod tests {
             expires: NOW.after(Duration::from_hours(1)),
         };
         let (ana, other) = (of("ana"), of("eve"));
-        let admit =
-            |header, certificate| gate.authenticate(&PresentedCredentials { certificate, ..shows(header) });
+        let admit = |header, certificate| {
+            authenticator.authenticate(&PresentedCredentials { certificate, ..shows(header) })
+        };
         let by_certificate = admit(None, Some(&ana)).unwrap();
         assert_eq!(&*by_certificate.user, "ana");
         let request =
@@ -757,8 +772,8 @@ mod tests {
             no_auth: true,
             ..AuthenticatorOptions::default()
         };
-        let gate = Authenticator::open(options).unwrap();
-        let anybody = gate.try_authenticate(&shows(None)).unwrap().unwrap();
+        let authenticator = Authenticator::open(options).unwrap();
+        let anybody = authenticator.try_authenticate(&shows(None)).unwrap().unwrap();
         assert_eq!((&*anybody.user, anybody.method), ("olga", AuthMethod::Open));
     }
 }

@@ -23,7 +23,7 @@ pub struct EventStreamOptions {
 pub type RelocateServer = Box<dyn Fn() -> Option<Client> + Send>;
 
 /// A stream that reconnects after errors and continues where it stopped.
-pub struct EventStream {
+pub struct ServerEventStream {
     client: Client,
     options: EventStreamOptions,
     lines: Option<BufReader<Response>>,
@@ -32,9 +32,9 @@ pub struct EventStream {
     relocate: Option<RelocateServer>,
 }
 
-impl std::fmt::Debug for EventStream {
+impl std::fmt::Debug for ServerEventStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EventStream").field("client", &self.client).finish_non_exhaustive()
+        f.debug_struct("ServerEventStream").field("client", &self.client).finish_non_exhaustive()
     }
 }
 
@@ -43,13 +43,20 @@ const MAX_SERVER_ABSENCE: Duration = Duration::from_mins(2);
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 impl Client {
-    pub fn follow_events(&self, follow: EventStreamOptions) -> EventStream {
+    pub fn follow_events(&self, follow: EventStreamOptions) -> ServerEventStream {
         let (client, frame) = (self.clone(), SseFrame::default());
-        EventStream { client, options: follow, lines: None, frame, pause: RECONNECT_PAUSE, relocate: None }
+        ServerEventStream {
+            client,
+            options: follow,
+            lines: None,
+            frame,
+            pause: RECONNECT_PAUSE,
+            relocate: None,
+        }
     }
 }
 
-impl EventStream {
+impl ServerEventStream {
     /// Sets how to look up the server again when it does not answer.
     #[must_use]
     pub fn relocated_by(mut self, relocate: Option<RelocateServer>) -> Self {

@@ -19,7 +19,7 @@ mod trust;
 pub mod worker_calls;
 
 pub use error::{ClientError, ProblemDetails, RejectedField};
-pub use events::{EventStream, EventStreamOptions, RelocateServer};
+pub use events::{EventStreamOptions, RelocateServer, ServerEventStream};
 pub use keyring::{Keyring, SavedServer, origin};
 pub use nodes::NodeQuarantineInfo;
 pub use remote_store::{HttpStoreTransport, RemoteStore};

@@ -112,11 +112,11 @@ const STOP_REPEAT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Performs the effect and returns its result.
 pub(crate) fn perform_effect(
-    world: &ReconcilerContext,
+    context: &ReconcilerContext,
     effect: &LifecycleEffect,
     rows: &EffectRows,
 ) -> EffectOutcome {
-    let retry_after = world.options.decision_settings.retry_after;
+    let retry_after = context.options.decision_settings.retry_after;
     let done = |events, pause| EffectOutcome { tag: effect.effect_key(), events, min_delay: pause };
     let or_failure =
         |outcome: Result<LifecycleEvent, EffectFailure>,
@@ -126,11 +126,11 @@ pub(crate) fn perform_effect(
         };
     match effect {
         LifecycleEffect::Import => or_failure(
-            import_request(world, rows).map(|made| LifecycleEvent::Imported(Box::new(made))),
+            import_request(context, rows).map(|made| LifecycleEvent::Imported(Box::new(made))),
             &LifecycleEvent::ImportFailed,
         ),
         LifecycleEffect::Plan { round } => {
-            let planned = plan_next_round(world, rows, *round).map(|planned| {
+            let planned = plan_next_round(context, rows, *round).map(|planned| {
                 planned.map_or(LifecycleEvent::NothingToPlan, |planned| {
                     LifecycleEvent::Planned(Box::new(planned))
                 })
@@ -138,34 +138,37 @@ pub(crate) fn perform_effect(
             or_failure(planned, &LifecycleEvent::PlanFailed)
         }
         LifecycleEffect::Submit { run } | LifecycleEffect::Resume { run } => {
-            or_failure(submit_run(world, rows, run), &|problem| LifecycleEvent::SubmitFailed {
+            or_failure(submit_run(context, rows, run), &|problem| LifecycleEvent::SubmitFailed {
                 run: run.clone(),
                 failure: problem,
             })
         }
-        LifecycleEffect::Stop { run, reason } => match stop_run(world, rows, run, reason) {
+        LifecycleEffect::Stop { run, reason } => match stop_run(context, rows, run, reason) {
             Ok(events) => done(events, STOP_REPEAT_INTERVAL),
             Err(problem) => {
                 tracing::warn!(request = rows.name, run, reason = problem.reason, "cannot stop a run yet");
                 done(vec![LifecycleEvent::StopFailed { run: run.clone(), failure: problem }], retry_after)
             }
         },
-        LifecycleEffect::Pause { run } => match apply_restriction(world, rows, run, RunRestriction::Pause) {
-            // Repeated in case the request was lost.
-            Ok(()) => done(Vec::new(), STOP_REPEAT_INTERVAL),
-            Err(problem) => postpone_effect(done(Vec::new(), retry_after), rows, &problem),
-        },
-        LifecycleEffect::Unpause { run } => match apply_restriction(world, rows, run, RunRestriction::None) {
+        LifecycleEffect::Pause { run } => {
+            match apply_restriction(context, rows, run, RunRestriction::Pause) {
+                // Repeated in case the request was lost.
+                Ok(()) => done(Vec::new(), STOP_REPEAT_INTERVAL),
+                Err(problem) => postpone_effect(done(Vec::new(), retry_after), rows, &problem),
+            }
+        }
+        LifecycleEffect::Unpause { run } => match apply_restriction(context, rows, run, RunRestriction::None)
+        {
             Ok(()) => done(vec![LifecycleEvent::Unpaused { run: run.clone() }], MIN_REPEAT_DELAY),
             Err(problem) => postpone_effect(done(Vec::new(), retry_after), rows, &problem),
         },
         LifecycleEffect::AvoidSites { run } => {
-            match apply_restriction(world, rows, run, RunRestriction::Sites) {
+            match apply_restriction(context, rows, run, RunRestriction::Sites) {
                 Ok(()) => done(Vec::new(), MIN_REPEAT_DELAY),
                 Err(problem) => postpone_effect(done(Vec::new(), retry_after), rows, &problem),
             }
         }
-        LifecycleEffect::Prioritize { run, priority } => match update_priority(world, rows, run) {
+        LifecycleEffect::Prioritize { run, priority } => match update_priority(context, rows, run) {
             Ok(()) => done(
                 vec![LifecycleEvent::Prioritized { run: run.clone(), priority: *priority }],
                 MIN_REPEAT_DELAY,
@@ -173,19 +176,19 @@ pub(crate) fn perform_effect(
             Err(problem) => postpone_effect(done(Vec::new(), retry_after), rows, &problem),
         },
         LifecycleEffect::Settle { round, run } => {
-            let settled = input_accounting::perform_input_accounting(world, rows, *round);
+            let settled = input_accounting::perform_input_accounting(context, rows, *round);
             let settled =
                 settled.map(|files| LifecycleEvent::Settled { round: *round, run: run.clone(), files });
             or_failure(settled, &|problem| LifecycleEvent::SettleFailed { round: *round, failure: problem })
         }
         LifecycleEffect::WriteManifest => {
-            let written = invalidation::write_invalidation_manifest(world, rows);
+            let written = invalidation::write_invalidation_manifest(context, rows);
             let written =
                 written.map(|path| LifecycleEvent::ManifestWritten { path: path.display().to_string() });
             or_failure(written, &|problem| LifecycleEvent::ManifestFailed { reason: problem.reason })
         }
         LifecycleEffect::Step(step) => {
-            done(vec![outputs::perform_output_step(world, step, rows)], MIN_REPEAT_DELAY)
+            done(vec![outputs::perform_output_step(context, step, rows)], MIN_REPEAT_DELAY)
         }
     }
 }
@@ -207,18 +210,18 @@ fn catalog_failure(error: CatalogError) -> EffectFailure {
 }
 
 /// The request with its whole document.
-fn load_request(world: &ReconcilerContext, name: &str) -> Result<RequestRow, EffectFailure> {
-    let row = world.database.request(name).map_err(|error| store_failure(&error))?;
+fn load_request(context: &ReconcilerContext, name: &str) -> Result<RequestRow, EffectFailure> {
+    let row = context.database.request(name).map_err(|error| store_failure(&error))?;
     row.ok_or_else(|| permanent_failure("the request does not exist"))
 }
 
 /// What can be checked at once: that its input exists, and that its programs are valid.
-fn import_request(world: &ReconcilerContext, rows: &EffectRows) -> Result<RequestProcess, EffectFailure> {
-    let row = load_request(world, &rows.name)?;
+fn import_request(context: &ReconcilerContext, rows: &EffectRows) -> Result<RequestProcess, EffectFailure> {
+    let row = load_request(context, &rows.name)?;
     let (request, created_at) = (row.request, row.created_at);
     check_name(&request.request_name).map_err(permanent_failure)?;
     if let Some(dataset) = &request.input_dataset
-        && !world.catalog.has_dataset(dataset).map_err(catalog_failure)?
+        && !context.catalog.has_dataset(dataset).map_err(catalog_failure)?
     {
         return Err(permanent_failure(format!("input_dataset: dataset {dataset} is not in the catalog")));
     }
@@ -239,7 +242,7 @@ fn import_request(world: &ReconcilerContext, rows: &EffectRows) -> Result<Reques
         events_produced: 0,
         events_of_round: 0,
         empty_rounds: 0,
-        category_throttles: world.options.plan_settings.throttles.clone(),
+        category_throttles: context.options.plan_settings.throttles.clone(),
         step_metrics: None,
         created_at: now,
         updated_at: now,
@@ -248,16 +251,16 @@ fn import_request(world: &ReconcilerContext, rows: &EffectRows) -> Result<Reques
 
 /// Plans a round and writes its directory. `None`: there is nothing left to do.
 fn plan_next_round(
-    world: &ReconcilerContext,
+    context: &ReconcilerContext,
     rows: &EffectRows,
     round: u32,
 ) -> Result<Option<PlannedRound>, EffectFailure> {
-    let row = load_request(world, &rows.name)?;
+    let row = load_request(context, &rows.name)?;
     let request = row.request;
     check_name(&request.request_name).map_err(permanent_failure)?;
     let process = rows.process.as_ref().ok_or_else(|| permanent_failure("the request has no process"))?;
-    let places = world.usable_sites(&request.request_name).map_err(|error| store_failure(&error))?;
-    let input = RoundInput::load(world, &request, &row.overrides, process, round)?;
+    let places = context.usable_sites(&request.request_name).map_err(|error| store_failure(&error))?;
+    let input = RoundInput::load(context, &request, &row.overrides, process, round)?;
     if input.is_partly_processed() && input.remaining.files.is_empty() {
         return Ok(None);
     }
@@ -269,7 +272,7 @@ fn plan_next_round(
     let done = if wanted.is_some() { process.events_produced } else { input.counts.processed };
     let left = input.remaining.files.len() as u64;
     let size = adaptive::decide_round_size(
-        &world.options.plan_settings.adaptive,
+        &context.options.plan_settings.adaptive,
         request.adaptive,
         Some(&experience),
     );
@@ -279,7 +282,7 @@ fn plan_next_round(
         attempted: &input.remaining.attempted,
         remaining: &input.remaining.left,
         sites: &places.usable,
-        settings: &world.options.plan_settings,
+        settings: &context.options.plan_settings,
         start: RoundStart {
             first_event: process.next_first_event,
             first_lumi: process.next_first_lumi,
@@ -302,9 +305,9 @@ fn plan_next_round(
     }
     let uuid = derived_names::run_uuid(&process.uuid, round);
     let common = ManifestTemplate::new(&request, &uuid, &places.storage_paths).map_err(permanent_failure)?;
-    let directory = run_directory(world, &request.request_name, &uuid)?;
+    let directory = run_directory(context, &request.request_name, &uuid)?;
     let outline = manifests::write_manifests(&directory, &plan, &common).map_err(write_failure)?;
-    let backend = world.backends.choose_backend(|| list_active_runs(world))?;
+    let backend = context.backends.choose_backend(|| list_active_runs(context))?;
     let place = PlannedRun {
         uuid,
         submit_dir: directory.to_string_lossy().into_owned(),
@@ -319,12 +322,12 @@ fn plan_next_round(
     planned.process.extent = rounds::round_extent(&request, &planned.process, &plan);
     experience.record_round(RoundRecord { round, asked: plan.asked, measured: None });
     planned.process.step_metrics = Some(serde_json::to_value(experience).map_err(permanent_failure)?);
-    write_backend_files(world, rows, &request, &planned.run, &outline)?;
+    write_backend_files(context, rows, &request, &planned.run, &outline)?;
     manifests::write_outline(&directory, &outline).map_err(write_failure)?;
     Ok(Some(planned))
 }
 
-fn list_active_runs(world: &ReconcilerContext) -> Result<Vec<RunRow>, EffectFailure> {
+fn list_active_runs(context: &ReconcilerContext) -> Result<Vec<RunRow>, EffectFailure> {
     let status = vec![
         RequestRunStatus::Ready,
         RequestRunStatus::Submitted,
@@ -332,12 +335,12 @@ fn list_active_runs(world: &ReconcilerContext) -> Result<Vec<RunRow>, EffectFail
         RequestRunStatus::Halted,
     ];
     let filter = RequestRunFilter { status, ..RequestRunFilter::default() };
-    world.database.request_runs(&filter).map_err(|error| store_failure(&error))
+    context.database.request_runs(&filter).map_err(|error| store_failure(&error))
 }
 
 /// The files of the backend in the directory of a run. The engine gets its jobs at submission.
 fn write_backend_files(
-    world: &ReconcilerContext,
+    context: &ReconcilerContext,
     rows: &EffectRows,
     request: &Request,
     run: &RunRow,
@@ -346,16 +349,16 @@ fn write_backend_files(
     match run.backend {
         BackendRunRef::Engine { .. } => Ok(()),
         BackendRunRef::Htcondor { .. } => {
-            let paper = DagFileParameters {
+            let parameters = DagFileParameters {
                 directory: Path::new(&run.submit_dir),
                 run: &run.uuid,
                 workflow: &run.process,
-                submission: &run_submission(world, rows, run),
-                banned_sites: &world
+                submission: &run_submission(context, rows, run),
+                banned_sites: &context
                     .closed_sites(&request.request_name)
                     .map_err(|error| store_failure(&error))?,
             };
-            world.backends.condor.write_dag_files(&paper, outline)
+            context.backends.condor.write_dag_files(&parameters, outline)
         }
     }
 }
@@ -372,35 +375,35 @@ fn is_input_exhausted(faults: &[PlanProblem]) -> bool {
     faults.iter().all(|fault| fault.cause == PlanProblemCause::Nothing)
 }
 
-fn run_directory(world: &ReconcilerContext, request: &str, run: &str) -> Result<PathBuf, EffectFailure> {
+fn run_directory(context: &ReconcilerContext, request: &str, run: &str) -> Result<PathBuf, EffectFailure> {
     // Jobs on other machines get this path.
-    let root = std::path::absolute(&world.options.submit_root).map_err(transient_failure)?;
+    let root = std::path::absolute(&context.options.submit_root).map_err(transient_failure)?;
     Ok(root.join(request).join(run))
 }
 
 /// Submits a run to its backend.
 fn submit_run(
-    world: &ReconcilerContext,
+    context: &ReconcilerContext,
     rows: &EffectRows,
     run: &str,
 ) -> Result<LifecycleEvent, EffectFailure> {
-    let order = run_context(world, rows, find_run(rows, run)?)?;
-    let backend = world.backends.backend_for(order.run).submit_run(&order)?;
+    let order = run_context(context, rows, find_run(rows, run)?)?;
+    let backend = context.backends.backend_for(order.run).submit_run(&order)?;
     Ok(LifecycleEvent::Submitted { run: run.to_owned(), backend, priority: Some(rows.priority) })
 }
 
 fn run_context<'r>(
-    world: &ReconcilerContext,
+    context: &ReconcilerContext,
     rows: &EffectRows,
     run: &'r RunRow,
 ) -> Result<RunContext<'r>, EffectFailure> {
     let filter = RequestRunFilter { process: Some(run.process.clone()), ..RequestRunFilter::default() };
-    let mut others = world.database.request_runs(&filter).map_err(|error| store_failure(&error))?;
+    let mut others = context.database.request_runs(&filter).map_err(|error| store_failure(&error))?;
     others.retain(|other| other.uuid != run.uuid);
-    let banned = world.closed_to(&rows.name, run).map_err(|error| store_failure(&error))?;
+    let banned = context.closed_to(&rows.name, run).map_err(|error| store_failure(&error))?;
     Ok(RunContext {
         run,
-        submission: run_submission(world, rows, run),
+        submission: run_submission(context, rows, run),
         process_runs: others,
         banned_sites: banned,
     })
@@ -410,8 +413,8 @@ fn find_run<'r>(rows: &'r EffectRows, run: &str) -> Result<&'r RunRow, EffectFai
     rows.run.as_ref().filter(|row| row.uuid == run).ok_or_else(|| permanent_failure("its run does not exist"))
 }
 
-fn run_submission(world: &ReconcilerContext, rows: &EffectRows, run: &RunRow) -> RunSubmission {
-    let options = &world.options;
+fn run_submission(context: &ReconcilerContext, rows: &EffectRows, run: &RunRow) -> RunSubmission {
+    let options = &context.options;
     let usual = options.plan_settings.retries;
     let processing = rows.overrides.retry_count.unwrap_or(usual.processing);
     let retries = RoleRetrySettings {
@@ -436,14 +439,14 @@ fn run_submission(world: &ReconcilerContext, rows: &EffectRows, run: &RunRow) ->
 
 /// Stops all that the backend has of the run. A run whose submission was not recorded is recorded first.
 fn stop_run(
-    world: &ReconcilerContext,
+    context: &ReconcilerContext,
     rows: &EffectRows,
     run: &str,
     reason: &str,
 ) -> Result<Vec<LifecycleEvent>, EffectFailure> {
-    let order = run_context(world, rows, find_run(rows, run)?)?;
+    let order = run_context(context, rows, find_run(rows, run)?)?;
     let stopped = |there| LifecycleEvent::Stopped { run: run.to_owned(), was_running: there };
-    Ok(match world.backends.backend_for(order.run).stop_run(&order, reason)? {
+    Ok(match context.backends.backend_for(order.run).stop_run(&order, reason)? {
         StopResult::Requested(backend) => {
             vec![LifecycleEvent::Submitted { run: run.to_owned(), backend, priority: None }, stopped(true)]
         }
@@ -460,24 +463,24 @@ enum RunRestriction {
 }
 
 fn apply_restriction(
-    world: &ReconcilerContext,
+    context: &ReconcilerContext,
     rows: &EffectRows,
     run: &str,
     restriction: RunRestriction,
 ) -> Result<(), EffectFailure> {
     let run = find_run(rows, run)?;
-    let backend = world.backends.backend_for(run);
+    let backend = context.backends.backend_for(run);
     match restriction {
         RunRestriction::None => backend.set_paused(run, false),
         RunRestriction::Pause => backend.set_paused(run, true),
-        RunRestriction::Sites => backend.apply_site_bans(&run_context(world, rows, run)?),
+        RunRestriction::Sites => backend.apply_site_bans(&run_context(context, rows, run)?),
     }
 }
 
 /// Sets the priority of all jobs of the run that have not ended.
-fn update_priority(world: &ReconcilerContext, rows: &EffectRows, run: &str) -> Result<(), EffectFailure> {
+fn update_priority(context: &ReconcilerContext, rows: &EffectRows, run: &str) -> Result<(), EffectFailure> {
     let run = find_run(rows, run)?;
-    world.backends.backend_for(run).update_priority(&run_context(world, rows, run)?)
+    context.backends.backend_for(run).update_priority(&run_context(context, rows, run)?)
 }
 
 /// It is retried; the error is only logged.

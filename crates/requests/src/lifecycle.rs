@@ -25,7 +25,7 @@ const MIN_PAUSE: Duration = Duration::from_millis(5);
 /// Makes the passes.
 pub(crate) trait PassRunner: Send {
     /// Checks the named requests, or all, and acts on them.
-    fn run_pass(&mut self, heard: &WakeEvents) -> PassReport;
+    fn run_pass(&mut self, events: &WakeEvents) -> PassReport;
 }
 
 /// The result of a pass.
@@ -107,20 +107,21 @@ impl RequestLifecycle {
         options: LifecycleOptions,
     ) -> std::io::Result<Self> {
         let interval = options.interval;
-        let figures = Arc::new(Mutex::new(LifecycleMetrics::default()));
+        let lifecycle_metrics = Arc::new(Mutex::new(LifecycleMetrics::default()));
         let engine = EngineBackend { service: parts.service, store: Arc::clone(&parts.database) };
         let condor = CondorBackend::new(options.condor.clone(), waker.clone());
         let backends = RunBackends { engine, condor, new_run_backend: options.backend };
-        let world = ReconcilerContext { database: parts.database, backends, catalog: parts.catalog, options };
-        let reconciler = RequestReconciler::new(world, waker.clone(), Arc::clone(&figures))?;
-        Self::start_loop(interval, waker, figures, reconciler)
+        let context =
+            ReconcilerContext { database: parts.database, backends, catalog: parts.catalog, options };
+        let reconciler = RequestReconciler::new(context, waker.clone(), Arc::clone(&lifecycle_metrics))?;
+        Self::start_loop(interval, waker, lifecycle_metrics, reconciler)
     }
 
     /// Starts the loop on a thread of its own, with a pass over everything.
     fn start_loop(
         interval: Duration,
         waker: ReconcilerWaker,
-        figures: Arc<Mutex<LifecycleMetrics>>,
+        lifecycle_metrics: Arc<Mutex<LifecycleMetrics>>,
         mut passes: impl PassRunner + 'static,
     ) -> std::io::Result<Self> {
         let status = LifecycleStatus {
@@ -137,7 +138,7 @@ impl RequestLifecycle {
         Ok(Self(Arc::new(LifecycleHandle {
             waker,
             status,
-            metrics: figures,
+            metrics: lifecycle_metrics,
             thread: Mutex::new(Some(thread)),
         })))
     }
@@ -202,12 +203,12 @@ fn run_loop(
         change(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
     };
     let mut wait_until = Instant::now();
-    while let Some(mut heard) = mailbox.wait_for_events(wait_until) {
+    while let Some(mut events) = mailbox.wait_for_events(wait_until) {
         // Without a notice the interval has passed, or something is due. In both cases all requests are
         // checked.
-        heard.all |= heard.is_empty();
+        events.all |= events.is_empty();
         let (began, began_at) = (Instant::now(), SystemClock.now());
-        let report = run_pass_guarded(passes, &heard);
+        let report = run_pass_guarded(passes, &events);
         let took = began.elapsed();
         let pause = next_interval(&report, interval);
         set(&|status| {
@@ -229,8 +230,8 @@ fn run_loop(
 }
 
 /// A panic in a pass is reported like any other error, and the next pass starts again from the rows.
-fn run_pass_guarded(passes: &mut dyn PassRunner, heard: &WakeEvents) -> PassReport {
-    catch_unwind(AssertUnwindSafe(|| passes.run_pass(heard))).unwrap_or_else(|_| {
+fn run_pass_guarded(passes: &mut dyn PassRunner, events: &WakeEvents) -> PassReport {
+    catch_unwind(AssertUnwindSafe(|| passes.run_pass(events))).unwrap_or_else(|_| {
         tracing::error!("a pass over the requests failed; the next one starts again from the database");
         let error = "the pass failed; see the log of the server".to_owned();
         PassReport { errors: vec![RetryablePassError { request: None, error }], ..PassReport::default() }
@@ -249,21 +250,21 @@ mod tests {
 
     /// Reports the notices of each pass, and returns what the test says.
     struct Scripted {
-        heard: Sender<WakeEvents>,
+        events: Sender<WakeEvents>,
         go_on: Receiver<PassReport>,
     }
 
     impl PassRunner for Scripted {
-        fn run_pass(&mut self, heard: &WakeEvents) -> PassReport {
-            self.heard.send(heard.clone()).unwrap();
+        fn run_pass(&mut self, events: &WakeEvents) -> PassReport {
+            self.events.send(events.clone()).unwrap();
             self.go_on.recv().expect("failure of the test")
         }
     }
 
     fn scripted(interval: Duration) -> (RequestLifecycle, Receiver<WakeEvents>, Sender<PassReport>) {
-        let (heard, seen) = mpsc::channel();
+        let (events, seen) = mpsc::channel();
         let (go, go_on) = mpsc::channel();
-        let scripted = Scripted { heard, go_on };
+        let scripted = Scripted { events, go_on };
         (
             RequestLifecycle::start_loop(interval, ReconcilerWaker::default(), Arc::default(), scripted)
                 .unwrap(),

@@ -33,22 +33,22 @@ pub struct ReconcilerWaker(pub(crate) Arc<ReconcilerMailbox>);
 impl ReconcilerWaker {
     /// This request has changed.
     pub fn wake_request(&self, name: &str) {
-        self.0.post_events(|heard| heard.requests.extend([name.to_owned()]));
+        self.0.post_events(|wake_events| wake_events.requests.extend([name.to_owned()]));
     }
 
     /// A change that may concern any request.
     pub fn wake_all(&self) {
-        self.0.post_events(|heard| heard.all = true);
+        self.0.post_events(|wake_events| wake_events.all = true);
     }
 
     /// A watched run has changed.
     pub(crate) fn wake_run(&self, uuid: &str) {
-        self.0.post_events(|heard| heard.runs.extend([uuid.to_owned()]));
+        self.0.post_events(|wake_events| wake_events.runs.extend([uuid.to_owned()]));
     }
 
     /// A workflow of the engine has changed, which may be the run of a request.
     pub fn wake_workflow(&self, workflow: WorkflowId) {
-        self.0.post_events(|heard| heard.workflows.extend([workflow]));
+        self.0.post_events(|wake_events| wake_events.workflows.extend([workflow]));
     }
 }
 

@@ -63,9 +63,9 @@ impl Drop for RequestReconciler {
 }
 
 impl PassRunner for RequestReconciler {
-    fn run_pass(&mut self, heard: &WakeEvents) -> PassReport {
+    fn run_pass(&mut self, wake_events: &WakeEvents) -> PassReport {
         let mut report = PassReport::default();
-        if let Err(error) = self.try_pass(heard, &mut report) {
+        if let Err(error) = self.try_pass(wake_events, &mut report) {
             self.must_check_all = true;
             report.add_error(None, &error);
         }
@@ -79,14 +79,14 @@ impl PassRunner for RequestReconciler {
 
 impl RequestReconciler {
     pub(crate) fn new(
-        world: ReconcilerContext,
+        reconciler_context: ReconcilerContext,
         waker: ReconcilerWaker,
-        figures: Arc<Mutex<LifecycleMetrics>>,
+        lifecycle_metrics: Arc<Mutex<LifecycleMetrics>>,
     ) -> std::io::Result<Self> {
-        let threads = world.options.effect_threads.max(1);
+        let threads = reconciler_context.options.effect_threads.max(1);
         let pool = WorkPool::start_threads(threads, move |key: &EffectKey| waker.wake_request(&key.request))?;
         Ok(Self {
-            context: Arc::new(world),
+            context: Arc::new(reconciler_context),
             work_pool: pool,
             views: BTreeMap::new(),
             pending_events: HashMap::new(),
@@ -98,14 +98,14 @@ impl RequestReconciler {
             closed_sites: None,
             dags_to_update: BTreeSet::new(),
             has_banned: false,
-            metrics: figures,
+            metrics: lifecycle_metrics,
             must_check_all: true,
         })
     }
 
-    fn try_pass(&mut self, heard: &WakeEvents, report: &mut PassReport) -> Result<(), StoreError> {
+    fn try_pass(&mut self, wake_events: &WakeEvents, report: &mut PassReport) -> Result<(), StoreError> {
         let now = SystemClock.now();
-        let all = heard.all || self.must_check_all;
+        let all = wake_events.all || self.must_check_all;
         self.take_outcomes(report);
         self.refresh_views()?;
         if all {
@@ -116,7 +116,7 @@ impl RequestReconciler {
         }
         let mut due: Vec<String> = self.views.keys().cloned().collect();
         report.evaluated = due.len() as u64;
-        self.inspect_runs(all, heard, now);
+        self.inspect_runs(all, wake_events, now);
         for _ in 0..MAX_TURNS_PER_PASS {
             due = self.run_turn(&due, report);
             if due.is_empty() {
@@ -195,14 +195,14 @@ impl RequestReconciler {
     }
 
     /// Runs with a notice, or all of them if notices may have been lost.
-    fn inspect_runs(&mut self, all: bool, heard: &WakeEvents, now: Timestamp) {
+    fn inspect_runs(&mut self, all: bool, wake_events: &WakeEvents, now: Timestamp) {
         let woken: HashSet<String> =
             self.next_checks.extract_if(|_, at| *at <= now).map(|(request, _)| request).collect();
         let is_due = |name: &String, view: &RequestView| {
             all || woken.contains(name)
                 || run_updates::engine_workflow(view)
-                    .is_some_and(|workflow| heard.workflows.contains(&workflow))
-                || view.run.as_ref().is_some_and(|run| heard.runs.contains(&run.uuid))
+                    .is_some_and(|workflow| wake_events.workflows.contains(&workflow))
+                || view.run.as_ref().is_some_and(|run| wake_events.runs.contains(&run.uuid))
         };
         let due = self.views.iter().filter(|(name, view)| is_due(name, view));
         let due: Vec<String> = due.map(|(name, _)| name.clone()).collect();

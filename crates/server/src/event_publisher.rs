@@ -134,7 +134,9 @@ impl EventPublisher {
 
 impl std::fmt::Debug for EventPublisher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EventPublisher").field("readers", &self.0.batches.receiver_count()).finish_non_exhaustive()
+        f.debug_struct("EventPublisher")
+            .field("readers", &self.0.batches.receiver_count())
+            .finish_non_exhaustive()
     }
 }
 

@@ -95,10 +95,10 @@ pub(crate) async fn observe_request(
     let mut response = next.run(request).instrument(span.clone()).await;
     drop(counted);
     let (time, code) = (began.elapsed(), response.status());
-    let limit_to_capacity = route.as_deref().unwrap_or(UNMATCHED_ROUTE);
-    guard.0.metrics.record_request(method.as_str(), limit_to_capacity, code.as_u16());
+    let route_label = route.as_deref().unwrap_or(UNMATCHED_ROUTE);
+    guard.0.metrics.record_request(method.as_str(), route_label, code.as_u16());
     if response.extensions().get::<LongRunningResponse>().is_none() {
-        guard.0.metrics.record_duration(limit_to_capacity, time);
+        guard.0.metrics.record_duration(route_label, time);
     }
     span.in_scope(|| log_request(&method, &path, code, time, &response));
     if let Ok(id) = HeaderValue::from_str(&id) {

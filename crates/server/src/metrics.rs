@@ -126,40 +126,40 @@ struct ServiceCollector(SchedulerHandle);
 
 impl Collector for ServiceCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let figures = self.0.metrics();
+        let metrics = self.0.metrics();
         let gauges = [
-            ("workers", "Workers with a lease", figures.workers),
-            ("workflows_active", "Workflows in memory", figures.workflows),
-            ("jobs_ready", "Jobs ready to be claimed", figures.ready_jobs),
-            ("jobs_held", "Jobs held by workers", figures.held_jobs),
-            ("waits", "Worker exchanges waiting for jobs", figures.waiting_exchanges),
+            ("workers", "Workers with a lease", metrics.workers),
+            ("workflows_active", "Workflows in memory", metrics.workflows),
+            ("jobs_ready", "Jobs ready to be claimed", metrics.ready_jobs),
+            ("jobs_held", "Jobs held by workers", metrics.held_jobs),
+            ("waits", "Worker exchanges waiting for jobs", metrics.waiting_exchanges),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(value as i64);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         }
         let counters = [
-            ("jobs_assigned", "Jobs assigned to workers", figures.assigned_jobs),
-            ("jobs_ended", "Attempts reported as ended", figures.ended_attempts),
-            ("jobs_orphaned", "Attempts orphaned by lost workers", figures.orphaned_attempts),
+            ("jobs_assigned", "Jobs assigned to workers", metrics.assigned_jobs),
+            ("jobs_ended", "Attempts reported as ended", metrics.ended_attempts),
+            ("jobs_orphaned", "Attempts orphaned by lost workers", metrics.orphaned_attempts),
             (
                 "stale_reports",
                 "Reports ignored because their attempt was no longer current",
-                figures.stale_reports,
+                metrics.stale_reports,
             ),
-            ("workers_lost", "Workers lost because their lease expired", figures.lost_workers),
-            ("commits", "Transactions of the scheduler", figures.commits),
+            ("workers_lost", "Workers lost because their lease expired", metrics.lost_workers),
+            ("commits", "Transactions of the scheduler", metrics.commits),
             (
                 "commits_refused",
                 "Transactions of the scheduler that failed and were retried",
-                figures.refused_commits,
+                metrics.refused_commits,
             ),
         ];
         for (name, help, value) in counters {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
         }
-        let age = (SystemClock.now().micros() - figures.last_loop_at).max(0) as f64 / 1e6;
+        let age = (SystemClock.now().micros() - metrics.last_loop_at).max(0) as f64 / 1e6;
         let gauge = ConstGauge::new(age);
         let help = "Seconds since the last iteration of the scheduler loop";
         gauge.encode(encoder.encode_descriptor("loop_age_seconds", help, None, gauge.metric_type())?)
@@ -172,15 +172,15 @@ struct RequestCollector(RequestLifecycle);
 
 impl Collector for RequestCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let figures = self.0.metrics();
+        let metrics = self.0.metrics();
         let status = |status: &dyn std::fmt::Display| vec![("status", status.to_string())];
         let of =
             |requests: &BTreeMap<_, u64>| requests.iter().map(|(of, n)| (status(of), *n as f64)).collect();
-        let blocks = figures.blocks.iter().map(|(of, n)| (status(of), *n as f64)).collect();
+        let blocks = metrics.blocks.iter().map(|(of, n)| (status(of), *n as f64)).collect();
         let progress =
-            figures.progress.iter().map(|(run, done)| (vec![("dag_id", run.clone())], *done)).collect();
-        let depth = vec![(Vec::new(), figures.queue_depth as f64)];
-        encode_gauges(&mut encoder, "workflows", "Requests by status", of(&figures.requests))?;
+            metrics.progress.iter().map(|(run, done)| (vec![("dag_id", run.clone())], *done)).collect();
+        let depth = vec![(Vec::new(), metrics.queue_depth as f64)];
+        encode_gauges(&mut encoder, "workflows", "Requests by status", of(&metrics.requests))?;
         encode_gauges(&mut encoder, "admission_queue_depth", "Requests waiting for admission", depth)?;
         encode_gauges(
             &mut encoder,
@@ -189,10 +189,10 @@ impl Collector for RequestCollector {
             progress,
         )?;
         encode_gauges(&mut encoder, "blocks", "Processing blocks by status", blocks)?;
-        let stuck = figures.stuck.iter().map(|(of, n)| (status(of), *n)).collect();
+        let stuck = metrics.stuck.iter().map(|(of, n)| (status(of), *n)).collect();
         encode_counters(&mut encoder, "request_stuck", "Requests detected as stuck, by status", stuck)?;
         let alerts =
-            figures.alerts.iter().map(|(kind, n)| (vec![("type", (*kind).to_owned())], *n)).collect();
+            metrics.alerts.iter().map(|(kind, n)| (vec![("type", (*kind).to_owned())], *n)).collect();
         encode_counters(&mut encoder, "alerts", "Alerts raised, by type", alerts)
     }
 }

@@ -234,10 +234,10 @@ fn run_passes(
     mut passes: AllocationPassRunner,
 ) {
     let mut wait_until = Instant::now();
-    while let Some(heard) = mailbox.wait_for_notice(wait_until) {
+    while let Some(notices) = mailbox.wait_for_notice(wait_until) {
         let began = Instant::now();
-        let pause = run_pass_catching_panics(&mut passes, &heard, status);
-        if let Some(number) = heard.poll_request {
+        let pause = run_pass_catching_panics(&mut passes, &notices, status);
+        if let Some(number) = notices.poll_request {
             mailbox.complete_poll(number, passes.poll_outcome());
         }
         {
@@ -257,10 +257,10 @@ fn run_passes(
 /// A panic in a pass is reported like any other error, and the next pass starts again from the rows.
 fn run_pass_catching_panics(
     passes: &mut AllocationPassRunner,
-    heard: &ReceivedNotices,
+    notices: &ReceivedNotices,
     status: &Mutex<ReconcilerStatus>,
 ) -> Duration {
-    catch_unwind(AssertUnwindSafe(|| passes.run_pass(heard))).unwrap_or_else(|_| {
+    catch_unwind(AssertUnwindSafe(|| passes.run_pass(notices))).unwrap_or_else(|_| {
         tracing::error!("a pass over the allocations failed; the next one starts again from the database");
         lock_ignoring_poison(status).problem = Some("a pass failed; see the log of the server".to_owned());
         Duration::from_mins(1)

@@ -70,7 +70,7 @@ impl DocumentFetcher for Issuer {
 struct World {
     _dir: tempfile::TempDir,
     issuer: Arc<Issuer>,
-    gate: Authenticator,
+    authenticator: Authenticator,
     start: Instant,
 }
 
@@ -90,11 +90,16 @@ impl World {
             fetch: Some(Arc::clone(&issuer) as Arc<dyn DocumentFetcher>),
             ..AuthenticatorOptions::default()
         };
-        Self { gate: Authenticator::open(options).unwrap(), _dir: dir, issuer, start: Instant::now() }
+        Self {
+            authenticator: Authenticator::open(options).unwrap(),
+            _dir: dir,
+            issuer,
+            start: Instant::now(),
+        }
     }
 
     fn admit_after(&self, token: &str, passed: Duration) -> Result<Principal, AuthenticationError> {
-        self.gate.authenticate(&PresentedCredentials {
+        self.authenticator.authenticate(&PresentedCredentials {
             authorization: Some(&format!("Bearer {token}")),
             certificate: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -101,8 +101,8 @@ impl CondorBackend {
     fn rewrite_files(&self, order: &RunContext<'_>) -> Result<(), EffectFailure> {
         let (directory, submission) = (Path::new(&order.run.submit_dir), &order.submission);
         let outline = RunOutline::read(directory).map_err(|error| transient_failure(&error))?;
-        let paper = dag_files_of(order);
-        dag_files::rewrite_dag_files(&paper, &outline, &self.options)
+        let parameters = dag_files_of(order);
+        dag_files::rewrite_dag_files(&parameters, &outline, &self.options)
             .map_err(|error| render_trouble(&error))?;
         rescue::apply_overrides(directory, submission.retries.counts.processing, submission.memory_mb)
             .map_err(|error| transient_failure(&error))
@@ -111,10 +111,10 @@ impl CondorBackend {
     /// Writes the files for HTCondor into the directory of a planned run.
     pub(crate) fn write_dag_files(
         &self,
-        paper: &DagFileParameters<'_>,
+        parameters: &DagFileParameters<'_>,
         outline: &RunOutline,
     ) -> Result<(), EffectFailure> {
-        dag_files::write_dag_files(paper, outline, &self.options).map_err(|error| render_trouble(&error))
+        dag_files::write_dag_files(parameters, outline, &self.options).map_err(|error| render_trouble(&error))
     }
 
     /// Stops watching runs that are not among these.

@@ -25,13 +25,13 @@ use windlass_types::LumiMask;
 use windlass_types::payload::EventWindow;
 
 pub(super) fn perform_input_accounting(
-    world: &ReconcilerContext,
+    context: &ReconcilerContext,
     rows: &EffectRows,
     round: u32,
 ) -> Result<RequestFileCounts, EffectFailure> {
     let run = rows.run.as_ref().filter(|run| run.round == round);
     let run = run.ok_or_else(|| permanent_failure(format!("round {round} has no run")))?;
-    account_inputs(&*world.database, run)
+    account_inputs(&*context.database, run)
 }
 
 /// The round of this run, its last one. All rows are written at once, and a repetition writes the same ones.

@@ -52,19 +52,19 @@ struct InvalidationFile {
 
 /// The path of the list; on disk when this returns. A repetition lists the current outputs.
 pub(super) fn write_invalidation_manifest(
-    world: &ReconcilerContext,
+    context: &ReconcilerContext,
     rows: &EffectRows,
 ) -> Result<PathBuf, EffectFailure> {
     let process = rows.process.as_ref().ok_or_else(|| permanent_failure("the request has no process"))?;
-    let blocks = world.database.processing_blocks(&process.uuid).map_err(|error| store_failure(&error))?;
+    let blocks = context.database.processing_blocks(&process.uuid).map_err(|error| store_failure(&error))?;
     let filter = OutputStepFilter { process: Some(process.uuid.clone()), ..OutputStepFilter::default() };
-    let steps = world.database.output_steps(&filter).map_err(|error| store_failure(&error))?;
+    let steps = context.database.output_steps(&filter).map_err(|error| store_failure(&error))?;
     let manifest = InvalidationManifest {
         request: rows.name.clone(),
         written_at: SystemClock.now(),
         blocks: list_blocks(&blocks, &steps),
     };
-    let root = std::path::absolute(&world.options.submit_root).map_err(transient_failure)?;
+    let root = std::path::absolute(&context.options.submit_root).map_err(transient_failure)?;
     let directory = root.join(&rows.name);
     write_manifest(&directory, &manifest)
         .map_err(|error| transient_failure(format!("{}: {error}", directory.display())))?;

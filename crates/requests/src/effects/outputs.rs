@@ -26,11 +26,11 @@ struct OutputStepDetail {
 }
 
 pub(super) fn perform_output_step(
-    world: &ReconcilerContext,
+    context: &ReconcilerContext,
     step: &OutputStep,
     rows: &EffectRows,
 ) -> LifecycleEvent {
-    let outcome = try_output_step(world, step, rows.block.as_ref());
+    let outcome = try_output_step(context, step, rows.block.as_ref());
     if let Err(error) = &outcome {
         let (request, block, kind) = (&rows.name, &step.block, step.kind.name());
         tracing::warn!(%request, %block, unit = step.unit, kind, error, "an output step failed");
@@ -39,7 +39,7 @@ pub(super) fn perform_output_step(
 }
 
 fn try_output_step(
-    world: &ReconcilerContext,
+    context: &ReconcilerContext,
     step: &OutputStep,
     block: Option<&BlockRow>,
 ) -> Result<Option<String>, String> {
@@ -49,17 +49,17 @@ fn try_output_step(
             .map_err(|error| format!("cannot parse the detail of the step: {error}"))?,
     };
     if step.kind == OutputStepKind::Invalidate {
-        return invalidate_outputs(world, step, block, &detail).map(|()| None);
+        return invalidate_outputs(context, step, block, &detail).map(|()| None);
     }
     let block = block.ok_or("its block does not exist")?;
     // Known from the beginning, so that a block whose opening was lost is opened again as itself.
     let name =
         block.name.clone().unwrap_or_else(|| derived_names::catalog_block_name(&block.dataset, &block.uuid));
-    let catalog = &world.catalog;
+    let catalog = &context.catalog;
     let done = match step.kind {
         OutputStepKind::Open => catalog.open_block(&block.dataset, &name).map(|()| Some(name)),
         OutputStepKind::Register => {
-            let files = catalog_files(world, &detail).map_err(|error| error.to_string())?;
+            let files = catalog_files(context, &detail).map_err(|error| error.to_string())?;
             catalog.register_files(&name, &detail.site, &files).map(|()| None)
         }
         OutputStepKind::Protect => catalog.protect_block(&name, &detail.site).map(Some),
@@ -72,10 +72,10 @@ fn try_output_step(
 
 /// The output of a merge, in the form of a catalog.
 fn catalog_files(
-    world: &ReconcilerContext,
+    context: &ReconcilerContext,
     detail: &OutputStepDetail,
 ) -> Result<Vec<CatalogFile>, windlass_store::StoreError> {
-    let storage = world.storage_path(&detail.site)?;
+    let storage = context.storage_path(&detail.site)?;
     let one = |file: &MergedFile| CatalogFile {
         lfn: file.lfn.clone(),
         size: file.size,
@@ -100,13 +100,13 @@ fn file_lumis(file: &MergedFile) -> Vec<FileLumi> {
 /// First the rules, then the files. A permanent failure is reported, and the rest is removed anyway; a
 /// temporary one is retried with all of it.
 fn invalidate_outputs(
-    world: &ReconcilerContext,
+    context: &ReconcilerContext,
     step: &OutputStep,
     block: Option<&BlockRow>,
     detail: &OutputStepDetail,
 ) -> Result<(), String> {
     let filter = OutputStepFilter { block: Some(step.block.clone()), ..OutputStepFilter::default() };
-    let steps = world.database.output_steps(&filter).map_err(|error| error.to_string())?;
+    let steps = context.database.output_steps(&filter).map_err(|error| error.to_string())?;
     let protecting = steps.iter().filter(|step| step.kind == OutputStepKind::Protect);
     let rules = protecting.filter_map(|step| step.result.as_ref()).chain(&detail.tape_rule);
     let mut later = Vec::new();
@@ -116,12 +116,12 @@ fn invalidate_outputs(
         Err(error) => tracing::warn!(block = step.block, error = error.detail, "not removed"),
     };
     for rule in rules {
-        note(world.catalog.remove_rule(rule));
+        note(context.catalog.remove_rule(rule));
     }
     let derived = block.map(|block| derived_names::catalog_block_name(&block.dataset, &block.uuid));
     let known = block.and_then(|block| block.name.clone()).or_else(|| detail.block.clone());
     if let Some(name) = known.or(derived) {
-        note(world.catalog.invalidate_block(&name));
+        note(context.catalog.invalidate_block(&name));
     }
     if later.is_empty() { Ok(()) } else { Err(later.join("; ")) }
 }

@@ -19,7 +19,7 @@ impl RoundInput {
     /// The files of the catalog that earlier rounds have left. Files that will never be read are recorded first
     /// with the reason, whether or not the round succeeds.
     pub(super) fn load(
-        world: &ReconcilerContext,
+        context: &ReconcilerContext,
         request: &Request,
         overrides: &RequestOverrides,
         process: &RequestProcess,
@@ -27,13 +27,13 @@ impl RoundInput {
     ) -> Result<Self, EffectFailure> {
         let Some(dataset) = &request.input_dataset else { return Ok(Self::default()) };
         let of_store = |error: windlass_store::StoreError| store_failure(&error);
-        let rows = world.database.file_rows(&process.uuid).map_err(of_store)?;
-        let files = world.catalog.list_files(dataset).map_err(catalog_failure)?;
+        let rows = context.database.file_rows(&process.uuid).map_err(of_store)?;
+        let files = context.catalog.list_files(dataset).map_err(catalog_failure)?;
         let remaining = input_files::remaining_input(files, rows, &excluded_files(overrides), round);
         if !remaining.excluded.is_empty() {
-            world.database.put_file_rows(&process.uuid, &remaining.excluded).map_err(of_store)?;
+            context.database.put_file_rows(&process.uuid, &remaining.excluded).map_err(of_store)?;
         }
-        Ok(Self { remaining, counts: world.database.file_counts(&process.uuid).map_err(of_store)? })
+        Ok(Self { remaining, counts: context.database.file_counts(&process.uuid).map_err(of_store)? })
     }
 
     /// Rounds have processed some of it: an empty rest is then not an error of the request.

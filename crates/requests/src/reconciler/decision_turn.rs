@@ -238,14 +238,15 @@ impl RequestReconciler {
         let Some(view) = self.views.get(&key.request) else { return false };
         let rows: Vec<EffectRows> =
             together.iter().map(|effect| EffectRows::from_view(view, effect)).collect();
-        let world = Arc::clone(&self.context);
+        let context = Arc::clone(&self.context);
         let run = view.run.as_ref();
-        let lane = together.iter().find_map(|effect| work_lane(world.backends.new_run_backend, run, effect));
+        let lane =
+            together.iter().find_map(|effect| work_lane(context.backends.new_run_backend, run, effect));
         let work = move || {
             together
                 .iter()
                 .zip(&rows)
-                .map(|(effect, rows)| effects::perform_effect(&world, effect, rows))
+                .map(|(effect, rows)| effects::perform_effect(&context, effect, rows))
                 .collect()
         };
         match lane {
@@ -256,16 +257,16 @@ impl RequestReconciler {
 
     /// All alerts that were not sent yet.
     pub(super) fn send_alerts(&self) {
-        let world = Arc::clone(&self.context);
+        let context = Arc::clone(&self.context);
         let key = EffectKey { request: String::new(), subject: EffectSubject::Alerts };
         self.work_pool.submit_work(key, move || {
             let filter = AlertFilter { only_unnotified: true, ..AlertFilter::default() };
-            let untold = world.database.alerts(&filter).unwrap_or_default();
+            let untold = context.database.alerts(&filter).unwrap_or_default();
             for alert in &untold {
-                if let Err(error) = world.options.alert_notifier.send_alert(alert) {
+                if let Err(error) = context.options.alert_notifier.send_alert(alert) {
                     tracing::error!(%error, "an alert only reached this log");
                 }
-                if let Err(error) = world.database.mark_alerts_notified(&[alert.id], SystemClock.now()) {
+                if let Err(error) = context.database.mark_alerts_notified(&[alert.id], SystemClock.now()) {
                     tracing::error!(%error, "an alert will be sent again");
                 }
             }

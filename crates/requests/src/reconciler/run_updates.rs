@@ -28,9 +28,9 @@ pub(super) fn active_run(view: &RequestView) -> Option<&RunRow> {
 }
 
 /// `None`: there is no backend.
-pub(super) fn load_run_report(world: &ReconcilerContext, view: &RequestView) -> Option<LifecycleEvent> {
+pub(super) fn load_run_report(context: &ReconcilerContext, view: &RequestView) -> Option<LifecycleEvent> {
     let run = active_run(view)?;
-    let mut look = world.backends.backend_for(run).inspect_run(run, view.failures.read)?;
+    let mut look = context.backends.backend_for(run).inspect_run(run, view.failures.read)?;
     if look.unit_changes.len() > MAX_UNITS_PER_READ || look.failed_attempts.len() > MOST_ATTEMPTS {
         look.unit_changes.truncate(MAX_UNITS_PER_READ);
         look.failed_attempts.truncate(MOST_ATTEMPTS);

@@ -82,12 +82,12 @@ impl RequestReconciler {
             (run.uuid.clone(), done)
         });
         let queued = self.views.values().filter(|view| view.row.status == RequestStatus::Queued).count();
-        let mut figures = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
-        figures.progress = progress.collect();
-        figures.queue_depth = queued as u64;
+        let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        metrics.progress = progress.collect();
+        metrics.queue_depth = queued as u64;
         if let Some(counts) = counts {
-            figures.requests = counts.requests;
-            figures.blocks = counts.blocks;
+            metrics.requests = counts.requests;
+            metrics.blocks = counts.blocks;
         }
         Ok(())
     }

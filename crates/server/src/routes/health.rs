@@ -113,14 +113,14 @@ async fn get_prefixed_health(state: State<AppState>) -> (StatusCode, Json<Health
 }
 
 /// Checks the metrics of the scheduler.
-fn service_health(figures: &SchedulerMetrics, is_certain: bool, now: Timestamp) -> &'static str {
+fn service_health(metrics: &SchedulerMetrics, is_certain: bool, now: Timestamp) -> &'static str {
     let is_too_long = |since: i64| now.since(Timestamp(since)) > MAX_SERVICE_SILENCE;
     match () {
         () if !is_certain => {
             "the server could not renew its database lock for seconds; another server may take over"
         }
-        () if is_too_long(figures.last_loop_at) => "the scheduler does not respond",
-        () if figures.writing_since != 0 && is_too_long(figures.writing_since) => {
+        () if is_too_long(metrics.last_loop_at) => "the scheduler does not respond",
+        () if metrics.writing_since != 0 && is_too_long(metrics.writing_since) => {
             "the database does not complete writes"
         }
         () => "ok",
@@ -138,12 +138,12 @@ mod tests {
         let well = SchedulerMetrics { last_loop_at: recent, ..SchedulerMetrics::default() };
         assert_eq!(service_health(&well, true, now), "ok");
         assert_eq!(service_health(&SchedulerMetrics { writing_since: recent, ..well }, true, now), "ok");
-        for (figures, is_certain, word) in [
+        for (metrics, is_certain, word) in [
             (well, false, "another server may take over"),
             (SchedulerMetrics { last_loop_at: long_ago, ..well }, true, "does not respond"),
             (SchedulerMetrics { writing_since: long_ago, ..well }, true, "does not complete writes"),
         ] {
-            let told = service_health(&figures, is_certain, now);
+            let told = service_health(&metrics, is_certain, now);
             assert!(told.contains(word), "{told}");
             let health = HealthResponse::active("ok".to_owned(), told);
             assert_eq!((health.status, health.status_code()), ("unwell", StatusCode::SERVICE_UNAVAILABLE));

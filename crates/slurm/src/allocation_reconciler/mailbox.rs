@@ -46,17 +46,17 @@ pub struct AllocationReconcilerWaker(Arc<(Mutex<MailboxState>, Condvar)>);
 impl AllocationReconcilerWaker {
     /// A user requested or canceled allocations.
     pub fn notify_all(&self) {
-        self.notify(|heard| heard.is_any_change = true);
+        self.notify(|notices| notices.is_any_change = true);
     }
 
     /// This workflow has changed.
     pub fn notify_workflow(&self, workflow: WorkflowId) {
-        self.notify(|heard| heard.workflows.extend([workflow]));
+        self.notify(|notices| notices.workflows.extend([workflow]));
     }
 
     /// Requests that the steps of this worker are canceled; the service is notified when they have ended.
     pub fn notify_silent_worker(&self, worker: SilentWorker) {
-        self.notify(|heard| heard.silent_workers.push(worker));
+        self.notify(|notices| notices.silent_workers.push(worker));
     }
 
     /// Requests a poll of Slurm. Returns a number; the first pass with this number or a higher one has the
@@ -170,8 +170,8 @@ mod tests {
             waker.notify_workflow(WorkflowId(7));
         }
         let far = Instant::now() + Duration::from_hours(1);
-        let heard = waker.wait_for_notice(far).unwrap();
-        assert_eq!((heard.is_any_change, heard.workflows), (false, [WorkflowId(7)].into()));
+        let notices = waker.wait_for_notice(far).unwrap();
+        assert_eq!((notices.is_any_change, notices.workflows), (false, [WorkflowId(7)].into()));
         assert_eq!(
             waker.wait_for_notice(Instant::now()).unwrap(),
             ReceivedNotices::default(),

@@ -115,11 +115,11 @@ impl AllocationPassRunner {
     }
 
     /// Time until the next pass, unless a notice comes first.
-    pub(super) fn run_pass(&mut self, heard: &ReceivedNotices) -> Duration {
-        let again = self.fence_silent_workers(&heard.silent_workers);
+    pub(super) fn run_pass(&mut self, notices: &ReceivedNotices) -> Duration {
+        let again = self.fence_silent_workers(&notices.silent_workers);
         // Until a call succeeds.
         self.poll_outcome = PollOutcome::NoAnswer("a pass failed; see the log of the server".to_owned());
-        let pause = self.try_pass(heard).unwrap_or_else(|pass_error| {
+        let pause = self.try_pass(notices).unwrap_or_else(|pass_error| {
             self.poll_outcome = PollOutcome::NoAnswer(pass_error.to_string());
             tracing::warn!(error = %pass_error, "an error occurred in a pass over the allocations");
             lock_ignoring_poison(&self.status).problem = Some(pass_error.to_string());
@@ -136,9 +136,9 @@ impl AllocationPassRunner {
         self.poll_outcome.clone()
     }
 
-    fn try_pass(&mut self, heard: &ReceivedNotices) -> Result<Duration, PassError> {
+    fn try_pass(&mut self, notices: &ReceivedNotices) -> Result<Duration, PassError> {
         let now = SystemClock.now();
-        let workflows = self.workflows_to_inspect(heard, now)?;
+        let workflows = self.workflows_to_inspect(notices, now)?;
         self.process_actions(&workflows)?;
         let open = self.load_open_allocations()?;
         self.revoke_old_credentials(&open);
@@ -154,7 +154,7 @@ impl AllocationPassRunner {
         // A slow or rate-limited Slurm does not delay withdrawals.
         let unwanted: Vec<u64> = open.iter().filter_map(allocation_decision::job_to_cancel).collect();
         self.cancel_jobs(&unwanted);
-        let is_asked_to = heard.poll_request.is_some() && open.iter().any(is_known);
+        let is_asked_to = notices.poll_request.is_some() && open.iter().any(is_known);
         let polled = if is_asked_to || self.is_poll_due(&open, now) {
             self.poll_queue(now)
         } else {
@@ -189,20 +189,20 @@ impl AllocationPassRunner {
 
     fn workflows_to_inspect(
         &mut self,
-        heard: &ReceivedNotices,
+        notices: &ReceivedNotices,
         now: Timestamp,
     ) -> Result<BTreeSet<WorkflowId>, PassError> {
         let is_long_ago =
             self.last_full_scan.is_none_or(|at| now.since(at) >= FULL_SCAN_INTERVAL || at > now);
-        if !heard.is_any_change && !is_long_ago {
-            return Ok(heard.workflows.clone());
+        if !notices.is_any_change && !is_long_ago {
+            return Ok(notices.workflows.clone());
         }
         self.last_full_scan = Some(now);
         let is_active = |row: &&WorkflowRow| {
             row.started_at.is_some() && row.ended_at.is_none() && !row.is_canceled && !row.is_archived
         };
         let rows = self.database().workflows()?;
-        Ok(rows.iter().filter(is_active).map(|row| row.id).chain(heard.workflows.iter().copied()).collect())
+        Ok(rows.iter().filter(is_active).map(|row| row.id).chain(notices.workflows.iter().copied()).collect())
     }
 
     fn load_open_allocations(&self) -> Result<Vec<Allocation>, PassError> {

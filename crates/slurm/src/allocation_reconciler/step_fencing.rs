@@ -16,9 +16,9 @@ const FENCING_CHECK_INTERVAL: Duration = Duration::from_millis(300);
 
 impl AllocationPassRunner {
     /// Handles silent workers. Returns when to run again if steps are left.
-    pub(super) fn fence_silent_workers(&mut self, heard: &[SilentWorker]) -> Option<Duration> {
+    pub(super) fn fence_silent_workers(&mut self, notices: &[SilentWorker]) -> Option<Duration> {
         let begun = Instant::now();
-        self.silent_workers.extend(heard.iter().map(|one| (begun, one.clone())));
+        self.silent_workers.extend(notices.iter().map(|one| (begun, one.clone())));
         // After that time no caller waits, and Slurm has more urgent calls.
         self.silent_workers.retain(|(since, _)| since.elapsed() < FENCING_TIMEOUT);
         let mut in_jobs = Vec::new();

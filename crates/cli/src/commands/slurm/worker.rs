@@ -32,28 +32,28 @@ const DEFAULT_IDLE_SECONDS: u64 = 90;
 const FIRST_CONTACT_MINUTES: u64 = 20;
 
 pub(crate) fn run(ctx: &CliContext, args: &SlurmWorkerArgs) -> Result<CliExit, CliError> {
-    let around = SlurmEnvironment::from_environment(|name| std::env::var(name).ok())
+    let environment = SlurmEnvironment::from_environment(|name| std::env::var(name).ok())
         .map_err(|error| CliError::user(error.to_string()))?;
     let is_looked_after = args.allocation.is_some();
-    let left = decide_time_left(&around, args.walltime, is_looked_after, SystemClock.now(), || {
-        query_time_left(around.place.job_id)
+    let left = decide_time_left(&environment, args.walltime, is_looked_after, SystemClock.now(), || {
+        query_time_left(environment.place.job_id)
     });
     let began = Instant::now();
     let client = ctx.require_server()?.clone();
-    std::thread::sleep(around.start_delay());
+    std::thread::sleep(environment.start_delay());
 
     let workflow = WorkflowId(args.workflow);
     let settings = load_settings(ctx, workflow, args.settings.as_deref());
     let machine = MachineInfo::detect();
     let memory = args.memory.unwrap_or(machine.memory);
-    let capacity = around.capacity(memory, args.max_parallel_jobs);
+    let capacity = environment.capacity(memory, args.max_parallel_jobs);
     let state_dir = args.state_dir.clone().map_or_else(local_state_dir, Ok)?;
     let mut options = RemoteWorkerOptions::new(client, capacity, ctx.cwd.join(state_dir));
     options.find_server = ctx.server_finder().map(|find| Arc::new(find) as FindServer);
-    options.gpu_devices.clone_from(&around.devices);
+    options.gpu_devices.clone_from(&environment.devices);
     options.workflow = Some(workflow);
     options.scheduled_compute_node = args.allocation;
-    options.slurm = Some(around.place.clone());
+    options.slurm = Some(environment.place.clone());
     let stay = WorkerExitPolicy::from_settings(&settings, args.idle_timeout);
     options.idle_timeout = stay.idle;
     options.persistent = stay.persistent;
@@ -62,7 +62,7 @@ pub(crate) fn run(ctx: &CliContext, args: &SlurmWorkerArgs) -> Result<CliExit, C
     options.warning_before_end = args.warning;
     options.grace = job_grace(parse_kill_wait(&slurm_config_text()));
     options.deadline = left.map(|left| worker_deadline(began, left, termination_lead(&settings)));
-    options.launcher = step_launcher(&around);
+    options.launcher = step_launcher(&environment);
     let command = options.worker_command;
     options.worker_command = Box::new(move || {
         let mut command = command();
@@ -190,11 +190,11 @@ fn is_private_directory(place: &Path, own: u32) -> bool {
 }
 
 /// Runs jobs as steps; `None` if Slurm's `srun` cannot do it.
-fn step_launcher(around: &SlurmEnvironment) -> Option<LauncherSelector> {
+fn step_launcher(environment: &SlurmEnvironment) -> Option<LauncherSelector> {
     let path = std::env::var_os("PATH")?;
     let program =
         std::env::split_paths(&path).map(|place| place.join("srun")).find(|program| program.is_file())?;
-    let (job_id, nodes) = (around.place.job_id, around.nodes.len());
+    let (job_id, nodes) = (environment.place.job_id, environment.nodes.len());
     Some(Box::new(move |assignment, config| {
         if runs_as_steps(config, nodes) {
             srun::render_srun(&program, job_id, assignment, config)

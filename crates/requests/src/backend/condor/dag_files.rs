@@ -26,38 +26,38 @@ pub(crate) struct DagFileParameters<'a> {
 
 /// All of it.
 pub(super) fn write_dag_files(
-    paper: &DagFileParameters<'_>,
+    parameters: &DagFileParameters<'_>,
     outline: &RunOutline,
     options: &CondorOptions,
 ) -> Result<(), DagRenderError> {
-    with_dag_run(paper, outline, options, render::render_run)
+    with_dag_run(parameters, outline, options, render::render_run)
 }
 
 /// Values that may have changed since it was planned.
 pub(super) fn rewrite_dag_files(
-    paper: &DagFileParameters<'_>,
+    parameters: &DagFileParameters<'_>,
     outline: &RunOutline,
     options: &CondorOptions,
 ) -> Result<(), DagRenderError> {
-    with_dag_run(paper, outline, options, render::rewrite_run_files)
+    with_dag_run(parameters, outline, options, render::rewrite_run_files)
 }
 
 /// Values for new nodes while DAGMan runs.
 pub(super) fn rewrite_submit_files(
-    paper: &DagFileParameters<'_>,
+    parameters: &DagFileParameters<'_>,
     outline: &RunOutline,
     options: &CondorOptions,
 ) -> Result<(), DagRenderError> {
-    with_dag_run(paper, outline, options, render::rewrite_submit_files)
+    with_dag_run(parameters, outline, options, render::rewrite_submit_files)
 }
 
 fn with_dag_run(
-    paper: &DagFileParameters<'_>,
+    parameters: &DagFileParameters<'_>,
     outline: &RunOutline,
     options: &CondorOptions,
     write: impl FnOnce(&RequestDagRun<'_>) -> Result<(), DagRenderError>,
 ) -> Result<(), DagRenderError> {
-    let submission = paper.submission;
+    let submission = parameters.submission;
     let size = |size: JobSize, disk_kb: u64| NodeResources {
         cpus: size.cores.max(1),
         memory_mb: size.memory_mb,
@@ -78,10 +78,10 @@ fn with_dag_run(
     let largest = largest_job_size(outline);
     let counts = submission.retries.counts;
     write(&RequestDagRun {
-        directory: paper.directory,
+        directory: parameters.directory,
         request: &submission.name,
-        run: paper.run,
-        workflow: paper.workflow,
+        run: parameters.run,
+        workflow: parameters.workflow,
         programs: ProgramPaths { on_this_host: &options.program, on_workers: options.on_workers.as_deref() },
         site_sets: &outline.sites,
         sizes: &sizes,
@@ -98,7 +98,7 @@ fn with_dag_run(
         priority: condor_priority(submission),
         accounting: &options.accounting,
         credentials: StorageCredentials { proxy: options.proxy.as_deref(), token: options.token.as_deref() },
-        banned_sites: paper.banned_sites,
+        banned_sites: parameters.banned_sites,
         memory_override_mb: submission.memory_mb,
     })
 }

@@ -53,16 +53,16 @@ fn list_audit_log(
 /// Some figures; `/metrics` has all of them.
 fn get_stats(call: &TorcCallContext) -> ApiResult<Value> {
     call.authorize(AuthOperation::Administer)?;
-    let figures = call.state.service.metrics();
+    let metrics = call.state.service.metrics();
     Ok(json!({
-        "workers": figures.workers,
-        "workflows": figures.workflows,
-        "ready_jobs": figures.ready_jobs,
-        "held_jobs": figures.held_jobs,
-        "waits": figures.waiting_exchanges,
-        "commits": figures.commits,
-        "assigned_jobs": figures.assigned_jobs,
-        "ended_jobs": figures.ended_attempts,
+        "workers": metrics.workers,
+        "workflows": metrics.workflows,
+        "ready_jobs": metrics.ready_jobs,
+        "held_jobs": metrics.held_jobs,
+        "waits": metrics.waiting_exchanges,
+        "commits": metrics.commits,
+        "assigned_jobs": metrics.assigned_jobs,
+        "ended_jobs": metrics.ended_attempts,
     }))
 }
 

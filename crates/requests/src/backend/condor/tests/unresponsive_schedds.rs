@@ -59,7 +59,7 @@ fn in_directory(run: RunRow, directory: &TempDir) -> RunRow {
 fn await_news(waker: &ReconcilerWaker, run: &str) {
     let until = Instant::now() + Duration::from_mins(10);
     while Instant::now() < until {
-        if waker.0.wait_for_events(until).is_some_and(|heard| heard.runs.contains(run)) {
+        if waker.0.wait_for_events(until).is_some_and(|events| events.runs.contains(run)) {
             return;
         }
     }
