@@ -234,7 +234,7 @@ impl JobValues {
         ]
     }
 
-    /// In the order of [`Self::MORE_COLUMNS`].
+    /// In the order of [`Self::EXTRA_COLUMNS`].
     pub(crate) fn extra_values<'t>(&self, texts: &'t str) -> [SqlValue<'t>; 7] {
         let text = |stretch: &Option<TextRange>| {
             stretch.clone().map_or(SqlValue::Null, |stretch| SqlValue::Text(&texts[stretch]))

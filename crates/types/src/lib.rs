@@ -1,7 +1,7 @@
 //! The shared vocabulary of Windlass as types: ids, states, amounts, time, and the messages between workers and
 //! the engine.
 //!
-//! The lowest crate of the workspace: no I/O, no policy, and no clock except [`Clock`], which the outermost
+//! The lowest crate of the workspace: no I/O, no policy, and no clock except [`SystemClock`], which the outermost
 //! layers hold to pass *timestamps* inward. Decisions belong to `windlass-core`, parsing of spec files to
 //! `windlass-spec`.
 

@@ -5,7 +5,7 @@
 //!
 //! | file | content | written by |
 //! |---|---|---|
-//! | `mg_000012.json` | [`UnitManifest`] | the executor |
+//! | `mg_000012.json` | [`WorkUnitManifest`] | the executor |
 //! | `step_profile.json` | [`StepProfile`] | the executor, after the first measurements |
 //! | `mg_000012/proc_3.json` | [`NodeReport`] | the processing job of node 3 |
 //! | `mg_000012/metrics.json` | [`UnitMetrics`] | the merge job |

@@ -12,7 +12,7 @@ pub struct Resources {
     pub memory: Bytes,
     pub gpus: u32,
     pub nodes: u32,
-    /// `None`: unlimited. Such a job never times out; estimates count it as [`Resources::UNSAID_RUNTIME`].
+    /// `None`: unlimited. Such a job never times out; estimates count it as [`Resources::ASSUMED_RUNTIME`].
     pub runtime: Option<Duration>,
 }
 
