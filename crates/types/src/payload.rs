@@ -8,7 +8,7 @@
 //! | `mg_000012.json` | [`WorkUnitManifest`] | the executor |
 //! | `step_profile.json` | [`StepProfile`] | the executor, after the first measurements |
 //! | `mg_000012/proc_3.json` | [`NodeReport`] | the processing job of node 3 |
-//! | `mg_000012/metrics.json` | [`UnitMetrics`] | the merge job |
+//! | `mg_000012/metrics.json` | [`WorkUnitMetrics`] | the merge job |
 //! | `mg_000012/merge_output.json` | [`MergeOutput`] | the merge job, last of all |
 
 mod manifest;
