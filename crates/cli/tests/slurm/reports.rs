@@ -187,7 +187,7 @@ fn saw_the_cluster(seen: &Value, allocations: &[Value]) {
     let said = |name: &str| seen[name].as_str().unwrap();
     assert!(said("huge").contains("job `a` fits no partition"), "{}", said("huge"));
     assert!(said("mistaken").contains("check_spec"), "{}", said("mistaken"));
-    assert!(said("sly").contains("account: letters"), "{}", said("sly"));
+    assert!(said("sly").contains("account: only letters"), "{}", said("sly"));
 }
 
 #[test]
