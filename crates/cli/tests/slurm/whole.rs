@@ -66,7 +66,7 @@ actions:
   - {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: one, scheduler_type: slurm}
 jobs:
   - name: warned
-    command: 'until grep -q \"the end is near\" windlass_output/*.e; do sleep 0.2; done; echo $SLURM_JOB_ID > first'
+    command: 'until grep -q \"time limit near\" windlass_output/*.e; do sleep 0.2; done; echo $SLURM_JOB_ID > first'
     resource_requirements: long
   - {name: after, command: 'echo $SLURM_JOB_ID > second', resource_requirements: brief, depends_on: [warned]}
 ",

@@ -41,7 +41,7 @@ fn only_transient_reqmgr2_errors_are_retried() {
     for (said, words) in [
         (Said(403, "x-error-detail: no role\r\n", page()), "denies access: 403: no role"),
         (Said(302, "location: https://login\r\n", page()), "redirecting to https://login"),
-        (Said(400, "", page()), "refuses: it answers 400"),
+        (Said(400, "", page()), "rejects the query: it answers 400"),
         (Said(404, "", page()), "answers 404"),
         (Said(200, "", page()), "it is an HTML page"),
     ] {

@@ -281,7 +281,7 @@ fn a_landing_that_cannot_be_placed_elects_nobody() {
     bench.write("group.dag.nodes.log", &LOG.replace("T2_DE_Beta", "T2 X\\\" evil"));
     let spent = run_landing_post(&ScriptCall { retry: 3, ..bench.call("landing", 0, "landing") }).unwrap();
     assert_eq!((spent.exit_code, spent.report.is_final), (ScriptExitCode::Retry, true));
-    assert!(spent.report.classification.why.contains("an invalid site"), "{spent:?}");
+    assert!(spent.report.classification.why.contains("a site with an invalid name"), "{spent:?}");
     let kept = fs::read_to_string(bench.unit().join(file_layout::ELECTED_SITE_FILE)).unwrap();
     assert!(kept.contains("T2_DE_Beta") && !kept.contains("evil"));
 }

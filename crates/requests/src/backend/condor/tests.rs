@@ -104,7 +104,7 @@ fn dag_files_override_queue_and_silence_changes_nothing() {
     assert_eq!(run_state(&paused).0, RunState::Halted);
     assert_eq!(
         run_snapshot(&run("a", None, Some("7")), &paused).held_reasons,
-        ["it is paused: no new work starts"]
+        ["it is paused: none of its nodes start"]
     );
     paused.snapshot.state = over();
     assert_eq!(run_state(&paused).0, RunState::Over, "an ended run is not paused");
