@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_those_of_json() {
+    fn only_json_numbers_are_recognized() {
         for text in ["0", "-0", "7", "120", "0.5", "-1.25e-7", "1e3", "1E+30", "18446744073709551616"] {
             assert!(is_json_number(text), "{text}");
         }

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_by_extension() {
+    fn format_is_detected_by_extension() {
         for (path, format) in [
             ("a/sim.yaml", Some(SpecFormat::Yaml)),
             ("sim.YML", Some(SpecFormat::Yaml)),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_by_content() {
+    fn format_is_detected_by_content() {
         for (text, format) in [
             ("", SpecFormat::Yaml),
             ("name: w\njobs: []\n", SpecFormat::Yaml),

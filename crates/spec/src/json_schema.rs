@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_accepts_the_specs_of_the_contract() {
+    fn schema_accepts_torc_specs() {
         for text in [
             include_str!("../tests/torc/tile_mosaic.yaml"),
             include_str!("../tests/torc/viscosity_grid.yaml"),

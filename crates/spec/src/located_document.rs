@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complaint_is_told_at_its_place() {
+    fn field_path_is_located_in_the_text() {
         assert_eq!(
             places(TEXT, &["request_name", "production_steps[1].fraction", "production_steps.0.priority"]),
             [Some((1, 15)), Some((4, 15)), Some((3, 31))]
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_at_what_it_should_be_in() {
+    fn missing_field_is_located_at_its_parent() {
         assert_eq!(
             places(TEXT, &["production_steps[1].x", "production_steps[7]", "nothing", ""]),
             [Some((4, 5)), Some((2, 1)), None, None]
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn all_formats_say_the_same() {
+    fn located_documents_are_equal_in_all_formats() {
         let texts = [
             ("r.yaml", "name: a\nsteps: [{fraction: 0.5}]\n"),
             ("r.json", r#"{"name": "a", "steps": [{"fraction": 0.5}]}"#),

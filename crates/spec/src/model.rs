@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_stays_small() {
+    fn job_spec_size_is_limited() {
         assert!(size_of::<JobSpec>() <= 96, "{}", size_of::<JobSpec>());
     }
 }

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_as_in_the_rfc() {
+    fn csv_is_parsed_as_in_the_rfc() {
         for (text, expected) in [
             ("a,b\n1,x\n2,y\n", "a=1|2 b=x|y"),
             ("\u{feff}b , a\r\n\"x, \"\"y\"\"\",2\r\n\r\n\"two\nlines\" ,3", "b=x, \"y\"|two\nlines a=2|3"),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn json_and_json_lines() {
+    fn json_and_json_lines_are_parsed() {
         for (path, text, expected) in [
             ("t.json", r#"[{"z": 1, "a": "x"}, {"a": 2.5, "z": true}]"#, "z=1|true a=x|2.5"),
             ("t.jsonl", "{\"a\": 1}\n\n{\"a\": \"1\"}\n", "a=1|1"),

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_include_both_ends_and_keep_no_dirt() {
+    fn ranges_include_both_ends_without_rounding_errors() {
         for (text, expected) in [
             ("1:4", "1 2 3 4"),
             ("1:10:3", "1 4 7 10"),
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_range_of_tenths_is_exact_to_its_end() {
+    fn long_range_of_tenths_is_exact() {
         let Ok(ParsedParameter::Values(values)) = parse_parameter("0:1000:0.1", false) else {
             panic!("a range")
         };
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_make_no_sense() {
+    fn invalid_ranges_are_rejected() {
         for (text, problem) in [
             ("1:2:0", ParameterError::ZeroStep),
             ("1:2:0.0", ParameterError::ZeroStep),
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_single_values() {
+    fn lists_and_single_values_are_parsed() {
         let list = |text: &str| match parse_parameter(text, false) {
             Ok(ParsedParameter::Values(ParameterSequence::List(list))) => list,
             other => panic!("{text}: {other:?}"),
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_keep_what_would_be_lost() {
+    fn quoted_number_stays_text_if_digits_would_be_lost() {
         let quoted = |text| match parse_parameter(text, true) {
             Ok(ParsedParameter::Values(ParameterSequence::List(list))) => list[0].clone(),
             other => panic!("{text}: {other:?}"),
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_file() {
+    fn value_lines_skip_comments_and_blank_lines() {
         assert_eq!(parse_value_lines("\u{feff}a\n# b\n\n  c d \r\n").collect::<Vec<_>>(), ["a", "c d"]);
     }
 }

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_and_columns_count_from_one_and_in_characters() {
+    fn lines_and_columns_count_characters_from_one() {
         let lines = LineIndex::new("ab\r\nü: x\n");
         for (offset, place) in [(0, (1, 1)), (1, (1, 2)), (4, (2, 1)), (6, (2, 2)), (5, (2, 1)), (10, (3, 1))]
         {

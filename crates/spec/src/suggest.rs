@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances() {
+    fn edit_distance_is_symmetric() {
         for (a, b, distance) in [
             ("", "", 0),
             ("", "abc", 3),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_limited() {
+    fn number_of_comparisons_is_limited() {
         let mut suggester = NameSuggester { comparisons_left: 2, ..NameSuggester::default() };
         assert_eq!(suggester.nearest_name("ab", ["xx", "yy", "ab"]), None);
     }

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_surely_meant() {
+    fn unmistakable_placeholders_are_recognized() {
         let sure = |text: &str| {
             find_placeholders(text).next().is_some_and(|placeholder| placeholder.is_unmistakable())
         };
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn formats() {
+    fn placeholder_formats_are_applied() {
         let put = |format: &str, value| {
             let mut out = String::new();
             PlaceholderFormat::parse(format).unwrap_or_default().write_value(value, &mut out);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_the_source_is_not_copied() {
+    fn source_text_is_not_copied() {
         let source = "a: b\nc: 'd'\ne: \"\\u0066\"";
         let mut texts = TextStore::new(source);
         let cases = [("b", 3, 4), ("d", 8, 11), ("f", 15, 23), ("", 24, 24), ("é", 15, 23), ("", 0, 1)];

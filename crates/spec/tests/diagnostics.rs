@@ -26,7 +26,7 @@ fn workflow(jobs: &str) -> String {
 }
 
 #[test]
-fn an_unknown_field_with_a_suggestion() {
+fn unknown_field_gets_a_suggestion() {
     check(
         "name: sim\njobs:\n  - name: a\n    comand: echo hi\n",
         "
@@ -39,7 +39,7 @@ error[unknown-field]: unknown field `comand`
 }
 
 #[test]
-fn an_unknown_field_that_resembles_none() {
+fn unknown_field_without_suggestion_lists_valid_fields() {
     check(
         "name: sim\nstdio: {colour: blue}\njobs: [{name: a, command: b}]\n",
         "
@@ -54,7 +54,7 @@ error[unknown-field]: unknown field `colour`
 }
 
 #[test]
-fn all_mistakes_of_a_file_at_once_in_its_order() {
+fn all_problems_are_reported_in_file_order() {
     let text = "\
 jobs:
   - name: prepare
@@ -100,7 +100,7 @@ resource_requirements:
 }
 
 #[test]
-fn limits_and_sites_that_cannot_be() {
+fn invalid_limits_and_sites_are_rejected() {
     let text = "\
 name: w
 limits: {licence: 0, disk: 2}
@@ -127,7 +127,7 @@ jobs:
 }
 
 #[test]
-fn both_places_of_a_duplicate() {
+fn duplicate_shows_both_places() {
     check(
         "name: w\njobs:\n- {name: a, command: x}\n- {name: b, command: x}\n- {name: a, command: x}\n",
         "
@@ -154,7 +154,7 @@ error[duplicate-field]: field `name` is given twice
 }
 
 #[test]
-fn a_circle_as_a_path() {
+fn cycle_is_shown_as_a_path() {
     check(
         &workflow(
             "- {name: a, command: x, depends_on: [b]}\n- {name: b, command: x, depends_on: [c]}\n\
@@ -184,7 +184,7 @@ error[cycle]: jobs depend on each other in a cycle: a -> b -> c -> a
 }
 
 #[test]
-fn circles_through_shared_lists() {
+fn cycles_through_shared_lists_are_reported() {
     // b waits for the list that contains c, c waits for a, a waits for the same list.
     let through_list = "- {name: a, command: x, depends_on: &l [c, d]}\n- {name: b, command: x, depends_on: *l}\n\
                         - {name: c, command: x, depends_on: [e]}\n- {name: d, command: x}\n\
@@ -199,7 +199,7 @@ fn circles_through_shared_lists() {
 }
 
 #[test]
-fn values_of_the_wrong_kind() {
+fn values_of_the_wrong_type_are_rejected() {
     for (field, problem) in [
         ("priority: high", "wrong-type `priority` must be an integer, not `high`"),
         ("priority: 1.5", "wrong-type `priority` must be an integer, not `1.5`"),
@@ -245,7 +245,7 @@ fn values_of_the_wrong_kind() {
 }
 
 #[test]
-fn jobs_and_requirements_that_cannot_be() {
+fn invalid_jobs_and_requirements_are_rejected() {
     for (text, problem) in [
         ("name: w\njobs: []\n", "no-jobs the workflow has no jobs"),
         ("name: w\njobs:\n", "no-value `jobs` has no value"),
@@ -288,19 +288,19 @@ fn jobs_and_requirements_that_cannot_be() {
 }
 
 #[test]
-fn names_that_could_not_be_read_do_not_make_others_unknown() {
+fn unreadable_name_does_not_make_references_unknown() {
     let text = workflow("- {name: [a], command: x}\n- {name: b, command: x, depends_on: [a]}\n");
     assert_eq!(lines(&text), ["wrong-type `name` must be a string, not a list"]);
 }
 
 #[test]
-fn a_file_that_breaks_off_is_not_judged_beyond_the_break() {
+fn truncated_file_is_not_checked_beyond_its_end() {
     let text = workflow("- {name: a, comand: x, depends_on: [b]}\n- {name: b");
     assert_eq!(lines(&text), ["unknown-field unknown field `comand`", "syntax `{` is never closed"]);
 }
 
 #[test]
-fn syntax_errors_say_what_helps() {
+fn syntax_errors_have_help() {
     for (text, code, help) in [
         ("name: a: b\n", "syntax", Some("quote texts that contain `: `")),
         ("name: @a\n", "syntax", Some("put the whole value in quotes")),
@@ -332,7 +332,7 @@ fn syntax_errors_say_what_helps() {
 }
 
 #[test]
-fn only_so_many_are_listed_and_the_rest_is_counted() {
+fn listed_problems_are_limited_and_the_rest_is_counted() {
     let mut jobs = String::new();
     jobs.extend((0..70).map(|job| format!("- {{name: j{job}, command: x, prio: 1}}\n")));
     let diagnostics = problems(&workflow(&jobs));
@@ -341,7 +341,7 @@ fn only_so_many_are_listed_and_the_rest_is_counted() {
 }
 
 #[test]
-fn tabs_and_wide_characters_before_the_place_move_the_picture_along() {
+fn markers_align_after_tabs_and_wide_characters() {
     check(
         "name: w\njobs:\n  - {command: \"日本\t\", nme: ü}\n",
         "
@@ -354,7 +354,7 @@ error[unknown-field]: unknown field `nme`
 }
 
 #[test]
-fn what_would_move_the_cursor_is_not_printed() {
+fn control_characters_are_not_printed() {
     let text = "name: w\njobs: [{name: \"a\u{202e}b\", \"x\\a\\x9b\": 1, command: c}]\n";
     let rendered = problems(text).render(DiagnosticStyle::Plain);
     assert!(rendered.contains("unknown field `x\u{fffd}\u{fffd}`"), "{rendered}");
@@ -390,7 +390,7 @@ fn two_places_far_apart_in_one_line_are_both_shown() {
 }
 
 #[test]
-fn line_endings_of_windows_and_a_byte_order_mark() {
+fn windows_line_endings_and_byte_order_mark_are_accepted() {
     check(
         "\u{feff}nmae: w\r\njobs: [{name: a, command: b}]\r\n",
         "
@@ -403,7 +403,7 @@ error[unknown-field]: unknown field `nmae`
 }
 
 #[test]
-fn bytes_that_are_no_text() {
+fn bytes_that_are_not_text_are_located() {
     for (bytes, code, place) in [
         (&b"name: \xff\njobs: []\n"[..], "not-utf8", Some((1, 7))),
         (b"name: a\n\xc3", "not-utf8", Some((2, 1))),
@@ -419,7 +419,7 @@ fn bytes_that_are_no_text() {
 }
 
 #[test]
-fn colours_are_only_added() {
+fn colored_output_adds_only_colors() {
     let diagnostics = problems("name: w\njobs: [{name: a, command: b, depends_on: [aa]}]\n");
     let coloured = diagnostics.render(DiagnosticStyle::Ansi);
     assert!(coloured.starts_with("\u{1b}[1;31merror[unknown-job]\u{1b}[0m"), "{coloured}");
@@ -435,7 +435,7 @@ fn colours_are_only_added() {
 }
 
 #[test]
-fn a_name_that_would_garble_lists_is_refused_where_it_is_given() {
+fn control_characters_in_names_are_rejected() {
     let text = "name: \"w\\e\"\njobs:\n- {name: \"a\\tb\", command: \"x\\ty\"}\n- {name: c, command: x, depends_on: [\"a\\tb\"]}\n";
     let problem = "control-character `name` contains a control character";
     assert_eq!(lines(text), [problem, problem]);
@@ -444,7 +444,7 @@ fn a_name_that_would_garble_lists_is_refused_where_it_is_given() {
 }
 
 #[test]
-fn a_reserved_name_says_what_to_do() {
+fn reserved_variable_name_has_help() {
     check(
         "name: sim\nenv: {WINDLASS_JOB_NAME: x}\njobs: [{name: a, command: b}]\n",
         "
@@ -459,7 +459,7 @@ error[reserved-name]: variable `WINDLASS_JOB_NAME` is set by Windlass
 }
 
 #[test]
-fn what_torc_accepts_is_accepted_with_a_word_about_what_has_no_effect() {
+fn ineffective_torc_settings_are_accepted_with_a_warning() {
     let warnings = |top: &str| {
         let text = format!("name: w\n{top}\njobs: [{{name: a, command: b}}]\n");
         let workflow = load_spec(SpecSource::new("w.yaml", text.as_bytes()), &NoAttachments).unwrap();
@@ -478,7 +478,7 @@ fn what_torc_accepts_is_accepted_with_a_word_about_what_has_no_effect() {
 }
 
 #[test]
-fn names_of_variables_and_parameters_are_judged_once() {
+fn invalid_variable_and_parameter_names_are_reported_once() {
     assert_eq!(
         lines(
             "name: w\nvariables: {a-b: 1}\njobs: [{name: 'a{i}', command: x, parameters: {i: 1, 2x: 1}}]\n"
@@ -491,7 +491,7 @@ fn names_of_variables_and_parameters_are_judged_once() {
 }
 
 #[test]
-fn a_warning_is_drawn_like_an_error_and_says_that_it_is_none() {
+fn warning_is_rendered_like_an_error_but_labeled() {
     let text = "name: w\njobs:\n- {name: 'a_{i}', command: 'run {i:x}', parameters: {i: '1:2'}}\n";
     let workflow = load_spec(SpecSource::new("sim.yaml", text.as_bytes()), &NoAttachments).expect(text);
     let warnings = workflow.warning_diagnostics();

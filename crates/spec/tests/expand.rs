@@ -92,7 +92,7 @@ fn the_last_parameter_changes_fastest() {
 }
 
 #[test]
-fn zip_takes_values_side_by_side() {
+fn zip_combines_values_of_equal_length() {
     let text =
         spec("- {name: '{a}{b}', command: x, parameters: {a: '1:3', b: [x, y, z]}, parameter_mode: zip}\n");
     assert_eq!(names(&good(&text)), ["1x", "2y", "3z"]);
@@ -114,7 +114,7 @@ error[zip-lengths]: `zip` needs the same number of values, but `a` has 3 and `b`
 }
 
 #[test]
-fn shared_parameters_are_used_by_who_asks_for_them() {
+fn shared_parameters_apply_only_to_jobs_that_use_them() {
     let text = "
 name: w
 parameters: {i: '1:3', k: [a, b], unused: '1:9'}
@@ -137,7 +137,7 @@ jobs:
 }
 
 #[test]
-fn tables_and_lists_come_from_files_beside_the_spec() {
+fn parameter_files_are_read_relative_to_the_spec() {
     let files = Files(HashMap::from([
         ("t.csv", "site,lat\noslo,59.9\n\"new york\",40.7\n"),
         ("t.json", r#"[{"n": 1, "s": "a"}, {"n": 2, "s": "b"}]"#),
@@ -172,7 +172,7 @@ jobs:
 }
 
 #[test]
-fn variables_are_filled_in_everywhere() {
+fn variables_are_expanded_in_all_fields() {
     let text = "
 name: 'w-{version}'
 description: 'in {out}'
@@ -216,7 +216,7 @@ actions:
 }
 
 #[test]
-fn only_what_differs_is_each_jobs_own() {
+fn expanded_jobs_with_different_settings_form_job_groups() {
     let text = "
 name: w
 resource_requirements:
@@ -269,7 +269,7 @@ jobs:
 }
 
 #[test]
-fn jobs_that_are_written_out_share_a_kind_if_they_share_their_place() {
+fn listed_jobs_with_equal_limit_and_sites_share_a_job_group() {
     let text = "
 name: w
 limits: {licence: 2, spare: 1}
@@ -295,7 +295,7 @@ impl Join for Vec<String> {
 }
 
 #[test]
-fn unknown_names_in_braces_are_errors_if_there_are_variables() {
+fn unknown_placeholders_are_errors_with_variables() {
     let with_variables = |jobs: &str| spec(jobs).replacen("jobs:", "variables: {root: /data}\njobs:", 1);
     check(
         &with_variables(
@@ -337,7 +337,7 @@ error[undefined-name]: `{print}` is not defined: there is no parameter or variab
 }
 
 #[test]
-fn parameters_that_make_no_sense() {
+fn invalid_parameters_are_rejected() {
     for (parameters, message) in [
         ("{i: '1:2:0'}", "bad-parameter parameter `i`: the step of a range must not be 0"),
         ("{i: '3:1'}", "bad-parameter parameter `i`: the range 3:1 is empty: its step has the wrong sign"),
@@ -359,7 +359,7 @@ fn parameters_that_make_no_sense() {
 }
 
 #[test]
-fn names_that_come_twice_after_expansion() {
+fn duplicate_names_after_expansion_are_rejected() {
     check(
         &spec("- {name: 'j{i}', command: '{k}', parameters: {i: '1:2', k: [a, b]}}\n"),
         "
@@ -385,7 +385,7 @@ error[duplicate-name]: two jobs are named `j2`
 }
 
 #[test]
-fn a_job_waits_for_those_it_names_with_its_own_values() {
+fn dependency_names_are_expanded_with_the_jobs_own_values() {
     let text = spec(
         "- {name: 'a{i}', command: x, parameters: {i: '1:3'}}\n\
          - {name: 'b{i}', command: x, parameters: {i: '1:3'}, depends_on: ['a{i}', start]}\n\
@@ -409,7 +409,7 @@ error[unknown-job]: no job is named `a3` with i=3
 }
 
 #[test]
-fn regular_expressions() {
+fn invalid_and_unmatched_regexes_are_rejected() {
     for (field, message) in [
         ("depends_on_regexes: ['^c']", "no-match the regular expression `^c` matches no job"),
         ("input_file_regexes: [x]", "no-match the regular expression `x` matches no file"),
@@ -434,7 +434,7 @@ fn regular_expressions() {
 }
 
 #[test]
-fn files_and_user_data_make_edges_and_are_put_into_commands() {
+fn files_and_user_data_add_dependencies_and_fill_commands() {
     let text = "
 name: w
 files:
@@ -472,7 +472,7 @@ jobs:
 }
 
 #[test]
-fn references_that_lead_nowhere() {
+fn unknown_references_are_rejected() {
     let text = |command: &str| {
         format!("name: w\nfiles: [{{name: data, path: d}}]\njobs: [{{name: a, command: '{command}'}}]\n")
     };
@@ -489,7 +489,7 @@ fn references_that_lead_nowhere() {
 }
 
 #[test]
-fn who_writes_what_is_clear() {
+fn two_producers_of_a_file_are_rejected() {
     check(
         "name: w\nfiles: [{name: f, path: f}]\njobs:\n- {name: a, command: x, output_files: [f]}\n- {name: b, command: 'x > ${files.output.f}'}\n",
         "
@@ -522,7 +522,7 @@ error[cycle]: jobs depend on each other in a cycle: a -> b -> a (through file `x
 }
 
 #[test]
-fn rules_that_leave_no_room_to_grow() {
+fn rules_with_maximum_below_the_request_are_warned_about() {
     let text = |rule: &str| {
         format!(
             "name: w\nresource_requirements: [{{name: r, num_cpus: 4, memory: 4g, runtime: PT1H}}]\n\
@@ -554,7 +554,7 @@ fn rules_that_leave_no_room_to_grow() {
 }
 
 #[test]
-fn requirements_and_schedulers_that_do_not_go_together() {
+fn requirements_beyond_their_scheduler_are_reported() {
     let text = |requirements: &str, job: &str| {
         format!(
             "name: w\nresource_requirements: [{{name: r, num_cpus: 1, memory: 1g, {requirements}}}]\n\
@@ -586,7 +586,7 @@ fn requirements_and_schedulers_that_do_not_go_together() {
 }
 
 #[test]
-fn a_stage_behind_a_stage_keeps_one_list() {
+fn stages_share_one_dependency_list() {
     let text = "
 name: w
 files: [{name: 'f{i}', path: 'f{i}', parameters: {i: '1:1000'}}]
@@ -607,7 +607,7 @@ jobs:
 }
 
 #[test]
-fn actions_know_their_jobs() {
+fn actions_resolve_their_jobs() {
     let text = "
 name: w
 slurm_schedulers: [{name: s, account: x}]
@@ -626,7 +626,7 @@ actions:
 }
 
 #[test]
-fn the_specs_of_torc() {
+fn torc_specs_are_expanded() {
     let mosaic = include_str!("torc/tile_mosaic.yaml");
     let workflow = good(mosaic);
     assert_eq!(waits(&workflow, "stitch"), ["filter_left", "filter_right"]);
@@ -646,7 +646,7 @@ fn the_specs_of_torc() {
 }
 
 #[test]
-fn jobs_that_are_written_out_do_not_make_a_kind_each() {
+fn similar_listed_jobs_share_a_job_group() {
     let workflow = good(
         "\
 name: w
@@ -679,7 +679,7 @@ jobs:
 }
 
 #[test]
-fn braces_are_text_where_no_value_could_be_meant() {
+fn braces_that_are_not_placeholders_stay_text() {
     let command = |text: &str| good(text).jobs().next().unwrap().command(0).into_owned();
     let alone = spec("- {name: a, command: 'curl -w \"%{http_code}\" {{x}} ${{y}}'}\n");
     assert_eq!(command(&alone), "curl -w \"%{http_code}\" {{x}} ${{y}}");
@@ -692,7 +692,7 @@ fn braces_are_text_where_no_value_could_be_meant() {
 }
 
 #[test]
-fn unknown_names_in_braces_stay_as_they_are_without_variables() {
+fn unknown_placeholders_are_kept_without_variables() {
     let text = spec(
         "\
 - name: 'a{i}'
@@ -720,7 +720,7 @@ fn unknown_names_in_braces_stay_as_they_are_without_variables() {
 }
 
 #[test]
-fn doubled_braces_are_text_in_every_field_that_is_expanded() {
+fn doubled_braces_are_text_in_every_expanded_field() {
     let workflow = good(
         "\
 name: 'w {{x}}'
@@ -778,7 +778,7 @@ jobs:
 }
 
 #[test]
-fn a_name_written_like_that_of_a_sweep_means_all_of_it() {
+fn parameter_of_another_entry_is_an_error_with_help() {
     check(
         "name: w
 jobs:
@@ -809,7 +809,7 @@ jobs: [{name: read, command: x, input_files: ['f_{i}.dat']}]
 }
 
 #[test]
-fn what_stands_for_nothing_is_pointed_at_where_it_is_written() {
+fn undefined_names_are_located_where_they_are_written() {
     let text = "\
 name: w
 variables: {known: v}
@@ -835,7 +835,7 @@ user_data: [{name: u, data: {k: [1, 'd {gone7}']}}]
 }
 
 #[test]
-fn rules_that_look_for_words_that_nobody_keeps() {
+fn stderr_rules_without_kept_stderr_are_warned_about() {
     let text = |stdio: &str| {
         format!(
             "name: w\n{stdio}\nfailure_handlers: [{{name: h, rules: [{{exit_codes: [1]}}, {{stderr: ['no route']}}]}}]\n\

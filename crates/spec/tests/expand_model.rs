@@ -181,7 +181,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn expansion_is_what_the_model_writes_out(entries in prop::collection::vec(entry(), 1..4)) {
+    fn expansion_matches_the_model(entries in prop::collection::vec(entry(), 1..4)) {
         let text = spec(&entries);
         let workflow = match load_spec(SpecSource::new("w.yaml", text.as_bytes()), &NoAttachments) {
             Ok(workflow) => workflow,

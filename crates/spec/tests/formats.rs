@@ -125,7 +125,7 @@ jobs:
 ];
 
 #[test]
-fn every_format_is_told_by_its_content_and_says_the_same() {
+fn formats_are_detected_by_content_and_convert_losslessly() {
     for spec in SPECS {
         for (format, text) in in_every_format(spec) {
             assert_eq!(SpecFormat::detect(text.as_bytes()), format, "{text}");
@@ -158,7 +158,7 @@ fn sorted(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn kdl_as_people_write_it() {
+fn handwritten_kdl_is_accepted() {
     let text = r#"
 // Torc's own spellings, old and new.
 name "w"
@@ -271,7 +271,7 @@ fn load_error(name: &str, text: &str) -> windlass_spec::SpecDiagnostics {
 }
 
 #[test]
-fn the_same_mistakes_in_every_format() {
+fn mistakes_are_located_in_every_format() {
     for (name, text, unknown, duplicate) in [
         ("s.yaml", "name: w\njobs:\n- name: a\n  comand: x\n  priority: 1\n  priority: 2\n", "4:3", "6:3"),
         (
@@ -306,7 +306,7 @@ fn the_same_mistakes_in_every_format() {
 }
 
 #[test]
-fn what_only_json5_has() {
+fn json5_syntax_in_json_is_rejected() {
     let text =
         "{\n// remark\n\"name\": 'w',\njobs: [{\"name\": \"a\", \"command\": \"x\", \"priority\": +1},],\n}";
     let places: Vec<String> = problems("s.json", text);
@@ -316,7 +316,7 @@ fn what_only_json5_has() {
 }
 
 #[test]
-fn mistakes_that_only_one_format_can_make() {
+fn format_specific_mistakes_are_reported() {
     for (name, text, problem) in [
         ("s.json", "{\"name\": w}", "syntax 1:10 "),
         ("s.json", "{\"name\": \"w\"", "syntax 1:1 "),
@@ -343,7 +343,7 @@ fn mistakes_that_only_one_format_can_make() {
 }
 
 #[test]
-fn the_same_plan_from_every_format() {
+fn every_format_gives_the_same_plan() {
     for spec in SPECS {
         let expected = plan(SpecFormat::Yaml, spec);
         for (format, text) in in_every_format(spec) {

@@ -19,12 +19,12 @@ fn check(file: &str, text: &str) {
 }
 
 #[test]
-fn the_schema() {
+fn generated_schema_is_up_to_date() {
     let text = serde_json::to_string_pretty(&windlass_spec::build_json_schema()).unwrap();
     check("windlass.schema.json", &(text + "\n"));
 }
 
 #[test]
-fn the_reference() {
+fn generated_reference_is_up_to_date() {
     check("spec.md", &windlass_spec::render_reference());
 }

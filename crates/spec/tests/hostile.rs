@@ -16,7 +16,7 @@ fn last_code(text: &str) -> &'static str {
 }
 
 #[test]
-fn deep_nesting() {
+fn deep_nesting_is_rejected() {
     for depth in [100, 200] {
         assert_eq!(last_code(&format!("name: {}{}", "[".repeat(depth), "]".repeat(depth))), "too-deep");
         assert_eq!(last_code(&format!("x: {}{}", "{a: ".repeat(depth), "}".repeat(depth))), "too-deep");
@@ -46,7 +46,7 @@ fn bomb(levels: usize, width: usize) -> String {
 }
 
 #[test]
-fn alias_bombs_that_nobody_reads_cost_nothing() {
+fn unused_alias_bombs_are_not_expanded() {
     let text = format!(
         "{}? [*a29, *a29]\n: *a29\njobs:\n- name: a\n  command: *a29\n  depends_on: *a29\n",
         bomb(30, 10)
@@ -60,7 +60,7 @@ fn alias_bombs_that_nobody_reads_cost_nothing() {
 }
 
 #[test]
-fn a_merge_bomb() {
+fn merge_bomb_is_rejected() {
     // Every map merges the previous one twice.
     let mut text = "m0: &m0 {a: 1}\n".to_owned();
     for level in 1..64 {
@@ -73,7 +73,7 @@ fn a_merge_bomb() {
 }
 
 #[test]
-fn aliases_of_large_strings() {
+fn repeated_aliases_of_a_large_string_are_rejected() {
     let long = "\\u0041".repeat(20_000);
     let mut text = format!("name: w\nenv:\n  A: &a \"{long}\"\njobs:\n");
     text.extend((0..10_000).map(|job| format!("- {{name: j{job}, command: *a}}\n")));
@@ -81,7 +81,7 @@ fn aliases_of_large_strings() {
 }
 
 #[test]
-fn aliases_that_hold_themselves() {
+fn recursive_aliases_are_rejected() {
     for text in
         ["name: &a [*a]\n", "name: &a {b: *a}\n", "&a {<<: *a, name: w}\n", "&a {<<: [*a], name: w}\n"]
     {
@@ -90,7 +90,7 @@ fn aliases_that_hold_themselves() {
 }
 
 #[test]
-fn keys_that_are_no_names() {
+fn complex_keys_are_rejected() {
     let text = "? [a, b]\n: c\n? {d: e}\n: [f, g]\n? *h\n: i\nname: w\njobs: [{name: a, command: b}]\n";
     let diagnostics = load_spec(SpecSource::new("evil.yaml", text.as_bytes()), &NoAttachments)
         .expect_err("should be refused");
@@ -99,7 +99,7 @@ fn keys_that_are_no_names() {
 }
 
 #[test]
-fn merges_of_what_is_no_map() {
+fn merges_of_non_maps_are_rejected() {
     for (value, code) in
         [("x", "merge-value"), ("[*m, y]", "merge-value"), ("*no", "unknown-alias"), ("", "merge-value")]
     {
@@ -111,7 +111,7 @@ fn merges_of_what_is_no_map() {
 }
 
 #[test]
-fn a_good_file_cut_off_anywhere() {
+fn truncated_file_is_loaded_or_has_problems() {
     for end in 0..GOOD.len() {
         let bytes = &GOOD.as_bytes()[..end];
         if let Err(diagnostics) = load_spec(SpecSource::new("cut.yaml", bytes), &NoAttachments) {
@@ -202,18 +202,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_are_loaded_or_have_problems(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         answer(&bytes);
     }
 
     #[test]
-    fn any_pieces(pieces in prop::collection::vec(piece(), 0..40)) {
+    fn arbitrary_pieces_are_loaded_or_have_problems(pieces in prop::collection::vec(piece(), 0..40)) {
         answer(pieces.concat().as_bytes());
     }
 
     /// A valid file with some parts replaced.
     #[test]
-    fn any_damage(damage in prop::collection::vec((any::<prop::sample::Index>(), 0usize..20, piece()), 1..5)) {
+    fn damaged_file_is_loaded_or_has_problems(damage in prop::collection::vec((any::<prop::sample::Index>(), 0usize..20, piece()), 1..5)) {
         let mut bytes = GOOD.as_bytes().to_vec();
         for (place, length, piece) in damage {
             let start = place.index(bytes.len());
@@ -249,7 +249,7 @@ fn answer_as(format: SpecFormat, bytes: &[u8]) {
 
 /// Many repetitions of one string: parsed, converted, formatted and patched.
 #[test]
-fn much_of_anything() {
+fn repeated_pieces_are_rejected_with_limited_output() {
     const SIZE: usize = 1 << 15;
     let pieces = "[ { ( \" ' \"\"\" ''' # /* // /- - a. a= a{ [a. {\"a\": {a: {a= 0 9 1e 0x \\ \\u ? &a *a ! = , ; r#\" #\" } ] ) a, {}, a{}; !a,";
     let spaced = [
@@ -283,7 +283,7 @@ fn many(start: &str, piece: &str, end: &str, count: usize) -> String {
 
 /// Lookups must not be linear searches.
 #[test]
-fn many_of_everything() {
+fn lists_of_thousands_of_entries_are_checked() {
     const COUNT: usize = 4000;
     let one_job = "], jobs: [{name: a, command: b}]}";
     for (start, piece, end, code) in [
@@ -332,7 +332,7 @@ fn a_limited_number_of_cycles_is_reported() {
 }
 
 #[test]
-fn variables_that_hold_each_other_many_times() {
+fn exponential_variable_expansion_is_rejected() {
     let mut text = "name: w\nvariables:\n  v0: xxxxxxxx\n".to_owned();
     text.extend((1..45).map(|level| format!("  v{level}: '{{v{0}}}{{v{0}}}'\n", level - 1)));
     text += "jobs: [{name: a, command: '{v44}'}]\n";
@@ -345,7 +345,7 @@ fn variables_that_hold_each_other_many_times() {
 }
 
 #[test]
-fn deep_nesting_in_every_format() {
+fn deep_nesting_is_rejected_in_every_format() {
     for (format, open, close) in [
         (SpecFormat::Json, "[", "]"),
         (SpecFormat::Json, "{\"a\":", "}"),
@@ -374,7 +374,7 @@ fn deep_nesting_in_every_format() {
 }
 
 #[test]
-fn huge_numbers_stay_what_they_are_or_are_refused() {
+fn huge_numbers_are_kept_or_rejected() {
     let digits = "9".repeat(100_000);
     for (name, text) in [
         ("n.yaml", format!("name: w\njobs: [{{name: a, command: b, priority: {digits}}}]\n")),
@@ -432,7 +432,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_pieces_in_every_format(pieces in prop::collection::vec(any_piece(), 0..40)) {
+    fn arbitrary_pieces_do_not_break_any_format(pieces in prop::collection::vec(any_piece(), 0..40)) {
         let text = pieces.concat();
         for format in SpecFormat::ALL {
             answer_as(format, text.as_bytes());
@@ -440,7 +440,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_in_every_format(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+    fn arbitrary_bytes_do_not_break_any_format(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
         for format in SpecFormat::ALL {
             answer_as(format, &bytes);
         }
@@ -448,7 +448,7 @@ proptest! {
 
     /// A valid file in some format with some parts replaced.
     #[test]
-    fn any_damage_in_every_format(
+    fn damaged_files_do_not_break_any_format(
         format in prop::sample::select(SpecFormat::ALL.to_vec()),
         damage in prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, any_piece()), 1..4),
     ) {

@@ -20,7 +20,7 @@ fn patched(format: SpecFormat, text: &str, edits: &[SpecEdit<'_>]) -> String {
 }
 
 #[test]
-fn a_value_changes_and_nothing_else() {
+fn patch_changes_only_the_value() {
     for (format, before, after) in [
         (
             SpecFormat::Yaml,
@@ -59,7 +59,7 @@ fn a_value_changes_and_nothing_else() {
 }
 
 #[test]
-fn a_field_is_added_in_the_style_of_its_neighbours() {
+fn added_field_has_the_style_of_its_neighbors() {
     for (format, before, after) in [
         (
             SpecFormat::Yaml,
@@ -112,7 +112,7 @@ fn a_field_is_added_in_the_style_of_its_neighbours() {
 }
 
 #[test]
-fn an_entry_and_a_list_are_added() {
+fn missing_entry_and_list_are_added() {
     for (format, before, after) in [
         (
             SpecFormat::Yaml,
@@ -165,7 +165,7 @@ fn an_entry_and_a_list_are_added() {
 }
 
 #[test]
-fn a_job_gets_its_requirements() {
+fn requirements_are_added_to_a_job() {
     let edit = SpecEdit {
         list: "jobs",
         name: "sim_{i}",
@@ -178,7 +178,7 @@ fn a_job_gets_its_requirements() {
 }
 
 #[test]
-fn what_is_shared_is_left_to_people() {
+fn shared_values_are_not_patched() {
     let text = "resource_requirements:\n  - &a {name: small, memory: &m 1g}\n  - {name: large, memory: *m}\n";
     let source = SpecSource::new("spec.yaml", text.as_bytes());
     let error = set_values(source, &[memory("small", "2g")]).expect_err("another entry has the same value");

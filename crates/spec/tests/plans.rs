@@ -234,7 +234,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 30, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn good_specs_say_the_same_in_every_format_and_layout(stages in vec(stage(), 1..5)) {
+    fn plans_are_equal_in_every_format_and_layout(stages in vec(stage(), 1..5)) {
         let written = spec(&stages);
         let expected = plan(SpecFormat::Json, &written);
         for format in SpecFormat::ALL {

@@ -44,7 +44,7 @@ fn spec(jobs: &str) -> String {
 }
 
 #[test]
-fn unknown_names_are_told_beside_entries_that_cannot_be_expanded() {
+fn unknown_names_are_reported_beside_unexpandable_entries() {
     let text = spec(
         "- {name: 'solve_{i}', command: x, parameters: {i: [[1]]}, depends_on: [prepar]}\n\
          - {name: prepare, command: x}\n\
@@ -66,13 +66,13 @@ fn unknown_names_are_told_beside_entries_that_cannot_be_expanded() {
 }
 
 #[test]
-fn a_job_without_a_name_may_be_the_one_that_is_missed() {
+fn job_without_a_name_hides_unknown_dependencies() {
     let text = spec("- {command: x}\n- {name: b, command: x, depends_on: [a], depends_on_regexes: ['^a']}\n");
     assert_eq!(errors(&text), ["3:4 missing field `name`"]);
 }
 
 #[test]
-fn braces_without_quotes() {
+fn unquoted_braces_are_reported_with_the_quoted_form() {
     let text = spec(
         "- name: {i}\n  command: {i:03d}\n  parameters: {i: {1:3}}\n\
          - {name: b, command: x, depends_on: [c, '1']}\n\
@@ -100,7 +100,7 @@ fn braces_without_quotes() {
 }
 
 #[test]
-fn names_in_braces_are_read_all_the_same() {
+fn names_with_unquoted_braces_are_still_known() {
     let text = spec(
         "- {name: {i}, command: x, parameters: {i: '1:3'}}\n- {name: b, command: x, depends_on: ['2', '4']}\n",
     );
@@ -114,7 +114,7 @@ fn names_in_braces_are_read_all_the_same() {
 }
 
 #[test]
-fn what_a_job_needs_does_not_stand_in_the_job() {
+fn resources_in_a_job_are_rejected_with_help() {
     let help = "it belongs in an entry of the workflow's `resource_requirements`; \
                 refer to that entry from the job: `resource_requirements: NAME`";
     let text = spec("- {name: a, command: x, cpus: 2, memory: 4g, timeout: 1h}\n");
@@ -132,7 +132,7 @@ fn what_a_job_needs_does_not_stand_in_the_job() {
 }
 
 #[test]
-fn memory_without_its_unit() {
+fn memory_without_a_unit_is_warned_about() {
     let text = |memory: &str| {
         let jobs = spec("- {name: a, command: x, resource_requirements: r}\n");
         format!("{jobs}resource_requirements:\n- {{name: r, num_cpus: 1, memory: {memory}}}\n")
@@ -143,7 +143,7 @@ fn memory_without_its_unit() {
 }
 
 #[test]
-fn values_that_are_there_twice() {
+fn duplicate_parameter_values_are_named() {
     for (name, parameters, told) in [
         ("a_{i}", "{i: [1, 1, 2]}", "`i` has the value 1 twice"),
         ("{i}_{j}", "{i: [3, 4], j: [x, y, x]}", "`j` has the value x twice"),
@@ -161,7 +161,7 @@ fn values_that_are_there_twice() {
 }
 
 #[test]
-fn ranges_that_are_none() {
+fn range_like_single_values_are_warned_about() {
     let text =
         |value: &str| spec(&format!("- {{name: 'a_{{i}}', command: x, parameters: {{i: {value}}}}}\n"));
     for value in ["1:", ":3", "1:2:3:4", "1..10", "0.5:"] {
@@ -177,7 +177,7 @@ fn ranges_that_are_none() {
 }
 
 #[test]
-fn quotes_that_stay_open() {
+fn unclosed_quotes_are_located() {
     for (jobs, place) in [
         ("- name: a\n  command: \"echo it's\n- name: b\n  command: x\n", "4:12"),
         ("- name: a\n  command: x\n- name: 'b\n  command: \"x\"\n", "5:9"),
@@ -191,7 +191,7 @@ fn quotes_that_stay_open() {
 }
 
 #[test]
-fn the_first_of_several_tabs() {
+fn first_of_several_tabs_is_located() {
     for (jobs, place) in [
         ("\t- name: a\n\t  command: x\n", "3:1"),
         ("  - name: a\n\tcommand: x\n", "4:1"),
@@ -203,7 +203,7 @@ fn the_first_of_several_tabs() {
 }
 
 #[test]
-fn tables_with_other_separators() {
+fn tables_with_other_separators_are_rejected() {
     let text = spec("- {name: 'a_{x}', command: x, parameters_file: t.csv}\n");
     for (table, header) in [("x;y\n1;2\n", "x;y"), ("x\ty\n1\t2\n", "x y")] {
         let problems =

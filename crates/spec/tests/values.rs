@@ -16,7 +16,7 @@ fn pairs(env: &[(String, String)]) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn every_field() {
+fn every_field_has_its_value() {
     let workflow = good(
         "\
 # A remark.
@@ -81,7 +81,7 @@ fn only_list(job: ResolvedJob<'_>) -> &[u32] {
 }
 
 #[test]
-fn what_is_not_said_has_a_default() {
+fn missing_fields_have_defaults() {
     let workflow = good("name: w\njobs: [{name: a, command: b}]\n");
     assert_eq!((workflow.user(), workflow.description()), (None, None));
     assert_eq!(workflow.stdio(), StdioSettings { mode: StdioMode::Separate, delete_on_success: false });
@@ -90,7 +90,7 @@ fn what_is_not_said_has_a_default() {
 }
 
 #[test]
-fn strings_are_what_is_written() {
+fn scalars_are_kept_as_written() {
     for (written, value) in [
         ("0755", "0755"),
         ("yes", "yes"),
@@ -133,7 +133,7 @@ fn strings_are_what_is_written() {
 }
 
 #[test]
-fn anchors_and_aliases() {
+fn anchors_and_aliases_are_resolved() {
     let workflow = good(
         "\
 name: &n w
@@ -154,7 +154,7 @@ jobs:
 }
 
 #[test]
-fn merge_keys_give_way_to_the_keys_of_the_map_itself() {
+fn own_keys_override_merge_keys() {
     let workflow = good(
         "\
 name: w
@@ -190,7 +190,7 @@ jobs:
 }
 
 #[test]
-fn a_stage_behind_a_stage_shares_one_list() {
+fn aliased_dependency_list_is_shared() {
     let first: Vec<String> = (0..1000).map(|job| format!("a{job}")).collect();
     let mut text = "name: w\njobs:\n".to_owned();
     text.extend(first.iter().map(|name| format!("- {{name: {name}, command: x}}\n")));
@@ -205,7 +205,7 @@ fn a_stage_behind_a_stage_shares_one_list() {
 }
 
 #[test]
-fn forms_that_mean_the_same() {
+fn equivalent_yaml_forms_are_equal() {
     let block = "name: w\njobs:\n- name: a\n  command: x y\n- name: b\n  command: x\n  depends_on:\n  - a\n";
     let forms = [
         "{name: w, jobs: [{name: a, command: x y}, {name: b, command: x, depends_on: [a]}]}",

@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn a_document_laid_out_says_the_same(tree in any_fields(&WORKFLOW, 0)) {
+    fn formatting_keeps_the_content(tree in any_fields(&WORKFLOW, 0)) {
         let tree = normalize_tree(tree);
         for format in SpecFormat::ALL {
             let written = writer::render_document(&tree, format).unwrap_or_default();
@@ -229,7 +229,7 @@ proptest! {
 }
 
 #[test]
-fn null_survives_where_there_is_one() {
+fn null_survives_every_format_except_toml() {
     let tree = normalize_tree(map(vec![("metadata".to_owned(), map(vec![("x".to_owned(), plain("null"))]))]));
     for format in SpecFormat::ALL.into_iter().filter(|format| *format != SpecFormat::Toml) {
         survives(&tree, format);
@@ -239,7 +239,7 @@ fn null_survives_where_there_is_one() {
 }
 
 #[test]
-fn numbers_that_only_some_formats_write() {
+fn yaml_only_numbers_are_converted_to_json() {
     let source = "resource_requirements: [{name: 0755, num_cpus: +5, memory: .5g}]\nresource_monitor: {sample_interval_seconds: .5}\n";
     let tree = read_tree(source, SpecFormat::Yaml).map_or_else(|| panic!("{source}"), normalize_tree);
     let written = writer::render_document(&tree, SpecFormat::Json).unwrap_or_default();

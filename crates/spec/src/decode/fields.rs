@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_every_field_and_no_word_means_two() {
+    fn field_tables_fit_the_limit_and_have_unique_names() {
         for map in all_maps() {
             assert!(map.fields.len() <= MAX_FIELDS, "{}", map.noun);
             let mut words: Vec<_> = map
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_says_what_it_is_for() {
+    fn every_field_has_a_description() {
         for field in all_maps().iter().flat_map(|map| map.fields) {
             assert!(field.description.ends_with('.') && !field.description.contains('\n'), "{}", field.name);
         }

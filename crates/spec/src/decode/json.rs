@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_what_only_looks_like_them() {
+    fn numbers_are_parsed_and_lookalikes_rejected() {
         for (text, number) in [
             ("0", "0"),
             ("-7", "-7"),

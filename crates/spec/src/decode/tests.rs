@@ -45,7 +45,7 @@ fn list<'a>(spec: &'a WorkflowSpec<'_>, list: ListRange) -> Vec<&'a str> {
 }
 
 #[test]
-fn every_field_of_a_workflow() {
+fn every_workflow_field_is_decoded() {
     let source = with(
         "\
 version: 1
@@ -101,7 +101,7 @@ dynamic_jobs: {max_iterations: 7}",
 }
 
 #[test]
-fn every_field_of_a_job() {
+fn every_job_field_is_decoded() {
     let source = "\
 name: w
 jobs:
@@ -196,7 +196,7 @@ fn parameters(spec: &WorkflowSpec<'_>, parameters: &[SweepParameter]) -> Vec<Str
 }
 
 #[test]
-fn every_field_of_files_and_user_data() {
+fn every_field_of_files_and_user_data_is_decoded() {
     let source = with(
         "\
 files:
@@ -232,7 +232,7 @@ user_data:
 }
 
 #[test]
-fn every_field_of_an_action() {
+fn every_action_field_is_decoded() {
     let source = with(
         "\
 actions:
@@ -286,7 +286,7 @@ fn sample(map: &FieldTable) -> Value {
 }
 
 #[test]
-fn tables_and_types_know_the_same_words() {
+fn tables_and_types_have_the_same_choices() {
     let words = |field: &str| {
         let (index, _) = FAILURE_RULE.find_field(field).unwrap();
         FAILURE_RULE.fields[index].field_type.item_type().unwrap().choices()
@@ -320,7 +320,7 @@ fn tables_and_types_have_the_same_fields() {
 
 /// Every field of the maps above keeps its value when serialized again.
 #[test]
-fn sections_come_out_as_they_are_written() {
+fn sections_keep_their_values_when_serialized() {
     let of = |field: &str, value: &Value| with(&format!("{field}: {value}"));
     let config = sample(&EXECUTION_CONFIG);
     let action = "actions: [{trigger_type: on_worker_start, action_type: schedule_nodes, scheduler: s, \
@@ -345,7 +345,7 @@ fn sections_come_out_as_they_are_written() {
 }
 
 #[test]
-fn resources_in_the_words_that_people_know() {
+fn resource_aliases_are_accepted() {
     let ours =
         with("resource_requirements: [{name: r, cpus: 2, memory: 1g, gpus: 1, nodes: 3, walltime: 90m}]");
     let torcs = with(
@@ -355,7 +355,7 @@ fn resources_in_the_words_that_people_know() {
 }
 
 #[test]
-fn constants_in_amounts_wherever_they_are_defined() {
+fn variables_are_expanded_in_amounts() {
     let source = with(
         "\
 resource_requirements: [{name: r, num_cpus: 1, memory: '{size}', runtime: '{hours:02d}:{minutes}:00'}]
@@ -378,7 +378,7 @@ variables: {size: '{gb}g', gb: 3, hours: 2, minutes: 30, who: me}",
 }
 
 #[test]
-fn a_key_with_nothing_behind_it_counts_as_absent() {
+fn empty_and_null_fields_count_as_absent() {
     let optional = WORKFLOW.fields.iter().filter(|field| !field.required);
     for field in optional {
         for nothing in ["", "~", "null"] {
@@ -396,7 +396,7 @@ fn a_key_with_nothing_behind_it_counts_as_absent() {
 }
 
 #[test]
-fn the_specs_of_the_contract() {
+fn torc_specs_are_decoded() {
     for (source, jobs, files) in [
         (include_str!("../../tests/torc/tile_mosaic.yaml"), 4, 6),
         (include_str!("../../tests/torc/viscosity_grid.yaml"), 3, 2),
@@ -409,7 +409,7 @@ fn the_specs_of_the_contract() {
 }
 
 #[test]
-fn what_few_jobs_have_costs_the_others_nothing() {
+fn jobs_without_rare_fields_allocate_none() {
     assert!(
         good("name: w\njobs: [{name: a, command: b, depends_on: [], env: {A: 1}, priority: 1}]\n").jobs[0]
             .rare

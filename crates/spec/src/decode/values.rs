@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signals_as_srun_takes_them() {
+    fn srun_signal_syntax_is_parsed() {
         for (text, signal) in
             [("TERM@120", "TERM"), ("B:USR1@60", "USR1"), ("R:SIGINT", "SIGINT"), ("10@0", "10")]
         {

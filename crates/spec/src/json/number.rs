@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_json5() {
+    fn json5_numbers_are_normalized() {
         for (written, text) in [
             ("+5", Some("5")),
             (".5", Some("0.5")),

@@ -413,7 +413,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers() {
+    fn kdl_numbers_are_normalized() {
         for (word, text) in [
             ("5", Some("5")),
             ("+5", Some("5")),

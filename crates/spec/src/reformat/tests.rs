@@ -12,7 +12,7 @@ fn laid_out(format: SpecFormat, text: &str) -> String {
 }
 
 #[test]
-fn yaml() {
+fn yaml_is_formatted() {
     let text = "\
 # head
 
@@ -95,28 +95,28 @@ empty:
 }
 
 #[test]
-fn json() {
+fn json_is_formatted() {
     let text = "{ \"name\":\"sim\",\n\n\n \"list\":[1,2 , 3], \"jobs\":[\n{\"name\":\"a\",\"depends_on\":[ ]}], \"env\":{}}";
     let expected = "{\n  \"name\": \"sim\",\n\n  \"list\": [1, 2, 3],\n  \"jobs\": [\n    {\"name\": \"a\", \"depends_on\": []}\n  ],\n  \"env\": {}\n}\n";
     assert_eq!(laid_out(SpecFormat::Json, text), expected);
 }
 
 #[test]
-fn json5() {
+fn json5_is_formatted() {
     let text = "// head\n{ name:'sim', // its name\n  /* all */ jobs:[ // here\n {name:'a',x:0x1F},\n // tail\n ]\n}\n// end\n";
     let expected = "// head\n{\n  name: 'sim', // its name\n  /* all */\n  jobs: [ // here\n    {name: 'a', x: 0x1F},\n    // tail\n  ],\n}\n// end\n";
     assert_eq!(laid_out(SpecFormat::Json5, text), expected);
 }
 
 #[test]
-fn toml() {
+fn toml_is_formatted() {
     let text = "# head\nname='sim'   # its name\n\n\n a.b  =  1\nlist=[1,\n  2, # two\n  # tail\n]\nshort=[ 1,2 ]\n# about a\n[ env ]\nA={x=1,y=[ 2 ]}\n[[jobs]] # first\nname=\"a\"\n";
     let expected = "# head\nname = 'sim' # its name\n\na.b = 1\nlist = [\n  1,\n  2, # two\n  # tail\n]\nshort = [1, 2]\n\n# about a\n[env]\nA = { x = 1, y = [2] }\n\n[[jobs]] # first\nname = \"a\"\n";
     assert_eq!(laid_out(SpecFormat::Toml, text), expected);
 }
 
 #[test]
-fn kdl() {
+fn kdl_is_formatted() {
     let text = "// head\nname   \"sim\" ; user ada\n\n\njob \"a\"   { // first\n command \"x\" // do it\n  depends_on \"b\"   \"c\"; /- priority 3\n // tail\n}\nfile \"f\" path = \"p\" /* here */\n/- job \"gone\" {\n  command \"y\"\n}\nenv {}\nmetadata { a { b 1; }; }\n";
     let expected = "// head\nname \"sim\"\nuser ada\n\njob \"a\" { // first\n    command \"x\" // do it\n    depends_on \"b\" \"c\"\n    /- priority 3\n    // tail\n}\nfile \"f\" path=\"p\" /* here */\n/- job \"gone\" {\n  command \"y\"\n}\nenv {}\nmetadata {\n    a {\n        b 1\n    }\n}\n";
     let laid_out = laid_out(SpecFormat::Kdl, text);
@@ -124,7 +124,7 @@ fn kdl() {
 }
 
 #[test]
-fn what_has_no_place_is_refused_rather_than_lost() {
+fn unsupported_syntax_is_rejected_instead_of_dropped() {
     for (format, text) in [
         (SpecFormat::Yaml, "name: w\nx: !!str 5\n"),
         (SpecFormat::Yaml, "%YAML 1.2\n---\nname: w\n"),
@@ -141,7 +141,7 @@ fn what_has_no_place_is_refused_rather_than_lost() {
 
 /// Found by random tests: after formatting once, this could not be formatted again.
 #[test]
-fn a_file_that_is_one_text_is_left_alone() {
+fn file_of_a_single_text_is_rejected() {
     let text = "#\"my][[: o日c.5\\n=#t-1a+5j: #\"# t日]]\u{2028}cf*a\"#'y';(\n  |\n";
     for text in [text, "# a comment with 5\n|\n  text\n", "|2\n  text\n", ">\n  a\n", "#\n\u{2028}\n"] {
         let source = SpecSource { name: "chance", text: text.as_bytes(), format: Some(SpecFormat::Yaml) };

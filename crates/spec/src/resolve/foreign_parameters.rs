@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_match_all_names_that_are_written_so() {
+    fn template_pattern_matches_expanded_names() {
         for (text, expected) in
             [("solve_{i}", "^solve_"), ("a.{i}_{j:02d}", r"^a\..+_"), ("{i}_end", "^.+_end$"), ("{i}", "^.+")]
         {

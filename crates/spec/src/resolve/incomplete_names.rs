@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_name_can_become() {
+    fn template_can_expand_only_to_matching_names() {
         for (written, name, expected) in [
             ("solve", "solve", true),
             ("solve", "solve_1", false),

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_that_every_match_has() {
+    fn literal_prefix_is_common_to_all_matches() {
         for (pattern, prefix) in [
             ("^res_1$", "res_1"),
             (r"^res_\d+", "res_"),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_cannot_be() {
+    fn invalid_patterns_are_rejected() {
         assert!(matches!(compile_pattern("("), Err(NoMatch::Invalid(why)) if why.contains("unclosed group")));
         assert!(matches!(compile_pattern(r"\w{5000}{500}"), Err(NoMatch::Invalid(_))));
     }

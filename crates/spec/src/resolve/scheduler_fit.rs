@@ -194,7 +194,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_fits_where() {
+    fn requests_are_compared_with_scheduler_resources() {
         let scheduler = SlurmScheduler {
             nodes: 2,
             mem: Some("64G".into()),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_as_slurm_writes_them() {
+    fn slurm_memory_and_gres_are_parsed() {
         assert_eq!(parse_slurm_memory("2048"), Some(Bytes(2 << 30)));
         assert_eq!(parse_slurm_memory("2g"), Some(Bytes(2 << 30)));
         assert_eq!(parse_slurm_memory("much"), None);

@@ -52,7 +52,7 @@ fn codes(text: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_whole_is_good_and_any_part_of_it_is_answered() {
+fn truncated_spec_is_decoded_or_has_problems() {
     assert!(crate::parse_spec("whole.yaml", WHOLE.as_bytes()).is_ok());
     for end in (0..WHOLE.len()).step_by(3) {
         answer(&WHOLE[..end]);
@@ -60,7 +60,7 @@ fn the_whole_is_good_and_any_part_of_it_is_answered() {
 }
 
 #[test]
-fn values_that_stand_for_too_much() {
+fn alias_bombs_are_rejected() {
     let mut bomb = "metadata:\n  a0: &a0 [x]\n".to_owned();
     for level in 1..30 {
         let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
@@ -73,7 +73,7 @@ fn values_that_stand_for_too_much() {
 }
 
 #[test]
-fn values_that_are_nested_too_deeply() {
+fn deeply_nested_values_are_rejected() {
     for (before, after) in
         [("metadata: {a: ", "}"), ("user_data: [{name: u, data: ", "}]"), ("resource_monitor: {jobs: ", "}")]
     {
@@ -121,7 +121,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_damage(damage in prop::collection::vec((any::<prop::sample::Index>(), 0usize..20, piece()), 1..6)) {
+    fn damaged_spec_is_decoded_or_has_problems(damage in prop::collection::vec((any::<prop::sample::Index>(), 0usize..20, piece()), 1..6)) {
         let mut text = WHOLE.to_owned();
         for (place, length, piece) in damage {
             let start = place.index(text.len());

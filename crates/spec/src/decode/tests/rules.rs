@@ -16,7 +16,7 @@ fn check(text: &str, wanted: &[&str]) {
 }
 
 #[test]
-fn values_of_the_wrong_kind_or_size() {
+fn wrong_types_and_out_of_range_values_are_rejected() {
     for (text, wanted) in [
         ("version: 2", "out-of-range `version` is `2`"),
         ("version: '1'", "wrong-type `version` must be an integer, not the string `1`"),
@@ -111,7 +111,7 @@ fn values_of_the_wrong_kind_or_size() {
 }
 
 #[test]
-fn the_remedy_is_named() {
+fn diagnostics_name_the_remedy() {
     for (text, wanted) in [
         ("version: 2", "it must be 1"),
         (
@@ -152,7 +152,7 @@ fn the_remedy_is_named() {
 }
 
 #[test]
-fn options_of_sbatch_that_come_from_elsewhere() {
+fn managed_sbatch_options_are_rejected() {
     for option in
         ["partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name", "TIME", "Job_Name"]
     {
@@ -167,7 +167,7 @@ fn options_of_sbatch_that_come_from_elsewhere() {
 }
 
 #[test]
-fn fields_of_another_mode() {
+fn fields_of_another_execution_mode_are_rejected() {
     let direct =
         ["limit_resources: false", "termination_signal: INT", "sigterm_lead_seconds: 5", "oom_exit_code: 9"];
     let slurm = ["srun_termination_signal: TERM@9", "enable_cpu_bind: true"];
@@ -194,7 +194,7 @@ fn fields_of_another_mode() {
 }
 
 #[test]
-fn actions_that_cannot_act() {
+fn incomplete_actions_are_rejected() {
     for (action, wanted) in [
         (
             "trigger_type: on_jobs_ready, action_type: run_commands, commands: [x]",
@@ -239,7 +239,7 @@ fn with_rule(rule: &str) -> String {
 }
 
 #[test]
-fn rules_that_say_nothing_or_two_things() {
+fn empty_and_contradictory_failure_rules_are_rejected() {
     for (rule, wanted, wanted_help) in [
         (
             "max_retries: 2",
@@ -329,7 +329,7 @@ fn rules_that_say_nothing_or_two_things() {
 
 /// Problems point at the field, not at the whole handler.
 #[test]
-fn a_rule_is_pointed_at_where_it_is_wrong() {
+fn rule_problems_point_at_the_field() {
     let text = "\
 name: w
 jobs: [{name: a, command: b}]
@@ -349,7 +349,7 @@ failure_handlers:
 }
 
 #[test]
-fn rules_that_are_hardly_meant() {
+fn ineffective_failure_rules_are_warned_about() {
     for (rule, wanted) in [
         ("on: [timeout], max_retries: 0", "no-retry `max_retries` counts attempts, including the first one"),
         (
@@ -382,7 +382,7 @@ fn rules_that_are_hardly_meant() {
 }
 
 #[test]
-fn mpi_without_a_worker_on_each_node() {
+fn srun_mpi_without_a_worker_per_node_is_warned_about() {
     let config = "execution_config: {mode: slurm, srun_mpi: none}";
     check(&with(config), &["useless-field `srun_mpi` has no effect: no action starts one worker per node"]);
     good(&with(&format!(
@@ -392,7 +392,7 @@ fn mpi_without_a_worker_on_each_node() {
 }
 
 #[test]
-fn fields_that_exclude_each_other() {
+fn exclusive_fields_are_rejected() {
     check(
         "name: w\njobs: [{name: a, command: b, labels: [x], scheduler: s}]\n",
         &["exclusive-fields a job has either `labels` or a `scheduler`, not both"],
@@ -408,13 +408,13 @@ fn fields_that_exclude_each_other() {
 }
 
 #[test]
-fn a_bad_name_among_constants_makes_no_other_unknown() {
+fn invalid_variable_does_not_make_its_uses_unknown() {
     let text = with("variables: {gb: [4]}\nresource_requirements: [{name: r, cpus: 1, memory: '{gb}g'}]");
     check(&text, &["wrong-type variable `gb` must be a string, not a list"]);
 }
 
 #[test]
-fn a_mistake_that_an_alias_repeats_is_told_once() {
+fn mistake_repeated_by_an_alias_is_reported_once() {
     let text = with(
         "\
 slurm_schedulers:
@@ -426,7 +426,7 @@ execution_config: {mode: direct, stdio: {mode: x}}",
 }
 
 #[test]
-fn a_part_that_breaks_off_is_judged_up_to_the_break() {
+fn truncated_section_is_checked_up_to_its_end() {
     check(
         "name: w\nresource_requirements:\n- {name: r, cpus: 0, memory: 1g}\n- {name: s, memory: \"",
         &["out-of-range `cpus` is `0`", "syntax this quote is never closed"],
@@ -442,7 +442,7 @@ fn warnings(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn fields_without_effect_are_warned_about_where_they_promise_something() {
+fn unsupported_fields_are_warned_about_if_enabled() {
     let crate_text = "name: s\nenable_ro_crate: true\njobs: [{name: a, command: b}]";
     assert_eq!(
         warnings(crate_text),
@@ -468,7 +468,7 @@ fn fields_without_effect_are_warned_about_where_they_promise_something() {
 }
 
 #[test]
-fn what_is_no_mistake_but_hardly_meant() {
+fn ineffective_settings_are_warned_about() {
     for (text, wanted) in [
         ("failure_handlers: [{name: h, rules: []}]", "useless-rule `h` has no rules"),
         (
@@ -495,7 +495,7 @@ fn what_is_no_mistake_but_hardly_meant() {
 }
 
 #[test]
-fn one_wrong_field_in_ten_thousand_lines() {
+fn wrong_field_is_located_in_ten_thousand_lines() {
     let mut text = String::from("name: w\njobs:\n");
     text.extend((0..2500).map(|job| {
         let field = if job == 2000 { "priorty" } else { "priority" };

@@ -68,7 +68,7 @@ fn added(name: &str, text: &str) -> String {
 }
 
 #[test]
-fn a_schedule_for_a_spec_in_yaml() {
+fn schedule_is_added_to_yaml() {
     assert_eq!(
         added("w.yaml", YAML),
         "\
@@ -106,7 +106,7 @@ actions:
 }
 
 #[test]
-fn the_same_in_every_format() {
+fn schedule_is_added_in_every_format() {
     for format in SpecFormat::ALL {
         let name = format!("w.{}", format.extension());
         let text = crate::convert_spec(SpecSource::new("w.yaml", YAML.as_bytes()), format).unwrap();
@@ -122,7 +122,7 @@ fn the_same_in_every_format() {
 }
 
 #[test]
-fn actions_that_are_there_stay() {
+fn existing_actions_are_kept() {
     let action = "actions:\n  - trigger_type: on_workflow_complete  # at last\n    action_type: run_commands\n    commands: ['touch x']\n";
     let new = added("w.yaml", &format!("{action}{YAML}"));
     assert!(new.contains("# at last") && new.contains("# it begins"), "{new}");
@@ -132,7 +132,7 @@ fn actions_that_are_there_stay() {
 }
 
 #[test]
-fn a_schedule_can_be_taken_out_again() {
+fn added_schedule_can_be_removed() {
     for format in SpecFormat::ALL {
         let name = format!("w.{}", format.extension());
         let text = crate::convert_spec(SpecSource::new("w.yaml", YAML.as_bytes()), format).unwrap();
@@ -145,7 +145,7 @@ fn a_schedule_can_be_taken_out_again() {
 }
 
 #[test]
-fn what_is_not_there_cannot_get_a_field() {
+fn field_cannot_be_added_to_a_missing_entry() {
     let mut addition = addition();
     addition.fields[0].name = "unknown";
     let error = apply_addition(SpecSource::new("w.yaml", YAML.as_bytes()), &addition).unwrap_err();
