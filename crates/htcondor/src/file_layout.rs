@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_a_node_leads_nowhere_else() {
+    fn node_names_cannot_escape_their_directory() {
         for name in ["landing", "proc_000003", "mg_000012", "fit-2_x"] {
             assert!(is_node_name(name), "{name}");
         }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_processing_nodes_lead_back() {
+    fn processing_node_names_are_parsed_back_to_indexes() {
         for index in [0, 3, 999_999, 1_000_000, u32::MAX] {
             assert_eq!(processing_index(&processing_node_name(index)), Some(index));
             assert_eq!(unit_number(&WorkUnitName(index).to_string()), Some(index));

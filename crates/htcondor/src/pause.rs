@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_is_over_once_and_may_be_said_twice() {
+    fn pause_is_idempotent_and_ends_once() {
         let run = tempfile::tempdir().unwrap();
         assert!(!is_paused(run.path()) && !resume_run(run.path()).unwrap());
         for _ in 0..2 {
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_run_the_error_names_the_file() {
+    fn pausing_a_missing_run_fails_with_the_file_name() {
         let run = tempfile::tempdir().unwrap();
         let error = pause_run(&run.path().join("gone")).unwrap_err().to_string();
         assert!(error.contains("gone/paused"), "{error}");

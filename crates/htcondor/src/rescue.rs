@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_failed_by_a_site_or_is_at_a_banned_one_lands_anew() {
+    fn units_of_failed_or_banned_sites_move_on_rescue() {
         let run = tempfile::tempdir().unwrap();
         let run = run.path();
         unit(run, 0, "T2_Banned", &[]);
@@ -302,7 +302,7 @@ mod tests {
 
     /// Removed while held, before any unit was completed: there is no rescue file.
     #[test]
-    fn a_run_that_was_removed_while_it_was_held_is_kept_from_sites_as_well() {
+    fn units_move_without_a_complete_rescue_file() {
         let run = tempfile::tempdir().unwrap();
         let run = run.path();
         let log = "1 INTERNAL *** DAGMAN_STARTED 6.0 ***\n2 mg_000002 POST_SCRIPT_FAILURE 8.0 - - 1\n\
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_unit_ended_before_says_nothing_of_the_next_run() {
+    fn rescue_removes_old_metrics_of_unfinished_units() {
         let run = tempfile::tempdir().unwrap();
         let metrics = [0, 1].map(|number| unit(run.path(), number, "T2_Good", &[]).join("group.dag.metrics"));
         for metrics in &metrics {
@@ -347,7 +347,7 @@ mod tests {
 
     /// The DAG of a workflow spec, whose nodes are not units.
     #[test]
-    fn jobs_of_a_spec_are_not_done_again_either() {
+    fn completed_jobs_of_a_spec_do_not_run_again() {
         let run = tempfile::tempdir().unwrap();
         let log = "1 INTERNAL *** DAGMAN_STARTED 7.0 ***\n2 first POST_SCRIPT_SUCCESS 8.0 - - 1\n\
             3 second SUBMIT 9.0 - - 2\n4 INTERNAL *** DAGMAN_FINISHED 3 ***\n";
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dagman_could_not_write_down_is_written_down() {
+    fn missing_or_incomplete_rescue_file_is_written_from_the_log() {
         let run = tempfile::tempdir().unwrap();
         let log = "1 INTERNAL *** DAGMAN_STARTED 7.0 ***\n2 mg_000000 POST_SCRIPT_SUCCESS 8.0 - - 1\n\
             3 mg_000001 POST_SCRIPT_FAILURE 9.0 - - 2\n4 mg_000002 POST_SCRIPT_SUCCESS 10.0 - - 3\n";
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_what_was_removed_for_a_crash_of_his_own_or_is_paused_by_it() {
+    fn rescue_removes_lock_files_and_the_pause() {
         let run = tempfile::tempdir().unwrap();
         let locks = [
             run.path().join("workflow.dag.lock"),
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_in_the_middle_is_made_good() {
+    fn interrupted_rescue_is_completed() {
         let run = tempfile::tempdir().unwrap();
         let directory = unit(run.path(), 1, "T2_Good", &[]);
         fs::write(run.path().join("workflow.dag.rescue001"), RESCUE).unwrap();

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_find_the_terms_of_their_run() {
+    fn scripts_find_the_settings_of_their_run() {
         let run = tempfile::tempdir().unwrap();
         let unit = file_layout::unit_directory(run.path(), 12);
         fs::create_dir_all(unit.join("deeper")).unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_terms_is_told_apart_from_none() {
+    fn invalid_settings_differ_from_missing_settings() {
         let run = tempfile::tempdir().unwrap();
         assert!(matches!(ScriptSettings::load(run.path()), Err(ScriptSettingsError::Read { .. })));
         fs::write(run.path().join(file_layout::SCRIPT_SETTINGS_FILE), "{").unwrap();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ceiling_grows_with_the_cores() {
+    fn memory_ceiling_grows_with_the_cores() {
         let retry_settings =
             RequestRetrySettings { max_memory_per_core_mb: 2000, ..RequestRetrySettings::default() };
         assert_eq!([0, 1, 8].map(|cpus| retry_settings.memory_ceiling_mb(cpus)), [2000, 2000, 16_000]);

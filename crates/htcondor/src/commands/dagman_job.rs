@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn dags_of_a_queue() {
+    fn running_dags_are_parsed_from_the_queue() {
         let jobs = read(include_bytes!("../../tests/data/condor_q.dagman.json"));
         assert!(jobs.iter().all(|job| job.state == DagmanJobState::Running && !job.is_over()), "{jobs:?}");
         assert_eq!(jobs[0].cluster, 19);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_held_says_why() {
+    fn held_dag_has_its_hold_reason() {
         let jobs = read(include_bytes!("../../tests/data/condor_q.held.json"));
         let DagmanJobState::Held(hold) = &jobs[0].state else { panic!("{jobs:?}") };
         assert_eq!((hold.code, hold.subcode), (21, 102));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_apart() {
+    fn ends_of_dags_are_distinguished() {
         let jobs = read(
             br#"[{"ClusterId":1,"JobStatus":4,"ExitCode":1},{"ClusterId":2,"JobStatus":3,"RemoveReason":"why"},
                 {"ClusterId":3,"JobStatus":4,"ExitBySignal":true},{"ClusterId":4,"JobStatus":7},{"ClusterId":5}]"#,

@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_a_dag_is_what_it_was_submitted_as() {
+    fn cluster_id_is_parsed_from_submit_output() {
         let plain = "Submitting job(s).\n1 job(s) submitted to cluster 40.\n\nRunning rescue DAG 1\n";
         assert_eq!(parse_cluster_id(plain), Some(40));
         for other in ["", "Submitting job(s).\n", "1 job(s) submitted to cluster 4", "ERROR: 40."] {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedd_that_is_away_is_told_from_one_that_refuses() {
+    fn unreachable_schedd_differs_from_a_refusal() {
         let away = [
             "ERROR: Can't find address of local schedd",
             "Error: Can't find address for schedd nowhere.pool.test",
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_schedd_that_the_pool_does_not_know_has_no_queue() {
+    fn only_a_schedd_unknown_to_the_pool_has_no_queue() {
         let unknown = |message: &str| {
             CondorError::Unreachable { schedd: "schedd s1".into(), output: message.into() }
                 .is_unknown_schedd()
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn long_explanations_are_left_out() {
+    fn long_explanations_are_removed_from_messages() {
         let message = "Error: (null)\n\nExtra Info: You probably saw this error because the condor_schedd is not \nrunning";
         assert_eq!(first_lines(message), "Error: (null)");
         assert_eq!(
@@ -393,13 +393,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_breaks_out_of_a_string() {
+    fn strings_are_quoted_for_classads() {
         assert_eq!(quote_classad_string(r#"a"b\c"#), r#""a\"b\\c""#);
         assert_eq!(sanitize_reason("because \"it\"\nis \\ late"), "because 'it' is / late");
     }
 
     #[test]
-    fn a_missing_command_says_what_to_install() {
+    fn missing_command_error_says_to_install_htcondor() {
         let condor = CondorClient { tools_directory: Some("/nowhere".into()), ..CondorClient::default() };
         let error = condor.find_dags("windlass-x").unwrap_err();
         assert!(matches!(&error, CondorError::Missing { tool, .. } if tool == "condor_q"), "{error}");

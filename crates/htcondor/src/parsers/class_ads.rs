@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_of_the_history() {
+    fn job_ad_of_the_history_is_parsed() {
         let ads = parse_ads(include_bytes!("../../tests/data/condor_history.node.json")).unwrap();
         let ad = &ads[0];
         assert_eq!((ad.integer("ExitCode"), ad.boolean("ExitBySignal")), (Some(0), Some(false)));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_half_of_it() {
+    fn empty_output_has_no_ads_and_truncated_output_fails() {
         for empty in ["", "\n", "[\n]", "[]\n"] {
             assert_eq!(parse_ads(empty.as_bytes()).unwrap(), [], "{empty:?}");
         }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_whole_or_not() {
+    fn integers_are_read_only_from_whole_numbers() {
         let ad = parse_ads(br#"[{"a":1.0,"b":1.5,"c":1e300,"d":"/Expr(x)/","e":-2}]"#).unwrap().remove(0);
         assert_eq!(
             [ad.integer("a"), ad.integer("b"), ad.integer("c"), ad.integer("e")],

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_a_dag_was_not_accepted() {
+    fn errors_of_a_rejected_dag_are_parsed() {
         let run = parse_last_run(include_bytes!("../../tests/data/unparsable.dag.dagman.out"));
         assert_eq!((run.exit_code, run.has_metrics), (Some(1), false));
         assert_eq!(run.errors.len(), 2);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_may_be_the_error() {
+    fn fatal_warning_is_reported_as_the_error() {
         let out = b"11/16/26 05:02:59 Warning: category c has no throttle value set\n\
             11/16/26 05:02:59 ERROR: Warning is fatal error because of DAGMAN_USE_STRICT setting\n\
             11/16/26 05:02:59     Node Status: STATUS_ERROR\n";
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_run_counts() {
+    fn only_the_last_run_is_parsed() {
         let mut out = include_bytes!("../../tests/data/unparsable.dag.dagman.out").to_vec();
         out.extend_from_slice(b"11/16/26 04:00:31 ** condor_dagman (CONDOR_DAGMAN) STARTING UP\n");
         assert_eq!(parse_last_run(&out), DagmanLastRun::default());

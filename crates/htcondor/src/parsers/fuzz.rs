@@ -97,7 +97,7 @@ fn of_scripts(bytes: &[u8]) -> Vec<String> {
 
 /// Otherwise the test would check nothing.
 #[test]
-fn each_reader_has_something_to_read() {
+fn every_parser_has_a_sample() {
     let told: Vec<String> = samples().iter().flat_map(|sample| done(&sample.bytes)).collect();
     for reader in [
         "event ",
@@ -118,7 +118,7 @@ fn each_reader_has_something_to_read() {
 }
 
 #[test]
-fn a_prefix_never_says_more_than_the_whole() {
+fn truncated_file_gives_no_additional_results() {
     for sample in samples() {
         let whole = done(&sample.bytes);
         assert!(!whole.is_empty() || sample.name == "workflow.dag.rescue.removed", "{}", sample.name);
@@ -135,7 +135,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn damage_is_survived(
+    fn damaged_files_do_not_break_parsers(
         which in any::<prop::sample::Index>(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..20),
         (from, to) in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
@@ -154,13 +154,13 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn arbitrary_bytes_do_not_break_parsers(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
         done(&bytes);
     }
 
     /// Random bytes rarely look like any format, so these inputs are made of the words of the formats.
     #[test]
-    fn any_words_are_survived(words in prop::collection::vec(prop::sample::select(WORDS.to_vec()), 0..200)) {
+    fn arbitrary_format_words_do_not_break_parsers(words in prop::collection::vec(prop::sample::select(WORDS.to_vec()), 0..200)) {
         done(words.concat().as_bytes());
     }
 }

@@ -147,7 +147,7 @@ mod tests {
     const GROUP: &[u8] = include_bytes!("../../tests/data/group.jobstate.log");
 
     #[test]
-    fn a_group_as_dagman_wrote_it() {
+    fn jobstate_log_of_a_unit_is_parsed() {
         let lines: Vec<_> = parse_lines(GROUP).collect();
         assert_eq!(lines.len(), GROUP.lines().count(), "all lines are valid");
         assert_eq!(
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_says() {
+    fn steps_of_nodes_are_parsed() {
         let step = |line: &'static str| match parse_line(line.as_bytes())?.entry {
             JobstateEntry::Node(JobstateNodeLine { step, cluster, .. }) => Some((step, cluster)),
             _ => None,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_its_end_is_not_there() {
+    fn incomplete_line_is_ignored() {
         let text = b"1 a POST_SCRIPT_SUCCESS 7.0 - - 1\n1 a POST_SCRIPT_SUCCESS 7.0 - - 12";
         assert_eq!(parse_lines(text).count(), 1);
         assert_eq!(parse_lines(b"").count(), 0);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_layouts() {
+    fn both_metrics_layouts_are_parsed() {
         let failed = parse_metrics(include_bytes!("../../tests/data/workflow.dag.metrics.failed")).unwrap();
         assert_eq!(
             failed,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_says_nothing() {
+    fn truncated_metrics_are_ignored() {
         let done = include_bytes!("../../tests/data/group.dag.metrics.done");
         assert_eq!(parse_metrics(done).map(|metrics| metrics.end), Some(DagEnd::Ok));
         for cut in 0..done.len() - 2 {

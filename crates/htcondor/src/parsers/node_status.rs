@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dag_that_was_aborted() {
+    fn status_of_an_aborted_dag_is_parsed() {
         let status = sample("group.dag.status.aborted");
         let head = &status.dag;
         assert_eq!((head.state, head.reason.as_str()), (CondorNodeState::Error, "aborted"));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn how_dags_end() {
+    fn end_states_of_dags_are_parsed() {
         for (name, state, reason) in [
             ("workflow.dag.status.running", CondorNodeState::Submitted, ""),
             ("workflow.dag.status.failed", CondorNodeState::Error, "failed"),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_is_enough_to_count() {
+    fn dag_status_is_parsed_from_the_beginning_alone() {
         let path = format!("{}/tests/data/workflow.dag.status.running", env!("CARGO_MANIFEST_DIR"));
         let file = std::fs::read(path).unwrap();
         let whole = parse_status_file(&file).unwrap().dag;
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ad_that_was_never_ended_is_none() {
+    fn unterminated_ad_is_ignored() {
         let file = b"[\n  Type = \"NodeStatus\";\n  Node = \"a\";\n  NodeStatus = 5;\n[\n  Type = \"DagStatus\";\n  DagStatus = 3;\n  NodesTotal = 2;\n  NodesDone = 1;\n]\n]\n";
         let status = parse_status_file(file).unwrap();
         assert_eq!((status.dag.done, status.nodes.len(), status.is_complete), (1, 0, false));

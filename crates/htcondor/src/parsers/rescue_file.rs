@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_done_and_what_failed() {
+    fn done_and_failed_nodes_are_parsed() {
         let outer = parse_rescue_file(include_bytes!("../../tests/data/workflow.dag.rescue001.failed"));
         assert_eq!(outer.total, Some(3));
         assert_eq!(outer.done, ["mg_000000"]);
@@ -58,12 +58,12 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_cut_off_is_not_read() {
+    fn truncated_name_is_ignored() {
         assert_eq!(parse_rescue_file(b"DONE mg_00000").done, Vec::<String>::new());
     }
 
     #[test]
-    fn numbers_of_rescue_files() {
+    fn rescue_number_is_parsed_from_the_file_name() {
         assert_eq!(rescue_number("workflow.dag", "workflow.dag.rescue012"), Some(12));
         for other in ["workflow.dag.rescue001.old", "workflow.dag.rescue", "workflow.dag", "x.dag.rescue001"]
         {

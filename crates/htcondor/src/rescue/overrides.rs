@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_again_is_tried_more_often_and_gets_more() {
+    fn overrides_raise_retries_and_memory_of_unfinished_units() {
         let run = tempfile::tempdir().unwrap();
         let run = run.path();
         fs::write(run.join("workflow.dag.rescue001"), "DONE mg_000000\n").unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_was_changed_nothing_is_written() {
+    fn unchanged_settings_write_no_override() {
         let run = tempfile::tempdir().unwrap();
         let fresh = unit(run.path(), 0, &[]);
         apply_overrides(run.path(), 3, None).unwrap();

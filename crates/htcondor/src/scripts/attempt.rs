@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_dagman_returns() {
+    fn dagman_return_values_are_parsed() {
         for (number, returned) in [
             (0, DagmanReturn::Exit(ProcessExit::Code(0))),
             (137, DagmanReturn::Exit(ProcessExit::Code(137))),

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tail_has_whole_lines_and_an_end() {
+    fn log_tail_has_whole_lines_and_a_limit() {
         let lines = |n: usize| {
             (0..n).flat_map(|i| ["line ".to_owned(), i.to_string(), "\n".to_owned()]).collect::<String>()
         };
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_without_lines_is_cut_as_well() {
+    fn log_without_line_breaks_is_truncated() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("node.err");
         assert_eq!(read_tail(&path).unwrap(), "");
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_there_alone() {
+    fn atomic_write_leaves_no_other_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.json");
         for text in ["first", "second, longer", "3"] {

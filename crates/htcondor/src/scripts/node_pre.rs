@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_waits_while_the_cool_off_lasts() {
+    fn node_waits_until_its_cool_off_ends() {
         let at = |seconds: i64| Timestamp(seconds * 1_000_000);
         let too_early = |now| is_too_early(at(100), at(160), at(now));
         assert!(too_early(100) && too_early(159));

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_begun_when_it_says_so_itself() {
+    fn dag_has_started_when_its_own_log_says_so() {
         let started = "1794802399 INTERNAL *** DAGMAN_STARTED 64.0 ***\n";
         assert_eq!(seen(&[SUBMITTED], started).unwrap(), DagStartup::Started);
         assert_eq!(
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_is_told_from_one_that_is_held() {
+    fn waiting_dag_differs_from_a_held_one() {
         let nothing = tempfile::tempdir().unwrap();
         assert_eq!(check_startup(nothing.path(), 64).unwrap(), DagStartup::NotYet);
         let DagStartup::Held(hold) = seen(&[SUBMITTED, HELD], "").unwrap() else { panic!("it is held") };
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_without_a_word_is_rejected_all_the_same() {
+    fn dag_that_ends_without_starting_is_rejected() {
         let error = seen(&[SUBMITTED, ENDED], "").unwrap_err().to_string();
         assert!(error.contains("DAGMan 64 rejected the DAG: it ended with status 1"), "{error}");
     }

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_follows_from_what_is_on_record() {
+    fn next_step_follows_from_the_submission_record() {
         let none = record(&[]);
         assert_eq!(none.next_step(1).unwrap(), SubmissionStep::Begin);
         let begun = record(&[submission(1, None)]);
@@ -186,9 +186,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_rejected_is_made_again_under_its_number() {
+    fn rejected_submission_is_repeated_with_its_number() {
         let rejected = |number, cluster| {
-            let rejected = Some("line 4: nobody".to_owned());
+            let rejected = Some("line 4: undeclared".to_owned());
             RecordedSubmission { rejected, ..submission(number, Some(cluster)) }
         };
         let first = record(&[rejected(1, 40)]);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_rejected_stays_on_record() {
+    fn rejected_submissions_stay_in_the_record() {
         let directory = tempfile::tempdir().unwrap();
         let mut record = record(&[]);
         let refused = RecordedSubmission { rejected: Some("no".into()), ..submission(1, Some(40)) };
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_another_schedd_is_another_dag() {
+    fn same_cluster_id_at_another_schedd_is_another_dag() {
         let elsewhere = RecordedSubmission { schedd: Some("b".into()), ..submission(1, Some(40)) };
         let record = record(&[elsewhere]);
         assert!(record.has_cluster(Some("b"), 40));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_as_it_was_written_and_belongs_to_one_run() {
+    fn submission_record_round_trips_and_belongs_to_one_run() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(SubmissionRecord::load(directory.path()).unwrap(), None);
         let written = record(&[submission(1, Some(40)), submission(2, None)]);

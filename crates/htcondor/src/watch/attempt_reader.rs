@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_twice_counts_once() {
+    fn repeated_attempt_lines_count_once() {
         let run = tempfile::tempdir().unwrap();
         let mut attempts = AttemptReader::new(run.path());
         assert_eq!(look(&mut attempts), []);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_does_not_grow_with_the_run() {
+    fn remembered_attempts_are_limited() {
         let run = tempfile::tempdir().unwrap();
         let append = |line: &AttemptLogLine| line.append(run.path()).unwrap();
         let mut attempts = AttemptReader::new(run.path());
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_passed_over_and_another_file_is_all_news() {
+    fn invalid_lines_are_skipped_and_a_new_file_is_read_anew() {
         let run = tempfile::tempdir().unwrap();
         let path = run.path().join(file_layout::ATTEMPTS_FILE);
         std::fs::write(&path, "{\"unit\":1,\"no\n\n[]\n").unwrap();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn many_failures_are_known_without_their_logs() {
+    fn number_of_kept_failure_logs_is_limited() {
         let run = tempfile::tempdir().unwrap();
         for unit in 0..=(MAX_KEPT_LOGS as u32) {
             line(unit, &format!("{unit}.0"), 1, Some("T2_A"), true).append(run.path()).unwrap();

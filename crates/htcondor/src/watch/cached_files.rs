@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_when_it_has_changed() {
+    fn unchanged_file_is_not_read_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let mut remembered = CachedFile::default();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error() {
+    fn unreadable_file_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("file");
         std::fs::write(&file, "").unwrap();

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_say_how_it_went() {
+    fn metrics_give_the_outcome() {
         let over = |end, exit| with(Some(&ended(end, exit)), Some(DagmanQueueState::Running));
         assert_eq!(over(DagEnd::Ok, 0), Some(DagState::Over(DagOutcome::Completed)));
         assert_eq!(over(DagEnd::NodeFailed, 1), Some(DagState::Over(DagOutcome::Failed)));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn without_metrics_its_own_log_says_whether_it_is_there() {
+    fn dagman_events_give_the_state_without_metrics() {
         let hold = JobHold { reason: "via condor_hold".into(), code: 1, subcode: 0 };
         for there in [DagmanQueueState::Queued, DagmanQueueState::Running, DagmanQueueState::Held(hold)] {
             assert_eq!(with(None, Some(there)), Some(DagState::Running));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_file_helps_where_metrics_are_missing() {
+    fn status_file_gives_the_outcome_without_metrics() {
         let head = |text: &[u8]| node_status::parse_dag_status(text).unwrap();
         let done = head(include_bytes!("../../tests/data/group.dag.status.done"));
         let removed = head(include_bytes!("../../tests/data/workflow.dag.status.removed"));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_life_of_dagman() {
+    fn state_of_dagman_follows_its_events() {
         let log = events::parse_events(include_bytes!("../../tests/data/dagman.log.hold-release"));
         let at = |count: usize| last_dagman_queue_state(&log[..count], 54);
         assert_eq!(last_submitted_cluster(&log), Some(54));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_in_its_words() {
+    fn reasons_quote_the_dagman_output() {
         let words = |exit, errors: &[&str], wrote_metrics| DagmanLastRun {
             exit_code: exit,
             errors: errors.iter().map(|error| (*error).to_owned()).collect(),

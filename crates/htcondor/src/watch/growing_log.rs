@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_waits_for_the_other_half() {
+    fn incomplete_line_waits_for_its_end() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let mut reader = Reader::new(&path);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn another_log_is_read_from_its_beginning() {
+    fn replaced_log_is_read_from_its_beginning() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let mut reader = Reader::new(&path);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_passed_over() {
+    fn oversized_line_is_skipped() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         append(&path, &vec![b'x'; MAX_LINE_BYTES + 10]);
@@ -206,7 +206,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn in_pieces_it_is_the_same_as_in_one(
+        fn reading_in_pieces_equals_reading_at_once(
             pieces in prop::collection::vec(prop::collection::vec(prop::sample::select(b"ab\n".to_vec()), 0..30), 0..20),
         ) {
             let directory = tempfile::tempdir().unwrap();

@@ -85,7 +85,7 @@ fn completed(look: &DagSnapshot) -> Vec<u32> {
 }
 
 #[test]
-fn from_nothing_to_its_end() {
+fn run_is_followed_from_submission_to_its_end() {
     let run = Run::new();
     let mut watch = run.watch();
     assert_eq!(watch.poll().state, DagState::NotYet);
@@ -106,7 +106,7 @@ fn from_nothing_to_its_end() {
 }
 
 #[test]
-fn the_end_of_the_run_before_is_not_that_of_the_rescue() {
+fn end_of_the_previous_run_does_not_end_the_rescue() {
     let run = Run::new();
     run.submitted(FIRST);
     run.append("workflow.jobstate", up_to("DAGMAN_FINISHED 1"));
@@ -126,7 +126,7 @@ fn the_end_of_the_run_before_is_not_that_of_the_rescue() {
 }
 
 #[test]
-fn numbers_of_news_survive_a_restart() {
+fn update_numbers_survive_a_restart() {
     let run = Run::new();
     run.append("workflow.jobstate", RESCUED);
     let all = run.watch().poll().units;
@@ -148,7 +148,7 @@ fn numbers_of_news_survive_a_restart() {
 }
 
 #[test]
-fn units_that_the_log_left_out_are_found_in_the_status_file() {
+fn units_missing_in_the_log_are_found_in_the_status_file() {
     let run = Run::new();
     run.submitted(FIRST);
     let mut watch = run.watch();
@@ -167,7 +167,7 @@ fn units_that_the_log_left_out_are_found_in_the_status_file() {
 }
 
 #[test]
-fn news_of_another_log_go_on_counting() {
+fn update_numbers_continue_in_a_replaced_log() {
     let run = Run::new();
     run.append("workflow.jobstate", RESCUED);
     let mut watch = run.watch();
@@ -188,7 +188,7 @@ fn news_of_another_log_go_on_counting() {
 }
 
 #[test]
-fn why_a_dag_was_not_accepted() {
+fn rejected_dag_has_its_reason() {
     let run = Run::new();
     run.submitted(18);
     run.append("workflow.dag.dagman.out", include_bytes!("../../tests/data/unparsable.dag.dagman.out"));
@@ -198,7 +198,7 @@ fn why_a_dag_was_not_accepted() {
 }
 
 #[test]
-fn held_removed_and_aborted() {
+fn held_removed_and_aborted_dags_are_distinguished() {
     let run = Run::new();
     run.submitted(54);
     run.append(
@@ -219,7 +219,7 @@ fn held_removed_and_aborted() {
 }
 
 #[test]
-fn what_cannot_be_read_is_unknown_and_nothing_is_forgotten() {
+fn unreadable_file_makes_the_state_unknown_but_keeps_counts() {
     let run = Run::new();
     run.submitted(FIRST);
     run.append("workflow.jobstate", up_to("mg_000000 POST_SCRIPT_SUCCESS"));
@@ -254,7 +254,7 @@ fn nodes_inside_units_are_counted() {
 }
 
 #[test]
-fn a_group_that_was_aborted_has_failed_as_its_metrics_say() {
+fn failed_nodes_of_an_aborted_unit_come_from_its_metrics() {
     let run = Run::new();
     run.append("workflow.jobstate", up_to("mg_000001 POST_SCRIPT_FAILURE"));
     run.append("mg_000001/group.status", include_bytes!("../../tests/data/group.dag.status.aborted"));
@@ -264,7 +264,7 @@ fn a_group_that_was_aborted_has_failed_as_its_metrics_say() {
 }
 
 #[test]
-fn held_nodes_are_explained() {
+fn held_nodes_have_their_hold_reason() {
     let run = Run::new();
     run.append("workflow.jobstate", up_to("mg_000001 EXECUTE"));
     let node = "[\n  Type = \"NodeStatus\";\n  Node = \"a\";\n  NodeStatus = 3;\n  JobProcsHeld = 1;\n]\n";
@@ -290,7 +290,7 @@ fn a_dag_without_units_counts_its_own_nodes() {
 }
 
 #[test]
-fn many_completed_groups_are_counted_by_several_looks() {
+fn many_completed_units_are_counted_over_several_polls() {
     let run = Run::new();
     let mut log = Vec::new();
     for unit in 0..225 {
@@ -331,7 +331,7 @@ fn the_rescued_run_is_completed() {
 }
 
 #[test]
-fn completed_is_only_believed_with_all_units() {
+fn completion_requires_all_units() {
     let look = left([usize::MAX, 0, 0, usize::MAX]).watch().poll();
     assert_eq!(look.state, DagState::Unknown, "its log and its status file are lost");
     assert!(look.read_error.is_some_and(|problem| problem.contains("2 completed units, but only 0")));
@@ -346,7 +346,7 @@ proptest! {
     /// However the log is split, and wherever it ends: the updates are the first of those of the
     /// whole log.
     #[test]
-    fn half_a_log_never_says_more(cuts in prop::collection::vec(0..RESCUED.len(), 0..8)) {
+    fn truncated_log_gives_only_the_first_updates(cuts in prop::collection::vec(0..RESCUED.len(), 0..8)) {
         let whole = Run::new();
         whole.append("workflow.jobstate", RESCUED);
         let all = whole.watch().poll().units;
@@ -365,7 +365,7 @@ proptest! {
 
     /// For any truncation: completed units stay completed, and the end is reported only after all units.
     #[test]
-    fn half_a_run_is_never_done(
+    fn truncated_files_never_complete_a_run(
         cuts in prop::array::uniform4(prop_oneof![2 => 0..1500_usize, 1 => Just(usize::MAX)]),
     ) {
         let look = left(cuts).watch().poll();

@@ -164,13 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn more_held_than_queued_is_no_underflow() {
+    fn more_held_than_queued_does_not_underflow() {
         let head = DagStatus { queued: 1, held_jobs: 2, idle_jobs: 3, ..DagStatus::default() };
         assert_eq!(node_counts(&head, 0), NodeCounts { held: 1, ..NodeCounts::default() });
     }
 
     #[test]
-    fn failures_of_an_aborted_group_come_from_its_metrics() {
+    fn failures_of_an_aborted_unit_come_from_its_metrics() {
         let directory = tempfile::tempdir().unwrap();
         let head = node_status::parse_dag_status(include_bytes!("../../tests/data/group.dag.status.aborted"))
             .unwrap();

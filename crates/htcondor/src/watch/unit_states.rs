@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_that_failed_and_was_rescued() {
+    fn failed_unit_is_completed_by_a_rescue() {
         let (ledger, updates) = read(RESCUED);
         assert_eq!(
             updates,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rescue_begins_with_nothing_failed() {
+    fn rescue_starts_without_failed_units() {
         let text = str::from_utf8(RESCUED).unwrap();
         let begun = text.find("58.0 ***\n").unwrap();
         let (before, _) = read(&RESCUED[..begun]);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_goes_on_where_it_was() {
+    fn release_keeps_the_unit_states() {
         let log = b"1 INTERNAL *** DAGMAN_STARTED 7.0 ***\n1 mg_000003 SUBMIT 8.0 - - 1\n\
             2 mg_000004 POST_SCRIPT_FAILURE 9.0 - - 2\n2 INTERNAL *** DAGMAN_FINISHED 3 ***\n\
             3 INTERNAL *** DAGMAN_STARTED 7.0 ***\n3 INTERNAL *** RECOVERY_STARTED ***\n";
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_twice_is_news_once() {
+    fn repeated_unit_ends_give_one_update() {
         let mut log = RESCUED.to_vec();
         log.extend_from_slice(
             b"9 mg_000001 POST_SCRIPT_SUCCESS 59.0 - - 3\n9 mg_000001 POST_SCRIPT_FAILURE 59.0 - - 3\n",
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_a_spec_are_no_units() {
+    fn nodes_of_a_spec_are_not_units() {
         let (ledger, updates) = read(b"1 train POST_SCRIPT_SUCCESS 59.0 - - 3\n");
         assert_eq!((ledger.units().count(), updates.len()), (0, 0));
     }

@@ -3,7 +3,7 @@
 use crate::support::{Pool, SITES, eventually};
 
 #[test]
-fn every_site_offers_itself_to_jobs() {
+fn every_site_of_the_pool_advertises_slots() {
     let pool = Pool::shared();
     let arguments = ["-constraint", "PartitionableSlot", "-autoformat", "GLIDEIN_CMSSite"];
     let told = pool.condor("condor_status", &arguments);
@@ -15,7 +15,7 @@ fn every_site_offers_itself_to_jobs() {
 }
 
 #[test]
-fn a_job_runs_our_binary_as_the_pools_user_at_the_site_it_names() {
+fn job_runs_windlass_as_the_pool_user_at_its_site() {
     let pool = Pool::shared();
     let work = pool.work("bed");
     let windlass = work.windlass();
@@ -35,7 +35,7 @@ fn a_job_runs_our_binary_as_the_pools_user_at_the_site_it_names() {
 }
 
 #[test]
-fn a_private_pool_is_stopped_and_started_and_keeps_its_queue() {
+fn private_pool_keeps_its_queue_over_a_restart() {
     let pool = Pool::private();
     let work = pool.work("private");
     work.write("sleep.sub", "executable = /bin/sleep\narguments = 600\nhold = true\nqueue\n");

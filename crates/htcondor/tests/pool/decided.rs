@@ -126,7 +126,7 @@ fn failing(fault: &Value) -> Value {
 }
 
 #[test]
-fn failures_are_tried_again_or_not_as_their_class_says() {
+fn failures_are_retried_by_their_class() {
     let pool = Pool::shared();
     let ran = Ran::new(
         &pool,
@@ -181,7 +181,7 @@ fn failures_are_tried_again_or_not_as_their_class_says() {
 }
 
 #[test]
-fn what_no_node_can_do_ends_the_whole_run() {
+fn failure_shared_by_all_nodes_aborts_the_run() {
     let pool = Pool::shared();
     let slow = json!({"name": "GEN", "command": "sleep 600"});
     let ran = Ran::new(&pool, &[slow, failing(&json!({"kind": {"exit": 7002}}))]);
@@ -197,7 +197,7 @@ fn what_no_node_can_do_ends_the_whole_run() {
 }
 
 #[test]
-fn all_lost_inputs_are_named_and_trouble_of_the_schedd_is_not_that_of_a_site() {
+fn lost_inputs_are_named_and_schedd_failures_blame_no_site() {
     let pool = Pool::shared();
     let step = json!({"name": "GEN", "simulation": {"speed": 1e6}});
     let lost: Vec<String> = (0..6).map(|file| format!("/store/data/lost_{file}.txt")).collect();

@@ -175,7 +175,7 @@ fn assert_no_complaints(said: &str) {
 }
 
 #[test]
-fn a_run_goes_through_and_its_reports_come_back() {
+fn run_completes_and_its_reports_are_transferred() {
     let pool = Pool::shared();
     let mut planned = Planned::new(&pool, "run", &[2, 1]);
     planned.banned = vec![planned.site_sets[0][0].clone()];
@@ -205,7 +205,7 @@ fn a_run_goes_through_and_its_reports_come_back() {
 /// Text that cannot be quoted is rejected before anything is submitted (see `quote`); other text arrives
 /// unchanged.
 #[test]
-fn hostile_text_arrives_in_jobs_as_it_was() {
+fn hostile_text_reaches_jobs_unchanged() {
     const MARK: &str = "it's \"big\", # é € // /* {a;b} %x `id` & | <";
     const TOKEN: &str = "it's a # tøken %x";
     let pool = Pool::shared();

@@ -76,7 +76,7 @@ fn end(dag: &Value) -> String {
 }
 
 #[test]
-fn a_workflow_with_a_failure_handler_and_one_that_fails() {
+fn workflows_run_with_failure_handler_or_fail() {
     let pool = Pool::shared();
     let work = pool.work("specs");
     work.write("study.yaml", STUDY);
@@ -108,7 +108,7 @@ fn a_workflow_with_a_failure_handler_and_one_that_fails() {
 }
 
 #[test]
-fn what_cannot_be_a_dag_is_refused_before_anything_is_submitted() {
+fn invalid_dag_is_rejected_before_submission() {
     let pool = Pool::shared();
     let work = pool.work("refused");
     work.write("labels.yaml", "name: x\njobs: [{name: a, command: 'true', labels: [gpu]}]\n");
@@ -119,7 +119,8 @@ fn what_cannot_be_a_dag_is_refused_before_anything_is_submitted() {
         assert!(said.contains("job `a`: labels: they select workers"), "{said}");
     }
     work.write("plain.yaml", "name: x\njobs: [{name: a, command: 'true'}]\n");
-    let nowhere = submit(&pool, &work, &["plain.yaml", "--schedd", "nobody@nowhere.invalid", "--dir", "dag"]);
+    let nowhere =
+        submit(&pool, &work, &["plain.yaml", "--schedd", "unknown@nowhere.invalid", "--dir", "dag"]);
     assert_eq!(nowhere.status.code(), Some(5), "{nowhere:?}");
     work.write("plain.yaml", "name: x\njobs: [{name: b, command: 'true'}]\n");
     let other = submit(&pool, &work, &["plain.yaml", "--dir", "dag"]);

@@ -39,32 +39,32 @@ fn one_dag_although_killed(when: &str, tool: &str, submission: u32) {
 }
 
 #[test]
-fn killed_while_looking_whether_it_is_there_already() {
+fn kill_during_search_leaves_one_dag() {
     one_dag_although_killed("before", "condor_q", 1);
 }
 
 #[test]
-fn killed_between_the_intent_and_the_deed() {
+fn kill_before_submission_leaves_one_dag() {
     one_dag_although_killed("before", "condor_submit_dag", 1);
 }
 
 #[test]
-fn killed_between_the_deed_and_the_record() {
+fn kill_after_submission_leaves_one_dag() {
     one_dag_although_killed("after", "condor_submit_dag", 1);
 }
 
 #[test]
-fn a_rescue_killed_between_the_intent_and_the_deed() {
+fn kill_before_rescue_submission_leaves_one_dag() {
     one_dag_although_killed("before", "condor_submit_dag", 2);
 }
 
 #[test]
-fn a_rescue_killed_between_the_deed_and_the_record() {
+fn kill_after_rescue_submission_leaves_one_dag() {
     one_dag_although_killed("after", "condor_submit_dag", 2);
 }
 
 #[test]
-fn killed_while_looking_for_what_was_lost() {
+fn repeated_kills_during_recovery_leave_one_dag() {
     let pool = Pool::shared();
     let dag = Dag::short(&pool, "twice");
     let tools = dag.deadly_tools();
@@ -79,7 +79,7 @@ fn killed_while_looking_for_what_was_lost() {
 }
 
 #[test]
-fn a_command_that_outlives_its_caller_is_waited_for() {
+fn submission_waits_for_a_command_of_a_killed_caller() {
     let pool = Pool::shared();
     let dag = Dag::short(&pool, "orphan");
     let tools = dag.deadly_tools();
@@ -98,7 +98,7 @@ fn a_command_that_outlives_its_caller_is_waited_for() {
 }
 
 #[test]
-fn killed_while_it_watches_the_first_seconds() {
+fn kill_while_watching_startup_leaves_one_dag() {
     let pool = Pool::shared();
     let dag = Dag::short(&pool, "watching");
     let mut first = dag.hand_over(&pool.bin(), 1).stdout(Stdio::null()).spawn().unwrap();
@@ -115,7 +115,7 @@ fn killed_while_it_watches_the_first_seconds() {
 }
 
 #[test]
-fn of_many_at_once_one_submits() {
+fn concurrent_submissions_make_one_dag() {
     let pool = Pool::shared();
     let dag = Dag::short(&pool, "race");
     let start =
@@ -127,13 +127,13 @@ fn of_many_at_once_one_submits() {
 }
 
 #[test]
-fn a_dag_that_dagman_does_not_accept_is_told_with_its_reason() {
+fn dag_rejected_by_dagman_is_reported_with_its_reason() {
     let pool = Pool::shared();
-    let dag = Dag::new(&pool, "broken", "JOB a sleep.sub NOOP\nPARENT a CHILD nobody\n");
+    let dag = Dag::new(&pool, "broken", "JOB a sleep.sub NOOP\nPARENT a CHILD undeclared\n");
     let refused = || {
         let error = submit::submit(&dag.condor(), dag.work.path(), &dag.batch).unwrap_err();
         let DagSubmitError::Rejected { cluster, reason } = error else { panic!("{error}") };
-        assert!(reason.contains("workflow.dag (line 4)") && reason.contains("nobody"), "{reason}");
+        assert!(reason.contains("workflow.dag (line 4)") && reason.contains("undeclared"), "{reason}");
         eventually("it is gone", || dag.condor().dagman_jobs(&[cluster]).unwrap().is_empty());
         cluster
     };
@@ -152,9 +152,9 @@ fn a_dag_that_dagman_does_not_accept_is_told_with_its_reason() {
 /// Processes continue from the record of a rejection, written before or after the end of the process that saw
 /// it.
 #[test]
-fn killed_around_a_rejection() {
+fn kill_around_a_rejection_is_recovered() {
     let pool = Pool::shared();
-    let dag = Dag::new(&pool, "rejected", "JOB a sleep.sub NOOP\nPARENT a CHILD nobody\n");
+    let dag = Dag::new(&pool, "rejected", "JOB a sleep.sub NOOP\nPARENT a CHILD undeclared\n");
     let tools = dag.deadly_tools();
     let killed = |when: &str, tool: &str| {
         tools.strike(when, tool);
@@ -164,7 +164,7 @@ fn killed_around_a_rejection() {
     let refused = || {
         let told = dag.hand_over(&tools.directory, 1).output().unwrap();
         let said = String::from_utf8_lossy(&told.stderr).into_owned();
-        assert!(!told.status.success() && said.contains("nobody"), "{said}");
+        assert!(!told.status.success() && said.contains("undeclared"), "{said}");
         eventually("it is gone", || dag.condor().find_dags(&dag.batch).unwrap().is_empty());
     };
     killed("after", "condor_submit_dag");
@@ -182,7 +182,7 @@ fn killed_around_a_rejection() {
 }
 
 #[test]
-fn nothing_is_prepared_while_a_dag_works_or_is_being_ended() {
+fn files_do_not_change_while_a_dag_is_queued_or_ending() {
     let pool = Pool::shared();
     let dag = Dag::long(&pool, "prepared");
     let condor = dag.condor();
@@ -205,7 +205,7 @@ fn nothing_is_prepared_while_a_dag_works_or_is_being_ended() {
 }
 
 #[test]
-fn a_schedd_that_nobody_knows_is_out_of_reach_and_leaves_nothing_behind() {
+fn unknown_schedd_is_unreachable_and_leaves_no_record() {
     let pool = Pool::shared();
     let dag = Dag::short(&pool, "nowhere");
     let condor = CondorClient { schedd: Some("schedd@nowhere.example".into()), ..dag.condor() };
@@ -217,7 +217,7 @@ fn a_schedd_that_nobody_knows_is_out_of_reach_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_submission_that_takes_too_long_is_ended_and_found_again() {
+fn submission_that_times_out_is_found_later() {
     let pool = Pool::shared();
     let dag = Dag::short(&pool, "slow");
     let real = pool.bin();
@@ -236,7 +236,7 @@ fn a_submission_that_takes_too_long_is_ended_and_found_again() {
 }
 
 #[test]
-fn a_rescue_waits_for_the_end_and_goes_on_from_there() {
+fn rescue_waits_for_the_end_and_keeps_completed_nodes() {
     let pool = Pool::shared();
     let dag = Dag::new(
         &pool,
@@ -270,7 +270,7 @@ fn a_rescue_waits_for_the_end_and_goes_on_from_there() {
 
 /// A rescue needs only the files of the DAG: it may run at another schedd.
 #[test]
-fn a_rescue_goes_on_at_another_schedd() {
+fn rescue_continues_at_another_schedd() {
     let pool = Pool::shared();
     let dag = Dag::new(&pool, "moved", "JOB a sleep.sub NOOP\nJOB b sleep.sub\nPARENT a CHILD b\n");
     let (here, directory) = (dag.condor(), dag.work.path());
@@ -305,8 +305,9 @@ fn a_rescue_goes_on_at_another_schedd() {
     assert_ne!(gone, record.to_string());
     dag.work.write(RECORD_FILE, &gone);
     assert!(lock().may_change_files(2).unwrap(), "it has no queue that could contain jobs");
-    let nobody = CondorClient { schedd: Some("second@nowhere.pool.test".into()), ..dag.condor() };
-    let asked = SubmitLock::open(&nobody, directory, &dag.batch).unwrap().check_not_running().unwrap_err();
+    let unknown_schedd = CondorClient { schedd: Some("second@nowhere.pool.test".into()), ..dag.condor() };
+    let asked =
+        SubmitLock::open(&unknown_schedd, directory, &dag.batch).unwrap().check_not_running().unwrap_err();
     assert!(
         matches!(asked, DagSubmitError::Condor(_)),
         "the schedd of the submission has to answer: {asked}"

@@ -11,7 +11,7 @@ fn in_queue(condor: &CondorClient, cluster: u64) -> Option<DagmanJob> {
 }
 
 #[test]
-fn a_dag_is_found_held_released_and_removed() {
+fn dag_can_be_found_held_released_and_removed() {
     let pool = Pool::shared();
     let dag = Dag::long(&pool, "verbs");
     let condor = dag.condor();
@@ -38,7 +38,7 @@ fn a_dag_is_found_held_released_and_removed() {
 }
 
 #[test]
-fn a_dag_is_at_the_schedd_that_was_named_with_all_that_it_submits() {
+fn dag_and_its_jobs_run_at_the_named_schedd() {
     let pool = Pool::shared();
     let dag = Dag::new(&pool, "other", "SUBDAG EXTERNAL inner inner.dag\n");
     dag.work.write("inner.dag", "JOB a sleep.sub\n");
@@ -65,7 +65,7 @@ fn a_dag_is_at_the_schedd_that_was_named_with_all_that_it_submits() {
 }
 
 #[test]
-fn a_pool_that_is_down_is_out_of_reach_and_its_dags_are_there_again_afterwards() {
+fn stopped_pool_is_unreachable_and_keeps_its_dags() {
     let pool = Pool::private();
     let dag = Dag::long(&pool, "down");
     let condor = dag.condor();
@@ -87,7 +87,7 @@ fn a_pool_that_is_down_is_out_of_reach_and_its_dags_are_there_again_afterwards()
 }
 
 #[test]
-fn a_command_that_hangs_is_ended() {
+fn hanging_command_times_out() {
     let pool = Pool::shared();
     let dag = Dag::short(&pool, "hangs");
     dag.work.write_script("tools/condor_q", "#!/bin/sh\nsleep 1000\n");
@@ -100,7 +100,7 @@ fn a_command_that_hangs_is_ended() {
 }
 
 #[test]
-fn jobs_of_a_batch_get_a_priority_by_role_and_dagman_keeps_its_own() {
+fn batch_priority_is_set_by_role_but_not_for_dagman() {
     let pool = Pool::shared();
     let dag = Dag::new(
         &pool,

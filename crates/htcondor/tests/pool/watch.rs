@@ -59,7 +59,7 @@ fn since(path: &Path) -> Duration {
 }
 
 #[test]
-fn from_its_submission_to_its_end() {
+fn dag_is_followed_from_submission_to_its_end() {
     let pool = Pool::shared();
     let work = pool.work("followed");
     write_run(&work, 2);
@@ -122,7 +122,7 @@ impl Latencies {
 }
 
 #[test]
-fn a_failure_and_its_rescue() {
+fn failed_dag_and_its_rescue_are_followed() {
     let pool = Pool::shared();
     let work = pool.work("rescued");
     write_run(&work, 2);
@@ -156,7 +156,7 @@ fn a_failure_and_its_rescue() {
 }
 
 #[test]
-fn held_released_and_removed() {
+fn hold_release_and_removal_are_followed() {
     let pool = Pool::shared();
     let work = pool.work("held");
     write_run(&work, 1);
@@ -197,7 +197,7 @@ fn held_released_and_removed() {
 }
 
 #[test]
-fn what_ends_while_dagman_is_held_is_told_when_it_goes_on() {
+fn unit_that_ends_during_a_hold_completes_after_release() {
     let pool = Pool::shared();
     let work = pool.work("recovered");
     write_run(&work, 1);
@@ -226,7 +226,7 @@ fn what_ends_while_dagman_is_held_is_told_when_it_goes_on() {
 }
 
 #[test]
-fn an_abort_reaches_the_outer_dag() {
+fn abort_of_a_node_reaches_the_outer_dag() {
     let pool = Pool::shared();
     let work = pool.work("aborted");
     write_run(&work, 2);
@@ -243,7 +243,7 @@ fn an_abort_reaches_the_outer_dag() {
 }
 
 #[test]
-fn a_dag_that_is_not_accepted_says_why() {
+fn rejected_dag_reports_its_reason() {
     let pool = Pool::shared();
     let work = pool.work("unaccepted");
     work.write("workflow.dag", "JOB a a.sub\nHAUL a ashore\nJOBSTATE_LOG workflow.jobstate\n");

@@ -79,7 +79,7 @@ impl Parts {
 }
 
 #[test]
-fn a_run_of_a_request() {
+fn rendered_run_of_a_request_matches_golden_files() {
     let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
     render_run(&parts.run(directory.path())).unwrap();
     compare(directory.path(), "request");
@@ -87,7 +87,7 @@ fn a_run_of_a_request() {
 
 /// With all optional parts: a proxy, a token, a profile, workers that have the program.
 #[test]
-fn a_run_with_credentials_and_a_profile() {
+fn rendered_run_with_all_options_matches_golden_files() {
     let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
     fs::write(directory.path().join("step_profile.json"), "{}").unwrap();
     let credentials = StorageCredentials {
@@ -105,7 +105,7 @@ fn a_run_with_credentials_and_a_profile() {
 }
 
 #[test]
-fn rendering_again_changes_nothing_and_only_bans_change_with_bans() {
+fn rendering_is_idempotent_and_bans_change_only_ban_files() {
     let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
     let read = || {
         let contents = |name: PathBuf| (fs::read(directory.path().join(&name)).unwrap(), name);
@@ -130,7 +130,7 @@ fn changed(before: &str, after: &str) -> Vec<(String, String)> {
 
 /// An operator continued it with more memory and retries, and its priority is lower now.
 #[test]
-fn a_run_that_goes_on_differently_keeps_its_dags() {
+fn changed_settings_keep_the_dags_of_a_run() {
     let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
     let run = parts.run(directory.path());
     render_run(&run).unwrap();
@@ -174,7 +174,7 @@ fn a_run_that_goes_on_differently_keeps_its_dags() {
 }
 
 #[test]
-fn the_terms_have_every_kind_that_the_dags_name() {
+fn script_settings_have_every_node_group_of_the_dags() {
     let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
     render_run(&parts.run(directory.path())).unwrap();
     let settings = ScriptSettings::load(directory.path()).unwrap();
@@ -189,7 +189,7 @@ fn the_terms_have_every_kind_that_the_dags_name() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_by_name() {
+fn unquotable_values_are_rejected_by_name() {
     let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
     let refused = |run: &RequestDagRun<'_>| render_run(run).unwrap_err().to_string();
     let run = || parts.run(directory.path());
@@ -218,7 +218,7 @@ fn what_cannot_be_written_is_refused_by_name() {
 
 /// DAGMan reads submit files whenever it submits a node: they change the priority of an active run.
 #[test]
-fn submit_files_alone_are_written_anew_for_a_run_that_is_under_way() {
+fn active_run_gets_only_new_submit_files() {
     let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
     render_run(&parts.run(directory.path())).unwrap();
     let read = || {

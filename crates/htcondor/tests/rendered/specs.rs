@@ -75,7 +75,7 @@ jobs:
 "#;
 
 #[test]
-fn a_workflow_as_a_dag() {
+fn rendered_workflow_matches_golden_files() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("workflow as a DAG");
     fs::remove_dir_all(&directory).ok();
     render(STUDY, &directory).unwrap();
@@ -90,7 +90,7 @@ fn a_workflow_as_a_dag() {
 }
 
 #[test]
-fn terms_say_what_follows_a_failure() {
+fn script_settings_contain_failure_handlers() {
     let directory = tempfile::tempdir().unwrap();
     render(STUDY, directory.path()).unwrap();
     let settings = ScriptSettings::load(directory.path()).unwrap();
@@ -105,7 +105,7 @@ fn terms_say_what_follows_a_failure() {
 
 /// Runs the script of a job as HTCondor would.
 #[test]
-fn scripts_do_what_the_spec_says() {
+fn job_scripts_run_the_commands_of_the_spec() {
     let directory = tempfile::tempdir().unwrap();
     let spec = r#"
 name: hostile
@@ -140,7 +140,7 @@ jobs:
 }
 
 #[test]
-fn what_a_dag_cannot_do_is_told_all_at_once() {
+fn unsupported_features_are_reported_together() {
     let directory = tempfile::tempdir().unwrap();
     let spec = r"
 name: too_much
@@ -177,7 +177,7 @@ jobs:
 }
 
 #[test]
-fn what_cannot_be_written_is_told_all_at_once_and_leaves_nothing() {
+fn invalid_files_are_reported_together_and_write_no_dag() {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("dag");
     let spec = r"
@@ -203,7 +203,7 @@ jobs:
 }
 
 #[test]
-fn files_that_cannot_travel_are_refused() {
+fn untransferable_files_are_rejected() {
     let directory = tempfile::tempdir().unwrap();
     for (path, told) in [("../up.txt", "outside of the directory"), ("a,b.txt", "',' has a meaning there")] {
         let spec = format!(

@@ -9,7 +9,7 @@ const HOLD_RELEASE: &[u8] = include_bytes!("../../../tests/data/dagman.log.hold-
 const REQUEUED: &[u8] = include_bytes!("../../../tests/data/dagman.log.requeued-43");
 
 #[test]
-fn a_group_as_dagman_wrote_it() {
+fn events_of_a_unit_are_parsed() {
     let events = parse_events(GROUP);
     assert_eq!(events.len(), 16, "four nodes, each with four events");
     assert_eq!(events[0].kind, CondorEventKind::Submitted { node: Some("landing".into()) });
@@ -23,7 +23,7 @@ fn a_group_as_dagman_wrote_it() {
 }
 
 #[test]
-fn numbers_of_a_usage_table_are_in_their_columns() {
+fn usage_table_is_parsed_by_column() {
     let table = "\t\tUsr 1 02:03:04, Sys 0 00:00:02  -  Run Remote Usage
 \t\tUsr 0 00:00:09, Sys 0 00:00:09  -  Total Remote Usage
 \tPartitionable Resources :    Usage  Request Allocated Assigned
@@ -42,7 +42,7 @@ fn numbers_of_a_usage_table_are_in_their_columns() {
 }
 
 #[test]
-fn one_job_of_many() {
+fn events_of_one_job_are_selected() {
     let job = in_file(GROUP, 32);
     assert_eq!(job.0.len(), 4);
     assert_eq!(job.exit(), Some(JobExit::Code(42)));
@@ -56,7 +56,7 @@ fn one_job_of_many() {
 }
 
 #[test]
-fn a_job_that_was_held_and_removed() {
+fn held_and_removed_job_is_parsed() {
     let job = in_file(HELD, 108);
     assert_eq!(job.exit(), None, "it did not end by itself");
     let reason = "Error from slot1_1@127-0-0-1.pool.test: memory usage exceeded request_memory";
@@ -72,7 +72,7 @@ fn a_job_that_was_held_and_removed() {
 }
 
 #[test]
-fn dagman_itself_held_released_and_started_again() {
+fn executions_of_a_released_or_requeued_dagman_are_counted() {
     let job = in_file(HOLD_RELEASE, 54);
     assert_eq!(job.executions(), 2);
     assert_eq!(job.last_hold().map(|hold| hold.code), Some(1));
@@ -81,13 +81,13 @@ fn dagman_itself_held_released_and_started_again() {
 }
 
 #[test]
-fn a_signal_is_no_exit_code() {
+fn signal_is_not_an_exit_code() {
     let log = b"005 (1499.000.000) 2026-02-29 06:19:01 Job terminated.\n\t(0) Abnormal termination (signal 9)\n...\n";
     assert_eq!(in_file(log, 1499).exit(), Some(JobExit::Signal(9)));
 }
 
 #[test]
-fn what_is_not_whole_is_not_there() {
+fn incomplete_events_are_ignored() {
     let whole = b"005 (023.000.000) 2026-11-15 06:19:01 Job terminated.\n\t(1) Normal termination (return value 0)\n...\n";
     for cut in 0..whole.len() {
         assert_eq!(parse_events(&whole[..cut]), [], "{cut}");
@@ -102,7 +102,7 @@ fn what_is_not_whole_is_not_there() {
 }
 
 #[test]
-fn times_are_those_of_the_calendar() {
+fn calendar_times_are_parsed() {
     for (text, seconds) in [
         ("1970-01-01 00:00:00", Some(0)),
         ("2000-03-01 00:00:00.123 Job", Some(951_868_800)),
@@ -116,7 +116,7 @@ fn times_are_those_of_the_calendar() {
 }
 
 #[test]
-fn a_submission_ends_the_search() {
+fn events_before_the_last_submission_are_ignored() {
     // A schedd that lost its queue counts ids from 1 again: earlier events are of another job.
     let mut log = GROUP.to_vec();
     log.extend_from_slice(
@@ -157,7 +157,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn backwards_in_pieces_finds_what_reading_all_finds(
+    fn reading_backwards_in_pieces_equals_reading_all(
         cuts in prop::collection::vec(0..GROUP.len(), 0..40),
         length in 0..=GROUP.len(),
         damage in prop::collection::vec((0..GROUP.len(), any::<u8>()), 0..8),
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(log in prop::collection::vec(any::<u8>(), 0..2000), cluster in any::<u64>()) {
+    fn arbitrary_bytes_do_not_break_backward_reading(log in prop::collection::vec(any::<u8>(), 0..2000), cluster in any::<u64>()) {
         prop_assert_eq!(in_pieces(&log, cluster, Vec::new()), by_reading_all(&log, cluster));
     }
 }

@@ -73,7 +73,7 @@ fn hostile() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_or_it_was_refused(text in hostile()) {
+    fn quoted_text_is_read_back_or_rejected(text in hostile()) {
         if let Ok(written) = quote_vars(&text) {
             let line = format!("{written}\" rest");
             prop_assert_eq!(read_vars(&line), Some((text.clone(), " rest")));
@@ -90,7 +90,7 @@ proptest! {
 
     /// No macro, no second line, no additional word, wherever the text is written.
     #[test]
-    fn nothing_leads_out_of_its_line(text in hostile()) {
+    fn quoted_text_stays_in_its_line(text in hostile()) {
         let written = [
             quote_classad(&text), quote_dag_word(&text).map(str::to_owned), check_value(&text).map(str::to_owned),
             check_transfer_path(&text).map(str::to_owned), quote_environment([("A", EnvironmentValue::Text(&text))]),
@@ -114,7 +114,7 @@ proptest! {
 }
 
 #[test]
-fn ordinary_things_are_written_as_they_are() {
+fn ordinary_text_is_written_unchanged() {
     assert_eq!(quote_dag_word("/opt/windlass-1.2/bin/windlass"), Ok("/opt/windlass-1.2/bin/windlass"));
     assert_eq!(quote_vars(r#"C:\a "b""#).unwrap(), r#"C:\\a \"b\""#);
     assert_eq!(quote_classad(r#"the "big" one, é"#).unwrap(), r#""the \"big\" one, é""#);
@@ -129,7 +129,7 @@ fn ordinary_things_are_written_as_they_are() {
 }
 
 #[test]
-fn a_refusal_says_what_and_why() {
+fn rejection_names_the_text_and_the_reason() {
     let message = |refused: Result<String, UnquotableText>| refused.unwrap_err().to_string();
     assert_eq!(
         message(quote_classad("a$(b)")),

@@ -84,7 +84,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn jobs_are_called_as_they_are_where_that_is_possible() {
+    fn node_names_equal_job_names_where_possible() {
         let jobs = ["solve_1", "Solve_1", "a.b", "two words", "ALL_NODES", "-x", "", "größe", "a_b_2"];
         let expected = [
             "solve_1",
@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_are_fit_and_differ(jobs in prop::collection::vec("[-a-cA-C._0-3 é$\n]{0,4}", 0..40)) {
+        fn node_names_are_valid_and_unique(jobs in prop::collection::vec("[-a-cA-C._0-3 é$\n]{0,4}", 0..40)) {
             let names = assign_node_names(jobs.iter().map(String::as_str));
             let lower: HashSet<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
             prop_assert_eq!(lower.len(), jobs.len());

@@ -63,7 +63,7 @@ fn earlier() -> PostReport {
 
 proptest! {
     #[test]
-    fn the_answer_is_one_of_four_and_keeps_the_limits(attempt in anything(), kind in "landing|processing|merge|cleanup|handled|plain") {
+    fn decision_has_a_valid_exit_code_and_keeps_the_limits(attempt in anything(), kind in "landing|processing|merge|cleanup|handled|plain") {
         let settings = settings();
         let decision = decide_attempt(&attempt, &NodeRules::from_group(&settings.node_groups[&kind], &settings).unwrap());
         prop_assert!([0, 1, 42, 43].contains(&decision.exit_code.code()));
@@ -82,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn histories_stay_small(attempts in 1..200_u32) {
+    fn attempt_history_is_limited(attempts in 1..200_u32) {
         let settings = settings();
         let rules = NodeRules::from_group(&settings.node_groups["processing"], &settings).unwrap();
         let mut last = None;

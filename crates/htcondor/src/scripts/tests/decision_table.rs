@@ -17,7 +17,7 @@ fn decided(kind: &str, attempt: &NodeAttempt) -> ScriptDecision {
 }
 
 #[test]
-fn what_follows_what() {
+fn failures_have_the_expected_decisions() {
     let failed = |returned, code, message| NodeAttempt {
         report: Some(reported(code, message, &[])),
         ..attempt(returned, "")
@@ -217,7 +217,7 @@ fn what_follows_what() {
 }
 
 #[test]
-fn a_time_that_the_system_took_is_a_timeout() {
+fn removal_at_the_wall_time_limit_is_a_timeout() {
     let reason =
         Some("The job attribute PeriodicRemove expression evaluated to TRUE: hard wall time".to_owned());
     let removed = NodeAttempt {
@@ -230,7 +230,7 @@ fn a_time_that_the_system_took_is_a_timeout() {
 }
 
 #[test]
-fn only_nodes_that_stand_for_all_end_the_run() {
+fn only_processing_and_merge_failures_abort_the_run() {
     let broken = NodeAttempt { report: Some(reported(7001, "no configuration", &[])), ..attempt(70, "") };
     for (kind, verdict) in [
         ("processing", ScriptExitCode::Abort),
@@ -244,7 +244,7 @@ fn only_nodes_that_stand_for_all_end_the_run() {
 }
 
 #[test]
-fn bad_files_are_named_where_data_is_at_fault() {
+fn data_failures_name_the_bad_files() {
     let message = "cannot read /store/data/b.root";
     let bad =
         NodeAttempt { report: Some(reported(8021, message, &["/store/data/a.root"])), ..attempt(65, "") };
@@ -260,7 +260,7 @@ fn bad_files_are_named_where_data_is_at_fault() {
 
 /// 1 GiB → 1.5 → 2.25 → 3, which is the ceiling; then memory cannot be raised any more.
 #[test]
-fn memory_grows_to_its_ceiling_and_no_further() {
+fn memory_grows_up_to_its_ceiling() {
     let mut earlier = None;
     let mut sizes = Vec::new();
     for retry in 0..4 {
@@ -298,7 +298,7 @@ fn memory_grows_to_its_ceiling_and_no_further() {
 /// An operator may raise the memory of nodes before a rescue; the need learned from an attempt is kept if it is
 /// larger.
 #[test]
-fn memory_grows_from_what_it_is_by_now() {
+fn memory_grows_from_its_current_value() {
     for (learnt, message, expected) in [(1024, 2048, 2048), (2048, 1024, 2048)] {
         let node = |mb: u64| NodeGroupSettings {
             asked: requested_memory(mb << 20),
@@ -313,7 +313,7 @@ fn memory_grows_from_what_it_is_by_now() {
 }
 
 #[test]
-fn cool_offs_double_up_to_their_limit() {
+fn cool_offs_double_up_to_the_limit() {
     let settings = ScriptSettings {
         node_groups: [(
             "processing".to_owned(),
@@ -332,7 +332,7 @@ fn cool_offs_double_up_to_their_limit() {
 }
 
 #[test]
-fn an_attempt_that_is_asked_about_twice_counts_once() {
+fn repeated_decision_counts_the_attempt_once() {
     let first = decided("processing", &held(34, 0, "over")).report;
     let again =
         decided("processing", &NodeAttempt { previous_report: Some(first.clone()), ..held(34, 0, "over") })
@@ -350,7 +350,7 @@ fn an_attempt_that_is_asked_about_twice_counts_once() {
 }
 
 #[test]
-fn jobs_of_a_spec_follow_their_handler() {
+fn jobs_of_a_spec_follow_their_failure_handler() {
     let failed = attempt(10, "");
     let first = decided("handled", &failed);
     assert_eq!((first.exit_code, first.report.is_final), (ScriptExitCode::Retry, false));
@@ -369,7 +369,7 @@ fn jobs_of_a_spec_follow_their_handler() {
 
 /// A job without requirements has no limit to approach and nothing to raise.
 #[test]
-fn a_job_without_requirements_is_not_measured_by_them() {
+fn job_without_requirements_has_no_resource_limits() {
     let mut settings = settings();
     let kind =
         NodeGroupSettings { role: None, retries: 3, asked: Resources::DEFAULT, handler: Some("more".into()) };
@@ -392,7 +392,7 @@ fn a_job_without_requirements_is_not_measured_by_them() {
 }
 
 #[test]
-fn attempts_that_were_never_submitted_are_told_apart_by_their_retry() {
+fn unsubmitted_attempts_are_distinguished_by_retry_number() {
     let unsubmitted = |retry, earlier| NodeAttempt {
         retry,
         previous_report: earlier,

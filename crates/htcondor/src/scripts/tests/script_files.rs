@@ -103,7 +103,7 @@ fn failed_report() -> NodeReport {
 }
 
 #[test]
-fn the_report_has_what_the_specification_asks_for() {
+fn report_has_the_specified_fields() {
     let bench = Bench::new();
     bench.write("proc_3.json", &serde_json::to_string(&failed_report()).unwrap());
     bench.write(
@@ -151,7 +151,7 @@ fn the_report_has_what_the_specification_asks_for() {
 
 /// Other nodes wrote megabytes between the start and the end of this one.
 #[test]
-fn a_long_log_is_not_read_to_its_beginning() {
+fn job_events_are_found_in_a_long_log() {
     let bench = Bench::new();
     bench.write(file_layout::ELECTED_SITE_FILE, "MY.DESIRED_Sites = \"T2_DE_Beta\"\n");
     let (begun, ended) = LOG.split_at(LOG.find("005 (032.").unwrap());
@@ -165,7 +165,7 @@ fn a_long_log_is_not_read_to_its_beginning() {
 }
 
 #[test]
-fn a_report_of_a_program_of_cms_is_read_where_ours_is_not() {
+fn cmsrun_report_is_read_without_a_windlass_report() {
     let bench = Bench::new();
     bench.write(
         "cmsrun.xml",
@@ -180,7 +180,7 @@ fn a_report_of_a_program_of_cms_is_read_where_ours_is_not() {
 }
 
 #[test]
-fn more_memory_is_left_for_the_next_attempt() {
+fn raised_memory_is_saved_for_the_next_attempt() {
     let bench = Bench::new();
     bench.write("proc_000003.err", "windlass payload: memory failure 50660: step RECO: over its memory\n");
     assert_eq!(
@@ -196,7 +196,7 @@ fn more_memory_is_left_for_the_next_attempt() {
 }
 
 #[test]
-fn nodes_that_brought_no_report_are_not_done() {
+fn nodes_without_a_report_are_retried() {
     let bench = Bench::new();
     let missing = run_post(&bench.call("proc_000003", 0, "processing")).unwrap();
     assert_eq!(missing.exit_code, ScriptExitCode::Retry);
@@ -212,7 +212,7 @@ fn nodes_that_brought_no_report_are_not_done() {
 }
 
 #[test]
-fn a_report_that_is_cut_off_is_none() {
+fn truncated_report_counts_as_missing() {
     let bench = Bench::new();
     let processing = serde_json::to_string(&NodeReport::default()).unwrap();
     let merge = serde_json::to_string(&MergeOutput::default()).unwrap();
@@ -248,7 +248,7 @@ fn a_report_that_is_cut_off_is_none() {
 }
 
 #[test]
-fn where_a_landing_ran_its_unit_runs() {
+fn unit_runs_at_the_site_of_its_landing() {
     let bench = Bench::new();
     assert!(matches!(run_pre(&bench.unit(), "proc_000003"), Err(ScriptError::NotElected { .. })));
     assert_eq!(
@@ -266,7 +266,7 @@ fn where_a_landing_ran_its_unit_runs() {
 }
 
 #[test]
-fn a_landing_that_cannot_be_placed_elects_nobody() {
+fn landing_without_a_valid_site_elects_none() {
     let bench = Bench::new();
     let failed = run_landing_post(&bench.call("landing", 71, "landing")).unwrap();
     assert_eq!((failed.exit_code, bench.has(file_layout::ELECTED_SITE_FILE)), (ScriptExitCode::Retry, false));
@@ -287,7 +287,7 @@ fn a_landing_that_cannot_be_placed_elects_nobody() {
 }
 
 #[test]
-fn a_retry_waits_for_the_end_of_its_cool_off_and_begins_without_a_report() {
+fn retry_waits_for_its_cool_off_and_removes_old_reports() {
     let bench = Bench::new();
     bench.write(file_layout::ELECTED_SITE_FILE, "MY.DESIRED_Sites = \"T2_DE_Beta\"\n");
     run_post(&bench.call("proc_000003", 75, "processing")).unwrap();
@@ -303,7 +303,7 @@ fn a_retry_waits_for_the_end_of_its_cool_off_and_begins_without_a_report() {
 
 /// Neither a first attempt nor a retry starts; a deferred attempt uses up no retry and loses no report.
 #[test]
-fn nothing_of_a_paused_run_begins() {
+fn paused_run_starts_no_attempt() {
     let bench = Bench::new();
     let (run, unit) = (bench.run.path(), bench.unit());
     bench.write(file_layout::ELECTED_SITE_FILE, "MY.DESIRED_Sites = \"T2_DE_Beta\"\n");
@@ -341,7 +341,7 @@ fn a_recovery_script_runs_once_before_the_retry() {
 }
 
 #[test]
-fn a_recovery_script_that_takes_too_long_is_ended() {
+fn recovery_script_is_ended_at_its_time_limit() {
     let bench = Bench::new();
     let recovery = windlass_types::worker_messages::RecoveryScript {
         script: "echo begun; exec sleep 1000".into(),
@@ -378,7 +378,7 @@ fn an_abort_of_a_unit_reaches_the_outer_dag() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told() {
+fn unknown_groups_and_missing_settings_are_errors() {
     let bench = Bench::new();
     assert!(matches!(run_post(&bench.call("a", 0, "odd")), Err(ScriptError::UnknownNodeGroup(_))));
     fs::remove_file(bench.run.path().join(file_layout::SCRIPT_SETTINGS_FILE)).unwrap();
@@ -386,7 +386,7 @@ fn what_cannot_be_read_is_told() {
 }
 
 #[test]
-fn what_was_at_no_site_speaks_against_none() {
+fn attempts_that_never_ran_count_against_no_site() {
     let bench = Bench::new();
     bench.write(file_layout::ELECTED_SITE_FILE, "MY.DESIRED_Sites = \"T2_DE_Beta\"\n");
     let submitted = |job: u32| {
@@ -413,7 +413,7 @@ fn what_was_at_no_site_speaks_against_none() {
 }
 
 #[test]
-fn a_landing_names_all_inputs_that_are_missing_and_only_its_own() {
+fn landing_names_all_missing_inputs_of_its_attempt() {
     let bench = Bench::new();
     let missing: Vec<String> = (0..6).map(|n| format!("/store/in/{n}.root")).collect();
     let report = NodeReport {

@@ -18,7 +18,7 @@ fn of(views: &[DagNodeView], name: &str) -> DagNodeView {
 }
 
 #[test]
-fn a_group_that_is_done() {
+fn nodes_of_a_completed_unit_are_listed() {
     let run = group(&[
         ("group.status", include_bytes!("../../../tests/data/group.dag.status.done")),
         ("group.jobstate", include_bytes!("../../../tests/data/group.jobstate.log")),
@@ -32,7 +32,7 @@ fn a_group_that_is_done() {
 }
 
 #[test]
-fn attempts_of_all_runs_are_counted() {
+fn attempts_are_counted_across_rescues_and_releases() {
     // A rescue continues the numbers of attempts, unless there was no rescue file; a release always does.
     let log = b"1 INTERNAL *** DAGMAN_STARTED 7.0 ***\n2 merge SUBMIT 8.0 - - 5\n\
         3 INTERNAL *** DAGMAN_STARTED 7.0 ***\n4 merge EXECUTE 8.0 - - 5\n5 merge SUBMIT 9.0 - - 6\n\
@@ -65,7 +65,7 @@ fn the_log_is_newer_than_the_status_file() {
 }
 
 #[test]
-fn what_failed_and_what_was_stopped() {
+fn failed_nodes_differ_from_stopped_nodes() {
     let run = group(&[
         ("group.status", include_bytes!("../../../tests/data/group.dag.status.aborted")),
         ("proc_000001.post.json", b"{}"),
@@ -97,7 +97,7 @@ fn what_failed_and_what_was_stopped() {
 }
 
 #[test]
-fn where_nodes_run_and_why_they_are_held() {
+fn site_and_hold_reason_of_nodes_are_listed() {
     let run = group(&[
         ("group.jobstate", b"1 landing SUBMIT 23.0 - - 1\n2 landing EXECUTE 23.0 - - 1\n"),
         ("group.dag.nodes.log", include_bytes!("../../../tests/data/group.dag.nodes.log")),
@@ -114,7 +114,7 @@ fn where_nodes_run_and_why_they_are_held() {
 }
 
 #[test]
-fn logs_that_are_there() {
+fn existing_node_logs_are_found() {
     let run = group(&[("proc_000001.err", b""), ("group.dag.dagman.out", b"")]);
     let logs = find_node_logs(run.path(), Some(1), "proc_000001");
     assert_eq!(logs.error, Some(run.path().join("mg_000001/proc_000001.err")));
@@ -123,7 +123,7 @@ fn logs_that_are_there() {
 }
 
 #[test]
-fn nothing_there_is_nothing_and_unreadable_is_an_error() {
+fn missing_files_list_no_nodes_and_unreadable_ones_fail() {
     let run = group(&[]);
     assert_eq!(list_nodes(run.path(), Some(1)).unwrap(), []);
     assert_eq!(list_nodes(run.path(), None).unwrap(), []);
