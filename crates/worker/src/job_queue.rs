@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_and_the_worker_agree_on_what_fits() {
+    fn scheduler_and_worker_agree_on_fitting_jobs() {
         let asks = |cpus, memory, gpus| Resources { cpus, memory: Bytes(memory), gpus, ..Resources::DEFAULT };
         let counted = [asks(1, 10, 0), asks(4, 10, 0), asks(1, 90, 0), asks(2, 30, 1), asks(3, 100, 2)];
         let machine = Capacity { cpus: 4, memory: Bytes(100), gpus: 2, nodes: 1, max_jobs: None };

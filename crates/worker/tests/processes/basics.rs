@@ -205,7 +205,7 @@ fn a_problem_of_the_worker_returns_the_job() {
 }
 
 #[test]
-fn the_start_of_a_longer_job_is_reported_and_it_is_measured() {
+fn longer_job_reports_its_start_and_is_measured() {
     let mut bench = Bench::new();
     let hold = "python3 -c 'import os, time\nx = bytearray(80 << 20)\nwhile not os.path.exists(\"gate\"): time.sleep(0.02)'\n\
                 echo $$";

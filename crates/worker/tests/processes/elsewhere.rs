@@ -45,7 +45,7 @@ fn signal_group(child: &Child, signal: Signal) {
 }
 
 #[test]
-fn it_ends_as_the_job_did_and_writes_usage() {
+fn measuring_command_exits_like_the_job_and_writes_usage() {
     for (line, code, signal) in [
         ("exit 0", Some(0), None),
         ("exit 3", Some(3), None),

@@ -93,7 +93,7 @@ fn a_stop_during_the_recovery_script_returns_the_job() {
 }
 
 #[test]
-fn a_failed_attempt_reports_its_last_words() {
+fn failed_attempt_reports_the_end_of_its_log() {
     let mut bench = Bench::new();
     let said = |ended: windlass_types::worker_messages::AttemptEndReport| ended.last_words;
     assert_eq!(said(bench.run(job(1, "echo fine >&2"))), None, "it did not fail");
