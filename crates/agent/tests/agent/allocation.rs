@@ -106,7 +106,7 @@ fn in_an_allocation_the_server_is_awaited_beyond_the_idle_timeout() {
 }
 
 #[test]
-fn it_leaves_when_its_workflow_has_ended() {
+fn worker_leaves_when_its_workflow_has_ended() {
     let bench = Bench::new(LONG);
     let agent = bench.hire_with(|options| {
         inside(options);

@@ -37,7 +37,7 @@ fn results_are_kept_while_the_server_is_away_and_delivered_later() {
 }
 
 #[test]
-fn a_restarted_server_accepts_it_with_all_its_jobs() {
+fn restarted_server_accepts_the_worker_with_all_its_jobs() {
     let bench = Bench::new(LONG);
     let agent = bench.hire();
     bench.server.give([gated(1), gated(2)]);
@@ -119,7 +119,7 @@ fn reassigned_jobs_are_killed_without_being_continued() {
 }
 
 #[test]
-fn after_its_timeout_it_gives_up_and_leaves_no_process() {
+fn worker_gives_up_after_its_timeout_and_leaves_no_process() {
     let bench = Bench::new(SHORT);
     let agent = bench.hire_with(|options| options.give_up_after = Duration::from_secs(3));
     bench.server.give([gated(1)]);

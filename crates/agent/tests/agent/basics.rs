@@ -13,7 +13,7 @@ use windlass_types::worker_protocol::{ActionCommand, StopCommand};
 use windlass_types::{Attempt, RunId};
 
 #[test]
-fn jobs_run_results_are_reported_and_it_leaves_when_dismissed() {
+fn worker_runs_jobs_reports_results_and_leaves_when_dismissed() {
     let bench = Bench::new(LONG);
     let agent = bench.hire_with(|options| options.labels = vec!["gpu".into()]);
     bench.server.give([job(1, "echo out; exit 3"), job(2, "echo $WINDLASS_URL > url")]);
@@ -122,7 +122,7 @@ fn the_second_interrupt_stops_jobs_and_reports_them() {
 }
 
 #[test]
-fn a_server_can_drain_it_and_stop_single_attempts() {
+fn server_can_drain_a_worker_and_stop_single_attempts() {
     let bench = Bench::new(LONG);
     let agent = bench.hire();
     bench.server.give([gated(1), gated(2)]);
@@ -144,7 +144,7 @@ fn a_server_can_drain_it_and_stop_single_attempts() {
 }
 
 #[test]
-fn at_its_time_limit_running_jobs_are_stopped() {
+fn running_jobs_are_stopped_at_the_time_limit() {
     let bench = Bench::new(LONG);
     let end = Instant::now() + Duration::from_secs(3);
     let agent = bench.hire_with(|options| {
@@ -160,7 +160,7 @@ fn at_its_time_limit_running_jobs_are_stopped() {
 }
 
 #[test]
-fn it_leaves_after_its_idle_timeout() {
+fn worker_leaves_after_its_idle_timeout() {
     let bench = Bench::new(LONG);
     let agent = bench.hire_with(|options| options.idle_timeout = Some(Duration::from_millis(300)));
     bench.server.give([job(1, "true")]);
