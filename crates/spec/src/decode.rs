@@ -266,7 +266,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
         Ok(Some((text, span)))
     }
 
-    /// A string that is shown in lists.
+    /// Reads a string that appears in listings.
     fn read_name(
         &mut self,
         event: DocumentEvent<'s>,
@@ -277,7 +277,7 @@ impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
             && text.contains(char::is_control)
         {
             self.sink.push(
-                SpecDiagnostic::new("control-character", format!("Reads a string that appears in listings."))
+                SpecDiagnostic::new("control-character", format!("{subject} contains a control character"))
                     .with_span(*span)
                     .with_help("it would garble listings; use printable characters only"),
             );
