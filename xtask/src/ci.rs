@@ -107,14 +107,14 @@ mod tests {
 
     #[test]
     fn steps_run_in_table_order_for_any_argument_order() {
-        assert_eq!(chosen(&[]).unwrap(), ["fmt", "clippy", "layers", "test"]);
+        assert_eq!(chosen(&[]).unwrap(), ["fmt", "clippy", "layers", "words", "test"]);
         assert_eq!(chosen(&["layers", "fmt"]).unwrap(), ["fmt", "layers"]);
     }
 
     #[test]
     fn unknown_step_error_lists_steps() {
         let error = chosen(&["fmt", "lint"]).unwrap_err().to_string();
-        assert!(error.contains("`lint`") && error.contains("fmt, clippy, layers, test"), "{error}");
+        assert!(error.contains("`lint`") && error.contains("fmt, clippy, layers, words, test"), "{error}");
     }
 
     #[test]

@@ -99,7 +99,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
 pub(crate) fn check() -> Result<()> {
     let root = Path::new(".");
     let sources = read_sources(root)?;
-    let mut problems = find_shared_types(&sources);
+    let mut problems = find_shared_types(&sources, SHARED_TYPE_NAMES);
     for (path, text) in sources.iter().chain(&read_texts(root)?) {
         if EXEMPT.iter().all(|(exempt, _)| exempt != path) {
             problems.extend(find_words(path, text));
@@ -189,7 +189,7 @@ fn crate_of(path: &str) -> Option<&str> {
     }
 }
 
-fn find_shared_types(sources: &SourceFiles) -> Vec<WordProblem> {
+fn find_shared_types(sources: &SourceFiles, shared: &[(&str, &str)]) -> Vec<WordProblem> {
     let mut crates_by_type: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (path, text) in sources {
         let Some(name) = crate_of(path) else { continue };
@@ -200,7 +200,7 @@ fn find_shared_types(sources: &SourceFiles) -> Vec<WordProblem> {
             }
         }
     }
-    let is_known = |name: &str| SHARED_TYPE_NAMES.iter().any(|(known, _)| *known == name);
+    let is_known = |name: &str| shared.iter().any(|(known, _)| *known == name);
     let mut problems: Vec<_> = crates_by_type
         .iter()
         .filter(|(name, crates)| crates.len() > 1 && !is_known(name))
@@ -212,7 +212,7 @@ fn find_shared_types(sources: &SourceFiles) -> Vec<WordProblem> {
             ),
         })
         .collect();
-    for (name, _) in SHARED_TYPE_NAMES {
+    for (name, _) in shared {
         if crates_by_type.get(name).is_none_or(|crates| crates.len() < 2) {
             problems.push(WordProblem {
                 place: format!("type {name}"),
@@ -310,7 +310,7 @@ mod tests {
             ("crates/b/src/x.rs", "pub struct Row;\npub(crate) struct Shared;"),
             ("crates/c/tests/t.rs", "pub struct Row;"),
         ]);
-        let problems = find_shared_types(&sources);
+        let problems = find_shared_types(&sources, &[]);
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(problems[0].message.contains("a, b"), "{problems:?}");
     }

@@ -427,8 +427,8 @@ fn parse_integer(scalar: &ScalarText<'_>, least: i64, most: i64) -> Result<i64, 
         return Err(IntegerError::Other { help: "remove the quotes" });
     }
     if digits.len() > 1 && digits.starts_with('0') {
-        // Octal for some readers of YAML, decimal for others.
-        return Err(IntegerError::Other { help: "Octal for some YAML parsers, decimal for others." });
+        // Octal for some YAML parsers, decimal for others.
+        return Err(IntegerError::Other { help: "remove the leading zeros" });
     }
     text.parse().ok().filter(|number| (least..=most).contains(number)).ok_or(IntegerError::OutOfRange)
 }

@@ -56,7 +56,7 @@ fn a_failing_recovery_script_does_not_stop_the_retry() {
     assert_eq!(bench.log(1, "o").unwrap(), "tried\n");
     assert_eq!(recovery_log(&bench), None, "it printed nothing");
 
-    let unreadable = after("echo \0", LONG, "it printed nothing");
+    let unreadable = after("echo \0", LONG, "echo tried");
     let ended = bench.run(unreadable);
     assert_eq!(ended.exit, ProcessExit::Code(0));
     assert!(matches!(*ended.recovered.unwrap(), RecoveryScriptResult::CannotStart(_)));
