@@ -97,7 +97,7 @@ impl From<ClusterDiscoveryError> for CliError {
             ClusterDiscoveryError::InvalidRequest { .. } => {
                 "change the scheduler, or slurm_defaults of the spec"
             }
-            _ => "check the output of Slurm: sinfo; scontrol ping",
+            _ => "check Slurm with `sinfo` and `scontrol ping`",
         };
         Self::io(error.to_string()).with_hint(hint)
     }

@@ -243,7 +243,7 @@ impl CliContext {
     pub(crate) fn existing_database(&self) -> Result<PathBuf, CliError> {
         self.find_database().ok_or_else(|| {
             CliError::user(format!(
-                "there is no {DATA_FOLDER} folder in {} or a parent directory",
+                "there is no {DATA_FOLDER} directory in {} or its parents",
                 self.cwd.display()
             ))
             .with_hint("`windlass run SPEC` creates one; use --db or WINDLASS_DB for a database elsewhere")

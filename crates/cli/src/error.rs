@@ -46,7 +46,7 @@ impl CliExit {
             Self::Usage => "invalid usage, or an error in the spec file",
             Self::Interrupted => "interrupted before the end; continue with `windlass resume`",
             Self::Refused => {
-                "refused: in use, canceled, ended, owned by another user, not permitted, or of a newer version"
+                "refused: in use, canceled, ended, not permitted, or written by a newer version of windlass"
             }
             Self::Environment => {
                 "environment error: damaged database, full disk, permissions, unreachable server"

@@ -229,7 +229,7 @@ impl FailureCommandReport<'_> {
         let line = |((answer, words), jobs): ((FailureCommandStatus, &str), Vec<&str>)| {
             let (word, tone) = match answer {
                 FailureCommandStatus::Done if self.dry_run => ("would", TextTone::Good),
-                FailureCommandStatus::Done => ("done", TextTone::Good),
+                FailureCommandStatus::Done => ("decided", TextTone::Good),
                 FailureCommandStatus::Proposed => ("proposed", TextTone::Warn),
                 FailureCommandStatus::Refused => ("refused", TextTone::Bad),
             };

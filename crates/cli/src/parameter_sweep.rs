@@ -289,7 +289,7 @@ fn quote_for_shell(name: &str, value: &str, format: PlaceholderFormat) -> Result
         return Ok(format_value(value, format));
     }
     let shown = text::truncate(&text::one_line(value), 60);
-    let why = if value.is_empty() { "which is empty" } else { "which is special to the shell" };
+    let why = if value.is_empty() { "which is empty" } else { "which the shell would interpret" };
     Err(CliError::user(format!("parameter `{name}` has the value `{shown}`, {why}"))
         .with_hint(format!("write {{{name}:q}} to insert it quoted")))
 }

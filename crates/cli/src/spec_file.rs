@@ -270,7 +270,7 @@ fn read_error(spec: &Path, error: &std::io::Error) -> CliError {
     let message = format!("cannot read the spec {}: {error}", spec.display());
     match error.kind() {
         std::io::ErrorKind::NotFound => CliError::user(message)
-            .with_hint("relative paths start at the current directory; `windlass exec -- CMD` runs a command without a spec"),
+            .with_hint("relative paths are relative to the current directory; `windlass exec -- CMD` runs a command without a spec"),
         std::io::ErrorKind::IsADirectory => CliError::user(message).with_hint("give the file in it"),
         _ => CliError::io(message),
     }

@@ -56,7 +56,9 @@ pub fn recover_workflow(
         ));
     }
     if orphans > 0 {
-        observer.on_notice(&format!("{orphans} jobs may have been running when an earlier process died"));
+        observer.on_notice(&format!(
+            "jobs that may have been running when the previous process died: {orphans}; they run again"
+        ));
     }
     Ok(state)
 }

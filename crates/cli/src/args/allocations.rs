@@ -18,7 +18,7 @@ pub(crate) enum AllocationsSubcommand {
     ScheduleNodes(ScheduleNodesArgs),
     /// Show the history of each allocation: requester, submission, Slurm job id, end.
     Audit(AllocationAuditArgs),
-    /// Show the number of calls of Slurm commands, failed calls, and the remaining budget.
+    /// Show how many Slurm commands the server called, how many failed, and how many it may still call.
     Rpc,
     /// List the schedulers of a workflow.
     List(ListInWorkflowArgs),
@@ -34,14 +34,15 @@ pub(crate) enum AllocationsSubcommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-intended    to be submitted as soon as possible
-submitting  being submitted, or the result of the submission is unknown
-pending     waiting in the queue of Slurm; the reason is shown
-running     its workers take jobs
-completing  ended, but some processes may still run
-ended       ended
-refused     rejected by Slurm; the reason is shown
-withdrawn   never submitted
+States of an allocation:
+  intended    to be submitted as soon as possible
+  submitting  being submitted, or the result of the submission is unknown
+  pending     waiting in the queue of Slurm; the reason is shown
+  running     its workers take jobs
+  completing  ended, but some processes may still run
+  ended       ended
+  refused     rejected by Slurm; the reason is shown
+  withdrawn   never submitted
 
 Examples:
   windlass slurm allocations
@@ -63,8 +64,9 @@ pub(crate) struct AllocationsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each line is an event of an allocation, sorted by allocation and time. The comment of each Slurm job contains the tag that \
-the first line shows, so that submissions missing from the database can be found.
+Each line is an event of an allocation; lines are sorted by allocation and time. The first line shows the tag of the \
+allocation. The comment of its Slurm job contains the tag, which helps to find submissions that are missing from the \
+database.
 
 Examples:
   windlass slurm audit
@@ -165,7 +167,7 @@ pub(crate) struct SchedulerSettingsArgs {
     /// Account to charge.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) account: Option<String>,
-    /// Partition; several of which any is accepted: `short,long`.
+    /// Partition, or several separated by commas, of which Slurm chooses one: `short,long`.
     #[arg(long, value_name = "NAME")]
     pub(crate) partition: Option<String>,
     /// Quality of service (QOS).
@@ -192,7 +194,7 @@ pub(crate) struct SchedulerSettingsArgs {
     /// Further options for `sbatch`.
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub(crate) extra: Option<String>,
-    /// Whether allocations run one after another.
+    /// Whether allocations run one after another instead of concurrently.
     #[arg(long, value_name = "BOOL")]
     pub(crate) serialize_allocations: Option<bool>,
 }

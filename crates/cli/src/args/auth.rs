@@ -106,7 +106,7 @@ pub(crate) enum PasswordSubcommand {
     Add(PasswordAddArgs),
     /// Remove a user from the file.
     Remove(PasswordUserArgs),
-    /// Check a password; exits with 4 if it is wrong.
+    /// Check a password; the exit code is 4 if it is wrong.
     Verify(PasswordUserArgs),
     /// List the users in the file.
     List(PasswordListArgs),
@@ -150,13 +150,14 @@ pub(crate) struct LoginArgs {
     /// URL of the server.
     #[arg(value_name = "URL")]
     pub(crate) url: String,
-    /// User whose password creates a token, which expires after 30 days.
+    /// Log in with the password of this user, which creates a token that expires after 30 days. Default:
+    /// prompt for a token.
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
     /// Trust the certificates in this file in addition to those of the system (PEM); stored with the token.
     #[arg(long, value_name = "PATH")]
     pub(crate) ca_file: Option<PathBuf>,
-    /// Send the token also over unencrypted HTTP to another machine, where others can read it.
+    /// Allow sending the token to another machine over unencrypted HTTP. Others on the network can read it.
     #[arg(long)]
     pub(crate) insecure_http: bool,
 }

@@ -36,7 +36,7 @@ pub(crate) enum CatalogSubcommand {
     Forget(CatalogForgetArgs),
 }
 
-/// How the events of a file are counted.
+/// Method of counting the events of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EventCountSourceArg {
     /// One event per line of a text file: `run lumi event`, then anything.
@@ -65,8 +65,8 @@ pub(crate) struct CatalogAddArgs {
     /// Number of events in each file, instead of counting them.
     #[arg(long, value_name = "N", conflicts_with = "events_from")]
     pub(crate) events: Option<u64>,
-    /// How the events of a file are counted.
-    #[arg(long, value_enum, value_name = "HOW", default_value = "events")]
+    /// Method of counting the events of a file.
+    #[arg(long, value_enum, value_name = "METHOD", default_value = "events")]
     pub(crate) events_from: EventCountSourceArg,
     /// Prefix of the logical file names. Default: `/store/local` and the name of the dataset.
     #[arg(long, value_name = "PREFIX")]
@@ -88,13 +88,13 @@ pub(crate) struct ShowDatasetArgs {
     /// Name of the dataset: /primary/processed/tier.
     #[arg(value_name = "DATASET")]
     pub(crate) dataset: String,
-    /// List its files; with `--format json`, as `catalog import` reads them.
+    /// List its files; `--format json` prints them in the format that `catalog import` reads.
     #[arg(long)]
     pub(crate) files: bool,
     /// List its blocks.
     #[arg(long, conflicts_with = "files")]
     pub(crate) blocks: bool,
-    /// Also invalidated files.
+    /// Include invalidated files.
     #[arg(long, requires = "files")]
     pub(crate) invalid: bool,
 }

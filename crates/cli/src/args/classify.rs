@@ -17,7 +17,7 @@ Examples:
   windlass failures classify --rules                     list all rules in the order of their evaluation
   windlass failures classify job.e --rules-file our-rules.toml")]
 pub(crate) struct ClassifyArgs {
-    /// Log files, of which the last lines are classified; `-` reads standard input.
+    /// Log files; the last lines of each are classified. `-` reads standard input.
     #[arg(value_name = "LOGFILE", required_unless_present = "rules")]
     pub(crate) logs: Vec<PathBuf>,
     /// Exit code of the job. Default: 1.
@@ -26,13 +26,13 @@ pub(crate) struct ClassifyArgs {
     /// Signal that ended the job: SIGKILL, KILL or 9.
     #[arg(short, long, value_name = "SIGNAL")]
     pub(crate) signal: Option<Signal>,
-    /// The job was killed because it exceeded its memory limit.
+    /// Assume that the job was killed because it exceeded its memory limit.
     #[arg(long)]
     pub(crate) oom: bool,
-    /// The job was killed because it exceeded its time limit.
+    /// Assume that the job was killed because it exceeded its time limit.
     #[arg(long, conflicts_with = "oom")]
     pub(crate) timeout: bool,
-    /// List all rules instead.
+    /// List all rules instead of classifying a failure.
     #[arg(long, conflicts_with_all = ["logs", "return_code", "signal", "oom", "timeout"])]
     pub(crate) rules: bool,
     /// File with your own rules, which are evaluated before the built-in rules.

@@ -43,7 +43,7 @@ pub(crate) struct ConfigInitArgs {
     /// Write the file for all users of this machine.
     #[arg(long, group = "place")]
     pub(crate) system: bool,
-    /// Write the file for you (the default).
+    /// Write the file of the current user. This is the default.
     #[arg(long, group = "place")]
     pub(crate) user: bool,
     /// Write the file for the current directory.

@@ -45,7 +45,7 @@ pub(crate) struct CreateJobArgs {
     /// Shell command of the job.
     #[arg(short, long, value_name = "CMD")]
     pub(crate) command: String,
-    /// Resource requirements of the workflow, by id or name.
+    /// Resource requirements of the job, by id or name.
     #[arg(short, long, value_name = "NAME", alias = "resource-requirements")]
     pub(crate) resource_requirements_id: Option<String>,
     /// Jobs that this job depends on, by id or name; separated by commas or repeated.
@@ -65,7 +65,8 @@ pub(crate) struct CreateJobArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Empty lines and lines that begin with # are skipped. The jobs are named job1, job2 …, continuing the numbers of existing \
-jobs, and have no dependencies. A job without --memory-per-job has no memory limit, and so on.
+jobs, and have no dependencies. Without --memory-per-job the jobs have no memory limit, without --runtime-per-job no time \
+limit.
 
 Examples:
   windlass jobs create-from-file last commands.txt --cpus-per-job 2 --memory-per-job 4g --runtime-per-job 1h")]
@@ -109,16 +110,16 @@ pub(crate) struct UpdateJobArgs {
     /// New command.
     #[arg(short, long, value_name = "CMD")]
     pub(crate) command: Option<String>,
-    /// New time limit: `2h`. The job gets its own resource requirements.
+    /// New time limit: `2h`. Other jobs with the same resource requirements keep theirs.
     #[arg(long, value_name = "DURATION", value_parser = windlass_types::parse_duration)]
     pub(crate) runtime: Option<Duration>,
-    /// New memory: `8g`. The job gets its own resource requirements.
+    /// New memory: `8g`. Other jobs with the same resource requirements keep theirs.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub(crate) memory: Option<Bytes>,
-    /// New number of CPUs. The job gets its own resource requirements.
+    /// New number of CPUs. Other jobs with the same resource requirements keep theirs.
     #[arg(long, visible_alias = "num-cpus", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) cpus: Option<u32>,
-    /// Resource requirements of the workflow, by id or name.
+    /// Resource requirements of the job, by id or name.
     #[arg(long, value_name = "NAME", alias = "resource-requirements")]
     pub(crate) resource_requirements_id: Option<String>,
     /// New priority; jobs with larger values start first.
@@ -190,13 +191,13 @@ pub(crate) struct UpdateFileArgs {
 /// Values of resource requirements.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ResourceAmountArgs {
-    /// Number of CPUs. Default: 1.
+    /// Number of CPUs. Default: 1 for new requirements, unchanged in an update.
     #[arg(long, value_name = "N")]
     pub(crate) num_cpus: Option<u32>,
-    /// Number of GPUs. Default: 0.
+    /// Number of GPUs. Default: 0 for new requirements, unchanged in an update.
     #[arg(long, value_name = "N")]
     pub(crate) num_gpus: Option<u32>,
-    /// Number of nodes. Default: 1.
+    /// Number of nodes. Default: 1 for new requirements, unchanged in an update.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) num_nodes: Option<u32>,
     /// Memory, which is also the limit of each job: `4g`, `512m`. 0: no limit.
@@ -238,7 +239,7 @@ pub(crate) struct UpdateRequirementsArgs {
 /// An object identified by its id.
 #[derive(Debug, Args)]
 pub(crate) struct RecordIdArgs {
-    /// Id, as lists show it with `--format json`.
+    /// Id, as the `list` command shows it with `--format json`.
     #[arg(value_name = "ID")]
     pub(crate) id: i64,
 }

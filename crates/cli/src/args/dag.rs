@@ -5,8 +5,8 @@ use clap::{Args, Subcommand};
 use windlass_types::requests::RequestRunStatus;
 
 pub(crate) const EXAMPLES: &str = "\
-A DAG is one run of a request, on workers or on HTCondor. Name it by its id, by its request (its newest run), or by its \
-directory if `windlass submit --backend htcondor` created it.
+A DAG is one run of a request, on workers or on HTCondor. <DAG> is its id, the name of its request (for the newest run), \
+or its directory if `windlass submit --backend htcondor` created it.
 
 Examples:
   windlass request dag                                         list all runs
@@ -15,7 +15,7 @@ Examples:
   windlass request dag logs reco proc_000003 --unit 12         show where the logs of a node are
   windlass request dag hold reco --reason \"storage is down\"    start no more nodes; running ones continue
   windlass request dag release reco                            continue
-  windlass request dag rescue reco                             rerun what an ended run has not completed";
+  windlass request dag rescue reco                             rerun nodes that an ended run has not completed";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
@@ -37,13 +37,13 @@ pub(crate) enum DagSubcommand {
     Nodes(DagNodesArgs),
     /// Show where the logs of a run or node are.
     Logs(DagLogsArgs),
-    /// Hold a run on HTCondor: running nodes continue, no others start.
+    /// Hold a run on HTCondor: running nodes continue, and no new nodes start.
     Hold(DagReasonArgs),
     /// Release a held run on HTCondor.
     Release(DagReasonArgs),
-    /// Remove a run. Completed work is kept, and its request is held.
+    /// Remove a run. Its completed work is kept, and its request is held.
     Remove(DagRemoveArgs),
-    /// Rerun what an ended run has not completed.
+    /// Rerun the nodes that an ended run has not completed.
     Rescue(DagReasonArgs),
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct DagNodesArgs {
 pub(crate) struct DagLogsArgs {
     #[command(flatten)]
     pub(crate) target: OneDagArgs,
-    /// Node. Default: DAGMan itself.
+    /// Name of the node. Default: show the logs of DAGMan.
     #[arg(value_name = "NODE")]
     pub(crate) node: Option<String>,
     /// Number of the work unit of the node.

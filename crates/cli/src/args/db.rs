@@ -38,8 +38,8 @@ pub(crate) struct DbBackupArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Rejected while jobs run from the file, and if the target is not empty. The copy is a single transaction, and the number of \
-rows is verified. Set PGPASSWORD instead of writing a password into the URL.")]
+Fails if jobs of this database are running, or if the target is not empty. The copy is a single transaction, and the \
+number of rows is verified. Set PGPASSWORD instead of writing a password into the URL.")]
 pub(crate) struct DbCopyArgs {
     /// Target database: `postgres://USER@HOST:PORT/DATABASE`.
     #[arg(value_name = "URL")]

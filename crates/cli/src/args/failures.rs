@@ -19,11 +19,12 @@ fn failure_class_parser() -> impl TypedValueParser<Value = FailureClass> {
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-Failures form a group if they have the same class, the same end and, apart from numbers, names and paths, the same message. \
-A group has a key, of which a unique prefix is sufficient.
+Failures with the same class, the same exit code or signal, and the same message form a group; numbers, names and paths in \
+messages are ignored. Each group has a key; a unique prefix of the key is enough.
 
-In a workflow with `use_pending_failed: true`, failures that no rule handles wait for a decision (`pending_failed`), as do \
-their dependents. Each decision records who made it and why; `windlass failures report` shows how often they were right.
+In a workflow with `use_pending_failed: true`, failures that no rule handles wait for a decision (`pending_failed`), and \
+their dependents wait too. Each decision is recorded with its user or agent and the reason; `windlass failures report` \
+shows how often decisions were right.
 
 Examples:
   windlass failures                                    list failures by group
@@ -51,7 +52,7 @@ pub(crate) struct FailuresListArgs {
     /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// List the jobs of this group instead, by its key or a prefix of it.
+    /// List the jobs of this group instead of all groups. Give the key of the group or a prefix of it.
     #[arg(short, long, value_name = "KEY")]
     pub(crate) group: Option<String>,
     /// Include failures that were retried.
@@ -117,8 +118,7 @@ pub(crate) struct JobChangeArgs {
     /// New Slurm scheduler of each job, by name.
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
-    /// New Slurm partition of each job; other fields of the scheduler, and other jobs that use it, stay the
-    /// same.
+    /// New Slurm partition of each job; other jobs with the same scheduler keep theirs.
     #[arg(long, value_name = "NAME")]
     partition: Option<String>,
 }
@@ -156,7 +156,7 @@ pub(crate) struct PendingFailuresArgs {
 /// A selection of failures.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct FailureFilterArgs {
-    /// Only failures of this group, by its key or a prefix of it; repeat for more.
+    /// Only failures of this group, by its key or a prefix of the key; repeat for more.
     #[arg(short, long, value_name = "KEY")]
     pub(crate) group: Vec<String>,
     /// Only failures of this class; repeat for more.
@@ -211,8 +211,8 @@ pub(crate) struct FailureChangeArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "For agents")]
 pub(crate) struct DecisionAgentArgs {
-    /// Decide as this agent: the policy of the workflow applies, and reports count it separately. Default:
-    /// WINDLASS_AGENT.
+    /// Name of the agent that decides: the triage policy of the workflow applies, and reports list the agent
+    /// separately. Default: WINDLASS_AGENT.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     /// Confidence of the agent, from 0 to 1.
@@ -253,7 +253,7 @@ pub(crate) struct DecisionReportArgs {
     /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Report about all workflows of the database.
+    /// Include all workflows of the database.
     #[arg(short, long, conflicts_with = "workflow")]
     pub(crate) all: bool,
 }
@@ -262,8 +262,8 @@ pub(crate) struct DecisionReportArgs {
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-A revision is a set of changes made together: who changed which jobs, why, and the old and new values. It can be undone while \
-its jobs wait or have failed.
+A revision is a set of changes made together: who changed which jobs, why, and the old and new values. A revision can be \
+undone only while its jobs wait or have failed.
 
 Examples:
   windlass failures revisions

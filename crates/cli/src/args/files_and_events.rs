@@ -70,7 +70,7 @@ pub(crate) enum UserDataSubcommand {
     Create(CreateUserDataArgs),
     /// Delete user data.
     Delete(DeleteUserDataArgs),
-    /// List the user data that must be set before the workflow runs, and is not.
+    /// List the user data that must have a value before the workflow runs, but has none.
     ListMissing(ListInWorkflowArgs),
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct UserDataListArgs {
     /// Only user data with this name.
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Only user data that is cleared before each run (true), or is not (false).
+    /// Only ephemeral user data, which is cleared before each run (true), or only other user data (false).
     #[arg(long, value_name = "TRUE|FALSE", action = ArgAction::Set)]
     pub(crate) is_ephemeral: Option<bool>,
     /// Only inputs of this job, by id or name.
@@ -116,7 +116,7 @@ pub(crate) struct UpdateUserDataArgs {
     /// Show what would change without changing it.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Workflow, if given by name: id, name, or `last`.
+    /// Workflow in which a name is looked up: id, name, or `last`.
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
 }
@@ -142,7 +142,7 @@ pub(crate) struct DeleteUserDataArgs {
     /// Ids or names.
     #[arg(value_name = "NAME", required = true)]
     pub(crate) names: Vec<String>,
-    /// Workflow, if given by name: id, name, or `last`.
+    /// Workflow in which a name is looked up: id, name, or `last`.
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
@@ -212,7 +212,7 @@ pub(crate) struct FollowEventsArgs {
     /// Only events of at least this severity.
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "info")]
     pub(crate) level: EventSeverityArg,
-    /// Stop after this number of minutes.
+    /// Stop after this number of minutes. Default: when the workflow ends.
     #[arg(short, long, value_name = "MINUTES", value_parser = parse_minutes)]
     pub(crate) duration: Option<Duration>,
     /// Also write the events to this file, one JSON object per line.

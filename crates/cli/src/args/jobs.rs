@@ -222,10 +222,10 @@ pub(crate) enum HandlersSubcommand {
 /// An object of a workflow that has an id and a name.
 #[derive(Debug, Args)]
 pub(crate) struct NamedObjectArgs {
-    /// Id or name.
+    /// Id or name, as the `list` command shows it.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Workflow, if given by name: id, name, or `last`.
+    /// Workflow in which a name is looked up: id, name, or `last`.
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
 }

@@ -60,7 +60,7 @@ pub(crate) struct LogShowArgs {
     /// Keep printing new output until the job ends.
     #[arg(long, conflicts_with_all = ["attempt", "run"])]
     pub(crate) follow: bool,
-    /// Start with the last N lines.
+    /// Print only the last N lines of the existing output. Default: all lines.
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) tail: Option<usize>,
     /// Workflow of the job: id, name, or `last`.
@@ -100,7 +100,7 @@ pub(crate) struct LogBundleArgs {
     /// Directory for the archive.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) bundle_dir: PathBuf,
-    /// Accepted for Torc's scripts without effect: the database has the paths of the logs.
+    /// Accepted for compatibility with Torc, without effect.
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
 }

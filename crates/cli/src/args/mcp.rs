@@ -21,7 +21,7 @@ Examples:
 
 `windlass serve --mcp` offers the same over HTTP, at /mcp.")]
 pub(crate) struct McpArgs {
-    /// Also offer tools that change something.
+    /// Also offer tools that change workflows or requests. Default: tools that only read.
     #[arg(long)]
     pub(crate) allow_write: bool,
     /// Print the tools and their arguments as JSON, and exit.

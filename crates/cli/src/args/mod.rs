@@ -75,10 +75,9 @@ pub(crate) struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalArgs {
-    /// Database: a file, or the URL of a PostgreSQL database (put its password into PGPASSWORD, because all
-    /// users of the machine
-    /// can read command lines). Default: WINDLASS_DB, or the nearest `.windlass/windlass.db` in this directory
-    /// or its parents.
+    /// Database: a file, or the URL of a PostgreSQL database. Default: WINDLASS_DB, or the nearest
+    /// `.windlass/windlass.db` in this directory or its parents. Set a PostgreSQL password in PGPASSWORD, not
+    /// in the URL: other users can read command lines.
     #[arg(long, value_name = "PATH", global = true)]
     pub(crate) db: Option<PathBuf>,
     /// URL of a server to use instead of a database; also WINDLASS_URL.
@@ -90,10 +89,10 @@ pub(crate) struct GlobalArgs {
     /// Client certificate and chain (PEM).
     #[arg(id = "client_cert", long = "cert", value_name = "PATH", global = true)]
     pub(crate) cert: Option<PathBuf>,
-    /// Private key of the client certificate, if it is in a separate file (PEM).
+    /// Private key of the client certificate (PEM). Default: the file of --cert.
     #[arg(id = "client_key", long = "key", value_name = "PATH", global = true)]
     pub(crate) key: Option<PathBuf>,
-    /// Send the token also over unencrypted HTTP to another machine, where others can read it.
+    /// Allow sending the token to another machine over unencrypted HTTP. Others on the network can read it.
     #[arg(long, global = true)]
     pub(crate) insecure_http: bool,
     /// Output format: tables for people, JSON or CSV for programs.
@@ -197,7 +196,7 @@ pub(crate) enum CliCommand {
     Exec(run::ExecArgs),
     /// Validate a spec file and store its workflow without running it.
     Create(run::CreateArgs),
-    /// Submit a workflow to a server, whose workers run it, or to HTCondor.
+    /// Submit a workflow to a server, which runs it on its workers, or to HTCondor.
     Submit(Box<run::SubmitArgs>),
     /// Show what a spec or workflow would run, and what changed since its last run.
     Plan(plan_and_reset::PlanArgs),

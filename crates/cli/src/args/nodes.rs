@@ -5,8 +5,8 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A server quarantines a node where jobs fail that succeed elsewhere. After the quarantine the node gets one job: if it \
-succeeds the node is trusted again, otherwise the quarantine is repeated with twice the duration.
+A server quarantines a node where jobs fail that succeed elsewhere. After the quarantine the node gets one job, the probe \
+job. If it completes, the node gets jobs as before; otherwise the quarantine is repeated with twice the duration.
 
 Examples:
   windlass worker nodes                                        list quarantined nodes and reasons
@@ -19,7 +19,7 @@ pub(crate) struct NodesArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodesSubcommand {
-    /// List nodes in quarantine or on probation.
+    /// List nodes that are in quarantine or run their probe job.
     List,
     /// Quarantine a node: it gets no jobs for a time; running jobs continue.
     SetAside(NodeQuarantineArgs),
@@ -31,7 +31,7 @@ pub(crate) enum NodesSubcommand {
 pub(crate) struct NodeQuarantineArgs {
     #[command(flatten)]
     pub(crate) node: OneNodeArgs,
-    /// Duration: `30m`, `2h`, `PT1H`.
+    /// Duration of the quarantine: `30m`, `2h`, `PT1H`.
     #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = windlass_types::parse_duration)]
     pub(crate) spell: Duration,
     /// Reason, shown in the list.

@@ -15,10 +15,10 @@ completed jobs are reused and, for each job that runs again, what changed. With 
 its next run would do. Nothing is changed or stored.
 
 Formats:
-  table     stages, counts, the critical path and a drawing, for the terminal (also called text)
+  table     stages, counts, the critical path and a drawing, for the terminal (`text` is an alias)
   json      the same for programs
-  dot       a graph for Graphviz
-  mermaid   a graph for Markdown pages
+  dot       a graph for Graphviz, in the DOT language
+  mermaid   a graph for Markdown pages, in the Mermaid language
   svg       a picture
 
 Examples:
@@ -37,19 +37,20 @@ pub(crate) struct PlanArgs {
     /// File to write. Default: standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Show one line per job instead of one per entry of the spec.
+    /// Show one line per job instead of one per job group (the jobs of one entry of the spec).
     #[arg(long)]
     pub(crate) per_job: bool,
     /// List all jobs that would run with their reasons, instead of the first few.
     #[arg(short, long)]
     pub(crate) all: bool,
-    /// Do not compare with earlier runs, as with `windlass run --new`.
+    /// Show what `windlass run --new` would run: all jobs, without reuse of earlier results.
     #[arg(long)]
     pub(crate) new: bool,
     /// Detect changed files by content instead of modification time.
     #[arg(long, visible_alias = "hash")]
     pub(crate) content: bool,
-    /// Ignore a change of a job: `JOB`, `JOB:FIELD`, or `*:FIELD` for all jobs; repeat for more.
+    /// Plan to reuse the results of a job although it changed: `JOB` for any change, `JOB:FIELD` for one
+    /// field, `*:FIELD` for one field of all jobs; repeat for more.
     #[arg(long, value_name = "JOB:FIELD")]
     pub(crate) accept: Vec<AcceptedChange>,
     #[command(flatten)]
@@ -108,7 +109,7 @@ pub(crate) struct ReinitArgs {
     /// Show for each job why it would run again, without changing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Continue although input files are missing.
+    /// Continue even if input files are missing.
     #[arg(long)]
     pub(crate) force: bool,
     /// Detect changed files by content instead of modification time.
@@ -131,7 +132,8 @@ pub(crate) struct TorcAsyncArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A workflow is ready to run as soon as it is created; this command only checks that the input files exist that no job writes.
+A workflow is ready to run as soon as it is created. This command only checks input files that no job of the workflow \
+writes: they must exist.
 
 Examples:
   windlass workflows init
@@ -140,7 +142,7 @@ pub(crate) struct WorkflowInitArgs {
     /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Continue although input files are missing.
+    /// Continue even if input files are missing.
     #[arg(long)]
     pub(crate) force: bool,
     /// Show missing files without changing anything.
@@ -188,7 +190,7 @@ pub(crate) struct JobsResetArgs {
     /// Jobs, by id or name.
     #[arg(value_name = "JOB")]
     pub(crate) jobs: Vec<JobRef>,
-    /// Workflow of the jobs: id, name, or `last`. Not needed with ids of jobs.
+    /// Workflow of the jobs, if jobs are given by name: id, name, or `last`.
     #[arg(short, long, visible_alias = "workflow", value_name = "ID")]
     pub(crate) workflow_id: Option<WorkflowRef>,
     #[command(flatten)]
@@ -204,10 +206,10 @@ pub(crate) struct ResetOptionArgs {
     /// Only jobs whose newest attempt has this exit code.
     #[arg(long, value_name = "CODE", allow_hyphen_values = true)]
     pub(crate) return_code: Option<i32>,
-    /// Also jobs whose inputs changed, as `windlass workflows reinit` does.
+    /// Also reset jobs whose inputs changed, as `windlass workflows reinit` does.
     #[arg(short = 'r', long, visible_alias = "reinit")]
     pub(crate) reinitialize: bool,
-    /// Continue although input files are missing.
+    /// Continue even if input files are missing.
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]

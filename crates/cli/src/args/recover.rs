@@ -10,10 +10,10 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Diagnoses each failed job from the measurements of its last attempt. A job that exceeded its memory or time limit, or used \
-more CPUs than requested, gets more and runs again. Other jobs with the same requirements keep theirs, and no job requests \
-more than a worker has. Jobs that failed for other reasons stay failed unless --retry-unknown or --recovery-hook is given. \
-Jobs that were canceled because of a retried job run again; completed jobs stay completed. Other jobs of the workflow may \
-be running.
+more CPUs than requested, gets larger requirements and runs again. Other jobs with the same requirements keep theirs, and \
+no job requests more than a worker has. Jobs that failed for other reasons stay failed unless --retry-unknown or \
+--recovery-hook is given. Jobs that were canceled because of a retried job run again; completed jobs stay completed. Other \
+jobs of the workflow may run meanwhile.
 
 Without a server, `windlass resume` or --run continues the workflow. If the workflow runs on Slurm, allocations for the \
 jobs are requested, as `windlass slurm regenerate --submit` does; no job requests more than the nodes of a partition have.
@@ -47,13 +47,13 @@ pub(crate) struct RecoverArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Recovery")]
 pub(crate) struct RecoveryArgs {
-    /// Factor for the memory of jobs that exceeded their memory limit.
+    /// Factor by which to increase the memory of jobs that exceeded their memory limit.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = parse_multiplier)]
     pub(crate) memory_multiplier: f64,
-    /// Factor for the time limit of jobs that exceeded it.
+    /// Factor by which to increase the time limit of jobs that exceeded it.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = parse_multiplier)]
     pub(crate) runtime_multiplier: f64,
-    /// Factor for the used CPUs of jobs that used more than requested.
+    /// Factor applied to the used CPUs to get the new number of CPUs, for jobs that used more than requested.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = parse_multiplier)]
     pub(crate) cpu_multiplier: f64,
     /// Also retry jobs whose failure has no known cause.
@@ -72,9 +72,9 @@ pub(crate) struct RecoveryArgs {
 
 /// An agent that decides about jobs that wait for a decision (`use_pending_failed`).
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Agent")]
+#[command(next_help_heading = "AI agent")]
 pub(crate) struct AiAgentArgs {
-    /// Let an AI agent decide about `pending_failed` jobs first.
+    /// Let an AI agent decide about jobs that wait for a decision (`pending_failed`) before the recovery.
     #[arg(long = "ai-recovery")]
     pub(crate) is_asked: bool,
     /// Program of the agent. `claude` is configured with `windlass mcp`; other programs get the prompt as last
@@ -93,10 +93,10 @@ pub(crate) struct AiAgentArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Accepted for compatibility with Torc, without effect")]
 pub(crate) struct TorcRecoverArgs {
-    /// Directory of the logs; the workflow has it.
+    /// Directory of the logs; taken from the workflow.
     #[arg(short, long = "output-dir", id = "torc_output_dir", value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// Do not prompt; there are no prompts.
+    /// Do not prompt; this command never prompts.
     #[arg(long)]
     no_prompts: bool,
 }
@@ -107,10 +107,10 @@ Follows a workflow until it ends. Exit codes: 0 all jobs completed, 1 some jobs 
 incomplete and not running, 6 failures wait for a decision. With --wait-for-decisions it waits for them instead of exiting \
 with 6.
 
-With --recover it does what `windlass recover` does each time the workflow stops with failures, up to --max-retries times, \
-and continues. It runs a local workflow itself if no other process does; workflows of a server are run by its workers. If \
-the workers come with Slurm allocations and none is left although jobs are ready, it stops with 3, unless --auto-schedule \
-requests new ones.
+With --recover, each time the workflow stops with failures, it recovers the workflow as `windlass recover` does, and \
+continues; at most --max-retries times. It runs a local workflow itself if no other process does; workflows of a server \
+are run by its workers. If the workflow runs on Slurm, and jobs are ready but no allocation is left, it exits with 3, \
+unless --auto-schedule requests new allocations.
 
 Examples:
   windlass watch
@@ -126,7 +126,7 @@ pub(crate) struct WatchArgs {
     /// Recover the workflow when it stops with failures, and continue.
     #[arg(short, long)]
     pub(crate) recover: bool,
-    /// Maximum number of recoveries.
+    /// Maximum number of recoveries with --recover.
     #[arg(short, long, value_name = "N", default_value_t = 3)]
     pub(crate) max_retries: u32,
     /// Wait for decisions about `pending_failed` jobs instead of exiting with 6.
@@ -149,34 +149,33 @@ pub(crate) struct TorcWatchArgs {
     /// Polling interval; changes are noticed at once.
     #[arg(short, long, value_name = "SECONDS")]
     poll_interval: Option<f64>,
-    /// Show the number of jobs per state; this is always shown.
+    /// Show the number of jobs per state; always shown.
     #[arg(short, long)]
     show_job_counts: bool,
-    /// Directory of the logs; the workflow has it.
+    /// Directory of the logs; taken from the workflow.
     #[arg(short, long = "output-dir", id = "torc_output_dir", value_name = "DIR")]
     output_dir: Option<PathBuf>,
 }
 
 /// Slurm allocations that `watch` requests.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "With Slurm")]
+#[command(next_help_heading = "Automatic Slurm allocations")]
 pub(crate) struct AutoScheduleArgs {
-    /// Keep watching although jobs are ready and no allocation is left, for example if another process requests
-    /// one.
+    /// Keep watching when jobs are ready but no allocation is left, because another process will request one.
+    /// Default: exit with 3.
     #[arg(long)]
     pub(crate) persistent: bool,
-    /// Request allocations, as `windlass slurm regenerate --submit` does, for ready jobs without an allocation;
-    /// at once if no
-    /// allocation is left.
+    /// Request allocations for ready jobs that have none, as `windlass slurm regenerate --submit` does; at
+    /// once if no allocation is left.
     #[arg(long)]
     pub(crate) auto_schedule: bool,
-    /// Number of ready jobs without an allocation that starts a request.
+    /// Number of ready jobs without an allocation at which --auto-schedule requests allocations.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) auto_schedule_threshold: u32,
-    /// Minimum time between two requests for allocations.
+    /// Minimum time between two requests of --auto-schedule, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
     pub(crate) auto_schedule_cooldown: u64,
-    /// Time after which a single ready job without an allocation starts a request.
+    /// Time in seconds after which --auto-schedule requests allocations even for a single ready job.
     #[arg(long, value_name = "SECONDS", default_value_t = 7200)]
     pub(crate) auto_schedule_stranded_timeout: u64,
 }
@@ -198,12 +197,12 @@ pub(crate) struct SyncStatusArgs {
     /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Show what would be done without doing it. The server still queries Slurm about allocations, and applies
-    /// the result, as it
-    /// would do a little later anyway.
+    /// Show what would be done without doing it. The server still updates the states of allocations from
+    /// Slurm.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Treat workers on other machines, which cannot be checked from here, as dead. Verify this first.
+    /// Treat workers on other machines as dead, so that their jobs run again. Windlass cannot check them from
+    /// this machine: verify first that they have stopped.
     #[arg(long)]
     pub(crate) assume_dead: bool,
 }

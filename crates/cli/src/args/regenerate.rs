@@ -12,11 +12,11 @@ use windlass_types::settings::parse_walltime;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For workflows whose allocations ended before their jobs did. Pending actions of the workflow that would request allocations \
-are marked as executed; the remaining jobs are grouped by their requirements, and each group gets a scheduler. With \
---submit, allocations for ready jobs are requested now; those for blocked jobs by an action when the jobs are ready. \
-Reinitializing the workflow removes the action. Allocations already requested are counted, so running this twice or \
-concurrently requests nothing twice.
+For workflows whose allocations ended before their jobs did. Pending actions of the workflow that would request \
+allocations are marked as executed; the remaining jobs are grouped by their requirements, and each group gets a scheduler. \
+With --submit, allocations for ready jobs are requested now, and a new action requests those for blocked jobs when the \
+jobs become ready; `windlass workflows reinit` removes this action. Allocations that were already requested are taken into \
+account: repeating the command requests nothing twice.
 
 Examples:
   windlass slurm regenerate 3 --dry-run           show what would be requested
@@ -28,8 +28,8 @@ pub(crate) struct RegenerateArgs {
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
     pub(crate) packing: SlurmPackingArgs,
-    /// Time limit of the allocations: `4h`, `04:00:00`, `1-12:00:00`. Default: that of the previous
-    /// allocations, if jobs fit.
+    /// Time limit of the allocations: `4h`, `04:00:00`, `1-12:00:00`. Default: the time limit of the previous
+    /// allocations, if the jobs fit.
     #[arg(id = "regenerate_walltime", long = "walltime", value_name = "TIME", value_parser = parse_walltime)]
     pub(crate) walltime: Option<Duration>,
     /// Request the allocations of ready jobs now.
@@ -38,7 +38,7 @@ pub(crate) struct RegenerateArgs {
     /// Show what would be done without changing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Also include these jobs, in any state; for jobs that are about to be reset.
+    /// Also include these jobs in any state, by id, separated by commas; for example jobs to be reset.
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     pub(crate) include_job_ids: Vec<i64>,
     #[command(flatten)]
@@ -59,7 +59,7 @@ impl RegenerateArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Accepted for compatibility with Torc, without effect")]
 struct TorcRegenerateArgs {
-    /// Directory of the logs; the workflow has it.
+    /// Directory of the logs; taken from the workflow.
     #[arg(short, long = "output-dir", id = "torc_output_dir", value_name = "DIR")]
     output_dir: Option<PathBuf>,
     /// Polling interval of workers; the server notifies them.
@@ -69,15 +69,17 @@ struct TorcRegenerateArgs {
 
 /// Options for new allocations of `recover` and `watch`.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "New allocations, with Slurm")]
+#[command(next_help_heading = "New Slurm allocations")]
 pub(crate) struct AllocationArgs {
     /// Account to charge. Default: the account of the previous allocations.
     #[arg(id = "allocation_account", long = "account", value_name = "NAME", value_parser = parse_word)]
     account: Option<String>,
-    /// Partition. Default: that of all previous allocations, or the best fit for the jobs.
+    /// Partition. Default: the partition of the previous allocations if all had the same, otherwise the best
+    /// fit for the jobs.
     #[arg(id = "allocation_partition", long = "partition", value_name = "NAME", value_parser = parse_word)]
     pub(crate) partition: Option<String>,
-    /// Time limit: `4h`, `04:00:00`. Default: that of all previous allocations, or 1.5 times the longest job.
+    /// Time limit of the allocations: `4h`, `04:00:00`. Default: the time limit of the previous allocations
+    /// if all had the same, otherwise 1.5 times the runtime of the longest job.
     #[arg(id = "allocation_walltime", long = "walltime", value_name = "TIME", value_parser = parse_walltime)]
     walltime: Option<Duration>,
     #[command(flatten)]

@@ -13,10 +13,10 @@ pub(crate) struct Reqmgr2Args {
     /// URL of the ReqMgr2 from which requests are imported by name: https://HOST/reqmgr2.
     #[arg(id = "reqmgr2", long = "reqmgr2", value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// Client certificate and chain, or X.509 proxy, for ReqMgr2 (PEM).
+    /// Client certificate with its chain, or X.509 proxy, for ReqMgr2 (PEM).
     #[arg(id = "reqmgr2_cert", long = "reqmgr2-cert", value_name = "FILE")]
     pub(crate) cert: Option<PathBuf>,
-    /// Private key of that certificate, if it is in a separate file (PEM).
+    /// Private key of the client certificate for ReqMgr2 (PEM). Default: the file of --reqmgr2-cert.
     #[arg(id = "reqmgr2_key", long = "reqmgr2-key", value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
     /// Certificate authorities to trust for ReqMgr2 in addition to those of the system: a file, or a directory

@@ -20,14 +20,14 @@ at sites. Its document is YAML, JSON, JSON5, TOML or KDL, in the format of Windl
 Examples:
   windlass catalog add data/ as /Muons/Run3-v1/RAW     register input files
   windlass request plan reco.yaml                      show the work units; nothing runs
-  windlass request run reco.yaml                       run it on this machine, without installation
+  windlass request run reco.yaml                       run it on this machine, without a server
   windlass request submit reco.yaml --watch            run it on the workers of a server
   windlass request list --status active,queued         list requests and their progress
   windlass request show reco                           show a request and its history
-  windlass request stop reco --reason \"disk is full\"   stop it cleanly; it continues from the queue
-  windlass request errors reco                         show failures and possible remedies
+  windlass request stop reco --reason \"disk is full\"   stop it; completed work is kept
+  windlass request errors reco                         show failures and possible fixes
   windlass request release reco --ban T2_There         release a held request, without that site
-  windlass request restart reco --cleanup immediate    start over; old outputs are deleted when the new ones are complete";
+  windlass request restart reco --cleanup immediate    start over; invalidate old outputs when new ones are complete";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
@@ -57,9 +57,9 @@ pub(crate) enum RequestSubcommand {
     Metrics(RequestMetricsArgs),
     /// Follow a request until it ends.
     Watch(RequestWatchArgs),
-    /// Stop a request cleanly. Completed work is kept, and the request continues from the queue.
+    /// Stop the run of a request. Completed work is kept, and the request returns to the queue.
     Stop(RequestStopArgs),
-    /// Show the failures of a request, and possible remedies.
+    /// Show the failures of a request, and possible fixes.
     Errors(RequestErrorListArgs),
     /// Release a held request, optionally without a site, with more memory, or without bad files.
     Release(RequestReleaseArgs),
@@ -78,9 +78,9 @@ pub(crate) enum RequestSubcommand {
     Priority(RequestPriorityArgs),
     /// Show the versions of a request.
     Versions(OneRequestArgs),
-    /// Show which input files are processed, to be retried, or excluded and why.
+    /// List the input files of a request with their states: processed, to be retried, excluded.
     Files(RequestFilesArgs),
-    /// Runs of requests and workflows as DAGs: list, show, nodes, logs, hold, release …
+    /// Runs of requests, and of workflows on HTCondor: list, show, nodes, logs, hold, release …
     #[command(alias = "dags")]
     Dag(super::dag::DagArgs),
     /// Limit of concurrent requests, and the queue: show, set.
@@ -92,10 +92,11 @@ pub(crate) struct RequestSubmitArgs {
     /// Documents of requests; `-` reads standard input. A document may contain a list of requests.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// When this share of the work units is completed, continue with that priority; repeat for more steps.
+    /// Queue the request again with a new priority when a fraction of its work units is completed:
+    /// `0.5:80000`; repeat for more steps.
     #[arg(long = "step", value_name = "FRACTION:PRIORITY")]
     pub(crate) steps: Vec<String>,
-    /// Validate only, and show what would be submitted.
+    /// Validate the documents and show what would be submitted, without submitting it.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Follow the requests until they end; the exit code reports the result.
@@ -121,7 +122,8 @@ pub(crate) struct RequestImportArgs {
     /// Files with documents of ReqMgr2 (`-` reads standard input), or names of requests in ReqMgr2.
     #[arg(value_name = "FILE|NAME", required = true)]
     pub(crate) what: Vec<String>,
-    /// When this share of the work units is completed, continue with that priority; repeat for more steps.
+    /// Queue the request again with a new priority when a fraction of its work units is completed:
+    /// `0.5:80000`; repeat for more steps.
     #[arg(long = "step", value_name = "FRACTION:PRIORITY")]
     pub(crate) steps: Vec<String>,
     #[command(flatten)]
@@ -216,9 +218,9 @@ pub(crate) struct OneRequestArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A file is processed when all work units that read it are completed. A file of a failed work unit is retried in a later \
-round, after all others; if other work units have done a part of it, the rest is shown. Files that were found to be bad or \
-were excluded are not read any more. Files that no round has used yet are not listed.
+States: `processed` means that all work units that read the file are completed. `attempted` means that a work unit failed; \
+a later round retries the file, or the part of it that is shown, after all other files. `excluded` means that the file is \
+bad, or an operator excluded it; it is not read again. Files that no round has used yet are not listed.
 
 Examples:
   windlass request files reco --state excluded         list files missing from the outputs, with reasons
@@ -250,14 +252,14 @@ pub(crate) struct RequestPlanArgs {
     /// Name of a request, or a file with its document.
     #[arg(value_name = "NAME|FILE")]
     pub(crate) request: String,
-    /// Draw the plan instead.
+    /// Draw the plan instead of listing the work units.
     #[arg(long)]
     pub(crate) draw: bool,
     /// Site to plan for, optionally with its number of slots; repeat for more. Default: the known sites, or
     /// `local`.
     #[arg(id = "plan_site", long = "site", value_name = "NAME[=SLOTS]")]
     pub(crate) sites: Vec<String>,
-    /// Show all work units.
+    /// Show all work units instead of the first few.
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -269,7 +271,7 @@ pub(crate) struct RequestWatchArgs {
     /// Names of requests. Default: all that have not ended.
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Stop following after this time: `30m`, `2h`. The requests continue.
+    /// Stop following after this time: `30m`, `2h`. The requests continue. Default: no limit.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 }

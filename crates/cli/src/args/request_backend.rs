@@ -27,7 +27,7 @@ impl From<RequestBackendName> for BackendKind {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Where requests run")]
 pub(crate) struct RequestBackendArgs {
-    /// Backend for new runs of requests; existing runs stay where they are.
+    /// Backend for new runs of requests; existing runs stay on their backend.
     #[arg(
         id = "serve_backend",
         long = "backend",
@@ -36,9 +36,9 @@ pub(crate) struct RequestBackendArgs {
         default_value = "engine"
     )]
     pub(crate) backend: RequestBackendName,
-    /// Maximum number of nodes that run at once: `Processing`, `Merge` and `Cleanup` per work unit on HTCondor
-    /// and per run on
-    /// workers, `MergeGroup` for the work units of a run. Defaults: 5000, 100, 50 and 10. Repeat for more.
+    /// Maximum number of concurrent nodes of a category: `Processing` (default 5000), `Merge` (100) and
+    /// `Cleanup` (50) per work unit on HTCondor or per run on workers; `MergeGroup` (10), concurrent work
+    /// units of a run. Repeat for more.
     #[arg(long = "throttle", value_name = "CATEGORY=N", value_parser = parse_throttle)]
     pub(crate) throttles: Vec<(String, u64)>,
     /// HTCondor schedd for new runs; repeat for more. Default: the schedd of this machine.

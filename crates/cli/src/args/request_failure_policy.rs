@@ -32,7 +32,7 @@ pub(crate) struct RequestFailurePolicyArgs {
     /// automatic bans.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) site_ban_failures: u32,
-    /// Minimum percentage of failed attempts at a site for a ban.
+    /// Ban a site only if at least this percentage of the attempts there failed.
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(..=100))]
     pub(crate) site_ban_percent: u32,
     /// Duration of automatic bans.
@@ -42,7 +42,7 @@ pub(crate) struct RequestFailurePolicyArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) site_ban_promotion: u32,
     /// Action if most attempts of a run fail with the same error, at all sites.
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "pause")]
+    #[arg(long, value_enum, value_name = "ACTION", default_value = "pause")]
     pub(crate) on_failing_alike: SimilarFailuresArg,
     /// Minimum number of similar failures of a run, or at one site, for --on-failing-alike.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]

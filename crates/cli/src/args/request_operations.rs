@@ -10,12 +10,12 @@ use windlass_types::{Bytes, parse_duration};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A request is held if too many work units of a round failed, or if it was rescued too often. After the release, finished work \
-is kept and the rest is queued as the next round; with --rescue the same round is retried. Changes apply from then on, all or \
-none: errors are reported at once, and the request stays held.
+A request is held if too many work units of a round failed, or if it was rescued too often. After the release, finished \
+work is kept and the rest is queued as the next round; with --rescue the same round is retried. Either all given changes \
+apply or none: if one is invalid, the command reports the error, and the request stays held.
 
-If the server gave up recording outputs after three days of failures, the release retries it, also for requests that are not \
-held or have ended; `request show` reports such a failure.
+If recording an output fails for three days, the server gives up, and `request show` reports it. A release retries the \
+recording, also for requests that are not held or have ended.
 
 Examples:
   windlass request release reco                        release without changes: a site was down
@@ -32,11 +32,10 @@ pub(crate) struct RequestReleaseArgs {
     /// Site to ban for this request; repeat for more.
     #[arg(long = "ban", value_name = "SITE")]
     pub(crate) bans: Vec<String>,
-    /// Duration of the ban: `12h`, `3d`. Default: that of automatic bans, `serve --site-ban-duration` (seven
-    /// days).
+    /// Duration of the bans: `12h`, `3d`. Default: `--site-ban-duration` of the server (7d).
     #[arg(long, value_name = "DURATION", requires = "bans", value_parser = parse_duration)]
     pub(crate) ban_for: Option<Duration>,
-    /// Memory of a job for all its cores: `3g`, `2500m`; a number without unit is GiB.
+    /// Memory of a processing job in total, not per core: `3g`, `2500m`; a number without unit is GiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub(crate) memory: Option<Bytes>,
     /// Time per event in seconds, for rounds planned from now on.
@@ -45,7 +44,7 @@ pub(crate) struct RequestReleaseArgs {
     /// Number of retries of a processing job.
     #[arg(long, value_name = "N")]
     pub(crate) retries: Option<i64>,
-    /// Share of failed work units of a round at which the request is held: `0.3`.
+    /// Fraction of failed work units of a round at which the request is held: `0.3`.
     #[arg(long, value_name = "SHARE")]
     pub(crate) threshold: Option<f64>,
     /// Maximum number of rescues of a round before the request is held.
@@ -64,16 +63,18 @@ pub(crate) struct RequestReleaseArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The jobs of the request are stopped first. Its outputs, by block with rules and files, are then listed in invalidation.json \
-in the directory of the request for cleanup; `request invalidate` invalidates them. Windlass never fails a request by itself.
+First, the jobs of the request are stopped. Then its outputs are listed in invalidation.json in the directory of the \
+request, by block with rules and files; `request invalidate` invalidates them. Windlass never fails a request without this \
+command.
 
 Examples:
   windlass request fail reco --reason \"the release is broken\"
-  windlass request fail reco --lost                    its schedd is gone: do not wait for its run")]
+  windlass request fail reco --lost                    its schedd no longer exists: do not wait for its run")]
 pub(crate) struct RequestFailArgs {
     #[command(flatten)]
     pub(crate) request: RequestReasonArgs,
-    /// Do not wait for the run if its backend does not respond, because the backend is permanently lost.
+    /// Declare the backend of the run permanently lost: do not wait for the run if the backend does not
+    /// respond.
     #[arg(long)]
     pub(crate) lost: bool,
     #[command(flatten)]
@@ -101,20 +102,22 @@ impl CleanupPolicyArg {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The request is abandoned and submitted again under a new name with the next processing version, so that it writes into its \
-own datasets. Old outputs stay readable until the new ones are complete. If it was restarted before, the command reports the \
-new request.
+own datasets. Old outputs stay readable until the new ones are complete. A request is restarted only once: repeating the \
+command reports the new request.
 
 Examples:
   windlass request restart reco_v1 --reason \"wrong global tag in round 1\"
-  windlass request restart reco_v1 --cleanup immediate    delete old outputs when the new ones are complete
-  windlass request restart reco_v1 --lost                 its schedd is gone: do not wait for its run")]
+  windlass request restart reco_v1 --cleanup immediate    invalidate old outputs when new ones are complete
+  windlass request restart reco_v1 --lost                 its schedd no longer exists: do not wait for its run")]
 pub(crate) struct RequestRestartArgs {
     #[command(flatten)]
     pub(crate) request: RequestReasonArgs,
-    /// Cleanup of the old outputs when the new request is completed. Default: the policy of the old request.
-    #[arg(long, value_enum, value_name = "WHEN")]
+    /// What happens to the old outputs when the new request is completed. Default: the policy of the old
+    /// request.
+    #[arg(long, value_enum, value_name = "POLICY")]
     pub(crate) cleanup: Option<CleanupPolicyArg>,
-    /// Do not wait for the run if its backend does not respond, because the backend is permanently lost.
+    /// Declare the backend of the run permanently lost: do not wait for the run if the backend does not
+    /// respond.
     #[arg(long)]
     pub(crate) lost: bool,
     #[command(flatten)]
@@ -123,7 +126,7 @@ pub(crate) struct RequestRestartArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For requests that have ended: failed ones, and those that were restarted (`request versions` shows them).
+For requests that have failed or were restarted; `request versions` shows the versions of a request.
 
 Examples:
   windlass request invalidate reco_v1 --reason \"reco_v2 is complete\"
@@ -138,7 +141,7 @@ pub(crate) struct RequestInvalidateArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Shows the failed attempts of the current round and its rescues, grouped by error and site, with the last output of one \
-attempt of each group; then possible remedies with the commands to type.
+attempt of each group; then possible fixes with the commands to type.
 
 Examples:
   windlass request errors reco

@@ -38,7 +38,7 @@ pub(crate) struct RequestTimeoutArgs {
     /// Hold a request whose failures were not handled after this time, and send an alert. 0s: never.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) partial_timeout: Duration,
-    /// Send an alert about a backend that has not responded about a run for this time.
+    /// Send an alert if a backend has reported nothing about a run for this time.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) silence_timeout: Duration,
     /// Give up recording an output after this time of failures, and send an alert.

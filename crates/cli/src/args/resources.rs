@@ -25,8 +25,8 @@ pub(crate) enum ResourcesSubcommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prints one line per class of jobs, that is, the jobs of one entry of the spec. A proposal shows new requirements, and the \
-number of runs they are based on.
+Prints one line per job group, that is, the jobs of one entry of the spec. If the requirements should change, the line \
+shows the proposed values and the number of runs they are based on.
 
 Examples:
   windlass resources check
@@ -39,21 +39,21 @@ pub(crate) struct ResourcesCheckArgs {
     /// Only this run of the workflow. Default: the newest run of each job.
     #[arg(short, long, value_name = "N")]
     pub(crate) run_id: Option<RunId>,
-    /// Include classes whose requirements are about right.
+    /// Include job groups whose requirements need no change.
     #[arg(short, long)]
     pub(crate) all: bool,
     /// Include failed attempts.
     #[arg(long)]
     pub(crate) include_failed: bool,
-    /// Only classes with a job that exceeded its requirements by more than this percentage.
+    /// Only job groups in which a job exceeded its requirements by more than this percentage.
     #[arg(long, value_name = "PERCENT")]
     pub(crate) min_over_utilization: Option<f64>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Increases requirements that jobs exceeded, and decreases them where all jobs of a class completed and the saving is \
-significant. Changes apply per class of jobs, that is, the jobs of one entry of the spec; other jobs with the same \
+Increases requirements that jobs exceeded, and decreases them where all jobs of a job group (the jobs of one entry of the \
+spec) completed and the saving is significant. Changes apply to the jobs of one group; other jobs with the same \
 requirements keep theirs. The spec file is not changed: see `windlass resources tune`.
 
 Examples:
@@ -77,13 +77,13 @@ pub(crate) struct ResourcesCorrectArgs {
 /// Margins above the used resources.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct SizingArgs {
-    /// Factor for the maximum memory used.
+    /// Factor applied to the maximum memory used to get the new memory.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = parse_multiplier)]
     pub(crate) memory_multiplier: f64,
-    /// Factor for the maximum CPUs used.
+    /// Factor applied to the maximum CPUs used to get the new number of CPUs.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = parse_multiplier)]
     pub(crate) cpu_multiplier: f64,
-    /// Factor for the maximum run time.
+    /// Factor applied to the maximum run time to get the new time limit.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = parse_multiplier)]
     pub(crate) runtime_multiplier: f64,
     /// Never decrease requirements.
@@ -93,8 +93,9 @@ pub(crate) struct SizingArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Uses the measurements of the newest workflow that this file created here. Without --apply it prints the changes as a diff. \
-With --apply it changes only the numbers in the file, keeps comments and layout, and notes what each change is based on.
+Uses the measurements of the newest workflow in the database that this file created. Without --apply it prints the changes \
+as a diff. With --apply it changes only the numbers in the file, keeps comments and layout, and notes what each change is \
+based on.
 
 Examples:
   windlass resources tune sweep.yaml
@@ -107,7 +108,8 @@ pub(crate) struct TuneArgs {
     /// Write the changes into the file.
     #[arg(long)]
     pub(crate) apply: bool,
-    /// Use the measurements of this workflow: id, name, or `last`.
+    /// Workflow whose measurements are used: id, name, or `last`. Default: the newest workflow that this file
+    /// created.
     #[arg(short, long, value_name = "ID")]
     pub(crate) workflow: Option<WorkflowRef>,
     #[command(flatten)]
@@ -116,9 +118,9 @@ pub(crate) struct TuneArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Bars of jobs are always drawn. Lines require samples, which are kept if the spec says so \
-(`resource_monitor: {jobs: {enabled: true, granularity: time_series}}`) or with `windlass exec --monitor time_series`. \
-The page is a single file that needs no network.
+Jobs are drawn as bars. Lines of CPU and memory usage require stored samples: set `resource_monitor: {jobs: {enabled: \
+true, granularity: time_series}}` in the spec, or run `windlass exec --monitor time_series`. The page is a single file \
+that needs no network.
 
 Examples:
   windlass resources plot

@@ -44,7 +44,7 @@ pub(crate) struct RequestRoundsArgs {
     /// Maximum number of processing jobs of the first round. 0: no limit.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) first_round_jobs: u64,
-    /// Factor by which each round is larger than the one before.
+    /// Factor by which each round is larger than the previous round.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) round_growth: u32,
     /// Target duration of a job where jobs are split by events.
@@ -56,13 +56,14 @@ pub(crate) struct RequestRoundsArgs {
     /// Number of jobs of a first round that run with half of the threads, to measure scaling. 0: none.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) probe_jobs: u32,
-    /// Number of measured jobs of a request before anything is adapted.
+    /// Minimum number of measured jobs of a request before its requirements are adapted.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) min_samples: u64,
-    /// Run steps in parallel that use less than this percentage of their cores.
+    /// Run several instances of a step in parallel within a job if the step uses less than this percentage of
+    /// its cores.
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) split_below_percent: u32,
-    /// Minimum memory per core of a job in MB, which nearly all sites have.
+    /// Minimum memory per core that jobs request, in MB; nearly all sites offer this much.
     #[arg(long, value_name = "MB", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) default_memory_per_core: u64,
     /// Maximum memory per core of a job in MB; requests above are rejected.

@@ -35,8 +35,8 @@ pub(crate) struct RunArgs {
     /// Detect changed files by content instead of modification time.
     #[arg(long, visible_alias = "hash")]
     pub(crate) content: bool,
-    /// Ignore a change of a job and reuse its results: `JOB`, `JOB:FIELD`, or `*:FIELD` for all jobs; repeat
-    /// for more.
+    /// Reuse the results of a job although it changed: `JOB` for any change, `JOB:FIELD` for one field,
+    /// `*:FIELD` for one field of all jobs; repeat for more.
     #[arg(long, value_name = "JOB:FIELD")]
     pub(crate) accept: Vec<AcceptedChange>,
     #[command(flatten)]
@@ -60,8 +60,8 @@ impl OutputDirArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-If windlass was killed, its remaining job processes are killed first, and these jobs run again. Failed jobs stay failed unless \
---retry-failed is given, which starts a new run of failed jobs, jobs canceled because of them, and their dependents.
+If windlass was killed, processes of jobs that still run are killed first, and these jobs run again. Failed jobs stay \
+failed. With --retry-failed, a new run executes failed jobs, jobs canceled because of them, and their dependents.
 
 Examples:
   windlass resume
@@ -82,9 +82,10 @@ pub(crate) struct ResumeArgs {
 #[command(after_help = "\
 Commands run in bash. Several words after `--` are quoted as needed; a single word after `--` is a shell command.
 
-`{name}` is replaced by the value of a parameter. In a shell command (-c, -C, a single word after `--`) its value may only \
-contain letters, digits and _./:=@%+,- which have no meaning in a shell; `{name:q}` inserts any value quoted, without quotes \
-around it. In several words after `--`, both insert any value unchanged. Every parameter must be used.
+`{name}` is replaced by the value of a parameter. In a shell command (-c, -C, or a single word after `--`), the value may \
+contain only letters, digits and _./:=@%+,- (no characters that a shell interprets). For other values write `{name:q}`, \
+without quotes around it: it inserts the value quoted. In several words after `--`, `{name}` and `{name:q}` both insert \
+the value unchanged. Every parameter must be used.
 
 Examples:
   windlass exec -c 'make test' -c 'make docs'
@@ -96,7 +97,8 @@ Examples:
   windlass exec --param f=@files.txt --dry-run -- wc -l {f}
   windlass exec --param f=@files.txt -c 'sort {f:q} > {f:q}.sorted'")]
 pub(crate) struct ExecArgs {
-    /// Shell command; repeat for more. `{name}` and `{name:q}` insert a parameter.
+    /// Shell command; repeat for more. `{name}` inserts the value of a parameter, `{name:q}` inserts it
+    /// quoted.
     #[arg(short, long = "command", value_name = "CMD")]
     pub(crate) commands: Vec<String>,
     /// File with one shell command per line; `-` reads standard input. Empty lines and lines starting with #
@@ -108,9 +110,9 @@ pub(crate) struct ExecArgs {
     /// one value per line; repeat for more parameters.
     #[arg(long = "param", value_name = "NAME=VALUES")]
     pub(crate) params: Vec<ExecParameterArg>,
-    /// Combine several parameters: `product` (each value with each) or `zip` (first with first, second with
-    /// second).
-    #[arg(long, value_enum, value_name = "HOW", default_value = "product")]
+    /// How several parameters are combined: `product` (all combinations of values) or `zip` (the first values
+    /// together, then the second values).
+    #[arg(long, value_enum, value_name = "METHOD", default_value = "product")]
     pub(crate) link: ParameterLink,
     /// Name of the workflow.
     #[arg(short, long, default_value = "exec")]
@@ -147,8 +149,8 @@ Examples:
   windlass submit --slurm --account lab pipeline.yaml                in Slurm allocations
   windlass submit --backend htcondor pipeline.yaml                   as a DAG, without a server")]
 pub(crate) struct SubmitArgs {
-    /// Where the workflow runs: on the workers of a server, or on HTCondor.
-    #[arg(long, value_enum, value_name = "WHO", default_value = "server")]
+    /// Where the workflow runs: on the workers of a server, or in an HTCondor pool.
+    #[arg(long, value_enum, value_name = "BACKEND", default_value = "server")]
     pub(crate) backend: SubmitBackendArg,
     #[command(flatten)]
     pub(crate) create: CreateArgs,
@@ -225,7 +227,7 @@ pub(crate) struct TorcRunArgs {
     /// Maximum polling interval; windlass does not poll.
     #[arg(long, value_name = "SECONDS")]
     claim_backoff_max_secs: Option<f64>,
-    /// Skip checks for Slurm, which windlass does not do here.
+    /// Skip checks for Slurm; this command has none.
     #[arg(long)]
     skip_checks: bool,
     /// Rejected: `run` ends with its workflow. Use `windlass worker --persistent` with a server.
@@ -247,16 +249,17 @@ impl TorcRunArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Args)]
 #[command(next_help_heading = "Measurements")]
 pub(crate) struct ResourceMonitorArgs {
-    /// Measurements to keep of each job: a summary per attempt, or all samples for `windlass resources plot`.
-    #[arg(long, value_enum, value_name = "HOW", default_value = "summary")]
+    /// CPU and memory measurements of jobs to store: a summary per attempt, all samples (`time_series`, for
+    /// `windlass resources plot`), or none.
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "summary")]
     pub(crate) monitor: ResourceMonitorArg,
-    /// Measurements to keep of this machine.
-    #[arg(long, value_enum, value_name = "HOW", default_value = "off")]
+    /// CPU and memory measurements of this machine to store: a summary, all samples (`time_series`), or none.
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "off")]
     pub(crate) monitor_compute_node: ResourceMonitorArg,
     /// Plot the measurements at the end, as `windlass resources plot` does.
     #[arg(long)]
     pub(crate) generate_plots: bool,
-    /// Sampling interval in seconds.
+    /// Interval between measurements, in seconds. Default: 10.
     #[arg(short = 'i', long, value_name = "SECONDS", value_parser = parse_interval)]
     pub(crate) sample_interval_seconds: Option<f64>,
 }
@@ -294,7 +297,7 @@ pub(crate) struct TorcCreateArgs {
     /// Do not measure jobs; ignored. Set `resource_monitor: {enabled: false}` in the spec instead.
     #[arg(long)]
     pub(crate) no_resource_monitoring: bool,
-    /// Skip checks for Slurm, which windlass does not do here.
+    /// Skip checks for Slurm; this command has none.
     #[arg(long)]
     skip_checks: bool,
 }
@@ -312,33 +315,34 @@ pub(crate) struct MachineArgs {
     /// Number of GPUs that jobs may use. Default: all of this machine.
     #[arg(long, value_name = "N")]
     pub(crate) num_gpus: Option<u32>,
-    /// Maximum number of concurrent jobs; jobs without resource requirements are then limited only by this
-    /// number.
+    /// Maximum number of concurrent jobs. If given, jobs without resource requirements are limited only by
+    /// this number, not by the number of CPUs.
     #[arg(short = 'j', long, visible_alias = "jobs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_parallel_jobs: Option<u32>,
-    /// Label of this machine; repeat for more. Jobs with labels run only on machines that have all of them.
-    /// With a server, a worker
-    /// with labels takes only jobs with labels.
+    /// Label of this machine; repeat for more. A job with labels runs only on a machine that has all labels
+    /// of the job.
     #[arg(long, value_name = "LABEL")]
     pub(crate) label: Vec<String>,
-    /// Time between the request to stop a job and its kill.
+    /// Time that a job has to exit after the stop signal before it is killed.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = windlass_types::parse_duration)]
     pub(crate) grace: Duration,
-    /// Stop after this time: `90m`, `PT1H`. Jobs with a longer time limit than what is left are not started;
-    /// jobs that still run
-    /// are stopped before the end. `windlass resume` continues.
+    /// Stop the run after this time: `90m`, `PT1H`. Jobs whose time limit exceeds the remaining time are not
+    /// started; running jobs are stopped before the end. `windlass resume` continues the workflow. Default:
+    /// no limit.
     #[arg(long, value_name = "DURATION", value_parser = windlass_types::parse_duration)]
     pub(crate) time_limit: Option<Duration>,
-    /// Stop at this time, as with --time-limit: `2026-08-01T18:00:00Z`.
+    /// Time at which the run stops: `2026-08-01T18:00:00Z`. Jobs whose time limit exceeds the remaining time
+    /// are not started. Default: no limit.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) end_time: Option<Timestamp>,
-    /// Treat workers on other machines, which cannot be checked from here, as dead. Verify this first.
+    /// Treat workers on other machines as dead, so that their jobs run again. Windlass cannot check them from
+    /// this machine: verify first that they have stopped.
     #[arg(long)]
     pub(crate) assume_dead: bool,
-    /// Stop workers of a server that is gone, and run their jobs again.
+    /// Stop workers left behind by a server that is no longer running, and run their jobs again.
     #[arg(long)]
     pub(crate) take_over: bool,
-    /// Start although input files are missing.
+    /// Start even if input files are missing.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -365,7 +369,8 @@ pub(crate) struct DemoDirArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DemoSubcommand {
-    /// Run a small campaign of requests on four simulated sites, with a failure and a partial production step.
+    /// Run a small campaign of requests on four simulated sites, with a retried failure and a request that
+    /// runs in two steps.
     Requests(DemoDirArgs),
 }
 

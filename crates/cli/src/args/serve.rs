@@ -22,7 +22,7 @@ workers find it and its token automatically: `windlass status`, `windlass worker
 Examples:
   windlass serve                                         for yourself, on this machine
   windlass serve --listen 0.0.0.0:8443 --tls-cert c.pem --tls-key k.pem
-  windlass serve --db postgres://windlass@db/windlass    a second server is a standby, and takes over
+  windlass serve --db postgres://windlass@db/windlass    a second server with this database is a standby
   windlass serve --backend htcondor                      run requests as DAGs in the HTCondor pool of this machine
   windlass serve --check                                 check the configuration
   windlass serve --print-systemd-unit > /etc/systemd/system/windlass.service
@@ -37,11 +37,11 @@ pub(crate) struct ServeArgs {
     /// Time without contact after which a worker is considered lost and its jobs are reassigned.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_lease)]
     pub(crate) lease: Duration,
-    /// Time between the request to stop a job and its kill.
+    /// Time that a job has to exit after the stop signal before it is killed.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub(crate) grace: Duration,
-    /// Quarantine a host for the workers of all users. Default: only for those of the user whose workers
-    /// failed.
+    /// Quarantine a node for the workers of all users. Default: only for the workers of the user whose jobs
+    /// failed there.
     #[arg(long)]
     pub(crate) share_node_blame: bool,
     /// Disable authentication (loopback only): every client has full access.

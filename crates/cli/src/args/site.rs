@@ -56,7 +56,8 @@ pub(crate) struct SiteDrainArgs {
     /// Time after which the site is enabled again: `30m`, `2h`. Default: until `windlass site enable`.
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) spell: Option<Duration>,
-    /// Time at which the site is enabled again.
+    /// Time at which the site is enabled again: `2026-08-01T18:00:00Z`. Default: until `windlass site
+    /// enable`.
     #[arg(long, value_name = "TIME", conflicts_with = "spell", value_parser = super::run::parse_time)]
     pub(crate) until: Option<Timestamp>,
 }
@@ -71,7 +72,7 @@ pub(crate) struct SiteBanArgs {
     /// Duration of the ban: `30m`, `2h`.
     #[arg(long = "for", value_name = "DURATION", default_value = "1d", value_parser = parse_duration)]
     pub(crate) spell: Duration,
-    /// Ban it only for this request.
+    /// Ban the site only for this request. Default: for all requests.
     #[arg(long, value_name = "NAME")]
     pub(crate) request: Option<String>,
     /// Reason, shown in the list.
@@ -81,8 +82,8 @@ pub(crate) struct SiteBanArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Sites are banned by operators, or automatically if too much of a request failed there; a site that three requests have banned \
-is banned for all requests. Automatic bans expire after seven days.
+Sites are banned by operators, or automatically if too many jobs of a request failed there; a site that three requests \
+have banned is banned for all requests. Automatic bans expire after seven days.
 
 Examples:
   windlass site bans                                   current bans
@@ -119,10 +120,10 @@ pub(crate) struct SiteSetArgs {
     /// Number of single-core jobs that the site can run at once.
     #[arg(long, value_name = "N")]
     pub(crate) slots: Option<u64>,
-    /// Storage directory of the site: the path of a file is this directory and its LFN.
+    /// Storage directory of the site: the path of a file is this directory followed by its LFN.
     #[arg(long, value_name = "PATH")]
     pub(crate) storage_path: Option<String>,
-    /// Name of its storage element in other systems.
+    /// Name of the storage element of the site in other systems.
     #[arg(long, value_name = "NAME")]
     pub(crate) storage_element: Option<String>,
 }
@@ -133,7 +134,7 @@ fn parse_status(text: &str) -> Result<SiteStatus, String> {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Requests wait in a queue: urgent ones first, then by priority; among equals, requestors take turns.
+Queued requests start in this order: urgent requests first, then by priority; at equal priority, requestors take turns.
 
 Examples:
   windlass request admission                        show running requests and the queue
@@ -160,7 +161,7 @@ pub(crate) struct AdmissionQueueArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AdmissionSetArgs {
-    /// Maximum number of runs at once; 0 starts no more.
+    /// Maximum number of running requests; 0 starts no more requests.
     #[arg(long, value_name = "N")]
     pub(crate) max_active: u64,
 }

@@ -12,8 +12,8 @@ use windlass_types::Bytes;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Windlass packs jobs into few allocations: jobs with similar requirements share allocations, in which workers run one job after \
-another. `generate` writes schedulers and actions into the spec file, `plan` only shows them.
+Jobs with similar requirements share allocations: workers in an allocation run one job after another. `generate` adds \
+schedulers and actions to the spec file, `plan` only shows the allocations.
 
 Examples:
   windlass slurm plan pipeline.yaml                         show allocations and estimated start times
@@ -25,9 +25,9 @@ pub(crate) struct SlurmArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SlurmSubcommand {
-    /// Write schedulers and actions for the jobs of a spec into it.
+    /// Add Slurm schedulers and actions for its jobs to a spec file.
     Generate(SlurmGenerateArgs),
-    /// Show the allocations that the jobs of a spec would share, and their estimated start times.
+    /// Show the allocations that the jobs of a spec need, and their estimated start times.
     #[command(alias = "plan-allocations")]
     Plan(SlurmPlanArgs),
     #[command(flatten)]
@@ -39,13 +39,13 @@ pub(crate) enum SlurmSubcommand {
     Worker(SlurmWorkerArgs),
     /// Create new schedulers and allocations for the remaining jobs of a workflow.
     Regenerate(RegenerateArgs),
-    /// Partitions of a cluster, and which of them fit a job: list, detect, show, partitions, match …
+    /// Partitions and profiles of clusters: list, detect, show, partitions, match …
     Hpc(HpcArgs),
 }
 
 /// How jobs are packed into allocations.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Packing of jobs")]
+#[command(next_help_heading = "Allocations")]
 pub(crate) struct SlurmPackingArgs {
     /// Account to charge. Default: `account` in the slurm_defaults of the spec, then the setting
     /// `slurm.account`.
@@ -56,19 +56,21 @@ pub(crate) struct SlurmPackingArgs {
     pub(crate) default_account: Option<String>,
     #[command(flatten)]
     pub(crate) profile: ClusterProfileArg,
-    /// Jobs that share allocations: all of the same partition, or only those with the same requirements.
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "partition")]
+    /// Which jobs share allocations: all jobs of a partition, or only jobs with the same requirements.
+    #[arg(long, value_enum, value_name = "KEY", default_value = "partition")]
     pub(crate) group_by: GroupByArg,
-    /// Time limit of allocations: the runtime of the longest job, or the maximum of the partition.
-    #[arg(long, value_enum, value_name = "HOW", default_value = "max-job-runtime")]
+    /// Time limit of allocations: the runtime of the longest job times --walltime-multiplier, or the maximum
+    /// of the partition.
+    #[arg(long, value_enum, value_name = "STRATEGY", default_value = "max-job-runtime")]
     pub(crate) walltime_strategy: WalltimeArg,
-    /// Factor for the runtime of the longest job, up to the maximum of the partition.
+    /// Factor applied to the runtime of the longest job to get the time limit of allocations, up to the
+    /// maximum of the partition.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = parse_multiplier)]
     pub(crate) walltime_multiplier: f64,
-    /// Request one allocation with many nodes instead of many with few nodes.
+    /// Request one allocation with many nodes instead of many allocations with few nodes.
     #[arg(long)]
     pub(crate) single_allocation: bool,
-    /// Use only this partition.
+    /// Use only this partition. Default: the best fit for the jobs.
     #[arg(long, value_name = "NAME", value_parser = parse_word)]
     pub(crate) partition: Option<String>,
 }
@@ -141,7 +143,7 @@ pub(crate) struct SlurmGenerateArgs {
     /// Show what would change without writing it.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// File to write the new spec to instead of changing the file; `-` prints it.
+    /// File for the new spec; `-` prints it. Default: change the spec file.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -166,9 +168,9 @@ pub(crate) struct SlurmPlanArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The resources of a cluster are queried from Slurm. A profile describes another cluster, or one with details that Slurm does \
-not report: a file in the directory hpc/ beside your config.toml, or anywhere with --profile FILE. There are no built-in \
-profiles; `windlass slurm hpc generate` writes a profile of the current cluster.
+By default, Windlass queries the resources of the cluster from Slurm. A profile is a file that describes another cluster, \
+or details that Slurm does not report. Profiles are in the directory hpc/ beside your config.toml; --profile FILE uses a \
+file elsewhere. There are no built-in profiles; `windlass slurm hpc generate` writes a profile of the current cluster.
 
 Examples:
   windlass slurm hpc partitions                                    list partitions
@@ -181,7 +183,7 @@ pub(crate) struct HpcArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HpcSubcommand {
-    /// List the profiles.
+    /// List the cluster profiles.
     List,
     /// Show which profile matches this cluster.
     Detect,
@@ -197,7 +199,8 @@ pub(crate) enum HpcSubcommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct HpcShowArgs {
-    /// Profile, as with --profile.
+    /// Profile of the cluster: a file, or the name of one of your profiles. Default: `slurm`, which queries
+    /// Slurm.
     #[arg(value_name = "NAME|FILE")]
     pub(crate) name: Option<String>,
 }
@@ -255,9 +258,8 @@ pub(crate) struct HpcGenerateArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "On Slurm")]
 pub(crate) struct SlurmSubmitArgs {
-    /// Request Slurm allocations also if the spec defines no schedulers: they are generated from the
-    /// requirements of its jobs, as
-    /// `windlass slurm generate` does.
+    /// Request Slurm allocations. If the spec defines no schedulers, generate them from the requirements of
+    /// its jobs, as `windlass slurm generate` does.
     #[arg(long)]
     pub(crate) slurm: bool,
     #[command(flatten)]

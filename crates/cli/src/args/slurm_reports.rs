@@ -20,9 +20,9 @@ pub(crate) enum SlurmReportSubcommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-GIVEN is the time from an allocation's start to its end, or until now. USED is the part that jobs occupied by their \
-requirements, CPU the used CPU time. FAILED and LOST are parts of USED: failed attempts, and attempts that ended with their \
-allocation. IDLE is the rest. All values are in core-hours.
+GIVEN is the time from an allocation's start to its end, or until now. USED is the part that running jobs reserved by \
+their requirements, CPU the CPU time that they used. FAILED and LOST are parts of USED: failed attempts, and attempts that \
+ended with their allocation. IDLE is the rest. All values are in core-hours.
 
 Examples:
   windlass slurm usage
@@ -45,10 +45,10 @@ pub(crate) struct SacctArgs {
     /// Workflow: id, name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Also write all data as JSON into a file.
+    /// Also write all data into a JSON file.
     #[arg(short, long)]
     pub(crate) save_json: bool,
-    /// Directory of that file.
+    /// Directory of the JSON file.
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     pub(crate) output_dir: PathBuf,
     #[command(flatten)]

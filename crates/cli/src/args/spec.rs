@@ -34,7 +34,8 @@ pub(crate) struct SpecOutputArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The format is that of the output file's extension, or of --to. The result defines the same workflow. Comments are lost.
+The format is that of the output file's extension, or of --to. The new file defines the same workflow, without the \
+comments.
 
 Examples:
   windlass spec convert sweep.yaml sweep.kdl
@@ -83,7 +84,7 @@ pub(crate) enum SpecFileFormat {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 For use in a running job: the new jobs are added to its workflow, and start after it has completed. Repeating the command \
-adds nothing twice. The file, in any format of a spec, contains:
+adds no job twice. The file, in any format of a spec, contains:
 
   jobs:                          the new jobs
     - name: refine_1
@@ -91,10 +92,11 @@ adds nothing twice. The file, in any format of a spec, contains:
       depends_on: [...]          other jobs in this file; all of them depend on the job that adds them
       resource_requirements:     as in the spec, as are priority, labels, env, invocation_script and
                                  cancel_on_blocking_job_failure
-  lineage: refinement            name of the sequence of rounds; default: the job that began it
-  state: {...}                   any value, stored as user data of each round
+  lineage: refinement            name of the sequence of iterations; default: name of its first job
+  state: {...}                   any value, stored as user data of each iteration
 
-The spec limits the number of rounds of a lineage: `dynamic_jobs: {max_iterations: 1000}`.
+Added jobs can add jobs too: each time is an iteration of the same lineage. The spec limits the number of iterations: \
+`dynamic_jobs: {max_iterations: 1000}`.
 
 Examples:
   windlass jobs spawn next.yaml

@@ -10,9 +10,9 @@ use windlass_types::{Bytes, LOCAL_SITE, Timestamp, check_site_name, parse_durati
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A worker runs the jobs of your workflows until you stop it. Ctrl-C (or SIGTERM) once: running jobs finish, no more are taken. \
-Twice: running jobs are stopped and return to the queue. Three times: they are killed. With --workflow the worker exits when \
-the workflow has ended.
+A worker runs the jobs of your workflows until you stop it. With --workflow it exits when the workflow has ended. To stop \
+it, press Ctrl-C (or send SIGTERM). Once: it finishes its running jobs and takes no more. Twice: it stops running jobs, \
+which return to the queue. Three times: it kills them.
 
 While the server is unreachable, running jobs continue until the lease expires, and are then suspended until the server \
 responds. Results that could not be delivered are stored on this machine, and delivered later by this or the next worker.
@@ -29,12 +29,12 @@ pub(crate) struct WorkerArgs {
     /// Take only jobs of this workflow, and exit when it has ended: id, name, prefix of the name, or `last`.
     #[arg(short, long, value_name = "WORKFLOW")]
     pub(crate) workflow: Option<WorkflowRef>,
-    /// Label of this worker; repeat for more. A worker with labels takes only jobs with
-    /// labels, and only if it has all labels of the job.
+    /// Label of this worker; repeat for more. A worker takes only jobs whose labels it has. A worker with
+    /// labels takes no jobs without labels.
     #[arg(long, value_name = "LABEL", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) label: Vec<String>,
-    /// Site of this worker. Jobs that name sites run only on workers at one of them; jobs see it as
-    /// `WINDLASS_SITE`.
+    /// Site of this worker, which jobs get as `WINDLASS_SITE`. Jobs that name sites run only on workers of
+    /// these sites.
     #[arg(long = "site", value_name = "SITE", default_value = LOCAL_SITE, value_parser = parse_site)]
     pub(crate) worker_site: String,
     /// Also take jobs of these users, or of `all`. They run under the account of this worker with all its
@@ -49,34 +49,35 @@ pub(crate) struct WorkerArgs {
     pub(crate) pass_environment: Vec<String>,
     #[command(flatten)]
     pub(crate) offer: WorkerCapacityArgs,
-    /// Time between the request to stop a job and its kill.
+    /// Time that a job has to exit after the stop signal before it is killed.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub(crate) grace: Duration,
-    /// Exit after this time: `90m`, `PT1H`. Jobs with a longer time limit than what is left are not taken; jobs
-    /// that still run are
-    /// stopped before the end, and return to the queue.
+    /// Exit after this time: `90m`, `PT1H`. Jobs whose time limit exceeds the remaining time are not taken;
+    /// running jobs are stopped before the end, and return to the queue. Default: no limit.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) time_limit: Option<Duration>,
-    /// Exit at this time, as with --time-limit: `2026-08-01T18:00:00Z`.
+    /// Time at which the worker exits: `2026-08-01T18:00:00Z`. Jobs whose time limit exceeds the remaining
+    /// time are not taken. Default: no limit.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) end_time: Option<Timestamp>,
-    /// Do not exit when there are no jobs, or when the workflow has ended.
+    /// Keep running while there are no jobs, and after the workflow has ended.
     #[arg(long, conflicts_with = "idle_timeout")]
     pub(crate) persistent: bool,
-    /// Exit after this time without jobs.
+    /// Exit after this time without jobs. Default: no limit.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) idle_timeout: Option<Duration>,
     /// Kill suspended jobs after this time without contact to the server.
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = parse_duration)]
     pub(crate) give_up_after: Duration,
-    /// Directory for the state that outlives this process, on a local disk.
+    /// Directory on a local disk for state that must survive a restart of the worker, such as undelivered
+    /// results. Default: `~/.local/state/windlass/workers/HOST`.
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 }
 
 /// Resources of a machine that jobs may use.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Resources of the machine")]
+#[command(next_help_heading = "Resources and lifetime of the worker")]
 pub(crate) struct WorkerCapacityArgs {
     /// Maximum number of concurrent jobs.
     #[arg(short = 'j', long, visible_alias = "max-parallel-jobs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -94,8 +95,9 @@ pub(crate) struct WorkerCapacityArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The list of machines is stored for you on this machine. Each machine must accept ssh without a password, be a known host (ssh \
-asks about a new host at the first login), have windlass installed, and have the workflow's directory under the same path.
+Each workflow has a list of machines, which is stored on this machine. Each machine must accept ssh without a password, be \
+a known host (ssh asks about a new host at the first login), have windlass installed, and have the workflow's directory \
+under the same path.
 
 Examples:
   windlass worker remote add 7 node1 alice@node2:2222
@@ -116,10 +118,10 @@ pub(crate) enum RemoteSubcommand {
     /// Remove machines from the list of a workflow.
     #[command(visible_alias = "remove-worker")]
     Remove(RemoteRemoveArgs),
-    /// Show the list of machines.
+    /// Show the list of machines of a workflow.
     #[command(visible_alias = "list-workers")]
     List(RemoteListArgs),
-    /// Start a worker on each machine without one.
+    /// Start a worker on each machine that has none.
     Run(RemoteRunArgs),
     /// Check on each machine whether its worker runs.
     Status(RemoteStatusArgs),
@@ -137,7 +139,7 @@ pub(crate) struct RemoteAddArgs {
     /// Machines: `HOST`, `USER@HOST`, `HOST:PORT`.
     #[arg(value_name = "HOST", required = true)]
     pub(crate) hosts: Vec<String>,
-    /// Do not check now whether the machines are reachable.
+    /// Do not check whether the machines are reachable.
     #[arg(long)]
     pub(crate) skip_ssh_check: bool,
     #[command(flatten)]
@@ -166,11 +168,11 @@ pub(crate) struct RemoteRunArgs {
     /// Workflow: id, name, or `last`.
     #[arg(value_name = "WORKFLOW", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Label of the workers; repeat for more. Workers with labels take only jobs with
-    /// labels, and only if they have all labels of the job.
+    /// Label of the workers; repeat for more. A worker takes only jobs whose labels it has. A worker with
+    /// labels takes no jobs without labels.
     #[arg(long, value_name = "LABEL", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) label: Vec<String>,
-    /// Site of the workers. Jobs that name sites run only on workers at one of them.
+    /// Site of the workers. Jobs that name sites run only on workers of these sites.
     #[arg(long = "site", value_name = "SITE", default_value = LOCAL_SITE, value_parser = parse_site)]
     pub(crate) worker_site: String,
     #[command(flatten)]
@@ -214,7 +216,7 @@ pub(crate) struct RemoteLogsArgs {
     /// Directory for the logs, with a subdirectory per machine.
     #[arg(short, long, value_name = "DIR", default_value = "remote_logs")]
     pub(crate) local_output_dir: PathBuf,
-    /// Delete the logs of the workers on the machines after copying; those of jobs are kept.
+    /// After copying, delete the logs of workers on the machines; the logs of jobs are kept there.
     #[arg(long)]
     pub(crate) delete: bool,
     #[command(flatten)]

@@ -33,7 +33,7 @@ pub(crate) enum WorkflowsSubcommand {
     SyncStatus(super::recover::SyncStatusArgs),
     /// Check that the input files of a workflow exist.
     Init(super::plan_and_reset::WorkflowInitArgs),
-    /// Report whether a workflow has ended.
+    /// Print `true` if a workflow has ended, otherwise `false`.
     IsComplete(OneWorkflowArgs),
     /// Hide workflows from lists, or restore them.
     Archive(WorkflowArchiveArgs),
@@ -45,7 +45,7 @@ pub(crate) enum WorkflowsSubcommand {
     Import(WorkflowImportArgs),
     /// Actions of a workflow and their executions: list, show, retry.
     Actions(super::actions::ActionsArgs),
-    /// List the actions of a workflow as they are defined.
+    /// List the definitions of the actions of a workflow.
     ListActions(ListInWorkflowArgs),
 }
 
@@ -169,7 +169,7 @@ pub(crate) struct WorkflowExportArgs {
     /// File to write. Default: standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Include the results of attempts.
+    /// Include the results of attempts: exit codes, times, memory.
     #[arg(long)]
     pub(crate) include_results: bool,
     /// Include the events.
@@ -179,9 +179,9 @@ pub(crate) struct WorkflowExportArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The workflow gets new ids. Without results in the file, or with --skip-results, all jobs run again. Jobs run in the current \
-directory, independent of the original one. Commands are not changed: an id that a spec's `${user_data.input.NAME}` inserted \
-stays the old one, which causes a warning.
+The workflow gets new ids. Without results in the file, or with --skip-results, all jobs run again. Jobs run in the \
+current directory, independent of the original one. Commands are not changed: if `${user_data.input.NAME}` in a spec \
+inserted an id, the command still contains the old id, and a warning is printed.
 
 Examples:
   windlass workflows import sim.json
@@ -190,7 +190,7 @@ pub(crate) struct WorkflowImportArgs {
     /// File that `windlass workflows export` wrote; `-` reads standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Name of the imported workflow.
+    /// Name of the imported workflow. Default: the name in the file.
     #[arg(long)]
     pub(crate) name: Option<String>,
     /// Do not import results.
@@ -225,7 +225,7 @@ pub(crate) struct WorkflowCancelArgs {
     /// Wait until all jobs have stopped.
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Time between the request to stop a job and its kill, if this command stops it.
+    /// Time that a job has to exit before it is killed, if no other process runs the workflow.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = windlass_types::parse_duration)]
     pub(crate) grace: Duration,
     /// Show what would be done without doing it.

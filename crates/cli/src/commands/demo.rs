@@ -149,7 +149,7 @@ impl DemoRun {
         }
         for (command, what) in [
             ("status", "show the progress"),
-            ("results", "list all attempts with time and memory"),
+            ("jobs results", "list all attempts with time and memory"),
             ("logs estimate", "show the output of a job"),
             ("run --new demo.yaml", "run it again; press Ctrl-C, then `resume`"),
             ("exec --help", "run a list of commands"),

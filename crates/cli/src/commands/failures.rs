@@ -103,7 +103,7 @@ fn group_hint(group: &FailureGroup) -> Option<String> {
     let (what, with) = match group.class {
         FailureClass::Memory => ("give the jobs more memory", " --memory SIZE"),
         FailureClass::Timeout => ("give the jobs more time", " --runtime DURATION"),
-        FailureClass::Transient | FailureClass::Infrastructure => ("retry", ""),
+        FailureClass::Transient | FailureClass::Infrastructure => ("not caused by the job: retry", ""),
         FailureClass::Data => ("fix the input, then retry", ""),
         FailureClass::Permanent => ("fix the program or its command, then retry", ""),
         FailureClass::Unknown => ("inspect one of the jobs, then retry", ""),

@@ -288,7 +288,7 @@ fn render_changes(
     };
     let (runs, reused) = (changes.summary.rerun_count(), changes.summary.reused);
     if runs == 0 {
-        return vec![format!("{with}, nothing has changed: all {reused} are reused")];
+        return vec![format!("{with}, nothing has changed: no jobs run, {reused} reused")];
     }
     let mut lines = vec![format!("{with}: {} run, {reused} reused", text::render_count(runs.into(), "job"))];
     let named = if all { usize::MAX } else { MAX_NAMED };

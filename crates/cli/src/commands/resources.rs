@@ -93,15 +93,15 @@ fn nothing_to_report(row: &WorkflowRow, classes: usize, all: bool) -> String {
         0 => format!("{of}: no job with resource requirements has a result"),
         _ if all => format!("{of}: no resource use to show"),
         n => format!(
-            "{of}: {} of jobs, all of which request about what they use; --all shows them",
-            text::render_count(n as u64, "class").replace("classs", "classes")
+            "{of}: {} with requirements that need no change; --all lists them",
+            text::render_count(n as u64, "job group")
         ),
     }
 }
 
 fn usage_table(shown: &[&GroupSizing]) -> TextTable {
     let mut table = TextTable::new(vec![
-        TableColumn::flexible("CLASS"),
+        TableColumn::flexible("GROUP"),
         TableColumn::number("JOBS"),
         TableColumn::number("RUNS"),
         TableColumn::number("MEMORY"),

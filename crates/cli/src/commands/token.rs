@@ -104,7 +104,7 @@ pub(crate) fn show_identity(ctx: &CliContext) -> Result<CliExit, CliError> {
     }
     let scopes = me.scopes.join(", ");
     ctx.ui.print_line(&format!(
-        "{}, {} at {} (by {}, scopes: {scopes})",
+        "{}, {} at {} (authenticated by {}, scopes: {scopes})",
         me.user,
         me.role,
         client.url(),

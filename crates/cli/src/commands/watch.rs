@@ -236,13 +236,15 @@ impl WorkflowWatch<'_> {
                     ui.print_note(&format!(
                         "{jobs} of workflow {id} are waiting for a decision (pending_failed)"
                     ));
-                    ui.print_note(
-                        "next: windlass watch --wait-for-decisions waits for the decision and continues",
-                    );
+                    ui.print_note(&format!(
+                        "next: windlass watch {id} --wait-for-decisions   (wait for decisions, then continue)"
+                    ));
                 }
             },
             WorkflowPhase::Failed if !self.args.recover => {
-                ui.print_note("use --recover to recover it and continue");
+                ui.print_note(&format!(
+                    "      windlass watch {id} --recover   (recover from the failures, then continue)"
+                ));
             }
             WorkflowPhase::Interrupted if self.lacks_nodes() => {
                 ui.print_note(&format!(

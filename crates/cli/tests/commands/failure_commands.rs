@@ -62,7 +62,7 @@ fn retry_continues_workflow_and_is_recorded() {
     assert_eq!(sandbox.json(&["failures", "decisions"]), json!([]));
     sandbox.write("mended", "");
     let done = sandbox.windlass(&["failures", "retry", "part_2", "--reason", "the block was copied again"]);
-    done.exits(0).prints("done: retry (part_2)").says("next: windlass resume 1");
+    done.exits(0).prints("decided: retry (part_2)").says("next: windlass resume 1");
     assert_eq!(status(&sandbox, "part_2"), "ready");
     sandbox.windlass(&["resume"]).exits(0);
     assert!(sandbox.path("merged").exists());
@@ -101,7 +101,7 @@ jobs:
     assert!(groups[0]["hint"].as_str().unwrap().contains("--memory SIZE"), "{groups}");
     let done =
         sandbox.windlass(&["failures", "retry", "--class", "memory", "--memory", "400m", "-r", "it grew"]);
-    done.exits(0).prints("done: retry with memory 40 MiB → 400 MiB (sort)");
+    done.exits(0).prints("decided: retry with memory 40 MiB → 400 MiB (sort)");
     sandbox.windlass(&["resume"]).exits(0);
     let small = sandbox.json(&["resource-requirements", "get", "small"]);
     assert_eq!(small["memory_bytes"], 40 << 20, "others keep what they asked for");
@@ -185,7 +185,7 @@ fn failure_group_of_fifty_is_retried_with_one_command() {
     sandbox.windlass(&["failures", "retry", &key]).exits(2).says("--reason");
     sandbox.write("ref.fa", "");
     let retried = sandbox.windlass(&["failures", "retry", &key, "--reason", "it is there now"]).exits(0);
-    retried.prints("done: retry (align_1, align_2, align_3, align_4, align_5 and 45 more)");
+    retried.prints("decided: retry (align_1, align_2, align_3, align_4, align_5 and 45 more)");
     sandbox.windlass(&["resume"]).exits(1);
     let jobs = sandbox.json(&["status"])["jobs"].clone();
     assert_eq!((&jobs["completed"], &jobs["failed"]), (&json!(50), &json!(1)), "the other one was not meant");
@@ -288,7 +288,7 @@ fn unsure_agent_decision_becomes_proposal() {
     sandbox.windlass(&["failures", "approve", "1"]).exits(2).says("no proposal 1 is waiting");
     retry(&[&evidence[..], &["--confidence", "0.6"]].concat()).exits(6);
     sandbox.write("mended", "");
-    sandbox.windlass(&["failures", "approve", "2"]).exits(0).prints("done: retry (part_2)");
+    sandbox.windlass(&["failures", "approve", "2"]).exits(0).prints("decided: retry (part_2)");
     sandbox.windlass(&["resume"]).exits(0);
     let report = sandbox.json(&["failures", "report"]);
     let robot = &report[0];

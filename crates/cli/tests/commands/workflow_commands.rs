@@ -211,7 +211,7 @@ fn errors_have_hints() {
     empty
         .windlass(&["status"])
         .exits(2)
-        .says("error: there is no .windlass folder")
+        .says("error: there is no .windlass directory")
         .says("hint: `windlass run SPEC`");
     empty.windlass(&["create", "no.yaml"]).exits(2).says("no.yaml").says("hint:");
     empty.windlass(&["status", "--db", "no.db"]).exits(2).says("no.db").says("hint:");

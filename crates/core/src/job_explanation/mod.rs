@@ -314,7 +314,7 @@ impl<'s> ExplanationBuilder<'s> {
         if let Some(root) = chain.roots.iter().find(|root| root.status == JobStatus::PendingFailed) {
             self.suggest_decision(root.job);
         }
-        self.add_fact(format!("{} of the jobs that it depends on have not ended", chain.waiting));
+        self.add_fact(format!("dependencies that have not ended: {}", chain.waiting));
         let root = root.job;
         self.explanation.chain = Some(chain);
         if self.situation.workflow.has_scheduler {
@@ -395,7 +395,7 @@ impl<'s> ExplanationBuilder<'s> {
         );
         self.suggest_command(
             format!("windlass failures fail {job}"),
-            "makes it fail; `ignore` lets its dependents continue",
+            "fails it and cancels its dependents; `ignore` lets them run",
         );
     }
 
@@ -454,7 +454,7 @@ impl<'s> ExplanationBuilder<'s> {
                 log: log.name.to_owned(),
                 line: log.skipped_lines + number + 1,
                 text: line.trim().chars().take(300).collect(),
-                means: "the last line",
+                means: "last line of the log",
             })
         };
         let lines: Vec<ExplanationEvidence> = self.situation.logs.iter().filter_map(last).collect();

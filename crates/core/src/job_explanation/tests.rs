@@ -318,7 +318,7 @@ fn out_of_memory_is_not_explained_as_kill() {
     world.outcomes[0] = Some(killed.clone());
     assert_eq!(meaning(&world), Some(("Killed".to_owned(), log_excerpt::KILLED_MEANING)));
     world.outcomes[0] = Some(AttemptSummary { out_of_memory: true, ..killed });
-    assert_eq!(meaning(&world), Some(("Killed".to_owned(), "the last line")));
+    assert_eq!(meaning(&world), Some(("Killed".to_owned(), "last line of the log")));
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(super) fn find_remedy(case: &FailedJob, terms: &RecoverySettings<'_>) -> Job
     let next = match (diagnosis, stuck) {
         (_, Some(why)) => RecoveryAction::Stay(why),
         (RecoveryDiagnosis::Unknown, None) if !terms.retry_unknown => {
-            RecoveryAction::Stay("unknown whether another attempt would help".to_owned())
+            RecoveryAction::Stay("its cause is unknown; --retry-unknown retries it".to_owned())
         }
         _ => RecoveryAction::RunAgain,
     };

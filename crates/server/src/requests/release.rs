@@ -83,7 +83,7 @@ pub fn release_request(
 fn not_held_error(view: &RequestView) -> ApiError {
     let row = &view.row;
     let detail = format!(
-        "request `{}` is {}: only a held or paused request, or one whose output steps were given up, can be released",
+        "request `{}` is {}: only a held or paused request, or one with outputs that were not recorded, can be released",
         row.request.request_name, row.status
     );
     let error = ApiError::conflict("not_held", detail);

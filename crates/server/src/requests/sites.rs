@@ -58,9 +58,8 @@ pub fn list_bans(
 
 fn load_site(db: &dyn StoreDatabase, name: &str) -> ApiResult<SiteRow> {
     db.site(name)?.ok_or_else(|| {
-        ApiError::not_found(format_args!("site `{name}`")).with_hint(
-            "a site is created when the first worker registers with it: `windlass worker --site NAME`",
-        )
+        ApiError::not_found(format_args!("site `{name}`"))
+            .with_hint("`windlass site list` lists the sites; `windlass site set NAME` adds one")
     })
 }
 

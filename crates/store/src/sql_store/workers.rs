@@ -89,7 +89,7 @@ fn add_worker(
     }
     let id = insert_worker(db, worker, by.now)?;
     if worker.kind != WorkerKind::Claims {
-        record_worker_event(db, id, worker, "compute_node_started", "came", by)?;
+        record_worker_event(db, id, worker, "compute_node_started", "has started", by)?;
     }
     Ok(id)
 }

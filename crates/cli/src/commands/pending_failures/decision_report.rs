@@ -48,7 +48,7 @@ impl DecisionRecord {
 const FIELDS: &[ListField<DecisionRecord>] = &[
     ListField::new("made_by", |r: &DecisionRecord| (&r.made_by).into()).column(TableColumn::flexible("BY")),
     ListField::new("is_agent", |r: &DecisionRecord| r.is_agent.into()),
-    ListField::table_only(TableColumn::text("IS"), |r: &DecisionRecord| {
+    ListField::table_only(TableColumn::text("TYPE"), |r: &DecisionRecord| {
         if r.is_agent { "agent" } else { "person" }.into()
     }),
     ListField::new("decisions", |r: &DecisionRecord| r.decisions.into())
@@ -69,7 +69,7 @@ const FIELDS: &[ListField<DecisionRecord>] = &[
     ListField::new("waiting", |r: &DecisionRecord| r.waiting.into()),
     ListField::new("right", |r: &DecisionRecord| r.correct_count().0.into()),
     ListField::new("known", |r: &DecisionRecord| r.correct_count().1.into()),
-    ListField::table_only(TableColumn::text("IN SHORT"), |r: &DecisionRecord| r.render_summary().into()),
+    ListField::table_only(TableColumn::text("SUMMARY"), |r: &DecisionRecord| r.render_summary().into()),
 ];
 
 /// Totals over several workflows.

@@ -162,7 +162,7 @@ const FIELDS: &[ListField<DecisionRow>] = &[
     ListField::new("confidence", |row: &DecisionRow| row.confidence.into()),
     ListField::new("state", |row: &DecisionRow| state_value(row.state)).column(TableColumn::text("STATE")),
     ListField::new("next_status", |row: &DecisionRow| row.next_status.into())
-        .column(TableColumn::text("THEN")),
+        .column(TableColumn::text("OUTCOME")),
     ListField::new("reason", |row: &DecisionRow| (&row.reason).into())
         .column(TableColumn::flexible("REASON")),
     ListField::new("evidence", |row: &DecisionRow| json_value(&row.evidence)),

@@ -204,8 +204,8 @@ fn check_outputs(
         TableColumn::text("STATUS"),
         TableColumn::number("UNITS"),
         TableColumn::number("EVENTS"),
-        TableColumn::text("EACH ONCE"),
-        TableColumn::flexible("ITS WAY"),
+        TableColumn::text("VERIFIED"),
+        TableColumn::flexible("STATUSES"),
     ]);
     let mut went_well = true;
     for act in acts {
@@ -258,7 +258,7 @@ fn conclusion_text(requests: u64, dir: &Path) -> String {
     format!(
         "\n{}, each planned into work units; a unit chose its site when its landing job ran, and\n\
          its jobs ran only there. Outputs were merged, registered in the catalog, protected\n\
-         and archived, block by block. They were read just now: every event occurs once.\n\
+         and archived, block by block. The demo checked the outputs: every event occurs once.\n\
          \n\
          Try next:\n  cd {}\n\
          \u{20} windlass request list             their states\n\
