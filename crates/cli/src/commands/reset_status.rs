@@ -95,7 +95,7 @@ fn reset_jobs(
     row: &WorkflowRow,
     wanted: &JobResetSelection<'_>,
 ) -> Result<CliExit, CliError> {
-    let how = wanted.options;
+    let options = wanted.options;
     let found = find_jobs_to_reset(store, row, wanted)?;
     if options.confirm.dry_run || found.is_empty() {
         found.print_plan(ctx, row, None, options.confirm.dry_run)?;
@@ -113,7 +113,7 @@ fn reset_jobs(
         let found = find_jobs_to_reset(store, row, wanted)?;
         failure_commands::refuse_agent_rerun(store, row, |job| found.contains_job(job))?;
         let again = found.ids();
-        if !how.force {
+        if !options.force {
             missing_inputs::refuse_missing(&missing_inputs::find_missing(store, row, &again)?)?;
         }
         Ok((again, found))
@@ -288,7 +288,7 @@ impl JobResetPlan {
     fn render_lines(&self, ctx: &CliContext, row: &WorkflowRow, dry_run: bool) -> Vec<String> {
         let of = format!("workflow {} ({})", row.id, text::one_line(&row.name));
         if self.is_empty() {
-            return vec![format!("{of}: no selected job has run; nothing to reset")];
+            return vec![format!("{of}: no matching job has a result; nothing to reset")];
         }
         let paint = ctx.ui.stdout_painter();
         let mut from = StatusCounts::default();

@@ -139,8 +139,8 @@ fn walk(pages: &[PathBuf], at_least: usize) {
     let mut complaints = String::new();
     for path in pages {
         let text = fs::read_to_string(path).unwrap();
-        let mut pieces = transcript::parse(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        assert_eq!(transcript::render(&pieces), text, "{} is not closed properly", path.display());
+        let mut pieces = page_transcript::parse(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert_eq!(page_transcript::render(&pieces), text, "{} is not closed properly", path.display());
         let walk = Walk::new();
         for piece in &mut pieces {
             match piece {
@@ -152,7 +152,7 @@ fn walk(pages: &[PathBuf], at_least: usize) {
                 }
             }
         }
-        let walked = transcript::render(&pieces);
+        let walked = page_transcript::render(&pieces);
         if walked != text {
             fs::write(path, walked).unwrap();
         }

@@ -57,31 +57,31 @@ impl SimulatedRound {
 /// A request whose hints are wrong by factors from 0.3 to 5, in memory and in time, of programs without earlier
 /// measurements. The same for the same seed.
 pub fn request_with_wrong_hints(seed: u64, settings: &PlanSettings) -> SimulatedRequest {
-    let mut dice = RandomSource(seed);
-    let cores: u32 = [4, 8, 8, 16][dice.next_below(4)];
-    let steps = 1 + dice.next_below(3);
+    let mut random = RandomSource(seed);
+    let cores: u32 = [4, 8, 8, 16][random.next_below(4)];
+    let steps = 1 + random.next_below(3);
     let most_per_thread = 0.85 * settings.max_memory_per_core as f64 - 2000.0 / f64::from(cores);
     let programs: Vec<ProgramProfile> = (0..steps)
         .map(|index| ProgramProfile {
             name: format!("STEP{index}"),
-            serial_fraction: dice.next_between(0.0, 0.5),
-            base_mb: dice.next_between(500.0, 2000.0) as u64,
+            serial_fraction: random.next_between(0.0, 0.5),
+            base_mb: random.next_between(500.0, 2000.0) as u64,
             // At most what may be requested: nothing could run otherwise.
-            mb_per_thread: dice.next_factor(100.0, most_per_thread) as u64,
-            sec_per_event: dice.next_between(1.0, 60.0),
-            kb_per_event: dice.next_between(20.0, 400.0) as u64,
+            mb_per_thread: random.next_factor(100.0, most_per_thread) as u64,
+            sec_per_event: random.next_between(1.0, 60.0),
+            kb_per_event: random.next_between(20.0, 400.0) as u64,
         })
         .collect();
-    let can_split = programs.iter().map(|_| dice.next_below(2) == 0).collect();
+    let can_split = programs.iter().map(|_| random.next_below(2) == 0).collect();
     let at_most = |value: fn(&ResourceDemand) -> f64| {
         programs.iter().map(|program| value(&compute_demand(program, 1, cores, 1.0))).fold(0.0, f64::max)
     };
     let memory = at_most(|needs| needs.memory as f64 / MB);
     let time: f64 =
         programs.iter().map(|program| wall_seconds(&compute_demand(program, 1, cores, 1.0))).sum();
-    let hint = dice.next_factor(0.3, 5.0) * memory;
+    let hint = random.next_factor(0.3, 5.0) * memory;
     let memory_mb = (hint as u64).min(settings.memory_window().max_memory_mb(cores));
-    let time_per_event_sec = dice.next_factor(0.3, 5.0) * time;
+    let time_per_event_sec = random.next_factor(0.3, 5.0) * time;
     let aimed_at = (settings.adaptive.target_job_sec - settings.adaptive.job_overhead_sec) as f64;
     let events_per_job = (aimed_at / time_per_event_sec).max(1.0) as u64;
     SimulatedRequest {
@@ -99,7 +99,7 @@ pub fn simulate_rounds(
     settings: &PlanSettings,
     rounds: u32,
 ) -> Result<Vec<SimulatedRound>, Vec<PlanProblem>> {
-    let mut dice = RandomSource(truth.seed ^ 0x5eed);
+    let mut random = RandomSource(truth.seed ^ 0x5eed);
     let mut experience = RequestMeasurements::default();
     let mut start = RoundStart::default();
     let mut all = Vec::new();
@@ -123,7 +123,7 @@ pub fn simulate_rounds(
         })?;
         start = plan.next;
         experience.record_round(RoundRecord { round, asked: plan.asked, measured: None });
-        let spent = simulate_round(truth, &plan, settings, &mut dice);
+        let spent = simulate_round(truth, &plan, settings, &mut random);
         experience =
             experience.with_round_measurement(round, &spent.units).with_units(round + 1, &spent.units);
         let measured = RoundMeasurement::from_units(&spent.units, plan.resources.cores).unwrap_or_default();
@@ -153,7 +153,7 @@ fn simulate_round(
     truth: &SimulatedRequest,
     plan: &RoundPlan,
     settings: &PlanSettings,
-    dice: &mut RandomSource,
+    random: &mut RandomSource,
 ) -> RoundUsage {
     /// Later rounds have tens of thousands of equal jobs.
     const CARRIED_OUT: usize = 100;
@@ -161,7 +161,7 @@ fn simulate_round(
     for unit in plan.units().step_by(plan.units().len().div_ceil(CARRIED_OUT).max(1)) {
         let mut reports = Vec::new();
         for node in unit.nodes() {
-            let job = SimulatedNodeJob::new(truth, plan, &node, dice);
+            let job = SimulatedNodeJob::new(truth, plan, &node, random);
             if !job.run_with_retries(settings, plan, &node, &mut spent) {
                 // Its unit is not merged, so nothing of it is known.
                 break;
@@ -182,14 +182,19 @@ struct SimulatedNodeJob {
 }
 
 impl SimulatedNodeJob {
-    fn new(truth: &SimulatedRequest, plan: &RoundPlan, node: &PlanNode<'_>, dice: &mut RandomSource) -> Self {
+    fn new(
+        truth: &SimulatedRequest,
+        plan: &RoundPlan,
+        node: &PlanNode<'_>,
+        random: &mut RandomSource,
+    ) -> Self {
         let told = ProcessingNode {
             estimates: NodeEstimates { memory_mb: node.memory_mb(), ..NodeEstimates::default() },
             probe: node.probe().map(|probes| probes.way),
             ..ProcessingNode::default()
         };
-        let speed = dice.next_between(1.0 - truth.noise, 1.0 + truth.noise);
-        let size = dice.next_between(1.0 - truth.noise, 1.0 + truth.noise);
+        let speed = random.next_between(1.0 - truth.noise, 1.0 + truth.noise);
+        let size = random.next_between(1.0 - truth.noise, 1.0 + truth.noise);
         let step = |(program, can_split): (&ProgramProfile, &bool)| {
             let step = ManifestStep {
                 name: program.name.clone(),

@@ -201,7 +201,7 @@ impl RequestReconciler {
         self.pending_events.remove(name);
         if let Some(at) = decision.next_check {
             let next_check = self.next_checks.entry(name.to_owned()).or_insert(at);
-            *wake = at.min(*wake);
+            *next_check = at.min(*next_check);
         }
         if !decision.alerts.is_empty() {
             self.metrics.lock().unwrap_or_else(PoisonError::into_inner).count_alerts(&decision.alerts);
@@ -271,8 +271,7 @@ impl RequestReconciler {
                 }
             }
             // If there were any, there may be more by now.
-            let again =
-                EffectOutcome { tag: String::new(), lifecycle_events: Vec::new(), min_delay: Duration::ZERO };
+            let again = EffectOutcome { tag: String::new(), events: Vec::new(), min_delay: Duration::ZERO };
             Vec::from_iter((!untold.is_empty()).then_some(again))
         });
     }

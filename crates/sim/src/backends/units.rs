@@ -49,14 +49,14 @@ impl RequestSimulation {
         let workflow = &self.backends.workflows[id.workflow];
         let plan = std::sync::Arc::clone(&workflow.plan);
         let Some(planned) = plan.unit(id.unit) else { return };
-        let site = self.grid.elect_site(planned.sites(), &workflow.closed_sites, &mut self.backends.rng);
+        let site = self.grid.elect_site(planned.sites(), &workflow.closed_sites, &mut self.backends.random);
         let Some(site) = site else {
-            let later = self.backends.rng.random_minutes(20.0, 60.0);
+            let later = self.backends.random.random_minutes(20.0, 60.0);
             return self.schedule_after(later, SimulationEvent::StartLanding(id));
         };
-        let takes = self.backends.rng.random_minutes(2.0, 10.0);
+        let takes = self.backends.random.random_minutes(2.0, 10.0);
         // Half of the landings at a black hole fail, the others fail later.
-        let fails = self.grid.sites[site].health == SiteHealth::BlackHole && self.backends.rng.chance(0.5);
+        let fails = self.grid.sites[site].health == SiteHealth::BlackHole && self.backends.random.chance(0.5);
         self.schedule_after(takes, SimulationEvent::Landed { id, site, fails });
     }
 
@@ -224,7 +224,7 @@ impl RequestSimulation {
 
     /// Retries or fails the node by the failure rules, as in production.
     fn on_node_failed(&mut self, id: SimulatedNodeId, site: usize, failure: SimulatedAttemptFailure) {
-        let rng = self.backends.rng.next_number();
+        let rng = self.backends.random.next_number();
         let role = self.node_role(id);
         let Some((used, attempts, asked)) =
             self.backends.node(id).map(|node| (node.attempts_in_run, node.attempts, node.requested))
@@ -328,7 +328,7 @@ impl RequestSimulation {
         self.start_units(id.workflow);
         // The engine notifies at once; a schedd is polled.
         let hears =
-            if is_condor { self.backends.rng.random_minutes(0.2, 5.0) } else { Duration::from_secs(1) };
+            if is_condor { self.backends.random.random_minutes(0.2, 5.0) } else { Duration::from_secs(1) };
         self.schedule_after(hears, SimulationEvent::WakeServer(request));
     }
 }

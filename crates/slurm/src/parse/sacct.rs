@@ -24,7 +24,7 @@ fn parse_row(line: &str) -> Option<AccountedJob> {
     let mut fields = line.splitn(8, '|');
     // The ids of steps have a dot.
     let job_id = fields.next()?.parse().ok()?;
-    let message = fields.next()?.trim().to_owned();
+    let state_text = fields.next()?.trim().to_owned();
     let exit_code = parse_value(fields.next()?);
     let (submitted_at, started_at, ended_at) =
         (parse_time(fields.next()?), parse_time(fields.next()?), parse_time(fields.next()?));
@@ -32,8 +32,8 @@ fn parse_row(line: &str) -> Option<AccountedJob> {
     let (name, comment) = fields.next()?.rsplit_once('|')?;
     Some(AccountedJob {
         job_id,
-        state: SlurmJobState::parse(&message),
-        state_text: message,
+        state: SlurmJobState::parse(&state_text),
+        state_text,
         exit_code,
         submitted_at,
         started_at,
@@ -72,11 +72,11 @@ mod tests {
         ];
         let text: String = rows.iter().map(|(n, state, exit, _)| line(n, state, exit, end, "n1")).collect();
         let booked = parse_jobs(&text);
-        for (number, message, exit, state) in rows {
+        for (number, state_text, exit, state) in rows {
             let job = &booked[&number.parse::<u64>().unwrap()];
             assert_eq!(
                 (job.state, job.state_text.as_str(), job.exit_code.as_deref()),
-                (Some(state), message, Some(exit))
+                (Some(state), state_text, Some(exit))
             );
             assert!(job.ended_at.is_some() && job.has_tag(&format!("wl-{number}")), "{job:?}");
         }
