@@ -11,7 +11,7 @@ use windlass_core::crash_suspects::{CrashEvidence, JobPhaseAtCrash};
 use windlass_core::slurm::allocation_ends::AllocationEviction;
 use windlass_core::workflow_state::{OrphanDecision, OrphanedAttempt};
 use windlass_store::model::{EventSeverity, NewEvent, WorkerUpdate};
-use windlass_types::{JobId, Timestamp, WorkerId, WorkflowId};
+use windlass_types::{JobId, WorkerId, WorkflowId};
 
 /// The cause of the loss of a worker.
 #[derive(Clone, Copy, Debug)]
