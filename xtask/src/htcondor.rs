@@ -1,5 +1,5 @@
-//! The HTCondor pool that tests run on: installed before they begin, while the workspace is built, and stopped after them
-//! if one of them has started it.
+//! The HTCondor pool that tests run on: installed before they begin, while the workspace is built, and stopped
+//! after them if one of them has started it.
 
 use std::env;
 use std::path::PathBuf;
@@ -38,8 +38,8 @@ pub(crate) struct Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // A pool that ran before, or that another process uses by now, keeps running. If it does not stop, it has printed
-        // the reason, and the tests have not failed because of that.
+        // A pool that ran before, or that another process uses by now, keeps running. If it does not stop, it has
+        // printed the reason, and the tests have not failed because of that.
         if self.is_ours && is_running() {
             tool("stop").arg("--unless-used").status().ok();
         }

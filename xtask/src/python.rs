@@ -1,5 +1,5 @@
-//! The Python programs that tests are run with: Torc's own client, schemathesis and the SDK of MCP, in an environment of
-//! their own below the target directory. Made once, and again when what is pinned changes.
+//! The Python programs that tests are run with: Torc's own client, schemathesis and the SDK of MCP, in an
+//! environment of their own below the target directory. Made once, and again when what is pinned changes.
 
 use std::env;
 use std::fs;

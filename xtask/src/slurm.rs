@@ -1,5 +1,5 @@
-//! The Slurm cluster that tests run on: its packages are installed before they begin, and it is stopped after them if one of
-//! them has started it.
+//! The Slurm cluster that tests run on: its packages are installed before they begin, and it is stopped after
+//! them if one of them has started it.
 
 use std::env;
 use std::path::PathBuf;
@@ -15,8 +15,8 @@ pub(crate) fn can_be_here() -> bool {
     is_root() && (can_apt_install() || find_program("slurmctld").is_some())
 }
 
-/// Installs the packages, which takes some seconds on a machine that has none of them, and no time on others. What it has
-/// to say is on the terminal.
+/// Installs the packages, which takes some seconds on a machine that has none of them, and no time on others.
+/// What it has to say is on the terminal.
 pub(crate) fn provide() -> Result<Cluster> {
     let status = tool("install").status()?;
     if !status.success() {
@@ -32,8 +32,8 @@ pub(crate) struct Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // A cluster that ran before, or that another process uses by now, keeps running. If it does not stop, it has printed
-        // the reason, and the tests have not failed because of that.
+        // A cluster that ran before, or that another process uses by now, keeps running. If it does not stop, it
+        // has printed the reason, and the tests have not failed because of that.
         if self.is_ours && place().join("etc").exists() {
             tool("stop").arg("--unless-used").status().ok();
         }

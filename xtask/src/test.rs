@@ -110,8 +110,8 @@ fn build(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Number of concurrent tests, unless an argument sets it. Half of their time they wait: for a pool, a cluster, the end of a
-/// lease.
+/// Number of concurrent tests, unless an argument sets it. Half of their time they wait: for a pool, a cluster,
+/// the end of a lease.
 fn threads(arguments: &[String]) -> Option<usize> {
     let is_said =
         |word: &String| word.starts_with("-j") || word.contains("test-threads") || word == "--no-capture";

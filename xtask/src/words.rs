@@ -1,7 +1,7 @@
 //! `cargo xtask words`: names and texts use the words of docs/glossary.md.
 //!
-//! The rules are the tables below; reading files is kept apart from judging their lines, so that the rules are tested with
-//! lines made up for the purpose.
+//! The rules are the tables below; reading files is kept apart from judging their lines, so that the rules are
+//! tested with lines made up for the purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -74,8 +74,7 @@ pub(crate) struct CertificateMap {
 
 impl CertificateMap {
     /// Parses the entries of the auth file: `CN=ana,O=Example`, `/O=Example/CN=ana`, `email:…`, `dns:…` or
-    /// `uri:…`.
-    /// `trusted`: the number of accepted client CAs.
+    /// `uri:…`. `trusted`: the number of accepted client CAs.
     pub(crate) fn parse(
         entries: &BTreeMap<String, CertificateUser>,
         trusted: usize,

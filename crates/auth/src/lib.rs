@@ -10,8 +10,8 @@
 //!
 //! Neither uses HTTP or the database. The server determines the relation of the caller to an object.
 //!
-//! Invariants: a wrong credential is rejected, also beside valid ones; secrets are stored as
-//! hashes only and compared in constant time; no message contains anything from which a secret can be read.
+//! Invariants: a wrong credential is rejected, also beside valid ones; secrets are stored as hashes only and
+//! compared in constant time; no message contains anything from which a secret can be read.
 
 mod authenticator;
 mod certificates;

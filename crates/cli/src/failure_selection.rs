@@ -61,8 +61,8 @@ pub(crate) fn list_open_failures(
     Ok(rows)
 }
 
-/// Separates the keys of groups from the jobs among the words of a decision. A word that names a job is a job, unless it is
-/// long enough to be meant as a key.
+/// Separates the keys of groups from the jobs among the words of a decision. A word that names a job is a job,
+/// unless it is long enough to be meant as a key.
 pub(crate) fn split_jobs_and_groups(
     store: &dyn Store,
     workflow: &WorkflowRow,

@@ -118,8 +118,8 @@ impl RequestService {
         })
     }
 
-    /// Output datasets that a new request may not write into, each with the reason. With a server, only requests that the
-    /// caller may see are considered.
+    /// Output datasets that a new request may not write into, each with the reason. With a server, only requests
+    /// that the caller may see are considered.
     pub(crate) fn find_output_conflicts(&self, new: &Request) -> Result<Vec<(String, String)>, CliError> {
         let submitted = self.get_request(&new.request_name).map(|own| own.request.output_datasets);
         let outputs = new.output_datasets.iter();

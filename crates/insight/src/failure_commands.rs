@@ -45,8 +45,8 @@ impl FailureCommandError {
     }
 }
 
-/// Applies the commands through the process that may, and returns the result of each. `wake_holder` wakes the process
-/// that runs the workflow, if it can be signaled; otherwise it polls.
+/// Applies the commands through the process that may, and returns the result of each. `wake_holder` wakes the
+/// process that runs the workflow, if it can be signaled; otherwise it polls.
 pub fn submit_failure_commands(
     store: &dyn Store,
     workflow: WorkflowId,

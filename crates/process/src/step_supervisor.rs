@@ -57,8 +57,7 @@ impl StepSupervisor {
     /// `passes_on`: signals of the parent reach only this process and are forwarded to the child. Otherwise the
     /// child gets them as well.
     pub fn start(program: &OsString, arguments: &[OsString], passes_on: bool) -> io::Result<Self> {
-        // If SIGCHLD were ignored, children could not be waited for.
-        // SAFETY: sets a disposition to the default.
+        // If SIGCHLD were ignored, children could not be waited for. SAFETY: sets a disposition to the default.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         child_wait::become_subreaper()?;
         let mut all = empty_signal_set();
@@ -79,8 +78,8 @@ impl StepSupervisor {
         }
         let parent = getppid();
         let child = command.spawn().inspect_err(|_| {
-            // Restore the mask for the program that is executed instead.
-            // SAFETY: the set is valid for the whole call.
+            // Restore the mask for the program that is executed instead. SAFETY: the set is valid for the whole
+            // call.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
             set_child_subreaper(None).ok();
         })?;

@@ -80,8 +80,7 @@ impl fmt::Debug for ServeOptions {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestServiceOptions {
     /// Directory of runs and, for sites without their own storage, of files; workers must see it under the same
-    /// path. `None`:
-    /// next to the database.
+    /// path. `None`: next to the database.
     pub directory: Option<PathBuf>,
     /// Backoff before a failed job is retried and before a round is rescued.
     pub cool_off: Duration,

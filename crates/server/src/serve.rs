@@ -568,7 +568,7 @@ fn reload_files(tls: Option<&ServerTls>, state: &AppState) {
     match state.authenticator.reload() {
         Ok(_) => tracing::info!("reloaded the auth files"),
         Err(error) => {
-            tracing::error!(%error, "cannot reload the auth files; the current configuration stays in use")
+            tracing::error!(%error, "cannot reload the auth files; the current configuration stays in use");
         }
     }
     systemd_notify::notify_systemd("READY=1");

@@ -1,8 +1,8 @@
-//! Searches for input whose cost grows faster than its size: reads many repetitions of a string, in every format, at
-//! growing sizes, and prints slow ones.
+//! Searches for input whose cost grows faster than its size: reads many repetitions of a string, in every format,
+//! at growing sizes, and prints slow ones.
 //!
-//! `cargo run --release -p windlass-spec --example growth -- [load|convert|reformat|patch|many] [PIECE]`; `many` reads
-//! specs with many different entries of one kind, valid or with many errors.
+//! `cargo run --release -p windlass-spec --example growth -- [load|convert|reformat|patch|many] [PIECE]`; `many`
+//! reads specs with many different entries of one kind, valid or with many errors.
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 

@@ -1,7 +1,7 @@
 //! Times the reading of large specs and prints the peak memory of the process.
 //!
-//! `cargo run --release -p windlass-spec --example load -- [block|flow|stages|wrong] [JOBS]`; `wrong` has one invalid
-//! field near its end; with 2500 jobs it has ten thousand lines.
+//! `cargo run --release -p windlass-spec --example load -- [block|flow|stages|wrong] [JOBS]`; `wrong` has one
+//! invalid field near its end; with 2500 jobs it has ten thousand lines.
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 

@@ -1,8 +1,8 @@
 //! Texts with `{name}` placeholders: parsed once, rendered once per job.
 //!
-//! A *placeholder* is a brace pair around exactly a name, or a name and a format: `{i}`, `{i:03d}`, `{x:.4f}`, `{x:q}`.
-//! All other braces belong to the shell and are kept. Where values exist, `{{name}}` of a name without a value is
-//! the text `{name}`. Used by spec files and by `exec`.
+//! A *placeholder* is a brace pair around exactly a name, or a name and a format: `{i}`, `{i:03d}`, `{x:.4f}`,
+//! `{x:q}`. All other braces belong to the shell and are kept. Where values exist, `{{name}}` of a name without a
+//! value is the text `{name}`. Used by spec files and by `exec`.
 
 use crate::parameters::{ParameterValue, StoredParameterValue, parse_number};
 use std::fmt::Write as _;

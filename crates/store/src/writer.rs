@@ -52,7 +52,7 @@ pub(crate) trait WriteSession: Send + 'static {
     fn release_savepoint(&self) -> Result<(), SqlError>;
     fn rollback_savepoint(&self) -> Result<(), SqlError>;
 
-    fn into_store_error(&self, fault: SqlError) -> StoreError;
+    fn explain_error(&self, fault: SqlError) -> StoreError;
 
     /// Whether a commit takes about as long as a handover to another thread.
     const IS_LOCAL: bool;
@@ -142,7 +142,7 @@ where
                 self.shared.session.lock().unwrap_or_else(PoisonError::into_inner)
             }
         };
-        let found = read(session.db()).map(Some).map_err(|fault| session.into_store_error(fault));
+        let found = read(session.db()).map(Some).map_err(|fault| session.explain_error(fault));
         drop(session);
         self.shared.recheck_queue();
         found
@@ -383,7 +383,7 @@ fn run_transaction<S: WriteSession>(
     session: &S,
     group: &mut [QueuedWrite<S::Db>],
 ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
-    let explain = |fault| session.into_store_error(fault);
+    let explain = |fault| session.explain_error(fault);
     session.begin().map_err(explain)?;
     // A single request is rolled back with its transaction.
     let guarded = group.len() > 1;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, btree_map};
 
 type LumiBounds = (u64, u64);
 
-/// The selected lumis of each run: run → inclusive ranges, in the format of CMS:
-/// `{"356164": [[11, 15], [40, 40]]}`.
+/// The selected lumis of each run: run → inclusive ranges, in the format of CMS: `{"356164": [[11, 15], [40,
+/// 40]]}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LumiMask(pub BTreeMap<u64, Vec<LumiBounds>>);

@@ -1,8 +1,8 @@
 //! Messages between a remote worker and the server, in addition to those between any worker and engine
 //! ([`crate::worker_messages`]).
 //!
-//! There is one call: a [`WorkerExchange`] carries reports and returns assignments and commands. The server holds it
-//! until there is something to do or `wait` has passed. A newer exchange of the same worker ends the wait of
+//! There is one call: a [`WorkerExchange`] carries reports and returns assignments and commands. The server holds
+//! it until there is something to do or `wait` has passed. A newer exchange of the same worker ends the wait of
 //! the older one at once, so that reports are never delayed by a long poll.
 //!
 //! Exchanges are numbered. A worker that got no reply repeats the same one; the server then applies nothing

@@ -1,7 +1,7 @@
 //! How much a job costs: ten thousand times `true`, by a worker and by `xargs`, two at a time.
 //!
-//! `cargo run --release -p windlass-worker --example flood [JOBS] [ROUNDS]`. Build with `--bins` first: the worker is
-//! the `windlass-worker-host` beside the examples.
+//! `cargo run --release -p windlass-worker --example flood [JOBS] [ROUNDS]`. Build with `--bins` first: the
+//! worker is the `windlass-worker-host` beside the examples.
 
 #![expect(clippy::print_stdout, reason = "a measuring program prints what it measured")]
 

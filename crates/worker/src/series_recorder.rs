@@ -1,4 +1,5 @@
-//! Keeps samples as time series in a file, where the workflow requests it (format: [`windlass_types::resource_series`]).
+//! Keeps samples as time series in a file, where the workflow requests it (format:
+//! [`windlass_types::resource_series`]).
 //!
 //! Used only on the supervisor's thread, which takes all samples, so that jobs are not delayed.
 

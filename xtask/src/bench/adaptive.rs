@@ -1,8 +1,9 @@
 //! `cargo xtask bench adaptive`: how well rounds learn from requests whose hints are wrong.
 //!
-//! Requests with random programs, and hints that miss by factors from 0.3 to 5 in memory and in time, are planned, carried
-//! out in the mind by the law that `payload simulate` follows, and planned again by what was measured (the example
-//! `adaptive` of windlass-payload). Nothing is timed, so nothing depends on the machine or on the profile.
+//! Requests with random programs, and hints that miss by factors from 0.3 to 5 in memory and in time, are
+//! planned, carried out in the mind by the law that `payload simulate` follows, and planned again by what was
+//! measured (the example `adaptive` of windlass-payload). Nothing is timed, so nothing depends on the machine or
+//! on the profile.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
-/// What every contestant and its jobs find in the environment besides what it asks for itself. Short and the same for
-/// all: a long PATH makes each `exec` of `sh` dearer.
+/// What every contestant and its jobs find in the environment besides what it asks for itself. Short and the same
+/// for all: a long PATH makes each `exec` of `sh` dearer.
 pub(super) const PATH: &str = "/usr/bin:/bin";
 
 /// No run takes longer than this; a peer that hangs becomes a row that says so.

@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: windlass against the floor of fork+exec, xargs and its peers, in one go and interleaved.
 //!
-//! Deciding what to run is [`options`], [`workloads`] and [`contestants`]; running it is [`measure`]; the rest turns
-//! samples into numbers ([`statistics`], [`targets`]) and numbers into text ([`report`], [`table`]).
+//! Deciding what to run is [`options`], [`workloads`] and [`contestants`]; running it is [`measure`]; the rest
+//! turns samples into numbers ([`statistics`], [`targets`]) and numbers into text ([`report`], [`table`]).
 
 mod adaptive;
 mod contestants;

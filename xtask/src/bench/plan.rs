@@ -1,7 +1,8 @@
 //! `cargo xtask bench plan`: how long a large dataset takes to plan, and how much memory, with each splitter.
 //!
-//! Each line is a process of its own (the example `plan` of windlass-core), so that the peak is its own. Memory is that of
-//! the whole process, the files as the catalog gave them included. Nothing is judged in a build without optimisation.
+//! Each line is a process of its own (the example `plan` of windlass-core), so that the peak is its own. Memory
+//! is that of the whole process, the files as the catalog gave them included. Nothing is judged in a build
+//! without optimisation.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! `cargo xtask bench retries`: what it costs to try a job again, and how soon a storm of failures is over.
 //!
-//! The same jobs three times over, in each round: all of them succeed; every tenth fails once and is tried again by its
-//! handler; all of them fail for as long as the retry budget of the workflow lasts. Nothing here judges: it prints what was
-//! measured, and fails only if the database lacks an expected record.
+//! The same jobs three times over, in each round: all of them succeed; every tenth fails once and is tried again
+//! by its handler; all of them fail for as long as the retry budget of the workflow lasts. Nothing here judges:
+//! it prints what was measured, and fails only if the database lacks an expected record.
 
 use std::fs;
 use std::path::{Path, PathBuf};

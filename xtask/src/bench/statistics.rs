@@ -61,8 +61,8 @@ impl Series {
         })
     }
 
-    /// The median over the rounds of a comparison within each round, in milliseconds per job. The machine's pace drifts
-    /// from round to round; within one it drifts less.
+    /// The median over the rounds of a comparison within each round, in milliseconds per job. The machine's pace
+    /// drifts from round to round; within one it drifts less.
     fn pairwise(&self, other: &Series, compare: impl Fn(f64, f64) -> f64) -> Option<f64> {
         let wall = |series: &Series, sample: &Sample| series.per_job(sample.wall.as_secs_f64());
         let pairs = self.rounds.iter().zip(&other.rounds);

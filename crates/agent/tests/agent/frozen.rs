@@ -1,7 +1,7 @@
 //! The worker or its worker process is stopped for longer than the lease, and continued.
 
-use crate::away::send;
 use crate::support::{Bench, eventually, gated, job, key};
+use crate::unreachable_server::send;
 use std::time::Duration;
 use windlass_process::process_identity::{ProcessIdentity, to_pid};
 use windlass_process::{Signal, procfs};

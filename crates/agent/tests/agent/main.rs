@@ -3,8 +3,6 @@
 #[cfg(test)]
 mod allocation;
 #[cfg(test)]
-mod away;
-#[cfg(test)]
 mod basics;
 #[cfg(test)]
 mod frozen;
@@ -12,3 +10,5 @@ mod frozen;
 mod server;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod unreachable_server;

@@ -86,8 +86,7 @@ pub struct RestartRequest {
     #[schema(max_length = 1000)]
     pub reason: String,
     /// What happens to the old outputs when the new request is completed: `keep_until_replaced` or
-    /// `immediate_cleanup`.
-    /// Default: the policy of the old request.
+    /// `immediate_cleanup`. Default: the policy of the old request.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub cleanup_policy: Option<CleanupPolicy>,

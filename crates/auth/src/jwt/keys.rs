@@ -196,8 +196,8 @@ fn parse_jwks(text: &str) -> Result<Vec<IssuerKey>, String> {
     Ok(known.collect())
 }
 
-/// The algorithms whose signatures may be verified with a key: those of its type (`kty`, `crv`), and of these the one that
-/// `alg` names. None if the key is for something else (`use`, `key_ops`) or no public key.
+/// The algorithms whose signatures may be verified with a key: those of its type (`kty`, `crv`), and of these the
+/// one that `alg` names. None if the key is for something else (`use`, `key_ops`) or no public key.
 fn verifiable_algorithms(jwk: &Jwk) -> Vec<Algorithm> {
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     let common = &jwk.common;

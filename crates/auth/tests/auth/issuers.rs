@@ -46,10 +46,10 @@ struct Issuer {
 
 impl Issuer {
     fn publishes(&self, keys: &[&Key]) {
-        self.publishes_documents(keys.iter().map(|key| key.document()).collect());
+        self.publishes_documents(&keys.iter().map(|key| key.document()).collect::<Vec<_>>());
     }
 
-    fn publishes_documents(&self, keys: Vec<Value>) {
+    fn publishes_documents(&self, keys: &[Value]) {
         let about = json!({"issuer": "https://issuer.example", "jwks_uri": "https://issuer.example/keys"});
         *self.documents.lock().unwrap() = vec![
             ("https://issuer.example/.well-known/openid-configuration".to_owned(), about.to_string()),
@@ -211,7 +211,7 @@ fn key_for_another_algorithm_or_use_is_rejected() {
     ] {
         let mut key = ONE.document();
         key[field] = json!(value);
-        world.issuer.publishes_documents(vec![key]);
+        world.issuer.publishes_documents(&[key]);
         // Withdrawn keys are looked up again after an hour.
         passed += Duration::from_hours(2);
         assert_eq!(world.admit_after(&token, passed).is_ok(), is_good, "{field} {value}");

@@ -15,8 +15,7 @@ pub(crate) struct AllocationReconcilerArgs {
     #[arg(id = "serve_slurm", long = "slurm")]
     pub(crate) slurm: bool,
     /// URL at which workers in allocations reach this server. Default: the address it listens on, which must be
-    /// reachable from
-    /// the nodes.
+    /// reachable from the nodes.
     #[arg(long, value_name = "URL")]
     pub(crate) slurm_worker_url: Option<String>,
     /// Path of the windlass program on the nodes. Default: the path of this program.
@@ -28,9 +27,9 @@ pub(crate) struct AllocationReconcilerArgs {
     /// Interval between queries to Slurm while no allocation changes.
     #[arg(long, value_name = "DURATION", default_value = Self::MAX_POLL_INTERVAL, value_parser = parse_duration)]
     pub(crate) slurm_slowest_poll: Duration,
-    /// Also submit allocations for the workflows of these users, or of `all`. Their jobs run under the account
-    /// of this server
-    /// with all its permissions, so use it only if you trust these users. Default: only your own workflows.
+    /// Also submit allocations for the workflows of these users, or of `all`. Their jobs run under the account of
+    /// this server with all its permissions, so use it only if you trust these users. Default: only your own
+    /// workflows.
     #[arg(long, value_name = "USER", value_delimiter = ',', value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) slurm_jobs_of: Vec<String>,
     /// Maximum number of calls of Slurm commands per minute.

@@ -1,9 +1,8 @@
 //! Global options between a command and its subcommand: `windlass jobs -f json list`.
 //!
 //! A command without subcommand lists, and then takes a workflow. Clap stops to look for a subcommand after the
-//! first
-//! option, and would take `list` for the name of a workflow. So the subcommand is moved to its command before
-//! clap parses.
+//! first option, and would take `list` for the name of a workflow. So the subcommand is moved to its command
+//! before clap parses.
 
 use clap::{Arg, Command};
 use std::ffi::OsString;

@@ -60,8 +60,7 @@ pub(crate) struct RecoveryArgs {
     #[arg(long)]
     pub(crate) retry_unknown: bool,
     /// Shell command that fixes failures without known cause; those jobs then run again. It gets the id of the
-    /// workflow as its last
-    /// argument and in WINDLASS_WORKFLOW_ID. If it fails, nothing is recovered.
+    /// workflow as its last argument and in WINDLASS_WORKFLOW_ID. If it fails, nothing is recovered.
     #[arg(long, value_name = "CMD")]
     pub(crate) recovery_hook: Option<String>,
     #[command(flatten)]

@@ -20,8 +20,7 @@ pub(crate) struct Reqmgr2Args {
     #[arg(id = "reqmgr2_key", long = "reqmgr2-key", value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
     /// Certificate authorities to trust for ReqMgr2 in addition to those of the system: a file, or a directory
-    /// such as
-    /// /etc/grid-security/certificates (PEM).
+    /// such as /etc/grid-security/certificates (PEM).
     #[arg(id = "reqmgr2_ca", long = "reqmgr2-ca", value_name = "FILE|DIR")]
     pub(crate) authorities: Option<PathBuf>,
     /// File with the token for ReqMgr2.

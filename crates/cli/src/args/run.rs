@@ -21,9 +21,8 @@ Examples:
   windlass run --new pipeline.yaml
   generate-spec | windlass run -")]
 pub(crate) struct RunArgs {
-    /// Spec file (`-` reads standard input), or a workflow: id, name, or `last`. Default: `windlass.yaml` or
-    /// the only
-    /// `*.windlass.yaml` of this directory.
+    /// Spec file (`-` reads standard input), or a workflow: id, name, or `last`. Default: `windlass.yaml` or the
+    /// only `*.windlass.yaml` of this directory.
     #[arg(value_name = "SPEC|ID")]
     pub(crate) spec: Option<PathBuf>,
     /// Create a new workflow and reuse no results.
@@ -105,9 +104,8 @@ pub(crate) struct ExecArgs {
     /// are skipped.
     #[arg(short = 'C', long, value_name = "FILE")]
     pub(crate) commands_file: Option<PathBuf>,
-    /// Values of parameter `{name}`: `n=1:10`, `n=01:10` (with leading zeros), `n=0:1:0.25`, `n=a,b`,
-    /// `n=[a,b]`, or `n=@FILE` with
-    /// one value per line; repeat for more parameters.
+    /// Values of parameter `{name}`: `n=1:10`, `n=01:10` (with leading zeros), `n=0:1:0.25`, `n=a,b`, `n=[a,b]`,
+    /// or `n=@FILE` with one value per line; repeat for more parameters.
     #[arg(long = "param", value_name = "NAME=VALUES")]
     pub(crate) params: Vec<ExecParameterArg>,
     /// How several parameters are combined: `product` (all combinations of values) or `zip` (the first values
@@ -173,8 +171,7 @@ pub(crate) struct HtcondorSubmitArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) schedd: Option<String>,
     /// Directory of the DAG and its logs. Default: a new directory in `.windlass/dags`. Repeating the command
-    /// with the same
-    /// directory continues an interrupted submission, and never submits twice.
+    /// with the same directory continues an interrupted submission, and never submits twice.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Transfer input and output files even if HTCondor assumes that the workers share this file system.

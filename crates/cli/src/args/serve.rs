@@ -29,9 +29,8 @@ Examples:
 
 Signals: SIGTERM and SIGINT stop the server without losing data, SIGHUP reloads its files.")]
 pub(crate) struct ServeArgs {
-    /// Address to listen on: ADDRESS:PORT, or a port of the loopback address. Default: 127.0.0.1:8080, or
-    /// another port if it is
-    /// in use.
+    /// Address to listen on: ADDRESS:PORT, or a port of the loopback address. Default: 127.0.0.1:8080, or another
+    /// port if it is in use.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_listen)]
     pub(crate) listen: Option<SocketAddr>,
     /// Time without contact after which a worker is considered lost and its jobs are reassigned.
@@ -76,8 +75,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) client_ca: Option<PathBuf>,
     /// Certificate revocation list of the client certificate authorities (PEM); repeat for more. If given, a
-    /// certificate is rejected
-    /// unless each authority of its chain has a current list. Reloaded on SIGHUP.
+    /// certificate is rejected unless each authority of its chain has a current list. Reloaded on SIGHUP.
     #[arg(long, value_name = "FILE", requires = "client_ca")]
     pub(crate) client_crl: Vec<PathBuf>,
     /// Require a client certificate.

@@ -20,8 +20,7 @@ pub(crate) struct SlurmWorkerArgs {
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) walltime: Option<Duration>,
     /// Time between Slurm's warning signal and the end of the allocation, in seconds. After the warning, only
-    /// jobs that fit into
-    /// this time are started; after a warning at another time, none.
+    /// jobs that fit into this time are started; after a warning at another time, none.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) warning: Option<Duration>,
     /// Settings of the workflow for its workers as JSON, used if the server does not respond.
@@ -40,9 +39,8 @@ pub(crate) struct SlurmWorkerArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) idle_timeout: Option<Duration>,
     /// Also pass this variable of the allocation's environment to jobs; `NAME*` for all with this prefix.
-    /// Default: the variables
-    /// that every worker passes, SLURM_* and those that name the GPUs. `WINDLASS_PASS_ENVIRONMENT` adds more,
-    /// separated by commas.
+    /// Default: the variables that every worker passes, SLURM_* and those that name the GPUs.
+    /// `WINDLASS_PASS_ENVIRONMENT` adds more, separated by commas.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = check_pattern)]
     pub(crate) pass_environment: Vec<String>,
     /// Directory for the state that outlives this process, on a local disk.

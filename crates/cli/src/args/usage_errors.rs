@@ -4,8 +4,8 @@ use crate::error::CliError;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
-/// Improves clap's suggestions for unknown commands and options: it misses swapped letters, and suggests options that
-/// have little in common with what was typed.
+/// Improves clap's suggestions for unknown commands and options: it misses swapped letters, and suggests options
+/// that have little in common with what was typed.
 pub(crate) fn add_suggestion(error: &mut clap::Error, command: &clap::Command, words: &[OsString]) {
     let of = innermost_command(command, words);
     let text = |kind| match error.get(kind) {

@@ -38,13 +38,12 @@ pub(crate) struct WorkerArgs {
     #[arg(long = "site", value_name = "SITE", default_value = LOCAL_SITE, value_parser = parse_site)]
     pub(crate) worker_site: String,
     /// Also take jobs of these users, or of `all`. They run under the account of this worker with all its
-    /// permissions, so use it
-    /// only if you trust these users. Default: only jobs of the user of the worker's token.
+    /// permissions, so use it only if you trust these users. Default: only jobs of the user of the worker's
+    /// token.
     #[arg(long, value_name = "USER", value_delimiter = ',', value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) jobs_of: Vec<String>,
-    /// Also pass this variable of the worker's environment to its jobs; `NAME*` for all with this prefix;
-    /// repeat for more. Default:
-    /// PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE, LC_*, TZ and TMPDIR.
+    /// Also pass this variable of the worker's environment to its jobs; `NAME*` for all with this prefix; repeat
+    /// for more. Default: PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE, LC_*, TZ and TMPDIR.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = check_pattern)]
     pub(crate) pass_environment: Vec<String>,
     #[command(flatten)]

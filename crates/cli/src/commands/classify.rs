@@ -1,5 +1,5 @@
-//! `windlass failures classify`: prints the class of a failure, the rule that determined it, and the failures with the
-//! same signature.
+//! `windlass failures classify`: prints the class of a failure, the rule that determined it, and the failures
+//! with the same signature.
 
 use crate::args::OutputFormat;
 use crate::args::classify::ClassifyArgs;

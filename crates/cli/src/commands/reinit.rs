@@ -1,5 +1,5 @@
-//! `windlass workflows reinit`: marks jobs whose inputs changed, and their dependents, to run again. Also `workflows
-//! init`.
+//! `windlass workflows reinit`: marks jobs whose inputs changed, and their dependents, to run again. Also
+//! `workflows init`.
 
 use crate::args::plan_and_reset::{ReinitArgs, WorkflowInitArgs};
 use crate::changes::{self, ComparisonSettings, RerunReasonView, StoredJobs, WorkflowChanges};

@@ -108,14 +108,17 @@ impl Drop for LiveRunObserver {
 
 /// Moves up over the old block, writes the new one, and clears the rest. Lines of a block fit the terminal.
 pub(super) fn repaint(old: usize, block: &[String]) -> String {
-    let new = block.iter().map(|line| format!("\x1b[2K{}\n", text::escape_control(line))).collect::<String>();
+    let new = block
+        .iter()
+        .flat_map(|line| ["\x1b[2K".into(), text::escape_control(line), "\n".into()])
+        .collect::<String>();
     if old == 0 && block.is_empty() { String::new() } else { format!("{}{new}\x1b[J", cursor_up(old)) }
 }
 
 /// Clears the block and writes lines in its place. It is cleared first, because a line wider than the terminal
 /// wraps onto the next row, which must be empty.
 pub(super) fn replace_block(old: usize, lines: &[String]) -> String {
-    let new = lines.iter().map(|line| format!("{}\n", text::escape_control(line))).collect::<String>();
+    let new = lines.iter().flat_map(|line| [text::escape_control(line), "\n".into()]).collect::<String>();
     format!("{}\x1b[J{new}", cursor_up(old))
 }
 

@@ -42,8 +42,8 @@ pub(crate) fn is_over(row: &WorkflowRow) -> bool {
     row.counts.settled() == row.counts.total() && row.ended_at.is_some()
 }
 
-/// Reports a workflow that had already ended. `headline` says what happened, `advice` the option to rerun everything;
-/// the commands that retry failures come first.
+/// Reports a workflow that had already ended. `headline` says what happened, `advice` the option to rerun
+/// everything; the commands that retry failures come first.
 pub(crate) fn report_already_over(
     ctx: &CliContext,
     store: &dyn Store,
@@ -86,7 +86,7 @@ fn render_already_over(
     let next = render_next_commands(overview, paint);
     match (advice.is_empty(), next.is_empty()) {
         (true, _) => lines.extend(next),
-        (false, true) => lines[0].push_str(&format!("; {advice}")),
+        (false, true) => lines[0] = format!("{}; {advice}", lines[0]),
         (false, false) => {
             lines.extend(next);
             lines.push(format!("      {advice}"));

@@ -42,8 +42,8 @@ impl TextTone {
 /// No character: text has none.
 pub(super) const COLOR_MARK_START: char = '\u{10fffe}';
 
-/// Starts a color in text that is not written yet. It is random, so foreign text cannot contain it; writing turns it
-/// into an escape sequence and makes all other escape sequences harmless.
+/// Starts a color in text that is not written yet. It is random, so foreign text cannot contain it; writing turns
+/// it into an escape sequence and makes all other escape sequences harmless.
 pub(super) fn color_mark() -> &'static str {
     static MARK: LazyLock<String> =
         LazyLock::new(|| format!("{COLOR_MARK_START}{:016x}.", RandomState::new().build_hasher().finish()));

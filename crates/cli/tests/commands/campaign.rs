@@ -1,5 +1,6 @@
-//! A campaign: twenty requests of all kinds on four pretend sites, while the server is killed again and again and requests
-//! are stopped. In the end every request is completed, and the files themselves tell that every event was processed once.
+//! A campaign: twenty requests of all kinds on four pretend sites, while the server is killed again and again and
+//! requests are stopped. In the end every request is completed, and the files themselves tell that every event
+//! was processed once.
 
 use crate::common::{Sandbox, eventually_within, kill};
 use crate::requests::Worker;

@@ -1,5 +1,5 @@
-//! What counts as the same spec, and what a changed one finds of the earlier: lists beside it, other ways to write its
-//! path, imported workflows, processes that died; with the real binary.
+//! What counts as the same spec, and what a changed one finds of the earlier: lists beside it, other ways to
+//! write its path, imported workflows, processes that died; with the real binary.
 
 use crate::common::{Sandbox, children_of, eventually, is_alive, kill};
 use std::process::Child;
@@ -98,8 +98,8 @@ fn members(sandbox: &Sandbox, workflow: &str) -> String {
     String::from_utf8(listed.stdout).unwrap()
 }
 
-/// `slow` waits until it may go on, and says which process it is. It holds a lock that the kernel releases when that is
-/// gone: if a second execution finds it taken, two overlapped.
+/// `slow` waits until it may go on, and says which process it is. It holds a lock that the kernel releases when
+/// that is gone: if a second execution finds it taken, two overlapped.
 const SLOW: &str = "\
 name: left
 files:

@@ -1,5 +1,5 @@
-//! `windlass condor`: as DAGMan calls it, with the real binary and real files. What is decided is tested in its crate;
-//! here it is how the words come in and the answer goes out.
+//! `windlass condor`: as DAGMan calls it, with the real binary and real files. What is decided is tested in its
+//! crate; here it is how the words come in and the answer goes out.
 
 use crate::common::Sandbox;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
-//! The documents tell the truth. Every page is walked in an empty directory of its own, from its first line to its last:
-//! console blocks are run and must print what they show, and blocks that are specs are checked. A file that `$ cat FILE`
-//! shows and that is not there yet is written as it is shown.
+//! The documents tell the truth. Every page is walked in an empty directory of its own, from its first line to
+//! its last: console blocks are run and must print what they show, and blocks that are specs are checked. A file
+//! that `$ cat FILE` shows and that is not there yet is written as it is shown.
 //!
 //! `cargo xtask docs` writes into the pages what the commands print; read the difference before you commit it.
 
@@ -132,8 +132,8 @@ fn pages(folder: &str) -> Vec<PathBuf> {
     pages
 }
 
-/// Walks each page, and complains about all of them at once. They must have at least so many commands, so that a block
-/// that is no longer seen as one is noticed.
+/// Walks each page, and complains about all of them at once. They must have at least so many commands, so that a
+/// block that is no longer seen as one is noticed.
 fn walk(pages: &[PathBuf], at_least: usize) {
     let mut commands = 0;
     let mut complaints = String::new();

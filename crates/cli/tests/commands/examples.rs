@@ -1,5 +1,5 @@
-//! The examples run on a bare machine, every one of them, and mean the same in every format. So do four specs as users
-//! of Torc have them (`tests/torc`).
+//! The examples run on a bare machine, every one of them, and mean the same in every format. So do four specs as
+//! users of Torc have them (`tests/torc`).
 
 use crate::common::Sandbox;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Decisions about failures with real processes: one by one and in groups, while the workflow is idle, while it runs,
-//! and on a server.
+//! Decisions about failures with real processes: one by one and in groups, while the workflow is idle, while it
+//! runs, and on a server.
 
 use crate::common::{Sandbox, documented_keys, eventually};
 use crate::serve::Served;

@@ -1,5 +1,5 @@
-//! `kill -9` at random moments: in the end everything is done, nothing is done twice at once, and nothing that was on the
-//! books as completed runs again.
+//! `kill -9` at random moments: in the end everything is done, nothing is done twice at once, and nothing that
+//! was on the books as completed runs again.
 
 use crate::common::{Output, Sandbox, children_of, eventually, kill};
 use std::collections::HashMap;
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 const JOBS: usize = 2000;
 const KILLS: usize = 10;
 
-/// Takes a lock that the kernel releases when the last process of the execution is gone: if a second execution finds it
-/// taken, two overlapped. Then leaves a line per execution. Some last long enough to outlive a crash and the restart after
-/// it, and of these some leave the process group and some lose their environment.
+/// Takes a lock that the kernel releases when the last process of the execution is gone: if a second execution
+/// finds it taken, two overlapped. Then leaves a line per execution. Some last long enough to outlive a crash and
+/// the restart after it, and of these some leave the process group and some lose their environment.
 const JOB: &str = r#"exec 9>>"locks/$1"
 flock -n 9 || echo "$1" >> overlaps
 echo "$WINDLASS_ATTEMPT" >> "out/$1"

@@ -1,5 +1,5 @@
-//! Workers and those who follow, when their server is gone: they find the next one, wait for this one, or say that there
-//! is none; and no command ends them without being told to.
+//! Workers and those who follow, when their server is gone: they find the next one, wait for this one, or say
+//! that there is none; and no command ends them without being told to.
 
 use crate::common::{Output, Sandbox, eventually, is_alive, kill};
 use crate::serve::{Served, found};

@@ -1,13 +1,13 @@
-//! A real server with workers on two nodes, of which one fails what the other does not. The nodes are pretended: each worker
-//! sees a name of the machine that is its own.
+//! A real server with workers on two nodes, of which one fails what the other does not. The nodes are pretended:
+//! each worker sees a name of the machine that is its own.
 
 use crate::common::{Sandbox, eventually, kill};
 use crate::serve::Served;
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 
-/// Fails on one node until that is cured; others have their turn before a job is tried again. The last hundred begin only
-/// when it is.
+/// Fails on one node until that is cured; others have their turn before a job is tried again. The last hundred
+/// begin only when it is.
 const PICKY: &str = r#"name: picky
 retry_budget: 100000
 failure_handlers: [{name: again, rules: [{match_all_exit_codes: true, max_retries: 10000, delay: 300ms}]}]

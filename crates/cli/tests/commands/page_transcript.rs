@@ -97,8 +97,8 @@ fn written(piece: &Piece) -> String {
     }
 }
 
-/// What stays the same from run to run. Jobs run at the same time, so lines may come in another order; columns are as
-/// wide as what stands in them, so runs of spaces count as one; times, sizes and dates are all `#`.
+/// What stays the same from run to run. Jobs run at the same time, so lines may come in another order; columns
+/// are as wide as what stands in them, so runs of spaces count as one; times, sizes and dates are all `#`.
 pub(crate) fn normal(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = text.lines().map(normal_line).collect();
     lines.sort();

@@ -1,5 +1,5 @@
-//! Processes that lose their PostgreSQL database while they run jobs, and others that take their place: no job runs twice
-//! at a time.
+//! Processes that lose their PostgreSQL database while they run jobs, and others that take their place: no job
+//! runs twice at a time.
 
 use crate::common::{Output, Sandbox, eventually, kill};
 use crate::postgres_server::{Server, database};

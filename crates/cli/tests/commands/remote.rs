@@ -1,5 +1,5 @@
-//! Workers over ssh, against a real sshd of the test's own: an ordinary process on a high port of the loopback, with keys
-//! that are made for it.
+//! Workers over ssh, against a real sshd of the test's own: an ordinary process on a high port of the loopback,
+//! with keys that are made for it.
 
 use crate::common::{Output, Sandbox, eventually, is_alive};
 use crate::serve::Served;

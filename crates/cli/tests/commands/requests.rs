@@ -166,8 +166,8 @@ fn stopped_request_resumes_without_loss() {
     assert_eq!(written(&sandbox, "/Muons/slow-v1/RECO"), once_each(80));
 }
 
-/// the program can keep no more than three of its eight cores busy, on any machine. The first round, two
-/// work units, measures that; the second requests half as many.
+/// the program can keep no more than three of its eight cores busy, on any machine. The first
+/// round, two work units, measures that; the second requests half as many.
 #[test]
 fn later_rounds_request_measured_resources() {
     let sandbox = Sandbox::new();

@@ -229,8 +229,8 @@ fn jobs_spawn_into_database_with_password() {
     assert!(files.into_iter().all(|file| !file.file_name().to_string_lossy().starts_with("pass-")));
 }
 
-/// Found by its database, a server is found again where another one has taken over. Its jobs reach the next server by the same
-/// socket at once, and are told of its address when their worker is there.
+/// Found by its database, a server is found again where another one has taken over. Its jobs reach the next
+/// server by the same socket at once, and are told of its address when their worker is there.
 #[test]
 fn worker_with_database_url_finds_next_server() {
     let sandbox = Sandbox::new();

@@ -1,5 +1,5 @@
-//! Sites and limits with the real binary: jobs run where they may and nowhere else, and no more of them at once than the
-//! workflow allows, on one machine and on many.
+//! Sites and limits with the real binary: jobs run where they may and nowhere else, and no more of them at once
+//! than the workflow allows, on one machine and on many.
 
 use crate::common::{Sandbox, eventually};
 use crate::serve::Served;

@@ -1,9 +1,9 @@
 //! Credentials of jobs for storage: a proxy and a token, as they reach a real job.
 
-use crate::asking::{await_completion, directory, last};
-use crate::house::{HOMES, House, fails_with};
+use crate::queries::{await_completion, directory, last};
 use crate::step_commands::submit;
 use crate::support::{Pool, Work};
+use crate::test_server::{HOMES, House, fails_with};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! Requests whose pool, DAGMan or server is down for a time.
 
-use crate::house::House;
 use crate::step_commands::until;
 use crate::support::{Pool, eventually};
+use crate::test_server::House;
 use std::path::Path;
 
 fn is_running(house: &House, name: &str) -> bool {

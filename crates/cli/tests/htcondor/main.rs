@@ -1,18 +1,18 @@
 //! Requests on a real HTCondor pool, from their submission to archived blocks, with the real binary.
 #![expect(clippy::unwrap_used, reason = "the lint does not recognize this crate as a test")]
 
-mod anew;
-mod asking;
-mod changed;
+mod changed_requests;
+mod concurrent_requests;
+mod continuation;
 mod credentials;
 mod directories;
 mod disturbed;
-mod going_on;
-mod house;
-mod recovering;
-mod refused;
+mod new_versions;
+mod queries;
+mod recovery;
+mod rejected_runs;
 mod step_commands;
 #[path = "../../../htcondor/tests/support/mod.rs"]
 #[expect(dead_code, reason = "these tests need only a part of the shared module")]
 mod support;
-mod together;
+mod test_server;

@@ -1,6 +1,6 @@
 //! Commands of the steps of requests: copy their inputs, and optionally fail before.
 
-use crate::house::House;
+use crate::test_server::House;
 use serde_json::json;
 
 /// The last command of all steps.

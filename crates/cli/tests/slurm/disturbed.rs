@@ -1,9 +1,9 @@
 //! Workflows while a part of the cluster is down.
 
-use crate::house::House;
-use crate::lost::{Watched, stages};
+use crate::lost_allocations::{Watched, stages};
 use crate::stages::Stages;
 use crate::support::{Cluster, eventually};
+use crate::test_server::House;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 

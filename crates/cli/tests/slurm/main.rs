@@ -1,18 +1,18 @@
 //! Windlass on a real Slurm cluster.
 #![expect(clippy::unwrap_used, reason = "the lint does not recognize this crate as a test")]
 
+mod allocation_timing;
+mod automatic_allocations;
 mod disturbed;
-mod gates;
-mod house;
-mod idle;
-mod looked_after;
-mod lost;
+mod idle_allocations;
+mod lost_allocations;
 mod recovery;
 mod reports;
 mod stages;
 mod steps;
-mod submitting;
+mod submission;
 #[path = "../../../slurm/tests/support/mod.rs"]
 mod support;
-mod whole;
+mod test_server;
+mod undisturbed;
 mod workers;

@@ -1,7 +1,7 @@
 //! Workflows whose allocations ended before their jobs did.
 
-use crate::house::House;
 use crate::support::{Cluster, eventually};
+use crate::test_server::House;
 use std::time::Duration;
 use windlass_types::Timestamp;
 

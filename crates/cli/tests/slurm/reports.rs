@@ -1,7 +1,7 @@
 //! Reports about finished allocations: by the commands, as JSON and as tables, and for agents.
 
-use crate::house::House;
 use crate::support::{Cluster, eventually, windlass};
+use crate::test_server::House;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

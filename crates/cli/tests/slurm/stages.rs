@@ -1,7 +1,7 @@
 //! A workflow in three stages whose jobs log their executions, and checks of those logs.
 
-use crate::house::House;
 use crate::support::eventually;
+use crate::test_server::House;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 

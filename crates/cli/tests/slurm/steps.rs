@@ -1,7 +1,7 @@
 //! Jobs that run as steps of the allocation.
 
-use crate::house::House;
 use crate::support::{Cluster, eventually};
+use crate::test_server::House;
 use serde_json::Value;
 use std::fs;
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! Workers in allocations: which jobs they take, and what happens to these when the allocation ends.
 
-use crate::house::House;
-use crate::lost::preempt;
+use crate::lost_allocations::preempt;
 use crate::support::Cluster;
+use crate::test_server::House;
 
 /// Detects overlapping executions of one job.
 fn alone(name: &str, body: &str) -> String {

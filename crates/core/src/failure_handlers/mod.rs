@@ -1,8 +1,8 @@
 //! Retry decisions: whether a failed job is retried, when, with which resources, and after which script.
 //!
-//! The rules of a [`FailureHandler`](windlass_types::settings::FailureHandler) are compiled once; [`decide_retry`]
-//! then decides about one failed attempt. Random numbers and surroundings are passed in as values, so that equal input
-//! gives equal output.
+//! The rules of a [`FailureHandler`](windlass_types::settings::FailureHandler) are compiled once;
+//! [`decide_retry`] then decides about one failed attempt. Random numbers and surroundings are passed in as
+//! values, so that equal input gives equal output.
 
 mod request_retry_policy;
 mod resource_growth;

@@ -8,8 +8,8 @@
 //! | [`unit`] | after the DAG of a unit | passes an abort on to the outer DAG |
 //!
 //! They run once for every attempt, on the machine of the schedd, and never contact a server. Each decides from a
-//! bounded number of files, regardless of the size of the DAG: `attempt_facts` reads, [`decide_attempt`] is pure, then
-//! files are written.
+//! bounded number of files, regardless of the size of the DAG: `attempt_facts` reads, [`decide_attempt`] is pure,
+//! then files are written.
 
 mod attempt;
 mod attempt_facts;

@@ -1,6 +1,6 @@
 //! A DAG is submitted exactly once, in spite of crashes.
 
-use crate::handed::{Dag, number};
+use crate::small_dags::{Dag, number};
 use crate::support::{OTHER_SCHEDD, Pool, eventually};
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;

@@ -1,6 +1,6 @@
 //! The files of a run of a request, compared one by one.
 
-use crate::kept::{compare, files};
+use crate::golden_files::{compare, files};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,6 @@
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
-mod kept;
+mod golden_files;
 #[cfg(test)]
 mod specs;

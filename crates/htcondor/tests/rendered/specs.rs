@@ -1,6 +1,6 @@
 //! Workflow specs as DAGs, and specs that cannot be DAGs.
 
-use crate::kept::compare;
+use crate::golden_files::compare;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -2,8 +2,7 @@
 //! Torc's.
 //!
 //! A tool is a plain, blocking function of the session and its arguments ([`crate::handler`] runs it on a
-//! thread).
-//! Every list has a limit and reports whether there is more.
+//! thread). Every list has a limit and reports whether there is more.
 
 mod jobs;
 mod journals;

@@ -1,6 +1,6 @@
 //! Settings of a workflow, its job groups and its jobs reach the worker, and only these.
 
-use crate::common::{Act, Host, Witness, attempts, database};
+use crate::kit::{Act, Host, Witness, attempts, database};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use windlass_scheduler::{Dispatcher, DispatcherOptions};

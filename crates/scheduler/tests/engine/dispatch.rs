@@ -1,7 +1,7 @@
 //! The dispatcher in a test environment: its commits, its messages to workers, and its handling of their
 //! reports.
 
-use crate::common::{Act, Host, LEFTOVER_CPU_TIME, Planned, Witness, attempts, create, database};
+use crate::kit::{Act, Host, LEFTOVER_CPU_TIME, Planned, Witness, attempts, create, database};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,12 +1,12 @@
 //! The dispatcher with a real database and scripted workers.
 
 #[cfg(test)]
-mod added;
+mod added_jobs;
 #[cfg(test)]
 mod assignments;
 #[cfg(test)]
-mod common;
-#[cfg(test)]
 mod dispatch;
+#[cfg(test)]
+mod kit;
 #[cfg(test)]
 mod retries;

@@ -1,6 +1,6 @@
 //! Retries in a local run.
 
-use crate::common::{Act, Host, Witness, attempts, database};
+use crate::kit::{Act, Host, Witness, attempts, database};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use windlass_scheduler::{Dispatcher, DispatcherOptions, RunEnd, RunSummary};

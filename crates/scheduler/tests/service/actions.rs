@@ -1,7 +1,7 @@
 //! Actions: which worker runs them, once or once per worker, and what happens to them when workers or the
 //! server die.
 
-use crate::world::{LEASE, Worker, World, after, ask, code, ended, plain};
+use crate::kit::{LEASE, Worker, World, after, ask, code, ended, plain};
 use std::time::Duration;
 use windlass_store::model::{ActionRow, NewAllocationAction, NewWorker, WorkerKind};
 use windlass_types::settings::{ActionTrigger, WorkflowAction};
@@ -239,7 +239,7 @@ fn a_due_action_goes_to_a_waiting_worker() {
     let first = add(&world, workflow, ActionTrigger::OnWorkflowStart, false);
     // It has asked, and hung up.
     let waits = one.next(Vec::new(), Duration::from_secs(10));
-    drop(crate::world::later(|reply| world.service.exchange(waits, crate::world::me(), reply)));
+    drop(crate::kit::later(|reply| world.service.exchange(waits, crate::kit::me(), reply)));
     world.service.cancel_exchange(one.id, one.number, one.secret.clone());
     start(&world, workflow);
     let mut two = Worker::new(&world, 1);

@@ -1,6 +1,6 @@
 //! Workers in Slurm allocations: when they learn its end, and when they are dismissed.
 
-use crate::world::{LEASE, Planned, Worker, World, ended, later, me, plain, someone};
+use crate::kit::{LEASE, Planned, Worker, World, ended, later, me, plain, someone};
 use std::time::Duration;
 use windlass_core::slurm::allocation_rows::{AllocationChange, NewAllocation};
 use windlass_store::model::ResultFilter;

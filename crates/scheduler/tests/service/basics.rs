@@ -1,6 +1,6 @@
 //! From the registration of a worker to the end of a run.
 
-use crate::world::{
+use crate::kit::{
     Planned, Worker, World, after, ask, code, ended, introduce, later, me, plain, someone, sponsor,
 };
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Clients that claim, start and complete jobs themselves, and commands of users.
 
-use crate::world::{Planned, Worker, World, after, ask, capacity, code, ended, me, plain};
+use crate::kit::{Planned, Worker, World, after, ask, capacity, code, ended, me, plain};
 use std::time::Duration;
 use windlass_scheduler::service::{
     CallError, ClaimRequest, ExclusiveRequirement, JobCompletion, JobsToReset, NodeCapacityOffer,
@@ -241,13 +241,13 @@ fn exclusive_work_delays_calls_for_its_workflow() {
         until.recv().unwrap();
         store.workflow(workflow).map(|row| row.map(|row| row.name))
     });
-    let done = crate::world::later(|reply| {
+    let done = crate::kit::later(|reply| {
         world.service.run_exclusive(workflow, ExclusiveRequirement::NoneRequired, work, reply);
     });
     at_work.recv().unwrap();
     let key = worker.held[0].key;
     let report = worker.next(vec![ended(key, 0)], Duration::ZERO);
-    let reported = crate::world::later(|reply| world.service.exchange(report, me(), reply));
+    let reported = crate::kit::later(|reply| world.service.exchange(report, me(), reply));
     let other = world.begin(&[plain()]);
     assert!(
         world.store.workflow(other).unwrap().unwrap().started_at.is_some(),

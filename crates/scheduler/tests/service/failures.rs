@@ -1,6 +1,6 @@
 //! Failures at a server: retries now and later, budgets, and pending decisions.
 
-use crate::world::{Failing, Planned, Worker, World, after, ask, ended, handled, plain, someone};
+use crate::kit::{Failing, Planned, Worker, World, after, ask, ended, handled, plain, someone};
 use std::time::Duration;
 use windlass_store::model::{EventFilter, JobFilter, ResultFilter};
 use windlass_types::settings::{FailureRule, RetryBudget, WorkflowSettings};

@@ -1,6 +1,6 @@
 //! Several workflows share the workers.
 
-use crate::world::{Planned, Worker, World, ended, plain};
+use crate::kit::{Planned, Worker, World, ended, plain};
 use windlass_types::WorkflowId;
 
 /// Completes `times` jobs one at a time and returns their workflows.

@@ -1,7 +1,7 @@
 //! Fuzz tests of the worker protocol: for any parseable message, the scheduler survives, replies, and keeps its
 //! database valid.
 
-use crate::world::{Worker, World, ask, later, me, plain, someone, sponsor};
+use crate::kit::{Worker, World, ask, later, me, plain, someone, sponsor};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -158,7 +158,7 @@ fn the_scheduler_survives_any_registration() {
         .unwrap();
     world.restart();
     is_sound(&world);
-    world.pass(crate::world::LEASE + Duration::from_secs(3));
+    world.pass(crate::kit::LEASE + Duration::from_secs(3));
     Worker::new(&world, 1).work_off(&world);
     assert_eq!(world.statuses(workflow), [S::Completed; 2]);
 }
@@ -192,7 +192,7 @@ fn the_scheduler_survives_any_report() {
         .unwrap();
     world.restart();
     is_sound(&world);
-    world.pass(crate::world::LEASE + Duration::from_secs(3));
+    world.pass(crate::kit::LEASE + Duration::from_secs(3));
     Worker::new(&world, 4).work_off(&world);
     let statuses = world.statuses(workflow);
     assert!(statuses.iter().all(|status| status.is_complete()), "{statuses:?}");

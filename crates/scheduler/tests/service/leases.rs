@@ -1,6 +1,6 @@
 //! Workers that die, are cut off, freeze, or return; and a server that does.
 
-use crate::world::{LEASE, Worker, World, ask, code, ended, me, plain, started};
+use crate::kit::{LEASE, Worker, World, ask, code, ended, me, plain, started};
 use std::time::Duration;
 use windlass_store::model::EventFilter;
 use windlass_types::JobStatus as S;
@@ -42,7 +42,7 @@ fn unsent_claims_of_a_dead_worker_keep_their_attempt() {
     let world = World::new();
     let mut worker = Worker::new(&world, 1);
     let exchange = worker.next(vec![], Duration::from_secs(15));
-    let waiting = crate::world::later(|reply| world.service.exchange(exchange, me(), reply));
+    let waiting = crate::kit::later(|reply| world.service.exchange(exchange, me(), reply));
     let workflow = world.begin(&[plain()]);
     drop(waiting.recv().unwrap());
     world.pass(BEYOND);

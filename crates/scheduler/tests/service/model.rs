@@ -1,7 +1,7 @@
 //! A model test: random registrations, exchanges, lost replies, repeats, deaths and restarts, edits, retries
 //! and resets, with a database that sometimes fails; and the invariants.
 
-use crate::world::{
+use crate::kit::{
     Failing, LEASE, Planned, Worker, World, after, code, ended, handled, later, me, plain, started,
 };
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! Nodes that fail jobs that succeed elsewhere: quarantine, probation, release.
 
-use crate::world::{Worker, World, ask, code, ended, plain, someone};
+use crate::kit::{Worker, World, ask, code, ended, plain, someone};
 use std::time::Duration;
 use windlass_core::node_quarantine::NodeStanding;
 use windlass_store::fault_injection::{DatabaseOperation, InjectedOutcome};

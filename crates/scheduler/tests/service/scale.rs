@@ -1,6 +1,6 @@
 //! The cost of a job does not depend on the number of jobs: counted, not timed.
 
-use crate::world::{Worker, World, ended, plain};
+use crate::kit::{Worker, World, ended, plain};
 
 /// The number of commits for `rounds` exchanges, with `jobs` ready at the start.
 fn commits(jobs: usize, rounds: usize) -> (u64, u64) {

@@ -1,7 +1,7 @@
 //! Units and limits: jobs run where their unit landed, never too many at once, and the database has the state
 //! of each unit.
 
-use crate::world::{Failing, Planned, Worker, World, ask, code, ended, introduce, someone};
+use crate::kit::{Failing, Planned, Worker, World, ask, code, ended, introduce, someone};
 use std::collections::BTreeMap;
 use windlass_scheduler::service::JobsToReset;
 use windlass_store::fault_injection::{DatabaseOperation, InjectedOutcome};

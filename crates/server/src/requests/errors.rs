@@ -272,11 +272,14 @@ mod tests {
         failures::build_error_report(&tally)
     }
 
+    /// The site of each failed attempt, and whether the failure is final.
+    type FailedAttempts = [(&'static str, bool)];
+
     #[test]
     fn failures_at_banned_sites_only_suggest_a_plain_release() {
         let banned: BTreeSet<String> = ["T2_A".to_owned(), "T2_B".to_owned()].into();
         // Failed attempts → the sites, if all that count are banned
-        let table: &[(&[(&str, bool)], Option<&[&str]>)] = &[
+        let table: &[(&FailedAttempts, Option<&[&str]>)] = &[
             (&[("T2_A", true), ("T2_B", true), ("T2_A", true)], Some(&["T2_A", "T2_B"])),
             (&[("T2_A", true), ("T1_C", false)], Some(&["T2_A"])),
             (&[("T2_A", true), ("T1_C", true)], None),

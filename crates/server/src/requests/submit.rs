@@ -147,9 +147,8 @@ fn load_submit_response(db: &dyn StoreDatabase, row: RequestRow) -> ApiResult<Su
     })
 }
 
-/// Returns the fields in which a document differs from the one that created the request. Later progress does
-/// not count:
-/// production steps that were reached are removed, and the last of them has set the priority.
+/// Returns the fields in which a document differs from the one that created the request. Later progress does not
+/// count: production steps that were reached are removed, and the last of them has set the priority.
 fn find_different_fields(new: &Request, there: &Request) -> Vec<String> {
     let reached = new.production_steps.len().checked_sub(there.production_steps.len());
     let reached = reached.filter(|reached| new.production_steps[*reached..] == there.production_steps[..]);

@@ -142,9 +142,9 @@ pub(crate) struct WorkerExchangeMessage {
     /// From 1, incremented by each exchange; an exchange without a response is repeated with the same number.
     #[schema(maximum = 9_223_372_036_854_775_807_i64)]
     number: u64,
-    /// `{"Started": {"key", "at", "pid"}}`, `{"Ended": {"key", "started_at", "ended_at", "wall", "exit", "cause", "usage", …}}` or
-    /// `{"Returned": {"key", "why"}}`. Times are RFC 3339 and not before 1970, lengths a hundred years at most, signals below
-    /// 128; texts are cut after 64 KiB.
+    /// `{"Started": {"key", "at", "pid"}}`, `{"Ended": {"key", "started_at", "ended_at", "wall", "exit", "cause",
+    /// "usage", …}}` or `{"Returned": {"key", "why"}}`. Times are RFC 3339 and not before 1970, lengths a hundred
+    /// years at most, signals below 128; texts are cut after 64 KiB.
     #[serde(default)]
     #[schema(max_items = 1_000)]
     reports: Vec<serde_json::Value>,

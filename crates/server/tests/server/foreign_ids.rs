@@ -1,5 +1,6 @@
-//! Every change that a user may make to its own objects, with the id of another user's object at each place of the path
-//! and the body that holds an id. A foreign id is answered like an id that does not exist, and no row of others changes.
+//! Every change that a user may make to its own objects, with the id of another user's object at each place of
+//! the path and the body that holds an id. A foreign id is answered like an id that does not exist, and no row of
+//! others changes.
 //!
 //! Routes, bodies and places come from the OpenAPI document.
 

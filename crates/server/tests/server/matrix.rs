@@ -1,9 +1,9 @@
-//! The matrix: every route, called by every role with every scope for the objects of another user, on both databases. A call
-//! that the policy refuses is answered 401, 403 or 404, and no row of the whole database changes. An answer that is allowed
-//! holds nothing that the caller may not read.
+//! The matrix: every route, called by every role with every scope for the objects of another user, on both
+//! databases. A call that the policy refuses is answered 401, 403 or 404, and no row of the whole database
+//! changes. An answer that is allowed holds nothing that the caller may not read.
 //!
-//! The routes come from the OpenAPI document and the expectations from the policy; `access.rs` holds the policy against
-//! truths that are written by hand.
+//! The routes come from the OpenAPI document and the expectations from the policy; `access.rs` holds the policy
+//! against truths that are written by hand.
 
 use crate::access::{Route, routes, status, token};
 use crate::foreign_ids::{make_objects, send_foreign_ids};

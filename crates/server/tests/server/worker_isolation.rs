@@ -1,5 +1,5 @@
-//! Isolation of workers: a worker gets only permitted jobs, its caller changes nothing in
-//! other users' workflows, and gets no responses meant for others.
+//! Isolation of workers: a worker gets only permitted jobs, its caller changes nothing in other users' workflows,
+//! and gets no responses meant for others.
 
 use crate::access::{status, token};
 use crate::running_workflows::{begun, begun_of, exchange, introduction, workflow_of};

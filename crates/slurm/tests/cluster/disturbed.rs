@@ -1,7 +1,7 @@
 //! Effects on clients of the cluster when a part of it is down.
 
+use crate::kit::{World, request};
 use crate::support::{Cluster, eventually};
-use crate::world::{World, request};
 use windlass_types::slurm::AllocationState as A;
 
 #[test]

@@ -1,10 +1,10 @@
 //! Tests on a real Slurm cluster.
 #![expect(clippy::unwrap_used, reason = "the lint does not recognize this crate as a test")]
 
-mod bed;
+mod cluster_checks;
 mod disturbed;
+mod kit;
 mod reconciler;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "tests of other crates need the rest")]
 mod support;
-mod world;

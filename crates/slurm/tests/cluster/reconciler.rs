@@ -1,7 +1,7 @@
 //! The allocation reconciler, with a working controller.
 
+use crate::kit::{World, ask, request};
 use crate::support::{Cluster, eventually};
-use crate::world::{World, ask, request};
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;

@@ -133,7 +133,9 @@ impl KdlWriter {
             Some(line) => self.write_line(&line),
             None => {
                 self.write_block(node, |writer| {
-                    items.iter().for_each(|item| writer.write_any(ITEM_NODE, item));
+                    for item in items {
+                        writer.write_any(ITEM_NODE, item);
+                    }
                 });
             }
         }

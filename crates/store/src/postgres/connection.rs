@@ -486,7 +486,7 @@ impl WriteSession for PgConnection {
         self.run_statement(sql::ROLLBACK_SAVEPOINT)
     }
 
-    fn into_store_error(&self, fault: SqlError) -> StoreError {
+    fn explain_error(&self, fault: SqlError) -> StoreError {
         fault.into_store_error_at(&self.store_state.target.url)
     }
 

@@ -194,7 +194,7 @@ impl HeldLock for PgWorkflowLock {
         again.map_err(|fault| {
             // A partial lock is useless and blocks others.
             unlock_all(&link);
-            link.into_store_error(fault)
+            link.explain_error(fault)
         })
     }
 }

@@ -106,7 +106,7 @@ impl PgBackend {
         self.writer.as_ref().ok_or_else(read_only)
     }
 
-    fn into_store_error(&self, fault: SqlError) -> StoreError {
+    fn explain_error(&self, fault: SqlError) -> StoreError {
         fault.into_store_error_at(&self.state.target.url)
     }
 
@@ -121,7 +121,7 @@ impl PgBackend {
         work: impl FnOnce(&PgConnection) -> Result<T, SqlError>,
     ) -> Result<T, StoreError> {
         let link = PgConnection::new(Arc::clone(&self.state));
-        link.connect().and_then(|_| work(&link)).map_err(|fault| self.into_store_error(fault))
+        link.connect().and_then(|_| work(&link)).map_err(|fault| self.explain_error(fault))
     }
 
     fn lock_readers(&self) -> MutexGuard<'_, Vec<PgConnection>> {
@@ -142,7 +142,7 @@ impl StoreBackend for PgBackend {
             readers.push(link);
         }
         drop(readers);
-        value.map_err(|fault| self.into_store_error(fault))
+        value.map_err(|fault| self.explain_error(fault))
     }
 
     fn require_writable(&self) -> Result<(), StoreError> {
@@ -185,7 +185,7 @@ impl StoreBackend for PgBackend {
             link.commit()?;
             Ok(value)
         };
-        done().map_err(|fault| self.into_store_error(fault))
+        done().map_err(|fault| self.explain_error(fault))
     }
 
     fn foreign_commit_count(&self, wait: bool) -> Result<Option<i64>, StoreError> {

@@ -1,5 +1,5 @@
-//! The SQL of the store, as text. `common` has statements for both databases (`workers_and_parts`, `requests`, `datasets`
-//! and `allocations` too), `sqlite` and `postgres` those for one.
+//! The SQL of the store, as text. `common` has statements for both databases (`workers_and_parts`, `requests`,
+//! `datasets` and `allocations` too), `sqlite` and `postgres` those for one.
 //!
 //! Rules for `common`: times are parameters, never `now()`; `$1..$n` first appear in ascending order, because
 //! SQLite takes `$n` for a name and numbers names in order of appearance (a test checks every statement).

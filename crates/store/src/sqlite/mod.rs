@@ -157,7 +157,7 @@ impl StoreBackend for SqliteBackend {
         link.make_room_for_large_transaction();
         let value = done().map_err(|fault| {
             link.rollback();
-            let error = link.into_store_error(fault);
+            let error = link.explain_error(fault);
             if matches!(error, StoreError::DiskFull { .. }) {
                 link.free_disk_space();
             }

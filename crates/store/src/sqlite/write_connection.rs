@@ -106,7 +106,7 @@ impl WriteSession for SqliteWriteConnection {
         self.run_statement(sql::ROLLBACK_SAVEPOINT)
     }
 
-    fn into_store_error(&self, fault: SqlError) -> StoreError {
+    fn explain_error(&self, fault: SqlError) -> StoreError {
         fault.into_store_error(&self.path)
     }
 

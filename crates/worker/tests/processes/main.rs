@@ -5,11 +5,11 @@ mod basics;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
-mod elsewhere;
-#[cfg(test)]
-mod families;
+mod launched_jobs;
 #[cfg(test)]
 mod leases;
+#[cfg(test)]
+mod leftover_processes;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]

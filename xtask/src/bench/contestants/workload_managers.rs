@@ -79,8 +79,8 @@ fn count_of(state: &str, status: &Value) -> Result<u64> {
     count.with_context(|| format!("`windlass status --format json` has no number at jobs.{state}: {status}"))
 }
 
-/// Torc as shipped: its own server for the length of one command. Its exit code says nothing about the jobs, so what
-/// it does is known from the proof alone.
+/// Torc as shipped: its own server for the length of one command. Its exit code says nothing about the jobs, so
+/// what it does is known from the proof alone.
 struct Torc(PathBuf);
 
 impl Torc {

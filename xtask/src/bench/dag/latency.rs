@@ -1,9 +1,10 @@
 //! `cargo xtask bench dag latency`: how soon a server knows what has ended on a real pool (`tools/htcondor-pool`).
 //!
-//! A request of some work units runs through a server, as users have it. A unit is over when its DAGMan writes its metrics,
-//! which the file system knows to the millisecond; the event log has whole seconds only. What the server says is asked for
-//! all the time, by the command that people use. In between are DAGMan of the run, which looks into its log once a second
-//! and runs the POST script of the unit, our look at the files every two seconds, and the commit.
+//! A request of some work units runs through a server, as users have it. A unit is over when its DAGMan writes
+//! its metrics, which the file system knows to the millisecond; the event log has whole seconds only. What the
+//! server says is asked for all the time, by the command that people use. In between are DAGMan of the run, which
+//! looks into its log once a second and runs the POST script of the unit, our look at the files every two
+//! seconds, and the commit.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};

@@ -1,7 +1,8 @@
-//! `cargo xtask bench dag post`: what the POST script of one attempt takes, from the start of its process to its end.
+//! `cargo xtask bench dag post`: what the POST script of one attempt takes, from the start of its process to its
+//! end.
 //!
-//! The job that ended is the one that was submitted first, so that its log is as long as it can be. Nothing is judged in
-//! a build without optimisation.
+//! The job that ended is the one that was submitted first, so that its log is as long as it can be. Nothing is
+//! judged in a build without optimisation.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;

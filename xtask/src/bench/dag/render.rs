@@ -1,7 +1,8 @@
-//! `cargo xtask bench dag render`: a large run of a request, rendered to disk (the example `render` of windlass-htcondor).
+//! `cargo xtask bench dag render`: a large run of a request, rendered to disk (the example `render` of
+//! windlass-htcondor).
 //!
-//! Manifests are written by planning and are not counted here: one more file for each unit. Nothing is judged in a build
-//! without optimisation.
+//! Manifests are written by planning and are not counted here: one more file for each unit. Nothing is judged in
+//! a build without optimisation.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! `cargo xtask bench dag watch`: many running DAGs, followed by one process (the example `watch` of windlass-htcondor).
+//! `cargo xtask bench dag watch`: many running DAGs, followed by one process (the example `watch` of
+//! windlass-htcondor).
 //!
 //! Nothing is judged in a build without optimisation.
 

@@ -1,8 +1,8 @@
-//! `cargo xtask bench requests`: what the lifecycle costs with many large requests under way, on each database, and how
-//! soon a server that has them all answers.
+//! `cargo xtask bench requests`: what the lifecycle costs with many large requests under way, on each database,
+//! and how soon a server that has them all answers.
 //!
-//! The example `passes` of windlass-requests fills new books, for real, and measures passes; [`api`] then serves those
-//! books and asks. Nothing is judged in a build without optimisation.
+//! The example `passes` of windlass-requests fills new books, for real, and measures passes; [`api`] then serves
+//! those books and asks. Nothing is judged in a build without optimisation.
 
 mod api;
 

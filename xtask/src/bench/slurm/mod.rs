@@ -1,8 +1,8 @@
-//! `cargo xtask bench slurm`: what it costs to get from one job to the next in an allocation, and from `submit` to the first
-//! job; beside torc, on the same cluster, in the same run.
+//! `cargo xtask bench slurm`: what it costs to get from one job to the next in an allocation, and from `submit`
+//! to the first job; beside torc, on the same cluster, in the same run.
 //!
-//! Both are given the same spec files, and times are those that the jobs themselves note ([`stamps`]). The cluster is the one
-//! that tests have, taken alone ([`cluster`]); who serves and submits is in [`sides`].
+//! Both are given the same spec files, and times are those that the jobs themselves note ([`stamps`]). The
+//! cluster is the one that tests have, taken alone ([`cluster`]); who serves and submits is in [`sides`].
 
 mod cluster;
 mod job_stamps;

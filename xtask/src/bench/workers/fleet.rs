@@ -72,8 +72,8 @@ impl<'a> Fleet<'a> {
         self.side.submit(&self.http(), self.token.as_deref(), &file)
     }
 
-    /// Starts the workers, unless they are there or cannot be there yet. Those that need no workflow are idle when this
-    /// returns; the start of the others is part of what is measured.
+    /// Starts the workers, unless they are there or cannot be there yet. Those that need no workflow are idle
+    /// when this returns; the start of the others is part of what is measured.
     pub(in crate::bench) fn add_workers(&mut self, options: &Options, workflow: Option<i64>) -> Result<()> {
         if !self.workers.is_empty() {
             return Ok(());

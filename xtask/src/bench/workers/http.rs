@@ -1,5 +1,5 @@
-//! Just enough HTTP to ask a server on this machine what Torc's contract and ours have in common: one connection, kept
-//! open, JSON both ways.
+//! Just enough HTTP to ask a server on this machine what Torc's contract and ours have in common: one connection,
+//! kept open, JSON both ways.
 
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -1,9 +1,9 @@
 //! `cargo xtask bench workers`: one server, many workers, many short jobs, and concurrent queries.
 //!
-//! A [`bench_side::Side`] is a server with its workers: [`windlass`] on SQLite, the same on [`postgres`], or [`torc`] where it
-//! can be had. [`fleet`] starts and ends their processes, [`probe`] asks questions over [`http`] while they work, [`cpu`]
-//! sees who used the processors. Nothing here judges: it prints what was measured, and fails only where a job was lost, run
-//! twice, or a database was "locked".
+//! A [`bench_side::Side`] is a server with its workers: [`windlass`] on SQLite, the same on [`postgres`], or
+//! [`torc`] where it can be had. [`fleet`] starts and ends their processes, [`probe`] asks questions over
+//! [`http`] while they work, [`cpu`] sees who used the processors. Nothing here judges: it prints what was
+//! measured, and fails only where a job was lost, run twice, or a database was "locked".
 
 pub(super) mod bench_side;
 mod cpu_usage;
@@ -140,8 +140,8 @@ fn bear(
     Ok(Load { sleep: sleep.to_owned(), wall, cpu, probes })
 }
 
-/// Each job is a shell that leaves a file that must not be there before, and then, if asked to, a program that sleeps. It names the
-/// shell, so that the same shell is measured, independent of the shell that runs commands.
+/// Each job is a shell that leaves a file that must not be there before, and then, if asked to, a program that
+/// sleeps. It names the shell, so that the same shell is measured, independent of the shell that runs commands.
 fn load_spec(jobs: usize, sleep: &str, ran: &str) -> String {
     let sleeps = if sleep == options::NO_SLEEP { String::new() } else { format!("; exec sleep {sleep}") };
     format!(

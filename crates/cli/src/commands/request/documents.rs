@@ -179,8 +179,8 @@ fn check_document(
     Ok((request, faults))
 }
 
-/// Returns why a submission would reject a document that can be read, beyond [`RequestDocument::payload_faults`]: the
-/// request is not for this system, or one of its output datasets is taken.
+/// Returns why a submission would reject a document that can be read, beyond [`RequestDocument::payload_faults`]:
+/// the request is not for this system, or one of its output datasets is taken.
 pub(super) fn find_refusals(
     service: Option<&RequestService>,
     request: &Request,

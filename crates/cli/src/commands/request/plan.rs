@@ -86,8 +86,8 @@ pub(super) fn open_request_service(ctx: &CliContext) -> Result<Option<RequestSer
     ctx.request_service_read().map(Some)
 }
 
-/// Loads a file with a document, if there is one of that name, and why a submission would reject it; else a request that
-/// was submitted.
+/// Loads a file with a document, if there is one of that name, and why a submission would reject it; else a
+/// request that was submitted.
 fn load_request(
     ctx: &CliContext,
     requests: Option<&RequestService>,

@@ -1,8 +1,7 @@
 //! Actions on a run: hold, release, remove, rescue.
 //!
 //! Removing and rescuing a run are commands on its request, which the reconciler performs. Holding acts on
-//! HTCondor only:
-//! the DAG keeps its state and starts no new nodes.
+//! HTCondor only: the DAG keeps its state and starts no new nodes.
 
 use super::{api_dag, load_run};
 use crate::error::{ApiError, ApiResult};

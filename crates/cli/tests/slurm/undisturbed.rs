@@ -1,8 +1,8 @@
 //! A workflow without disturbances.
 
-use crate::house::House;
 use crate::stages::Stages;
 use crate::support::{Cluster, eventually};
+use crate::test_server::House;
 
 #[test]
 fn five_hundred_jobs_share_few_allocations() {

@@ -1,7 +1,7 @@
 //! A server that requests allocations from Slurm itself: from `submit` to their end.
 
-use crate::house::House;
 use crate::support::{Cluster, eventually};
+use crate::test_server::House;
 use serde_json::Value;
 
 const SPEC: &str = "

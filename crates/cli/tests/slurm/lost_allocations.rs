@@ -1,8 +1,8 @@
 //! A workflow whose allocations are lost: it completes, no job runs twice at once, and none is lost.
 
-use crate::house::House;
 use crate::stages::{Stages, Stamps};
 use crate::support::{Cluster, HeldProcesses, ReservedNode, eventually};
+use crate::test_server::House;
 use serde_json::Value;
 use std::process::Child;
 

@@ -1,10 +1,10 @@
 //! Requests that need several runs: stopped, repaired and rescued, moved from a site; and a server that is killed
 //! while it submits them.
 
-use crate::asking::{directory, runs};
-use crate::house::{House, INPUT, fails_with};
+use crate::queries::{directory, runs};
 use crate::step_commands::{unless, until};
 use crate::support::{Pool, eventually};
+use crate::test_server::{House, INPUT, fails_with};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 

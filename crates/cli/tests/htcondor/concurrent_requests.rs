@@ -1,6 +1,6 @@
 //! Requests that all run at the same time, each with a different failure.
 
-use crate::house::{House, fails_with};
+use crate::test_server::{House, fails_with};
 
 use crate::support::{Pool, eventually};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Queries to a schedd, and commands for its DAGs.
 
-use crate::handed::Dag;
+use crate::small_dags::Dag;
 use crate::support::{OTHER_SCHEDD, Pool, eventually};
 use std::time::Duration;
 use windlass_htcondor::commands::{CondorClient, CondorError, DagmanJob, DagmanJobState};

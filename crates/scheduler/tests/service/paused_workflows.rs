@@ -1,6 +1,6 @@
 //! Paused workflows, and sites closed to one workflow or to all: nothing new starts, running jobs continue.
 
-use crate::world::{Failing, Planned, Worker, World, ended, plain, someone};
+use crate::kit::{Failing, Planned, Worker, World, ended, plain, someone};
 use std::collections::BTreeSet;
 use windlass_types::worker_protocol::WorkerRegistration;
 use windlass_types::{JobStatus, WorkflowId};

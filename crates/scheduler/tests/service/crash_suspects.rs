@@ -1,6 +1,6 @@
 //! Jobs that kill their workers, and jobs that are only unlucky.
 
-use crate::world::{LEASE, Worker, World, ask, code, ended, plain, someone, started};
+use crate::kit::{LEASE, Worker, World, ask, code, ended, plain, someone, started};
 use std::time::Duration;
 use windlass_store::model::ResultFilter;
 use windlass_types::worker_messages::{

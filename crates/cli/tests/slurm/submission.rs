@@ -1,9 +1,9 @@
 //! From `windlass submit` to allocations: rejected if they could never run, and submitted exactly once in spite
 //! of crashes.
 
-use crate::house::House;
 use crate::stages::Stages;
 use crate::support::{Cluster, eventually};
+use crate::test_server::House;
 use std::collections::BTreeSet;
 
 #[test]

@@ -1,10 +1,10 @@
 //! Requests with failures: rescued, held and released, failed, moved from bad sites and files; and one whose
 //! schedd is lost.
 
-use crate::asking::{alerts, attempts, await_completion, await_status, directory, last, left, runs, way};
-use crate::house::{HOMES, House, fails_with};
+use crate::queries::{alerts, attempts, await_completion, await_status, directory, last, left, runs, way};
 use crate::step_commands::{path, reading, submit, until};
 use crate::support::{Pool, SITES, eventually};
+use crate::test_server::{HOMES, House, fails_with};
 use serde_json::{Value, json};
 use std::fs;
 

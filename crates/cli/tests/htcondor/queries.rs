@@ -1,7 +1,7 @@
 //! Queries about requests and their runs.
 
-use crate::house::House;
 use crate::support::{Pool, eventually};
+use crate::test_server::House;
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;

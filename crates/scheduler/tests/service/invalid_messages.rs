@@ -1,9 +1,7 @@
 //! Invalid messages of workers, and panics: the scheduler survives, nothing invalid is written, and no finished
 //! work of others is lost.
 
-use crate::world::{
-    Worker, World, ask, capacity, code, ended, introduce, later, me, plain, someone, sponsor,
-};
+use crate::kit::{Worker, World, ask, capacity, code, ended, introduce, later, me, plain, someone, sponsor};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -73,7 +71,7 @@ fn the_number_of_workers_per_user_is_limited() {
     assert_eq!(code(&introduce(&world, &large(1)).unwrap_err()), "too_many_workers");
     drop(others);
     // Lost workers do not count.
-    world.pass(crate::world::LEASE + Duration::from_secs(3));
+    world.pass(crate::kit::LEASE + Duration::from_secs(3));
     introduce(&world, &large(1)).unwrap();
 }
 
@@ -206,7 +204,7 @@ fn a_call_that_panics_is_dropped_and_leaves_nothing_half_done() {
     worker.work_off(&world);
     assert_eq!(world.statuses(workflow), [S::Completed]);
     // The row of the worker that never learned its id is considered lost when its lease expires.
-    world.pass(crate::world::LEASE + Duration::from_secs(3));
+    world.pass(crate::kit::LEASE + Duration::from_secs(3));
     assert_eq!(world.store.active_workers(None).unwrap().len(), 0);
 }
 

@@ -1,8 +1,8 @@
 //! Runs of requests that DAGMan rejects.
 
-use crate::asking::{await_completion, directory, last, runs};
-use crate::house::House;
+use crate::queries::{await_completion, directory, last, runs};
 use crate::support::{Pool, eventually};
+use crate::test_server::House;
 use serde_json::Value;
 
 /// A `condor_submit_dag` that corrupts the DAG first, until it is repaired.

@@ -1,7 +1,7 @@
 //! Allocations that are released when no jobs are left for them, although the workflow continues.
 
-use crate::house::House;
 use crate::support::Cluster;
+use crate::test_server::House;
 use std::fmt::Write as _;
 
 /// An idle worker would wait for an hour.

@@ -1,9 +1,9 @@
 //! Requests that are restarted, and outputs that are replaced; and generation that replaces lost events.
 
-use crate::asking::{await_completion, await_status, last, runs};
-use crate::house::{HOMES, House, fails_with, output};
+use crate::queries::{await_completion, await_status, last, runs};
 use crate::step_commands::{reading, submit, unless};
 use crate::support::{Pool, eventually};
+use crate::test_server::{HOMES, House, fails_with, output};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Jobs that a running job adds: another process writes them, and the dispatcher inserts them.
 
-use crate::common::{Act, Host, Planned, Witness, attempts, create, database};
+use crate::kit::{Act, Host, Planned, Witness, attempts, create, database};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass_scheduler::{Dispatcher, DispatcherOptions, RunEnd, RunSummary};

@@ -1,10 +1,10 @@
 //! Requests that an operator changes while they are held: the changes apply to real jobs of the remaining work.
 //! All requests run at the same time.
 
-use crate::asking::{attempts, await_status, directory, last, runs};
-use crate::house::{House, fails_with};
+use crate::queries::{attempts, await_status, directory, last, runs};
 use crate::step_commands::{path, reading, submit, unless, until};
 use crate::support::{Pool, SITES, eventually};
+use crate::test_server::{House, fails_with};
 use serde_json::{Value, json};
 use std::fs;
 

@@ -2,7 +2,7 @@
 //! ever.
 
 use crate::clients::{claim, complete, node, start};
-use crate::world::{LEASE, Worker, World, after, ask, code, ended, later, me, plain, started};
+use crate::kit::{LEASE, Worker, World, after, ask, code, ended, later, me, plain, started};
 use std::sync::mpsc;
 use std::time::Duration;
 use windlass_scheduler::service::{CallError, ExclusiveRequirement};

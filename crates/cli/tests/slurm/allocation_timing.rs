@@ -1,7 +1,7 @@
 //! When allocations are requested for blocked jobs.
 
-use crate::house::House;
 use crate::support::Cluster;
+use crate::test_server::House;
 
 #[test]
 fn dependent_jobs_of_one_group_get_allocations() {
