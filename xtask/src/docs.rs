@@ -33,8 +33,8 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let mut spec = cargo(["test", "--quiet", "--package", "windlass-spec", "--test", "generated"]);
     run(spec.env("WINDLASS_UPDATE_GENERATED", "1"))?;
     let mut server =
-        cargo(["test", "--quiet", "--package", "windlass-server", "--test", "server", "documents"]);
+        cargo(["test", "--quiet", "--package", "windlass-server", "--test", "server", "reference_docs"]);
     run(server.env("WINDLASS_UPDATE_GENERATED", "1"))?;
-    let mut pages = cargo(["test", "--quiet", "--package", "windlass", "--test", "commands", "documents"]);
+    let mut pages = cargo(["test", "--quiet", "--package", "windlass", "--test", "commands", "docs_pages"]);
     run(pages.env("WINDLASS_UPDATE_GENERATED", "1"))
 }

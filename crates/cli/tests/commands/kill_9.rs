@@ -1,5 +1,5 @@
 //! `kill -9` at random moments: in the end everything is done, nothing is done twice at once, and nothing that
-//! was on the books as completed runs again.
+//! was recorded as completed runs again.
 
 use crate::common::{Output, Sandbox, children_of, eventually, kill};
 use std::collections::HashMap;
