@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: the checks in order from cheap to dear, each timed, up to the first that fails.
+//! `cargo xtask ci`: runs the checks from cheap to expensive, times each, and stops at the first failure.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ With steps named, only those run: `cargo xtask ci fmt clippy`.
 struct Step {
     name: &'static str,
     perform: fn() -> Result<()>,
-    /// What else to type when it failed.
+    /// The command to suggest when it fails.
     hint: &'static str,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The steps that were asked for, in the order of the table; all of them if none was.
+/// The requested steps in the order of the table, or all of them.
 fn choose(names: &[String]) -> Result<Vec<&'static Step>> {
     if let Some(unknown) = names.iter().find(|name| STEPS.iter().all(|step| step.name != name.as_str())) {
         let known: Vec<_> = STEPS.iter().map(|step| step.name).collect();

@@ -1,4 +1,5 @@
-//! `cargo xtask compat`: Torc's own command line against `windlass serve`, and what it printed as a page.
+//! `cargo xtask compat`: runs Torc's own command line against `windlass serve`, and writes its output as a
+//! page.
 
 use std::env;
 use std::fs;
@@ -22,7 +23,7 @@ const VERSION: &str = "1.0.0";
 const BEGIN: &str = "<!-- session: written by `cargo xtask compat` -->";
 const END: &str = "<!-- end of session -->";
 
-/// One command of the session. `{id}` is the workflow that was created last.
+/// One command of the session. `{id}` is the newest workflow.
 struct Step {
     words: &'static str,
     succeeds: bool,
@@ -59,10 +60,10 @@ const SESSION: &[Step] = &[
     Step { words: "workflows get {id}", succeeds: false },
 ];
 
-/// Whose session it is: Torc's command line asks for the workflows of `$USER`.
+/// The user of the session: Torc's command line lists the workflows of `$USER`.
 const USER: &str = "ada";
 
-/// Tables of events are wider than any page.
+/// Tables of events are too wide for a page.
 const WIDTH: usize = 118;
 
 const SPEC: &str = "\
@@ -105,19 +106,19 @@ fn build_torc() -> Result<PathBuf> {
     let file = place.join("bin/torc");
     if !file.exists() {
         let mut install = cargo(["install", "torc", "--version", VERSION, "--features", "client", "--root"]);
-        // Without the variable it does not compile as it was published.
+        // Without this variable the published sources do not compile.
         install.arg(&place).env("SQLX_OFFLINE", "true").env_remove("CARGO_TARGET_DIR");
         run(&mut install)?;
     }
     Ok(file)
 }
 
-/// Ends the server in any case.
+/// Stops the server when dropped.
 struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have exited already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -142,7 +143,7 @@ fn serve_and_record(torc: &Path, place: &Path) -> Result<String> {
     transcript
 }
 
-/// The server says where it is in a file beside the database.
+/// Waits for the file beside the database into which the server writes its address.
 fn wait_for_url(database: &Path) -> Result<String> {
     let file = PathBuf::from(format!("{}.run/server.json", database.display()));
     let deadline = Instant::now() + Duration::from_mins(1);

@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: writes the pages that are made from the code. Tests fail when they are out of date.
+//! `cargo xtask docs`: writes the pages generated from the code. Tests fail when they are out of date.
 
 use anyhow::{Result, bail};
 
@@ -24,7 +24,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     if let Some(word) = arguments.first() {
         bail!("`docs` takes no arguments, got `{word}`");
     }
-    // Pages of commands that are gone must not stay.
+    // Remove pages of commands that no longer exist.
     let man = root().join("docs/man");
     if man.exists() {
         std::fs::remove_dir_all(&man)?;

@@ -1,5 +1,5 @@
-//! The HTCondor pool that tests run on: installed before they begin, while the workspace is built, and stopped
-//! after them if one of them has started it.
+//! The HTCondor pool of the tests: installed while the workspace is built, and stopped after the tests if one of
+//! them started it.
 
 use std::env;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell::{root, succeeds};
 
-/// An installation under way; on a machine that has a pool it is over at once.
+/// A running installation; on a machine that already has a pool it finishes at once.
 pub(crate) struct Installing {
     child: Child,
 }
@@ -21,7 +21,7 @@ impl Installing {
         Ok(Self { child })
     }
 
-    /// Waits for it. What it had to say is on the terminal.
+    /// Waits for the installation. Its output is on the terminal.
     pub(crate) fn finish(mut self) -> Result<Pool> {
         let status = self.child.wait()?;
         if !status.success() {
@@ -31,15 +31,15 @@ impl Installing {
     }
 }
 
-/// The pool while tests run. They start it when they want it.
+/// The pool while tests run. Tests start it when they need it.
 pub(crate) struct Pool {
     is_ours: bool,
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // A pool that ran before, or that another process uses by now, keeps running. If it does not stop, it has
-        // printed the reason, and the tests have not failed because of that.
+        // A pool that ran before, or that another process uses by now, keeps running. If it fails to stop, it has
+        // printed the reason; that is not a test failure.
         if self.is_ours && is_running() {
             tool("stop").arg("--unless-used").status().ok();
         }
@@ -56,7 +56,7 @@ pub(crate) fn tool(verb: &str) -> Command {
     command
 }
 
-/// Where tests look for it too.
+/// The path where tests look for it too.
 pub(crate) fn place() -> PathBuf {
     env::var_os("HTCONDOR_POOL_DIR").map_or_else(|| "/var/tmp/htcondor-pool".into(), PathBuf::from)
 }

@@ -1,6 +1,6 @@
-//! `cargo xtask`: the project's own chores. This file only reads the first word and hands over.
+//! `cargo xtask`: development tasks of the project. This file only reads the first argument and calls the task.
 //!
-//! Plain std, anyhow and serde_json, so that the chores build in seconds and nothing of them reaches the product.
+//! Only std, anyhow and serde_json, so that it builds in seconds; none of it is part of the product.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 

@@ -1,5 +1,5 @@
-//! The Python programs that tests are run with: Torc's own client, schemathesis and the SDK of MCP, in an
-//! environment of their own below the target directory. Made once, and again when what is pinned changes.
+//! The Python programs that tests need: Torc's client, schemathesis and the SDK of MCP, in an environment below
+//! the target directory. Created once, and again when the pinned versions change.
 
 use std::env;
 use std::fs;
@@ -12,13 +12,13 @@ use crate::shell::{self, root, run};
 
 const REQUIREMENTS: &str = "crates/server/tests/torc_client/requirements.txt";
 
-/// Where the environment is, whether it is there or not.
+/// The path of the environment, whether it exists or not.
 pub(crate) fn place() -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     target.join("torc-client")
 }
 
-/// Makes the environment if it is missing or out of date.
+/// Creates the environment if it is missing or out of date.
 pub(crate) fn provide() -> Result<PathBuf> {
     let place = place();
     let wanted = fs::read(root().join(REQUIREMENTS)).context(REQUIREMENTS)?;
@@ -34,7 +34,7 @@ pub(crate) fn provide() -> Result<PathBuf> {
     run(Command::new(pip)
         .args(["-m", "pip", "install", "--quiet", "--requirement"])
         .arg(root().join(REQUIREMENTS)))?;
-    // Last, so that an installation that was cut off is done again.
+    // Written last, so that an interrupted installation is repeated.
     fs::write(&stamp, wanted)?;
     Ok(place)
 }
@@ -48,7 +48,7 @@ fn create(place: &Path) -> Result<()> {
     if run(&mut make()).is_ok() {
         return Ok(());
     }
-    // Debian has the module in a package of its own.
+    // On Debian the module is a separate package.
     if shell::can_apt_install() {
         shell::apt_install(&["python3-venv"])?;
     }

@@ -1,4 +1,4 @@
-//! The ReqMgr2 that tests ask: installed before they begin. Each of them starts its own, and stops it.
+//! The ReqMgr2 of the tests, installed before they begin. Each test starts and stops its own instance.
 
 use std::process::Command;
 
@@ -6,12 +6,12 @@ use anyhow::{Result, bail};
 
 use crate::shell::{root, succeeds};
 
-/// It wants a Python of its time, and npm.
+/// Whether ReqMgr2 can run here: it needs an old version of Python, and npm.
 pub(crate) fn can_be_here() -> bool {
     succeeds(&mut tool("can-be-here"))
 }
 
-/// Takes a minute on a machine that has none, and no time on others. What it has to say is on the terminal.
+/// Installs ReqMgr2, which takes a minute; returns at once if it is installed. Its output is on the terminal.
 pub(crate) fn provide() -> Result<()> {
     let status = tool("install").status()?;
     if !status.success() {

@@ -1,4 +1,4 @@
-//! Running other programs: the few verbs that every chore needs.
+//! Helpers for running other programs.
 
 use std::env;
 use std::os::unix::fs::PermissionsExt;
@@ -7,19 +7,19 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The top of the checkout, wherever the chore was started from.
+/// The root of the checkout, independent of the current directory.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one level below the root").to_path_buf()
 }
 
-/// `cargo`, the same one that started this chore, in the root of the checkout.
+/// `cargo`, the same one that started this task, in the root of the checkout.
 pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
     command
 }
 
-/// Says what it runs, runs it on this terminal, and fails if it fails.
+/// Prints the command, runs it on this terminal, and returns an error if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let line = describe(command);
     eprintln!("$ {line}");
@@ -30,7 +30,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs quietly and returns what was printed on stdout; what it wrote to stderr is part of the error.
+/// Runs a command and returns its stdout; an error contains its stderr.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let line = describe(command);
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start `{line}`"))?;
@@ -40,13 +40,13 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{line}` printed something that is not UTF-8"))
 }
 
-/// Does it run and succeed? What it prints is of no interest.
+/// Whether the command runs and succeeds. Its output is discarded.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
 }
 
-/// Looks a program up on PATH.
+/// Finds a program on PATH.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path).map(|directory| directory.join(name)).find(|file| is_executable(file))
@@ -56,12 +56,12 @@ pub(crate) fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// May this process install system packages without asking anybody?
+/// Whether this process may install system packages without a prompt.
 pub(crate) fn can_apt_install() -> bool {
     find_program("apt-get").is_some() && output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 
-/// Installs Debian packages. The lists are refreshed only if the first try fails: mostly they are good enough.
+/// Installs Debian packages. The package lists are refreshed only if the first try fails.
 pub(crate) fn apt_install(packages: &[&str]) -> Result<()> {
     let install = || {
         let mut command = Command::new("apt-get");

@@ -1,5 +1,5 @@
-//! The Slurm cluster that tests run on: its packages are installed before they begin, and it is stopped after
-//! them if one of them has started it.
+//! The Slurm cluster of the tests: its packages are installed before they begin, and it is stopped after them if
+//! one of them started it.
 
 use std::env;
 use std::path::PathBuf;
@@ -10,13 +10,14 @@ use anyhow::{Result, bail};
 use crate::shell::{can_apt_install, find_program, root, succeeds};
 use crate::test::is_root;
 
-/// Its daemons run jobs as the submitting user. On other systems than Debian its packages must be installed already.
+/// Whether the cluster can run here: its daemons run jobs as the submitting user, and on systems other than Debian
+/// its packages must already be installed.
 pub(crate) fn can_be_here() -> bool {
     is_root() && (can_apt_install() || find_program("slurmctld").is_some())
 }
 
-/// Installs the packages, which takes some seconds on a machine that has none of them, and no time on others.
-/// What it has to say is on the terminal.
+/// Installs the packages, which takes some seconds; returns at once if they are installed. The output is on the
+/// terminal.
 pub(crate) fn provide() -> Result<Cluster> {
     let status = tool("install").status()?;
     if !status.success() {
@@ -25,15 +26,15 @@ pub(crate) fn provide() -> Result<Cluster> {
     Ok(Cluster { is_ours: !is_running() })
 }
 
-/// The cluster while tests run. They start it when they want it.
+/// The cluster while tests run. Tests start it when they need it.
 pub(crate) struct Cluster {
     is_ours: bool,
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // A cluster that ran before, or that another process uses by now, keeps running. If it does not stop, it
-        // has printed the reason, and the tests have not failed because of that.
+        // A cluster that ran before, or that another process uses by now, keeps running. If it fails to stop, it
+        // has printed the reason; that is not a test failure.
         if self.is_ours && place().join("etc").exists() {
             tool("stop").arg("--unless-used").status().ok();
         }
@@ -50,7 +51,7 @@ pub(crate) fn tool(verb: &str) -> Command {
     command
 }
 
-/// Where tests look for it too.
+/// The path where tests look for it too.
 pub(crate) fn place() -> PathBuf {
     env::var_os("SLURM_CLUSTER_DIR").map_or_else(|| "/var/tmp/slurm-cluster".into(), PathBuf::from)
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: many simulated worlds of requests, each a month long.
+//! `cargo xtask soak`: many simulations of requests, each a month long.
 
 use anyhow::Result;
 

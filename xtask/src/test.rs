@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the one command that runs every test, also on a machine that has only a Rust toolchain.
+//! `cargo xtask test`: runs every test, also on a machine that has only a Rust toolchain.
 
 use std::env;
 use std::process::Command;
@@ -35,7 +35,7 @@ cargo xtask test [ARGS...]: runs every test of the workspace
 ARGS go to nextest: `cargo xtask test -p windlass-core`, `cargo xtask test kill`, `cargo xtask test --no-capture`.
 ";
 
-/// A program that the tests (or the build) start, and the Debian package that brings it.
+/// A program that the tests or the build start, and its Debian package.
 struct Tool {
     program: &'static str,
     package: &'static str,
@@ -74,11 +74,11 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
         return Ok(());
     }
     provide_tools()?;
-    // Before the pool: both ask for packages of Debian, and only one at a time can.
+    // Before the pool: both install Debian packages, and only one installation can run at a time.
     let _cluster = slurm::can_be_here().then(slurm::provide).transpose()?;
     let pool = may_have_pool().then(Installing::begin).transpose()?;
     provide_nextest()?;
-    // What is fetched and what is compiled hardly get in each other's way.
+    // Downloads and compilation use different resources, so they run in parallel.
     thread::scope(|scope| {
         let others = scope.spawn(|| {
             python::provide()?;
@@ -101,7 +101,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     run(&mut nextest)
 }
 
-/// Everything that tests start, and the examples in the documentation, which need nothing else.
+/// Builds all programs that tests start, and runs the examples in the documentation, which need nothing else.
 fn build(arguments: &[String]) -> Result<()> {
     run(&mut cargo(["build", "--workspace"]))?;
     if arguments.is_empty() {
@@ -110,8 +110,8 @@ fn build(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Number of concurrent tests, unless an argument sets it. Half of their time they wait: for a pool, a cluster,
-/// the end of a lease.
+/// Number of concurrent tests, unless an argument sets it. Tests spend half of their time waiting for a pool, a
+/// cluster, or the end of a lease.
 fn threads(arguments: &[String]) -> Option<usize> {
     let is_said =
         |word: &String| word.starts_with("-j") || word.contains("test-threads") || word == "--no-capture";
@@ -167,7 +167,7 @@ pub(crate) fn is_root() -> bool {
     shell::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 
-/// Its daemons run in a chroot, with the machine's directories mounted there.
+/// Whether the pool can run here: its daemons run in a chroot with the directories of the machine mounted.
 fn may_have_pool() -> bool {
     is_root() && may_mount()
 }
@@ -183,14 +183,14 @@ fn may_become_another() -> bool {
         ]))
 }
 
-/// Whether a private mount and a private process table can be created.
+/// Whether a private mount namespace and a private PID namespace can be created.
 fn may_mount() -> bool {
     let try_it = "mount -t tmpfs -o size=1m none /mnt";
     let mut unshare = Command::new("unshare");
     succeeds(unshare.args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", try_it]))
 }
 
-/// All crates, unless the arguments name some: with `--workspace` a `-p` would not narrow anything.
+/// `--workspace`, unless the arguments name crates: `--workspace` would override `-p`.
 fn selection(arguments: &[String]) -> &'static [&'static str] {
     let names_crates = |word: &String| word.starts_with("-p") || word.starts_with("--package");
     if arguments.iter().any(names_crates) { &[] } else { &["--workspace"] }
@@ -207,7 +207,7 @@ fn provide_tools() -> Result<()> {
     shell::apt_install(&packages(&missing)).with_context(|| advice(&missing))
 }
 
-/// Debian keeps the programs of each version of PostgreSQL apart, outside of the path.
+/// Whether `program` is part of PostgreSQL, which Debian installs outside of PATH, in a directory per version.
 fn is_postgres(program: &str) -> bool {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     versions.map(|version| version.path().join("bin").join(program)).any(|path| path.exists())
@@ -227,7 +227,7 @@ fn advice(missing: &[&Tool]) -> String {
     )
 }
 
-/// Each package once, though it may bring several of the programs.
+/// Each package once, even if it provides several of the programs.
 fn packages(missing: &[&Tool]) -> Vec<&'static str> {
     let mut packages: Vec<_> = missing.iter().map(|tool| tool.package).collect();
     packages.sort_unstable();
@@ -241,7 +241,7 @@ fn provide_nextest() -> Result<()> {
     }
     eprintln!("cargo-nextest, the test runner, is missing: installing it (once, a few minutes)");
     let mut install = cargo(["install", "cargo-nextest", "--locked"]);
-    // Not among the artifacts of the workspace: another profile, other dependencies, and it would never be used again.
+    // Not among the artifacts of the workspace: other profile and dependencies, so nothing could be reused.
     install.env_remove("CARGO_TARGET_DIR");
     run(&mut install).context("cannot install cargo-nextest; see https://nexte.st for other ways")?;
     if !succeeds(&mut cargo(["nextest", "--version"])) {

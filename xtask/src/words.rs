@@ -1,7 +1,7 @@
 //! `cargo xtask words`: names and texts use the words of docs/glossary.md.
 //!
-//! The rules are the tables below; reading files is kept apart from judging their lines, so that the rules are
-//! tested with lines made up for the purpose.
+//! The rules are the tables below. Reading files is separate from checking lines, so that tests can check
+//! artificial lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ const SHARED_TYPE_NAMES: &[(&str, &str)] = &[
     ("StdioMode", "crates/api has the JSON form of Torc's contract"),
 ];
 
-/// Words that the code and the docs no longer use, whole and in this case.
+/// Retired words, matched as whole words and case-sensitively.
 const RETIRED: &[&str] = &[
     "Office",
     "Desk",
@@ -57,19 +57,19 @@ const RETIRED: &[&str] = &[
     "insofar",
 ];
 
-/// Phrases that the docs and comments no longer use.
+/// Retired phrases in docs and comments.
 const RETIRED_PHRASES: &[&str] = &["the books", "in the books", "given back", "all that builds on"];
 
 const PERSONS: &[&str] = &["nobody", "somebody", "whoever", "everybody", "whatever"];
 
-/// Files that may contain retired words: they list them, or they quote what an earlier version wrote.
+/// Files that may contain retired words, because they list them or quote an earlier version.
 const EXEMPT: &[(&str, &str)] = &[
     ("xtask/src/words.rs", "lists the retired words"),
     ("docs/glossary.md", "says what replaced the retired words"),
     ("crates/api/src/slurm.rs", "reads a JSON key of earlier versions"),
 ];
 
-/// One place that breaks a rule.
+/// One violation of a rule.
 #[derive(Debug, PartialEq, Eq)]
 struct WordProblem {
     place: String,
@@ -179,7 +179,7 @@ fn parse_declaration(line: &str) -> Option<DeclaredName<'_>> {
     None
 }
 
-/// The crate of a source file, if the file belongs to the product and not to its tests.
+/// The crate of a source file, if the file is part of the product and not of its tests.
 fn crate_of(path: &str) -> Option<&str> {
     let mut parts = path.split('/');
     match (parts.next()?, parts.next()?, parts.next()) {

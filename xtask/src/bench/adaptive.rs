@@ -1,9 +1,9 @@
 //! `cargo xtask bench adaptive`: how well rounds learn from requests whose hints are wrong.
 //!
-//! Requests with random programs, and hints that miss by factors from 0.3 to 5 in memory and in time, are
-//! planned, carried out in the mind by the law that `payload simulate` follows, and planned again by what was
-//! measured (the example `adaptive` of windlass-payload). Nothing is timed, so nothing depends on the machine or
-//! on the profile.
+//! Requests with random programs, and with hints that are wrong by factors from 0.3 to 5 in memory and time, are
+//! planned, simulated with the model that `payload simulate` uses, and planned again from the measurements (the
+//! example `adaptive` of windlass-payload). Nothing is timed, so results depend neither on the machine nor on the
+//! build profile.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -20,9 +20,9 @@ cargo xtask bench adaptive [OPTIONS]: requests whose hints are wrong, round by r
   --rounds N    (default 4)                 --all     a line for each of them as well
 ";
 
-/// Estimates may miss by so much …
+/// The largest accepted error of an estimate …
 const NEAR: f64 = 0.20;
-/// … in all but this share of the requests, from the second round on.
+/// … in at least this share of the requests, from the second round on.
 const SHARE: f64 = 0.95;
 
 struct Options {
@@ -105,11 +105,11 @@ pub(super) fn main(words: &[String]) -> Result<()> {
     judge(&rounds[1], requests.len())
 }
 
-/// What a round came to, over all requests.
+/// The results of one round, over all requests.
 struct Round {
     near: usize,
     median_error: f64,
-    /// Events per core-hour against the first round: the geometric mean.
+    /// Events per core-hour relative to the first round: the geometric mean.
     gain: f64,
     killed: u64,
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::shell::{output, root};
 
-/// With more than this going on before the first run, the figures are worth less.
+/// A load above this before the first run makes the figures unreliable.
 const BUSY: f64 = 0.5;
 
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(super) struct Machine {
     processor: String,
     kernel: String,
     commit: String,
-    /// The load average of the minute before.
+    /// The load average of the last minute.
     load: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Runs a contestant once and says what it took: wall, CPU, memory, disk.
+//! Runs a contestant once and measures it: wall time, CPU, memory, disk.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -11,21 +11,22 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
-/// What every contestant and its jobs find in the environment besides what it asks for itself. Short and the same
-/// for all: a long PATH makes each `exec` of `sh` dearer.
+/// The PATH of every contestant and its jobs. Short and the same for all: a long PATH makes each `exec` of `sh`
+/// more expensive.
 pub(super) const PATH: &str = "/usr/bin:/bin";
 
-/// No run takes longer than this; a peer that hangs becomes a row that says so.
+/// The timeout of a run; a peer that hangs becomes a row that says so.
 const LIMIT_SECONDS: u32 = 900;
 
-/// The two C programs, compiled.
+/// The two compiled C programs.
 #[derive(Debug)]
 pub(super) struct Native {
     pub(super) measure: PathBuf,
     pub(super) floor: PathBuf,
 }
 
-/// The directory of one run: `input` is written before, `work` is where the contestant runs and what is counted.
+/// The directory of one run: `input` is written first; the contestant runs in `work`, whose contents are
+/// counted.
 #[derive(Debug)]
 pub(super) struct Place {
     root: PathBuf,
@@ -41,17 +42,17 @@ pub(super) struct Invocation {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Sample {
     pub(super) wall: Duration,
-    /// User and system time of the contestant and its jobs.
+    /// User and system time of the contestant with its jobs.
     pub(super) cpu: Duration,
-    /// Of its largest process.
+    /// The peak of the largest process.
     pub(super) peak_rss: u64,
-    /// What it added on disk: bytes allocated, and files.
+    /// The disk space that the run added: bytes allocated, and files.
     pub(super) disk: u64,
     pub(super) files: u64,
 }
 
 impl Native {
-    /// Compiles both into `folder`. A C compiler is there: the bundled SQLite needs it as well.
+    /// Compiles both into `folder`. A C compiler is present: the bundled SQLite needs it as well.
     pub(super) fn build(folder: &Path) -> Result<Native> {
         fs::create_dir_all(folder)?;
         let compile = |name: &str, source: &str| -> Result<PathBuf> {
@@ -100,7 +101,7 @@ impl Invocation {
         self
     }
 
-    /// The same command line for a plain [`Command`], for questions that are not timed.
+    /// The same command line for a plain [`Command`], for queries that are not timed.
     pub(super) fn command(&self, place: &Place) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]);
@@ -115,7 +116,7 @@ impl Invocation {
     }
 }
 
-/// Runs it and takes its measure; an exit other than 0 is an error that quotes its last words.
+/// Runs and measures the command; an exit code other than 0 is an error that quotes the end of its output.
 pub(super) fn run(native: &Native, invocation: &Invocation, place: &Place) -> Result<Sample> {
     let figures = place.root.join("figures");
     let last_words = place.root.join("stderr");
@@ -150,7 +151,7 @@ fn settle_disk() {
 
 #[derive(Debug, Default)]
 struct Occupied {
-    /// As allocated, directories included: one with many entries is not small.
+    /// The allocated size, directories included, because a directory with many entries is not small.
     bytes: u64,
     files: u64,
 }
@@ -174,7 +175,7 @@ fn occupied(root: &Path) -> Result<Occupied> {
     Ok(occupied)
 }
 
-/// What `measure` wrote.
+/// The output of `measure`.
 #[derive(Debug, PartialEq)]
 struct Figures {
     wall: Duration,
@@ -215,7 +216,7 @@ impl Figures {
     }
 }
 
-/// `: ` and the last line that says something, if there is one.
+/// `: ` and the last line that is not empty, if there is one.
 fn quote_end(file: &Path) -> String {
     let text = fs::read(file).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -227,7 +228,7 @@ fn quote_end(file: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// A folder of its own below the target directory, gone when the test is over.
+    /// A separate folder below the target directory, removed when the test ends.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -277,7 +278,7 @@ mod tests {
         let sample = run(&native, &Invocation::new(["sh", "-c", script]).with("WHO", "me"), &place).unwrap();
         assert_eq!(sample.files, 2);
         assert!(sample.disk >= 100_000, "{sample:?}");
-        // The shell's own megabytes, not those of the test runner above it.
+        // The memory of the shell itself, not that of the test runner above it.
         assert!((100_000..20_000_000).contains(&sample.peak_rss), "{sample:?}");
         assert_eq!(fs::read_to_string(place.work().join("sub/who")).unwrap(), "me\n");
     }

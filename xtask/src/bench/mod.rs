@@ -1,7 +1,8 @@
-//! `cargo xtask bench`: windlass against the floor of fork+exec, xargs and its peers, in one go and interleaved.
+//! `cargo xtask bench`: compares windlass with the floor of fork+exec, xargs and its peers, in interleaved
+//! rounds.
 //!
-//! Deciding what to run is [`options`], [`workloads`] and [`contestants`]; running it is [`measure`]; the rest
-//! turns samples into numbers ([`statistics`], [`targets`]) and numbers into text ([`report`], [`table`]).
+//! [`options`], [`workloads`] and [`contestants`] decide what runs, and [`measure`] runs it. The samples become
+//! numbers in [`statistics`] and [`targets`], and text in [`report`] and [`table`].
 
 mod adaptive;
 mod contestants;
@@ -43,7 +44,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
         print!("{}", options::HELP);
         return Ok(());
     }
-    // Something else altogether: they have their own words.
+    // Separate benchmarks with their own options.
     let build = || build_windlass(&target_directory()?).map_err(anyhow::Error::msg);
     match words.split_first() {
         Some((first, rest)) if first == "workers" => return workers::main(rest, build),
@@ -67,7 +68,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     let surroundings = Surroundings { native: &native, windlass, peers: &peers };
     let ground = target.join("bench").join(format!("{}-{}", seconds_now(), std::process::id()));
     let outcome = perform(&options, &surroundings, &ground);
-    // Only now: on some file systems, creating files is slow for a while after many were deleted.
+    // Deleted only now: on some file systems, creating files is slow for a while after many were deleted.
     if !options.keep && ground.exists() {
         fs::remove_dir_all(&ground).with_context(|| format!("cannot remove {}", ground.display()))?;
     }
@@ -92,7 +93,7 @@ fn perform(options: &Options, surroundings: &Surroundings<'_>, ground: &Path) ->
     Ok(Report { machine, slots: options.slots, runs, creations })
 }
 
-/// The table to the terminal, the JSON to where it was asked for.
+/// Prints the table to the terminal and writes the JSON to the requested file.
 fn publish(report: &Report, json: Option<&Path>) -> Result<()> {
     let text = report::render_text(report, table::terminal_width());
     let Some(file) = json else {
@@ -110,7 +111,7 @@ fn publish(report: &Report, json: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// A build that fails is a row that says so, so that the others can be measured all the same.
+/// A build that fails becomes a row that says so, so that the others are still measured.
 fn build_windlass(target: &Path) -> Result<PathBuf, String> {
     let built = run(&mut cargo(["build", "--release", "--package", "windlass"]));
     built.map(|()| target.join("release/windlass")).map_err(|error| format!("{error:#}"))

@@ -1,4 +1,4 @@
-//! The words after `cargo xtask bench`.
+//! The arguments of `cargo xtask bench`.
 
 use std::path::PathBuf;
 
@@ -127,7 +127,7 @@ pub(super) fn split_value(word: &str) -> Vec<&str> {
     }
 }
 
-/// Whether a build of this profile is optimised.
+/// Whether a build of this profile is optimized.
 pub(super) fn is_release(profile: &str) -> Result<bool> {
     match profile {
         "release" => Ok(true),

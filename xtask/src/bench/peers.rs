@@ -1,4 +1,4 @@
-//! `--install-peers`: gets the other contestants, as far as they can be had. Nothing here ends the benchmark.
+//! `--install-peers`: installs the other contestants where possible. A failure here never ends the benchmark.
 
 use std::path::Path;
 use std::process::Command;
@@ -38,7 +38,7 @@ fn install_apt() -> Result<()> {
     shell::apt_install(&missing)
 }
 
-/// One package after the other: that one has no build for this Python should not cost the rest.
+/// One package at a time: a package without a build for this Python must not affect the others.
 fn install_pypi(folder: &Path) -> Result<()> {
     let venv = contestants::venv(folder);
     if !is_executable(&venv.join("bin/pip")) {
@@ -50,8 +50,8 @@ fn install_pypi(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Torc's sources ask a database for their own queries while they are compiled, unless told not to. The server is a
-/// program of its own, which `torc -s` starts.
+/// Installs Torc and its server, a separate program that `torc -s` starts. Without `SQLX_OFFLINE`, compiling Torc
+/// needs a database.
 fn install_torc(folder: &Path) -> Result<()> {
     if is_executable(&folder.join("bin/torc-server")) {
         return Ok(());

@@ -1,8 +1,8 @@
-//! `cargo xtask bench plan`: how long a large dataset takes to plan, and how much memory, with each splitter.
+//! `cargo xtask bench plan`: time and memory for planning a large dataset, with each splitter.
 //!
-//! Each line is a process of its own (the example `plan` of windlass-core), so that the peak is its own. Memory
-//! is that of the whole process, the files as the catalog gave them included. Nothing is judged in a build
-//! without optimisation.
+//! Each line is a separate process (the example `plan` of windlass-core), so that it has its own memory peak.
+//! Memory is that of the whole process, including the files as the catalog returned them. Builds without
+//! optimization are not judged.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -22,7 +22,7 @@ cargo xtask bench plan [OPTIONS]: a large dataset planned with each splitter
 
 const SPLITTERS: [&str; 4] = ["FileBased", "EventBased", "LumiBased", "EventAwareLumiBased"];
 const SPREADS: [&str; 2] = ["blocks", "scattered"];
-/// What a dataset of the default size may take.
+/// The limit for a dataset of the default size.
 const MOST_SECONDS: f64 = 3.0;
 const MOST_MB: u64 = 500;
 
@@ -51,7 +51,7 @@ impl Options {
     }
 }
 
-/// What the example prints.
+/// The output of the example.
 struct Sample {
     seconds: f64,
     dataset_mb: u64,

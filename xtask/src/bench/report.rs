@@ -1,4 +1,4 @@
-//! What was measured, as tables for people and as JSON for programs. Everything here is a function of its input.
+//! Measurements as tables for people and as JSON for programs. Everything here is a pure function of its input.
 
 use std::fmt::Write as _;
 
@@ -23,12 +23,12 @@ pub(super) struct Report {
 #[derive(Debug)]
 pub(super) struct RunOutcome {
     pub(super) workload: &'static Workload,
-    /// Jobs of a contestant that is given all of them.
+    /// The number of jobs of a contestant that runs all of them.
     pub(super) jobs: usize,
     pub(super) series: Vec<Series>,
 }
 
-/// One size of the workload that only creates.
+/// One size of the workload that only creates jobs.
 #[derive(Debug)]
 pub(super) struct CreationOutcome {
     pub(super) jobs: usize,
@@ -56,7 +56,7 @@ impl CreationOutcome {
     }
 }
 
-/// Everything for the terminal.
+/// The full report for the terminal.
 pub(super) fn render_text(report: &Report, width: usize) -> String {
     let mut text = format!("{}\n", wrap(&report.machine.describe(), width, 2));
     for outcome in &report.runs {
@@ -199,7 +199,7 @@ fn render_targets(report: &Report, width: usize) -> String {
     text
 }
 
-/// Everything for programs: the samples themselves, and what the table shows.
+/// The full report for programs: the samples, and the contents of the table.
 pub(super) fn render_json(report: &Report) -> Value {
     let runs = report.runs.iter().map(|outcome| {
         let series = outcome.series.iter().map(|series| run_json(series, series.summary(&outcome.series)));

@@ -1,8 +1,8 @@
-//! `cargo xtask bench retries`: what it costs to try a job again, and how soon a storm of failures is over.
+//! `cargo xtask bench retries`: the cost of a retry, and the time until a storm of failures ends.
 //!
-//! The same jobs three times over, in each round: all of them succeed; every tenth fails once and is tried again
-//! by its handler; all of them fail for as long as the retry budget of the workflow lasts. Nothing here judges:
-//! it prints what was measured, and fails only if the database lacks an expected record.
+//! Each round runs the same jobs three times: all of them succeed; every tenth fails once and is retried by its
+//! handler; all of them fail until the retry budget of the workflow is used up. Nothing is judged: it prints the
+//! measurements, and fails only if the database lacks an expected record.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,10 +27,10 @@ file, and where there is none makes it and fails.
   --windlass FILE  measure this binary (default: a release build)
 ";
 
-/// One in so many fails once.
+/// One job in this many fails once.
 const SHARE: usize = 10;
 const BUDGET: usize = 100;
-/// Failed jobs: see docs/exit-codes.md.
+/// The exit code for failed jobs: see docs/exit-codes.md.
 const JOBS_FAILED: i32 = 1;
 const NEEDS_DECISION: i32 = 6;
 
@@ -149,7 +149,7 @@ fn measure(options: &Options, windlass: &Path, place: &Path, load: Load) -> Resu
     Ok(wall)
 }
 
-/// A storm leaves no file behind, so that every attempt fails.
+/// In a storm no file is left behind, so that every attempt fails.
 fn spec(jobs: usize, load: Load) -> String {
     let (leaves, budget) = match load {
         Load::Storm => ("", format!("retry_budget: {BUDGET}\n")),

@@ -1,4 +1,4 @@
-//! The order of events: who runs when, in which directory, and what becomes of those that fail.
+//! The order of the runs: which contestant runs when, in which directory, and how failures are handled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,23 +13,23 @@ use super::report::{CreationOutcome, CreationSeries, RunOutcome};
 use super::statistics::Series;
 use super::workloads::{Graph, Shape, Workload, render_json, render_yaml};
 
-/// Jobs of the proof: enough to fill the slots several times.
+/// The number of jobs of the proof: enough to fill the slots several times.
 const PROOF_JOBS: usize = 12;
 
-/// How often the status of one database is asked for.
+/// How often the status is queried on one database.
 const STATUS_QUESTIONS: usize = 5;
 
-/// Everything that the rounds of a workload need.
+/// The inputs for the rounds of a workload.
 pub(super) struct Track<'a> {
     pub(super) native: &'a Native,
     pub(super) entries: &'a [Entry],
     pub(super) options: &'a Options,
-    /// All runs leave their directories here, until the very end.
+    /// The directories of all runs, kept until the end.
     pub(super) ground: &'a Path,
 }
 
 impl Track<'_> {
-    /// Proves all contestants, then times them round by round.
+    /// Runs the proof of all contestants, then times them round by round.
     pub(super) fn run_workload(&self, workload: &'static Workload) -> Result<RunOutcome> {
         let size = if workload.shape == Shape::Chain { self.options.hops } else { self.options.jobs };
         let mut series: Vec<Series> =
@@ -39,7 +39,7 @@ impl Track<'_> {
                 let Ok(contestant) = &self.entries[index].found else { continue };
                 let series = &mut series[index];
                 if series.trouble.is_some() && series.samples().count() == 0 {
-                    continue; // It failed its proof or its first round: it will not be quicker to fail again.
+                    continue; // It failed its proof or its first round, so it is not run again.
                 }
                 let place = self.place(workload.letter, &format!("{round}-{}", series.contestant))?;
                 let graph = Graph::of_true(workload.shape, share(contestant.as_ref(), workload.shape, size));
@@ -58,7 +58,7 @@ impl Track<'_> {
         Ok(RunOutcome { workload, jobs, series })
     }
 
-    /// The contestant's empty series, with its trouble if it is missing or fails its proof.
+    /// The empty series of a contestant, with the reason if it is missing or fails its proof.
     fn new_series(&self, entry: &Entry, workload: &Workload, size: usize) -> Series {
         let proven = match &entry.found {
             Err(missing) => Err(missing.clone()),
@@ -89,7 +89,7 @@ impl Track<'_> {
         Ok(sample)
     }
 
-    /// Creates `jobs` jobs with each contestant that can, and queries their status.
+    /// Creates `jobs` jobs with each contestant that supports it, and queries their status.
     pub(super) fn run_creation(&self, jobs: usize) -> Result<CreationOutcome> {
         let input = self.ground.join(format!("D-{jobs}"));
         fs::create_dir_all(&input)?;
@@ -117,7 +117,8 @@ impl Track<'_> {
         Ok(CreationOutcome { jobs, spec_bytes, series })
     }
 
-    /// Those who can create so many jobs; `series` gets a row for each of them, and for those who are not there.
+    /// The contestants that can create this many jobs. `series` gets a row for each of them and for each
+    /// missing one.
     fn creators(&self, jobs: usize, series: &mut Vec<CreationSeries>) -> Vec<(&'static str, &dyn Creator)> {
         let mut creators = Vec::new();
         for entry in self.entries {
@@ -182,12 +183,13 @@ impl Track<'_> {
     }
 }
 
-/// How many jobs a contestant is given.
+/// The number of jobs for a contestant.
 fn share(contestant: &dyn Contestant, shape: Shape, size: usize) -> usize {
     (size / contestant.share(shape)).max(2)
 }
 
-/// The order of a round: each begins with another contestant, so that none always runs after the same one.
+/// The order of a round: each round begins with a different contestant, so that none always runs after the same
+/// one.
 fn turns(count: usize, round: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |step| (step + round) % count)
 }

@@ -1,20 +1,21 @@
-//! From samples to the few numbers that go into the table.
+//! Reduces samples to the few numbers of the table.
 
 use std::time::Duration;
 
 use super::measure::Sample;
 
-/// One contestant's turns at one workload: a sample per round, none where it failed.
+/// The runs of one contestant on one workload: a sample per round, none where it failed.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Series {
     pub(super) contestant: &'static str,
     pub(super) jobs: usize,
     pub(super) rounds: Vec<Option<Sample>>,
-    /// Why it is missing or failed.
+    /// Why the contestant is missing or failed.
     pub(super) trouble: Option<String>,
 }
 
-/// What a [`Series`] comes to. Milliseconds and ratios are per job, so that series of different lengths compare.
+/// The summary of a [`Series`]. Milliseconds and ratios are per job, so that series of different lengths
+/// compare.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Summary {
     pub(super) wall: Spread,
@@ -22,7 +23,7 @@ pub(super) struct Summary {
     pub(super) cpu_per_job: f64,
     pub(super) over_floor: Option<f64>,
     pub(super) over_xargs: Option<f64>,
-    /// Milliseconds per job beyond the floor's.
+    /// Milliseconds per job above the floor.
     pub(super) beyond_floor: Option<f64>,
     pub(super) peak_rss: u64,
     pub(super) disk: u64,
@@ -61,8 +62,8 @@ impl Series {
         })
     }
 
-    /// The median over the rounds of a comparison within each round, in milliseconds per job. The machine's pace
-    /// drifts from round to round; within one it drifts less.
+    /// The median over the rounds of a comparison within each round, in milliseconds per job. The speed of the
+    /// machine changes less within a round than between rounds.
     fn pairwise(&self, other: &Series, compare: impl Fn(f64, f64) -> f64) -> Option<f64> {
         let wall = |series: &Series, sample: &Sample| series.per_job(sample.wall.as_secs_f64());
         let pairs = self.rounds.iter().zip(&other.rounds);
@@ -110,7 +111,7 @@ pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 pub(super) mod tests {
     use super::*;
 
-    /// A sample that took so many milliseconds.
+    /// A sample that took this many milliseconds.
     pub(in crate::bench) fn sample(milliseconds: u64) -> Sample {
         let wall = Duration::from_millis(milliseconds);
         Sample { wall, cpu: wall * 2, peak_rss: milliseconds * 1000, disk: 4096, files: 2 }

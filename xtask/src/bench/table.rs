@@ -1,13 +1,13 @@
-//! A table for the terminal that leaves columns out rather than wrapping lines.
+//! A table for the terminal that omits columns rather than wrapping lines.
 
-/// A column and how long it is kept when there is no room: the smallest number goes first.
+/// A column and its priority when space is short: the column with the smallest number is omitted first.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Column {
     pub(super) title: &'static str,
     pub(super) keep: u8,
 }
 
-/// The width of the terminal, or what suits a file.
+/// The width of the terminal, or a default for files.
 pub(super) fn terminal_width() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     // `stty` asks the terminal on its stdin, which is ours.
@@ -20,7 +20,7 @@ pub(super) fn terminal_width() -> usize {
     told.or_else(asked).filter(|width| *width > 0).unwrap_or(120)
 }
 
-/// The first column to the left, all others to the right, two spaces between.
+/// The first column is aligned left, all others right, with two spaces between.
 pub(super) fn render(columns: &[Column], rows: &[Vec<String>], width: usize) -> String {
     let widths: Vec<usize> = (0..columns.len()).map(|index| column_width(columns, rows, index)).collect();
     let shown = choose(columns, &widths, width);
@@ -58,7 +58,7 @@ fn choose(columns: &[Column], widths: &[usize], width: usize) -> Vec<usize> {
     shown
 }
 
-/// A paragraph broken at spaces; lines after the first are indented.
+/// A paragraph wrapped at spaces; lines after the first are indented.
 pub(super) fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut wrapped = String::new();
     let mut used = 0;

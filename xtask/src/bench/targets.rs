@@ -1,4 +1,5 @@
-//! What windlass promised, next to what was measured. A miss is shown, never an exit code: time is no test.
+//! The performance targets of windlass next to the measurements. A miss is shown but never changes the exit code,
+//! because timings are not tests.
 
 use super::report::{CreationOutcome, Report, bytes, grouped, ratio};
 use super::statistics::Spread;
@@ -13,7 +14,7 @@ pub(super) struct Target {
     pub(super) met: bool,
 }
 
-/// The targets about which this report can say something.
+/// The targets for which this report has data.
 pub(super) fn targets(report: &Report) -> Vec<Target> {
     let mut found = Vec::new();
     found.extend(no_slower_than_xargs(report));
@@ -35,7 +36,7 @@ fn no_slower_than_xargs(report: &Report) -> Option<Target> {
     })
 }
 
-/// A and B run at different times, so each is taken against the floor of its own rounds.
+/// A and B run at different times, so each is compared with the floor of its own rounds.
 fn fan_like_flood(report: &Report) -> Option<Target> {
     let flood = summary(report, 'A')?.over_floor?;
     let fan = summary(report, 'B')?.over_floor?;

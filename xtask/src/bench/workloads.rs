@@ -1,17 +1,18 @@
-//! What the contestants are asked to do: graphs of jobs, and those graphs in the formats that contestants read.
+//! The workloads: graphs of jobs, and those graphs in the formats that contestants read.
 //!
-//! A new workload that runs jobs is a line in [`RUNS`] and, if it has a shape of its own, an arm in [`Graph::new`].
+//! A new workload that runs jobs is a line in [`RUNS`] and, if it has a shape of its own, an arm in
+//! [`Graph::new`].
 
 use std::fmt::Write as _;
 use std::ops::Range;
 
 use serde_json::json;
 
-/// A workload that runs jobs from beginning to end.
+/// A workload that runs all its jobs.
 #[derive(Debug, PartialEq)]
 pub(super) struct Workload {
     pub(super) letter: char,
-    /// Follows the number of jobs.
+    /// Printed after the number of jobs.
     pub(super) title: &'static str,
     pub(super) shape: Shape,
 }
@@ -22,7 +23,7 @@ pub(super) const RUNS: &[Workload] = &[
     Workload { letter: 'C', title: "jobs in a chain", shape: Shape::Chain },
 ];
 
-/// The letter of the workload that only creates jobs and asks about them.
+/// The letter of the workload that only creates jobs and queries them.
 pub(super) const CREATION: char = 'D';
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,14 +31,14 @@ pub(super) enum Shape {
     Flood,
     Fan,
     Chain,
-    /// Every tenth job needs two earlier ones: only for creating.
+    /// Every tenth job depends on two earlier ones; only for creating.
     Sprinkled,
 }
 
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) command: String,
-    /// Indices of earlier jobs.
+    /// Indices of the jobs that it depends on.
     pub(super) needs: Vec<usize>,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct Graph {
     shape: Shape,
 }
 
-/// Jobs that a program which knows no dependencies may run together, and how many of them at once.
+/// Jobs that a program without dependencies may run together, and how many of them at once.
 #[derive(Debug, PartialEq)]
 pub(super) struct Phase {
     pub(super) jobs: Range<usize>,
@@ -55,7 +56,7 @@ pub(super) struct Phase {
 }
 
 impl Graph {
-    /// A graph of about `size` jobs: the two ends of a fan come on top.
+    /// A graph of about `size` jobs, plus the two ends of a fan.
     pub(super) fn new(shape: Shape, size: usize, command: impl Fn(usize) -> String) -> Graph {
         let total = if shape == Shape::Fan { size + 2 } else { size };
         let needs = |index: usize| match shape {
@@ -69,17 +70,18 @@ impl Graph {
         Graph { jobs: (0..total).map(job).collect(), shape }
     }
 
-    /// The commands that are timed do nothing at all.
+    /// The timed commands do nothing.
     pub(super) fn of_true(shape: Shape, size: usize) -> Graph {
         Graph::new(shape, size, |_| "true".to_owned())
     }
 
-    /// Commands that leave their number in the file `proof`, to see that they ran, once, and in a right order.
+    /// Commands that append their number to the file `proof`, which shows that each ran once and in a valid
+    /// order.
     pub(super) fn of_proofs(shape: Shape, size: usize) -> Graph {
         Graph::new(shape, size, |index| format!("echo {index} >> proof"))
     }
 
-    /// The graph as steps for a program that knows no dependencies.
+    /// The graph as steps for a program without dependencies.
     pub(super) fn phases(&self, slots: usize) -> Vec<Phase> {
         let end = self.jobs.len();
         let cuts = match self.shape {
@@ -90,7 +92,7 @@ impl Graph {
         cuts.into_iter().map(|(jobs, at_once)| Phase { jobs, at_once }).collect()
     }
 
-    /// Checks what the jobs of [`Graph::of_proofs`] wrote.
+    /// Checks the output of the jobs of [`Graph::of_proofs`].
     pub(super) fn check_proof(&self, proof: &str) -> Result<(), String> {
         let mut done = vec![false; self.jobs.len()];
         for line in proof.lines() {

@@ -1,4 +1,4 @@
-//! The dependency graph as cargo sees it, reduced to what the layer rules ask about.
+//! The dependency graph of cargo, reduced to what the layer rules need.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::shell;
 
-/// The members of the workspace, and the tree of normal dependencies of everything.
+/// The members of the workspace, and the tree of normal dependencies of all packages.
 #[derive(Debug)]
 pub(super) struct Graph {
     pub(super) members: Vec<Member>,
-    /// By package id: what a package links in its normal build on this platform.
+    /// By package id: the packages that a package links in its normal build on this platform.
     links: BTreeMap<String, Package>,
 }
 
@@ -22,14 +22,14 @@ pub(super) struct Member {
     pub(super) name: String,
     /// Relative to the root of the checkout.
     pub(super) manifest: String,
-    /// What its manifest names, in all sections.
+    /// The dependencies in all sections of its manifest.
     pub(super) uses: Vec<Use>,
 }
 
 #[derive(Debug)]
 pub(super) struct Use {
     pub(super) name: String,
-    /// The manifest section, for the message.
+    /// The manifest section, for messages.
     pub(super) section: &'static str,
 }
 
@@ -40,7 +40,7 @@ struct Package {
 }
 
 impl Graph {
-    /// Puts a graph together from members and `(id, name, ids below)` of all packages.
+    /// Builds a graph from members and `(id, name, dependency ids)` of all packages.
     pub(super) fn new<'a, S: AsRef<str> + 'a>(
         members: Vec<Member>,
         packages: impl IntoIterator<Item = (String, &'a str, &'a [S])>,
@@ -52,7 +52,7 @@ impl Graph {
         Graph { members, links: packages.into_iter().map(package).collect() }
     }
 
-    /// The shortest way of normal dependencies from package `from` to a package called `name`, as names.
+    /// The shortest path of normal dependencies from package `from` to a package called `name`, as names.
     pub(super) fn path_to(&self, from: &str, name: &str) -> Option<Vec<String>> {
         let mut came_from: BTreeMap<&str, Option<&str>> = BTreeMap::from([(from, None)]);
         let mut queue = VecDeque::from([from]);
@@ -79,7 +79,7 @@ impl Graph {
     }
 }
 
-/// Asks cargo about the workspace at `root`.
+/// Reads the workspace at `root` with cargo.
 pub(super) fn read(root: &Path) -> Result<Graph> {
     let host = host_triple()?;
     let text =
@@ -88,7 +88,7 @@ pub(super) fn read(root: &Path) -> Result<Graph> {
     parse(&metadata, root)
 }
 
-/// Dependencies of other platforms are not of interest, so cargo is told which one is.
+/// The platform for cargo, so that it omits dependencies of other platforms.
 fn host_triple() -> Result<String> {
     let version = shell::output(std::process::Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
@@ -135,7 +135,7 @@ fn parse_member(package: &Value, root: &Path) -> Result<Member> {
     })
 }
 
-/// The ids that a node of the resolve graph links normally; dev and build dependencies end up in no binary.
+/// The ids that a node of the resolve graph links normally; dev and build dependencies are in no binary.
 fn normal_dependencies(node: &Value) -> Result<Vec<&str>> {
     let is_normal = |dependency: &&Value| {
         dependency["dep_kinds"]

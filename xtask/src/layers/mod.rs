@@ -1,8 +1,7 @@
 //! `cargo xtask layers`: dependencies point downwards, and the pure crates stay pure.
 //!
-//! The rules are the tables below. The check is a function of a graph ([`graph::Graph`]), so that it is tested with
-//! graphs made up for the purpose; reading the real one from cargo lives in [`graph`], looking for `unsafe` in
-//! [`source`].
+//! The rules are the tables below. The check is a function of a graph ([`graph::Graph`]), so that tests can use
+//! artificial graphs; [`graph`] reads the real one from cargo, and [`source`] looks for `unsafe`.
 
 mod graph;
 mod source;
@@ -30,13 +29,13 @@ struct CrateRule {
     may_use: &'static [&'static str],
 }
 
-/// The layers, lowest first. A new crate gets a line here; crates of one layer do not depend on each other.
+/// The layers, lowest first. Each crate has a line here; crates of one layer do not depend on each other.
 const LAYERS: &[CrateRule] = &[
     CrateRule { name: "windlass-types", layer: 0, may_use: &[] },
-    // The one exception: spec is in the layer of the types that it uses.
+    // The one exception: spec is in the same layer as the types that it uses.
     CrateRule { name: "windlass-spec", layer: 0, may_use: &["windlass-types"] },
     CrateRule { name: "windlass-core", layer: 1, may_use: &["windlass-types", "windlass-spec"] },
-    // A simulation for the decisions of core; nothing of the product uses it.
+    // A simulation for the decisions of core; no crate of the product uses it.
     CrateRule { name: "windlass-sim", layer: 2, may_use: &["windlass-types", "windlass-core"] },
     CrateRule { name: "windlass-render", layer: 2, may_use: &["windlass-types", "windlass-core"] },
     CrateRule { name: "windlass-store", layer: 2, may_use: &["windlass-types", "windlass-core"] },
@@ -91,7 +90,7 @@ const LAYERS: &[CrateRule] = &[
     CrateRule {
         name: "windlass-requests",
         layer: 5,
-        // Its tests run what it submits.
+        // Its tests run the jobs that it submits.
         may_use: &[
             "windlass-types",
             "windlass-core",
@@ -167,7 +166,7 @@ const LAYERS: &[CrateRule] = &[
             "windlass-server",
         ],
     },
-    // A tool outside the layers: it starts the product as a user does, and links none of it.
+    // A tool outside the layers: it starts the product as a user does, and links none of its crates.
     CrateRule { name: "xtask", layer: 0, may_use: &[] },
 ];
 
@@ -177,7 +176,7 @@ const PURE: &[&str] =
 
 const IMPURE: &[&str] = &["tokio", "rusqlite", "libsqlite3-sys", "libc", "rustix"];
 
-/// An outside crate that only one crate of ours may name in its manifest.
+/// An external crate that only one of our crates may name in its manifest.
 struct Owned {
     dependency: &'static str,
     owner: &'static str,
@@ -200,7 +199,7 @@ const OWNED: &[Owned] = &[
     Owned { dependency: "clap", owner: "windlass", because: "arguments are parsed at the edge" },
 ];
 
-/// The only folder whose code may say `unsafe`.
+/// The only folder whose code may contain `unsafe`.
 const UNSAFE_ALLOWED: &str = "crates/process";
 
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
@@ -214,7 +213,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     check()
 }
 
-/// The whole check on the real workspace.
+/// Checks the real workspace.
 pub(crate) fn check() -> Result<()> {
     let root = crate::shell::root();
     let graph = graph::read(&root)?;
@@ -232,7 +231,7 @@ pub(crate) fn check() -> Result<()> {
     bail!(message)
 }
 
-/// Everything that is wrong with the dependencies, each with what to do about it.
+/// All violations of the dependency rules, each with its remedy.
 fn complaints(graph: &Graph) -> Vec<String> {
     let mut found = Vec::new();
     for member in &graph.members {
@@ -347,7 +346,7 @@ fn unsafe_complaints(root: &Path) -> Result<Vec<String>> {
 mod tests {
     use super::*;
 
-    /// A member that names `uses` under `[dependencies]`.
+    /// A member with `uses` under `[dependencies]`.
     fn member(name: &str, uses: &[&str]) -> Member {
         let named = |used: &&str| graph::Use { name: (*used).to_owned(), section: "dependencies" };
         Member {

@@ -1,6 +1,6 @@
-//! Looks for the word `unsafe` in the sources, without being fooled by comments and strings.
+//! Looks for the word `unsafe` in the sources, ignoring comments and strings.
 //!
-//! The lint `unsafe_code` is denied everywhere already; this catches the crate that quietly expects it.
+//! The lint `unsafe_code` is already denied everywhere; this finds a crate that allows it with `expect`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub(super) struct Place {
     pub(super) line: usize,
 }
 
-/// All places below `root`'s `crates` and `xtask` that say `unsafe`, other than those in the folder `allowed`.
+/// All places below `crates` and `xtask` in `root` that contain `unsafe`, except those in the folder `allowed`.
 pub(super) fn find_unsafe(root: &Path, allowed: &str) -> Result<Vec<Place>> {
     let mut files = Vec::new();
     for folder in ["crates", "xtask"] {
@@ -47,7 +47,7 @@ fn collect_sources(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The lines (from 1) on which `unsafe` stands as a word of code.
+/// The lines (from 1) with `unsafe` as a word of code.
 fn unsafe_lines(text: &str) -> Vec<usize> {
     let code = blank_out(text);
     let is_word = |line: &str| {
@@ -56,7 +56,7 @@ fn unsafe_lines(text: &str) -> Vec<usize> {
     code.lines().enumerate().filter(|(_, line)| is_word(line)).map(|(index, _)| index + 1).collect()
 }
 
-/// The text with comments, strings and character literals replaced by spaces; lines stay where they are.
+/// The text with comments, strings and character literals replaced by spaces; line numbers do not change.
 fn blank_out(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -73,7 +73,7 @@ fn blank_out(text: &str) -> String {
     code
 }
 
-/// How many bytes at the start of `rest` are a comment or a literal, if it starts with one.
+/// The length in bytes of the comment or literal at the start of `rest`, if there is one.
 fn literal_or_comment(rest: &str, before: &str) -> Option<usize> {
     let until = |end: Option<usize>| Some(end.unwrap_or(rest.len()));
     if rest.starts_with("//") {
@@ -117,7 +117,7 @@ fn block_comment(rest: &str) -> usize {
     at
 }
 
-/// A literal in `mark`s with backslash escapes.
+/// A literal between two `mark`s, with backslash escapes.
 fn quoted(rest: &str, mark: char) -> usize {
     let mut letters = rest.char_indices().skip(1);
     while let Some((at, letter)) = letters.next() {
@@ -130,7 +130,7 @@ fn quoted(rest: &str, mark: char) -> usize {
     rest.len()
 }
 
-/// `r"…"`, `r#"…"#` and so on; an identifier that starts with r is none.
+/// `r"…"`, `r#"…"#` and so on, but not an identifier that starts with r.
 fn raw_string(rest: &str) -> Option<usize> {
     let hashes = rest[1..].chars().take_while(|letter| *letter == '#').count();
     let start = 1 + hashes;
@@ -142,7 +142,7 @@ fn raw_string(rest: &str) -> Option<usize> {
     Some(length.unwrap_or(rest.len()))
 }
 
-/// Tells `'x'` and `'\n'` from a lifetime.
+/// Distinguishes `'x'` and `'\n'` from a lifetime.
 fn is_character(rest: &str) -> bool {
     let mut letters = rest.chars().skip(1);
     match letters.next() {

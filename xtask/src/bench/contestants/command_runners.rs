@@ -1,4 +1,4 @@
-//! Programs that run commands and remember nothing: the floor, xargs, make, GNU parallel.
+//! Programs that run commands and keep no state: the floor, xargs, make, GNU parallel.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,9 +10,10 @@ use crate::bench::measure::{Invocation, Place};
 use crate::bench::workloads::{Graph, Shape, render_commands, render_makefile};
 use crate::shell::{find_program, output};
 
-/// Runs a file of commands, so many at once. It knows no dependencies: a graph is given to it phase by phase.
+/// Runs a file of commands with a fixed number at once. It knows no dependencies: a graph is passed phase by
+/// phase.
 struct Lister {
-    /// The words before the number of jobs at once, and those after it.
+    /// The arguments before the number of concurrent jobs, and those after it.
     before: Vec<OsString>,
     after: Vec<&'static str>,
     reads: Reads,
@@ -33,7 +34,8 @@ impl Contestant for Lister {
             let file = place.write_input(&format!("commands-{index}"), &commands)?;
             script.push(self.line(phase.at_once, &file));
         }
-        // One shell that becomes the last phase; its own start is the price of redirecting stdin, for all alike.
+        // One shell that becomes the last phase; its start is the cost of redirecting stdin, equal for all
+        // contestants.
         let last = script.pop().map(|line| format!("exec {line}"));
         script.extend(last);
         Ok(Invocation::new(["/bin/sh", "-c", &script.join(" && ")]))
@@ -57,7 +59,7 @@ impl Lister {
     }
 }
 
-/// A word as the shell reads it back.
+/// Quotes a word for the shell.
 fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -76,7 +78,7 @@ pub(super) fn find_xargs(_: &Surroundings<'_>) -> Found {
 
 pub(super) fn find_parallel(_: &Surroundings<'_>) -> Found {
     let program = find("parallel", "parallel")?;
-    // moreutils has another program of this name.
+    // moreutils has a different program with this name.
     let version = output(std::process::Command::new(&program).arg("--version")).unwrap_or_default();
     if !version.contains("GNU parallel") {
         return Err("the `parallel` here is not GNU parallel".to_owned());

@@ -1,4 +1,4 @@
-//! Who takes part: how each contestant is found on the machine, given a graph, started and checked.
+//! The contestants: how each is found on the machine, given a graph, started and checked.
 //!
 //! A new contestant is a type that implements [`Contestant`] and a line in [`LIST`].
 
@@ -17,38 +17,38 @@ use super::measure::{Invocation, Native, Place};
 use super::workloads::{Graph, Shape};
 
 pub(super) trait Contestant {
-    /// The command line that runs `graph` with `slots` jobs at once; input files are written to `place` on the way.
+    /// The command line that runs `graph` with `slots` concurrent jobs. Writes input files to `place`.
     fn invocation(&self, graph: &Graph, slots: usize, place: &Place) -> Result<Invocation>;
 
-    /// One of how many of the jobs it is given. A slow peer does fewer, and is compared per job.
+    /// The divisor of its number of jobs. A slow peer runs fewer jobs and is compared per job.
     fn share(&self, _shape: Shape) -> usize {
         1
     }
 
-    /// After a timed run: does the contestant itself say that all jobs completed? Those that keep no record are
-    /// believed by their exit code, which the measuring has checked already.
+    /// Checks after a timed run that the contestant reports all jobs as completed. For contestants that keep no
+    /// record the exit code is enough, and the measurement has already checked it.
     fn check(&self, _graph: &Graph, _place: &Place) -> Result<()> {
         Ok(())
     }
 
-    /// How it creates jobs without running them, if it can.
+    /// The interface for creating jobs without running them, if it has one.
     fn creator(&self) -> Option<&dyn Creator> {
         None
     }
 }
 
-/// A contestant that can take jobs in without running them.
+/// A contestant that can create jobs without running them.
 pub(super) trait Creator {
-    /// Creates what `specification` describes: a path seen from the work directory.
+    /// Creates the workflow in `specification`, whose paths are relative to the work directory.
     fn create(&self, specification: &Specification<'_>, place: &Place) -> Result<Invocation>;
 
-    /// Asks for the state of what was created.
+    /// Queries the state of the created jobs.
     fn status(&self, place: &Place) -> Option<Invocation>;
 
-    /// Says whether all `jobs` were created.
+    /// Checks that all `jobs` were created.
     fn check_created(&self, jobs: usize, place: &Place) -> Result<()>;
 
-    /// More than this would take the machine down.
+    /// The largest number of jobs that does not exhaust the machine.
     fn at_most(&self) -> usize {
         usize::MAX
     }
@@ -61,13 +61,13 @@ pub(super) struct Specification<'a> {
     pub(super) json: &'a Path,
 }
 
-/// What finding needs to know.
+/// The inputs for finding contestants.
 #[derive(Debug)]
 pub(super) struct Surroundings<'a> {
     pub(super) native: &'a Native,
-    /// The release binary, or why there is none.
+    /// The release binary, or the reason why there is none.
     pub(super) windlass: Result<PathBuf, String>,
-    /// Where `--install-peers` puts things.
+    /// The directory of `--install-peers`.
     pub(super) peers: &'a Path,
 }
 
@@ -100,7 +100,7 @@ pub(super) fn find_all(surroundings: &Surroundings<'_>, wants: impl Fn(&str) -> 
     wanted.map(|(name, find)| Entry { name, found: find(surroundings) }).collect()
 }
 
-/// The proof that a contestant left, checked against the graph.
+/// Checks the proof that a contestant left against the graph.
 pub(super) fn check_proof(graph: &Graph, place: &Place) -> Result<()> {
     let proof = fs::read_to_string(place.work().join("proof")).unwrap_or_default();
     graph.check_proof(&proof).map_err(|complaint| anyhow!("does not do the work: {complaint}"))

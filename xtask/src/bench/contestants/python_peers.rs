@@ -16,7 +16,7 @@ struct Script {
     python: PathBuf,
     name: &'static str,
     text: &'static str,
-    /// One of how many hops of a chain it is given.
+    /// The divisor of the length of its chains.
     chain_share: usize,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn find_parsl(surroundings: &Surroundings<'_>) -> Found {
     Ok(Box::new(Script { python, name: "parsl_peer.py", text, chain_share: 1 }))
 }
 
-/// HyperQueue in one Python process; it can also take tasks in without running them.
+/// HyperQueue in one Python process; it can also create tasks without running them.
 struct HyperQueue(Script);
 
 impl Contestant for HyperQueue {
@@ -118,12 +118,12 @@ pub(super) fn find_snakemake(surroundings: &Surroundings<'_>) -> Found {
     }
 }
 
-/// Where `--install-peers` puts Python packages.
+/// The directory where `--install-peers` installs Python packages.
 pub(in crate::bench) fn venv(peers: &Path) -> PathBuf {
     peers.join("venv")
 }
 
-/// A Python that knows the module: our own environment first, then the one on PATH.
+/// A Python that has the module: our own environment first, then the one on PATH.
 fn find_python(peers: &Path, module: &str) -> Result<PathBuf, String> {
     let candidates = [Some(venv(peers).join("bin/python")), find_program("python3")];
     let knows = |python: &PathBuf| succeeds(Command::new(python).args(["-c", &format!("import {module}")]));

@@ -1,4 +1,4 @@
-//! Workload managers that keep a database: windlass itself, and torc.
+//! Workload managers with a database: windlass itself, and torc.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::bench::measure::{Invocation, PATH, Place};
 use crate::bench::workloads::{Graph, Shape, render_yaml};
 use crate::shell::{find_program, is_executable, output};
 
-/// As shipped: durable commits, logs of every job. Nothing is tuned for the benchmark.
+/// As shipped: durable commits and logs of every job, not tuned for the benchmark.
 struct Windlass(PathBuf);
 
 impl Windlass {
@@ -20,7 +20,7 @@ impl Windlass {
         Invocation::new(start.into_iter().chain(words.into_iter().map(Into::into)))
     }
 
-    /// How many jobs the newest workflow has in the state `state`; `total` is all of them.
+    /// The number of jobs of the newest workflow in the state `state`; `total` counts all.
     fn count(&self, state: &str, place: &Place) -> Result<u64> {
         let answer = output(&mut self.invocation(["status", "--format", "json"]).command(place))?;
         let status =
@@ -79,8 +79,8 @@ fn count_of(state: &str, status: &Value) -> Result<u64> {
     count.with_context(|| format!("`windlass status --format json` has no number at jobs.{state}: {status}"))
 }
 
-/// Torc as shipped: its own server for the length of one command. Its exit code says nothing about the jobs, so
-/// what it does is known from the proof alone.
+/// Torc as shipped, with its own server for the length of one command. Its exit code does not depend on the jobs,
+/// so only the proof shows their results.
 struct Torc(PathBuf);
 
 impl Torc {
@@ -101,7 +101,7 @@ impl Contestant for Torc {
         Ok(Torc::invocation(self, words))
     }
 
-    /// A hundred milliseconds per job, and half a minute until a dependent starts.
+    /// Torc takes a hundred milliseconds per job, and half a minute until a dependent starts.
     fn share(&self, shape: Shape) -> usize {
         if shape == Shape::Chain { 250 } else { 100 }
     }
@@ -129,7 +129,7 @@ impl Creator for Torc {
     }
 }
 
-/// `torc` alone is only a client: `torc-server` must lie beside it.
+/// `torc` alone is only a client: `torc-server` must be in the same directory.
 pub(super) fn find_torc(surroundings: &Surroundings<'_>) -> Found {
     let candidates = [Some(surroundings.peers.join("bin/torc")), find_program("torc")];
     let is_whole = |torc: &PathBuf| is_executable(torc) && is_executable(&torc.with_file_name("torc-server"));

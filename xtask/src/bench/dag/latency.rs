@@ -1,10 +1,10 @@
-//! `cargo xtask bench dag latency`: how soon a server knows what has ended on a real pool (`tools/htcondor-pool`).
+//! `cargo xtask bench dag latency`: the delay until a server knows that a unit has ended on a real pool
+//! (`tools/htcondor-pool`).
 //!
-//! A request of some work units runs through a server, as users have it. A unit is over when its DAGMan writes
-//! its metrics, which the file system knows to the millisecond; the event log has whole seconds only. What the
-//! server says is asked for all the time, by the command that people use. In between are DAGMan of the run, which
-//! looks into its log once a second and runs the POST script of the unit, our look at the files every two
-//! seconds, and the commit.
+//! A request with some work units runs through a server, as users run it. A unit ends when its DAGMan writes its
+//! metrics; the file system records that time to the millisecond, the event log only whole seconds. The state on
+//! the server is polled with the command line. The delay consists of DAGMan of the run, which reads its log once
+//! a second and runs the POST script of the unit, the poll of the files every two seconds, and the commit.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -28,11 +28,11 @@ cargo xtask bench dag latency [OPTIONS]: from the end of a unit's DAG on a real 
                                --windlass FILE  measure this binary (default: a build of this tree)
 ";
 
-/// What a run may take altogether.
+/// Timeout for a whole run.
 const PATIENCE: Duration = Duration::from_mins(20);
-/// Asked again after so long: what is measured is that much too long at most.
+/// Poll interval: the largest error of the measurement.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// What it may take in the median. Nothing is judged in a build without optimisation.
+/// The limit for the median. Builds without optimization are not judged.
 const MOST_SECONDS: f64 = 5.0;
 const SITE: &str = "T2_DE_Beta";
 const DATASET: &str = "/Bench/Latency-v1/RAW";
@@ -100,14 +100,14 @@ fn build(is_release: bool) -> Result<PathBuf> {
     Ok(target.join("debug/windlass"))
 }
 
-/// A directory that the pool sees and that belongs to its user, and the pool itself.
+/// A directory that the pool can read and that belongs to its user, and the pool itself.
 struct Ground {
     path: PathBuf,
     windlass: PathBuf,
     user: u32,
-    /// Locked as in the tests, so that no other process stops the pool.
+    /// The lock that tests use too, so that no other process stops the pool.
     _used: File,
-    /// Stops it, unless it ran before.
+    /// Stops the pool, unless it ran before.
     _pool: Pool,
 }
 
@@ -135,7 +135,7 @@ impl Ground {
         Ok(path)
     }
 
-    /// As the user of the pool, without the caller's environment.
+    /// Runs a command as the user of the pool, without the caller's environment.
     fn windlass(&self, words: &[&str]) -> Command {
         let mut command = tool("run");
         command.arg(&self.windlass).args(words).current_dir(&self.path);
@@ -151,7 +151,7 @@ impl Ground {
     }
 }
 
-/// For each unit, in the order of their ends, how many seconds later it was known.
+/// For each unit, in the order of their ends, the delay in seconds until the server knew it.
 fn measure(ground: &Ground, units: usize) -> Result<Vec<f64>> {
     let storage = ground.directory("storage")?;
     let data = ground.directory("data")?;
@@ -175,7 +175,7 @@ fn measure(ground: &Ground, units: usize) -> Result<Vec<f64>> {
     Ok(known.iter().zip(&ends).map(|(known, end)| known - end).collect())
 }
 
-/// A unit for each file.
+/// One unit per file.
 fn request() -> Value {
     let step = json!({"name": "RECO", "command": "cat $(cat $WINDLASS_INPUTS) > $WINDLASS_OUTPUT"});
     json!({
@@ -186,7 +186,7 @@ fn request() -> Value {
     })
 }
 
-/// Asks until all units are over; the directory of the run, and when each end was known.
+/// Polls until all units have ended. Returns the directory of the run, and when each end became known.
 fn follow(ground: &Ground, units: usize) -> Result<(PathBuf, Vec<f64>)> {
     let deadline = Instant::now() + PATIENCE;
     let mut known = Vec::new();
@@ -209,7 +209,7 @@ fn follow(ground: &Ground, units: usize) -> Result<(PathBuf, Vec<f64>)> {
     }
 }
 
-/// When the DAGMans of units have ended, ascending, by the clock of this machine.
+/// The times at which the DAGMans of units ended, ascending, by the clock of this machine.
 fn ends(run: &Path, units: usize) -> Result<Vec<f64>> {
     let mut ends = Vec::with_capacity(units);
     for unit in 0..units {

@@ -1,4 +1,4 @@
-//! `cargo xtask bench dag`: what runs on HTCondor cost us. What HTCondor itself takes is not ours to answer for.
+//! `cargo xtask bench dag`: the cost of Windlass for runs on HTCondor, without that of HTCondor itself.
 
 mod latency;
 mod post;

@@ -1,8 +1,8 @@
-//! `cargo xtask bench dag post`: what the POST script of one attempt takes, from the start of its process to its
-//! end.
+//! `cargo xtask bench dag post`: the duration of the POST script of one attempt, from the start of its process to
+//! its end.
 //!
-//! The job that ended is the one that was submitted first, so that its log is as long as it can be. Nothing is
-//! judged in a build without optimisation.
+//! The job that ended is the first one submitted, so that its log is as long as possible. Builds without
+//! optimization are not judged.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
@@ -22,10 +22,10 @@ cargo xtask bench dag post [OPTIONS]: the POST script of one attempt, in a small
                                                      --profile dev  do not optimise, and judge nothing (default: release)
 ";
 
-/// What the script may take, with the start of the process.
+/// The limit for the script, including the start of the process.
 const MOST: Duration = Duration::from_millis(5);
 const SMALL_GROUP: usize = 3;
-/// The node that is asked about.
+/// The node whose POST script is measured.
 const NODE: &str = "proc_000000";
 
 struct Options {
@@ -56,10 +56,10 @@ impl Options {
 struct Case {
     what: &'static str,
     returned: &'static str,
-    /// Its report, `None` where it left none.
+    /// The report of the attempt; `None` if it left none.
     report: Option<&'static str>,
     stderr: &'static str,
-    /// What the script has to answer.
+    /// The expected exit code of the script.
     exit: i32,
 }
 
@@ -157,7 +157,8 @@ fn node_report(end: &str) -> String {
     )
 }
 
-/// A group whose nodes have run, but for the one whose job ends now: terms, event log, reports of the others.
+/// A group in which all nodes have run except the one whose job ends now: terms, event log, reports of the
+/// others.
 fn make_group(unit: &Path, nodes: usize) -> Result<()> {
     fs::create_dir_all(unit).with_context(|| format!("cannot make {}", unit.display()))?;
     let asked = json!({"cpus": 1, "memory": 2_u64 << 30, "gpus": 0, "nodes": 1, "runtime": {"secs": 3600, "nanos": 0}});

@@ -1,8 +1,8 @@
-//! `cargo xtask bench dag render`: a large run of a request, rendered to disk (the example `render` of
+//! `cargo xtask bench dag render`: time to render a large run of a request to disk (the example `render` of
 //! windlass-htcondor).
 //!
-//! Manifests are written by planning and are not counted here: one more file for each unit. Nothing is judged in
-//! a build without optimisation.
+//! Planning writes the manifests, one more file per unit, which are not counted here. Builds without optimization
+//! are not judged.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -20,9 +20,9 @@ cargo xtask bench dag render [OPTIONS]: a large run is rendered to disk
   --nodes N   in each unit (default 10)  --profile dev  do not optimise, and judge nothing (default: release)
 ";
 
-/// What a run of the default size may take.
+/// The limit for a run of the default size.
 const MOST_SECONDS: f64 = 3.0;
-/// With its manifest. A directory is counted as a file: it costs as much.
+/// Including its manifest. A directory counts as a file, because it costs as much.
 const MOST_FILES_PER_UNIT: f64 = 4.0;
 
 struct Options {
@@ -50,7 +50,7 @@ impl Options {
     }
 }
 
-/// What the example prints.
+/// The output of the example.
 struct Sample {
     seconds: f64,
     files: f64,
@@ -78,7 +78,7 @@ pub(super) fn main(words: &[String]) -> Result<()> {
     let program = build(options.is_release)?;
     let ground = target_directory()?.join("bench").join(format!("dag-render-{}", std::process::id()));
     let measured = measure(&program, &options, &ground);
-    // Only now: creating files is slow for a while after many were deleted.
+    // Deleted only now: creating files is slow for a while after many were deleted.
     fs::remove_dir_all(&ground).with_context(|| format!("cannot remove {}", ground.display()))?;
     report(&options, &measured?)
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask bench dag watch`: many running DAGs, followed by one process (the example `watch` of
+//! `cargo xtask bench dag watch`: one process that follows many running DAGs (the example `watch` of
 //! windlass-htcondor).
 //!
-//! Nothing is judged in a build without optimisation.
+//! Builds without optimization are not judged.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -20,7 +20,7 @@ cargo xtask bench dag watch [OPTIONS]: many running DAGs are followed
   --nodes N   in each unit (default 10)
 ";
 
-/// What one pass over DAGs of the default number and size may take.
+/// The limit for one pass over DAGs of the default number and size.
 const MOST_SECONDS: f64 = 1.0;
 
 struct Options {
@@ -96,7 +96,7 @@ fn single(told: &Value, name: &str) -> Result<f64> {
     told[name].as_f64().with_context(|| format!("no `{name}` in {told}"))
 }
 
-/// Ascending.
+/// Sorted in ascending order.
 fn sorted(told: &Value, name: &str) -> Result<Vec<f64>> {
     let list = told[name].as_array().with_context(|| format!("no `{name}` in {told}"))?;
     let mut numbers: Vec<f64> = list.iter().filter_map(Value::as_f64).collect();
@@ -109,7 +109,7 @@ fn median(told: &Value, name: &str) -> Result<f64> {
     numbers.get(numbers.len() / 2).copied().with_context(|| format!("there was no run: `{name}`"))
 }
 
-/// Nothing if there were none.
+/// The largest value; 0 if there are none.
 fn longest(told: &Value, name: &str) -> Result<f64> {
     Ok(sorted(told, name)?.last().copied().unwrap_or_default())
 }

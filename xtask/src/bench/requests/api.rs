@@ -1,4 +1,4 @@
-//! A server that has all those requests: how soon it answers while it makes passes.
+//! The response time of a server with all those requests while it makes passes.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use crate::bench::workers::windlass::Windlass;
 const PATIENCE: Duration = Duration::from_mins(2);
 const NAME: &str = "bench-0000";
 
-/// Prints it.
+/// Measures and prints the response times.
 pub(super) fn measure(server: &Windlass<'_>, place: &Path, time: Duration) -> Result<()> {
     let begun = Instant::now();
     let fleet = Fleet::serve(server, place)?;
@@ -45,7 +45,7 @@ pub(super) fn measure(server: &Windlass<'_>, place: &Path, time: Duration) -> Re
     fleet.end()
 }
 
-/// Each asks for another one, so that each is a change and a pass.
+/// Sets a new priority each time, so that each call causes a change and a pass.
 fn change_priority(http: &Http, path: &str) -> Result<Value> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let priority = NEXT.fetch_add(1, Ordering::Relaxed) % 1000;
@@ -61,7 +61,7 @@ fn passes(http: &Http) -> Result<u64> {
     status["passes"].as_u64().with_context(|| format!("no passes in {status}"))
 }
 
-/// How long it took.
+/// Waits for the first pass and returns its duration in seconds.
 fn await_first_pass(http: &Http) -> Result<f64> {
     let deadline = Instant::now() + PATIENCE;
     while passes(http)? == 0 {

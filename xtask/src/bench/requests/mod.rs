@@ -1,8 +1,8 @@
-//! `cargo xtask bench requests`: what the lifecycle costs with many large requests under way, on each database,
-//! and how soon a server that has them all answers.
+//! `cargo xtask bench requests`: the cost of the lifecycle with many large active requests, on each database, and
+//! the response time of a server that has them all.
 //!
-//! The example `passes` of windlass-requests fills new books, for real, and measures passes; [`api`] then serves
-//! those books and asks. Nothing is judged in a build without optimisation.
+//! The example `passes` of windlass-requests fills a new database with real requests and measures passes; [`api`]
+//! then serves that database and queries it. Builds without optimization are not judged.
 
 mod api;
 
@@ -32,7 +32,7 @@ begun. Then a server has all of them, people change priorities, and others look.
   --profile dev    do not optimise, and judge nothing (default: release)
 ";
 
-/// What no pass may take longer than, with what there is without options.
+/// The limit for every pass, at the default size.
 const MOST_SECONDS: f64 = 1.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub(super) fn main(words: &[String], windlass: impl FnOnce() -> Result<PathBuf>)
     let windlass = if options.is_release { windlass()? } else { build(false, "windlass", &[], "windlass")? };
     println!("{}", Machine::look().describe());
     println!("{} requests of {} jobs; {} files", options.requests, options.jobs, options.files);
-    // Not in the checkout: a socket's path must be short.
+    // Outside of the checkout, because the path of a socket must be short.
     let ground = std::env::temp_dir().join(format!("windlass-bench-requests-{}", std::process::id()));
     let outcome = options.sides.iter().try_fold(Vec::new(), |mut missed, &side| {
         let place = ground.join(format!("{side:?}").to_lowercase());
@@ -121,7 +121,7 @@ fn build(is_release: bool, package: &str, words: &[&str], program: &str) -> Resu
     Ok(target_directory()?.join(profile).join(program))
 }
 
-/// Which passes took too long.
+/// The passes that took too long.
 fn measure(
     options: &Options,
     side: Side,
@@ -142,7 +142,7 @@ fn measure(
     Ok(missed.into_iter().map(|pass| format!("{pass} ({side:?})")).collect())
 }
 
-/// Prints what the example measured; the passes that took too long.
+/// Prints the measurements of the example. Returns the passes that took too long.
 fn report(found: &Value, options: &Options) -> Result<Vec<&'static str>> {
     let seconds = |name: &str| found[name].as_f64().with_context(|| format!("no `{name}` in {found}"));
     let Options { requests, jobs, files, .. } = options;

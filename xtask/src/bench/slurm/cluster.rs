@@ -1,4 +1,4 @@
-//! The cluster of the tests, alone.
+//! Exclusive use of the cluster of the tests.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub(super) struct Cluster {
     directory: PathBuf,
     /// Held while tests use the cluster. Released before the next step checks for other users.
     _used: File,
-    /// Stops it, unless it ran before.
+    /// Stops the cluster, unless it ran before.
     _provided: crate::slurm::Cluster,
 }
 
@@ -33,7 +33,7 @@ impl Cluster {
             let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
             file.with_context(|| format!("cannot open {}", path.display()))
         };
-        // As in the tests: the first waiting process keeps later ones out.
+        // As in the tests: the first waiting process keeps out later ones.
         let turn = open("turn.lock")?;
         turn.lock()?;
         let used = open("used.lock")?;
@@ -43,12 +43,12 @@ impl Cluster {
         Ok(Self { directory, _used: used, _provided: provided })
     }
 
-    /// Lets a program use it.
+    /// Gives a program access to the cluster.
     pub(super) fn equip<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env("SLURM_CONF", self.directory.join("etc/slurm.conf"))
     }
 
-    /// Cancels what is left of the measurement, and waits until it is gone.
+    /// Cancels the remaining jobs of the measurement, and waits until they are gone.
     pub(super) fn clear(&self) -> Result<()> {
         let account = format!("--account={ACCOUNT}");
         output(self.equip(Command::new("scancel").arg(&account)))?;

@@ -1,11 +1,11 @@
-//! The jobs, and what they say about when they ran.
+//! The jobs, and the start and end times that they record.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 
-/// Notes its begin before anything else, and its end last; `EPOCHREALTIME` costs no process.
+/// Records its start before anything else, and its end last; `EPOCHREALTIME` needs no process.
 pub(super) const JOB: &str = "\
 begin=$EPOCHREALTIME
 sleep 0.02
@@ -13,14 +13,14 @@ end=$EPOCHREALTIME
 echo \"$1 $begin $end\" >> stamps
 ";
 
-/// Who pays, so that what is left over can be found and canceled.
+/// The Slurm account, which identifies remaining jobs so that they can be canceled.
 pub(super) const ACCOUNT: &str = "windlass-bench";
 
-/// Which jobs there are.
+/// The number and the dependencies of the jobs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     Independent(usize),
-    /// Each waits for the one before.
+    /// Each job depends on the previous one.
     Chain(usize),
 }
 
@@ -57,7 +57,7 @@ pub(super) fn spec(name: &str, shape: &Shape) -> String {
     text
 }
 
-/// When each job ran, in seconds of the clock; the first to begin is the first here.
+/// When each job ran, in seconds of the clock, sorted by start time.
 #[derive(Debug)]
 pub(super) struct Spans(Vec<(f64, f64)>);
 
@@ -77,7 +77,7 @@ impl Spans {
         self.0.first().map_or(f64::NAN, |span| span.0)
     }
 
-    /// From the end of each to the begin of the next.
+    /// The times from the end of each job to the start of the next.
     pub(super) fn gaps(&self) -> Vec<f64> {
         self.0.windows(2).map(|pair| pair[1].0 - pair[0].1).collect()
     }
@@ -87,7 +87,7 @@ impl Spans {
     }
 }
 
-/// The least value that so many percent are not above.
+/// The smallest value that at least this percentage of the values does not exceed.
 pub(in crate::bench) fn percentile(values: &[f64], percent: usize) -> Option<f64> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
@@ -95,7 +95,7 @@ pub(in crate::bench) fn percentile(values: &[f64], percent: usize) -> Option<f64
     values.get(rank - 1).copied()
 }
 
-/// By the clock that jobs look at, too.
+/// The time of the clock that the jobs read too.
 #[expect(clippy::disallowed_methods, reason = "what jobs note can only be compared with the same clock")]
 pub(in crate::bench) fn now() -> Result<f64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs_f64())

@@ -1,8 +1,8 @@
-//! `cargo xtask bench slurm`: what it costs to get from one job to the next in an allocation, and from `submit`
-//! to the first job; beside torc, on the same cluster, in the same run.
+//! `cargo xtask bench slurm`: the time from one job to the next in an allocation, and from `submit` to the first
+//! job; compared with torc on the same cluster, in the same run.
 //!
-//! Both are given the same spec files, and times are those that the jobs themselves note ([`stamps`]). The
-//! cluster is the one that tests have, taken alone ([`cluster`]); who serves and submits is in [`sides`].
+//! Both get the same spec files, and the jobs themselves record the times ([`job_stamps`]). The cluster is that
+//! of the tests, used exclusively ([`cluster`]); [`sides`] has the servers and the submissions.
 
 mod cluster;
 mod job_stamps;
@@ -44,7 +44,7 @@ torc is measured as it comes, and told to hurry as much as it can be (`torc-serv
   --windlass FILE  measure this binary (default: a release build)
 ";
 
-/// For all jobs of one measurement: torc as it comes takes up to a minute from one to the next.
+/// Timeout for all jobs of one measurement: torc as shipped takes up to a minute from one job to the next.
 const PATIENCE: Duration = Duration::from_mins(15);
 
 struct Options {
@@ -100,7 +100,7 @@ pub(super) fn main(words: &[String], windlass: impl FnOnce() -> Result<PathBuf>)
     outcome.with_context(|| format!("what they left is in {}", ground.display()))
 }
 
-/// One after the other: each has the cluster for itself.
+/// One after the other: each side uses the cluster alone.
 fn compare(
     options: &Options,
     cluster: &Cluster,
@@ -150,7 +150,8 @@ fn in_words(gaps: Vec<f64>) -> Result<String> {
     Ok(format!("{:.1}, p99 {:.1}, most {:.1}", middle * 1e3, late * 1e3, most * 1e3))
 }
 
-/// Submits, and waits until all jobs have left their stamps; then the allocation goes, so that the next one finds all idle.
+/// Submits, waits until all jobs have left their stamps, and then ends the allocation, so that the next
+/// measurement finds an idle cluster.
 fn perform(side: &dyn Side, cluster: &Cluster, name: &str, shape: Shape) -> Result<Spans> {
     let place = side.place().join(name);
     fs::create_dir_all(&place)?;

@@ -1,4 +1,4 @@
-//! Who serves and submits: `windlass serve --slurm` and `windlass submit`, `torc-server run` and `torc submit`.
+//! The two sides: `windlass serve --slurm` and `windlass submit`, `torc-server run` and `torc submit`.
 
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
@@ -16,13 +16,13 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) trait Side {
     fn name(&self) -> String;
-    /// Where its files are.
+    /// The directory with its files.
     fn place(&self) -> &Path;
-    /// Hands over `spec.yaml` in this directory.
+    /// Submits `spec.yaml` from this directory.
     fn submit(&self, directory: &Path) -> Result<()>;
 }
 
-/// Ends it in any case.
+/// A server process, killed when dropped.
 pub(in crate::bench) struct Server(Child);
 
 impl Server {
@@ -48,7 +48,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have exited already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -71,7 +71,7 @@ impl<'a> Windlass<'a> {
     }
 }
 
-/// Without the caller's environment.
+/// A command without the caller's environment.
 fn ours(program: &Path, cluster: &Cluster, place: &Path, directory: &Path) -> Command {
     let mut command = Command::new(program);
     cluster.equip(&mut command).current_dir(directory);
@@ -95,11 +95,11 @@ impl Side for Windlass<'_> {
     }
 }
 
-/// How often torc looks.
+/// The poll interval of torc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hurry {
     AsShipped,
-    /// Once a second, which is as often as it can be told to.
+    /// Once a second, the smallest interval that it accepts.
     All,
 }
 
@@ -142,7 +142,7 @@ impl<'a> Torc<'a> {
     fn client(&self) -> Result<Command> {
         let mut command = Command::new(self.programs.join("torc"));
         self.cluster.equip(&mut command);
-        // Its batch script looks for the runner there.
+        // Its batch script expects the runner there.
         let others = std::env::var_os("PATH").unwrap_or_default();
         let path = std::iter::once(self.programs.clone()).chain(std::env::split_paths(&others));
         command.env("PATH", std::env::join_paths(path)?).env("TORC_API_URL", &self.url);

@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::http::Http;
 use super::options::Options;
 
-/// Where a worker finds its server, and what it is to be.
+/// The address of the server for a worker, and the worker's settings.
 pub(in crate::bench) struct Seat<'a> {
     pub(in crate::bench) origin: String,
     pub(in crate::bench) token: Option<&'a str>,
@@ -19,29 +19,29 @@ pub(in crate::bench) struct Seat<'a> {
 pub(in crate::bench) trait Side {
     fn name(&self) -> String;
 
-    /// How many of the jobs it is given.
+    /// The number of its jobs.
     fn share(&self, options: &Options) -> usize {
         options.jobs
     }
 
-    /// Serves at `127.0.0.1` and this port.
+    /// The command that serves at `127.0.0.1` and this port.
     fn serve(&self, port: u16) -> Command;
 
-    /// What a client has to show; an error means that the server is not up yet. `None`: nothing.
+    /// The token for clients, or `None` if none is needed. An error means that the server is not up yet.
     fn token(&self) -> Result<Option<String>>;
 
     /// Creates a workflow and makes its jobs ready.
     fn submit(&self, http: &Http, token: Option<&str>, spec: &Path) -> Result<i64>;
 
-    /// A worker that is there before any workflow is, where there is such a thing, or else one of this workflow.
+    /// A worker that starts before any workflow exists, where that is possible, else a worker of this workflow.
     fn worker(&self, seat: &Seat<'_>, workflow: Option<i64>) -> Option<Command>;
 
-    /// The process of a database that stands beside the server.
+    /// The process of a separate database, if there is one.
     fn database(&self) -> Result<Option<u32>> {
         Ok(None)
     }
 
-    /// Where it says what is wrong, beside its own output.
+    /// Its log files, besides its output.
     fn logs(&self) -> Vec<PathBuf> {
         Vec::new()
     }

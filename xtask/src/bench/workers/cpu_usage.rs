@@ -1,11 +1,11 @@
-//! Who used the processors: the kernel's own count, from `/proc`.
+//! CPU time of processes, as the kernel counts it in `/proc`.
 
 use std::fmt;
 use std::fs;
 
 use anyhow::{Context, Result};
 
-/// Ticks of the counters in `/proc/PID/stat`, on every Linux there is.
+/// Ticks per second of the counters in `/proc/PID/stat`, the same on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// In ticks.
@@ -25,12 +25,12 @@ struct Process {
     pid: u32,
     parent: u32,
     own: u64,
-    /// Of its children that have ended and that it waited for.
+    /// CPU time of ended children that the process waited for.
     ended: u64,
 }
 
 impl Cpu {
-    /// `database` is a process whose children serve; what workers waited for were jobs.
+    /// `database` is a process whose children serve; the ended children of workers are jobs.
     pub(in crate::bench) fn look(server: u32, database: Option<u32>, workers: &[u32]) -> Result<Self> {
         let all = processes()?;
         let own = |tree: Vec<Process>| tree.iter().map(|process| process.own).sum::<u64>();
@@ -71,7 +71,7 @@ impl fmt::Display for PerJob {
     }
 }
 
-/// The process and all that it started, as far as they are there.
+/// The process and its descendants that still exist.
 fn tree(all: &[Process], root: u32) -> Vec<Process> {
     let mut found: Vec<Process> = all.iter().copied().filter(|process| process.pid == root).collect();
     let mut next = 0;
@@ -85,11 +85,11 @@ fn tree(all: &[Process], root: u32) -> Vec<Process> {
 fn processes() -> Result<Vec<Process>> {
     let entries = fs::read_dir("/proc").context("cannot read /proc")?.flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    // Those that end meanwhile are none.
+    // Processes that end meanwhile are skipped.
     Ok(pids.filter_map(|pid| parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)).collect())
 }
 
-/// The name of a program may hold spaces and parentheses; nothing after it does.
+/// The name of a program may contain spaces and parentheses; the fields after it do not.
 fn parse(stat: &str) -> Option<Process> {
     let pid = stat.split(' ').next()?.parse().ok()?;
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();

@@ -25,9 +25,9 @@ pub(in crate::bench) struct Fleet<'a> {
     token: Option<String>,
     server: Child,
     workers: Vec<Child>,
-    /// They came with a workflow and leave with it.
+    /// Whether the workers belong to one workflow and end with it.
     are_bound: bool,
-    /// What was used before there was anything to do.
+    /// The CPU time used before the first job.
     before: Cpu,
 }
 
@@ -72,8 +72,8 @@ impl<'a> Fleet<'a> {
         self.side.submit(&self.http(), self.token.as_deref(), &file)
     }
 
-    /// Starts the workers, unless they are there or cannot be there yet. Those that need no workflow are idle
-    /// when this returns; the start of the others is part of what is measured.
+    /// Starts the workers, unless they run already or need a workflow first. Workers that need no workflow are
+    /// idle when this returns; the start of the others is part of the measurement.
     pub(in crate::bench) fn add_workers(&mut self, options: &Options, workflow: Option<i64>) -> Result<()> {
         if !self.workers.is_empty() {
             return Ok(());
@@ -98,7 +98,7 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// What was used since the workers were there.
+    /// The CPU time used since the workers started.
     pub(in crate::bench) fn cpu(&self) -> Result<Cpu> {
         Ok(self.look()?.since(self.before))
     }
@@ -108,7 +108,7 @@ impl<'a> Fleet<'a> {
         Cpu::look(self.server.id(), self.side.database()?, &workers)
     }
 
-    /// Those that are of no use for another workflow.
+    /// Ends workers that cannot serve another workflow.
     pub(in crate::bench) fn dismiss_bound_workers(&mut self) -> Result<()> {
         if self.are_bound { self.dismiss_workers() } else { Ok(()) }
     }
@@ -136,7 +136,7 @@ impl<'a> Fleet<'a> {
 }
 
 impl Drop for Fleet<'_> {
-    /// On the way out of a failure.
+    /// Kills the processes when a failure ends the benchmark early.
     fn drop(&mut self) {
         for child in self.workers.iter_mut().chain([&mut self.server]) {
             child.kill().unwrap_or_default();
@@ -145,7 +145,7 @@ impl Drop for Fleet<'_> {
     }
 }
 
-/// They have introduced themselves.
+/// Waits until all workers have registered.
 fn wait_for_workers(http: &Http, count: usize) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -174,7 +174,7 @@ fn spawn(command: &mut Command, log: &Path) -> Result<Child> {
     command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))
 }
 
-/// It may have ended by itself.
+/// Sends SIGTERM to a process, which may have ended by itself.
 fn terminate(child: &Child) {
     output(Command::new("kill").args(["-s", "TERM", &child.id().to_string()])).ok();
 }

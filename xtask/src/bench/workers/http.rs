@@ -1,5 +1,5 @@
-//! Just enough HTTP to ask a server on this machine what Torc's contract and ours have in common: one connection,
-//! kept open, JSON both ways.
+//! A minimal HTTP client for the API that Torc and Windlass have in common: one connection, kept open, JSON in
+//! both directions.
 
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// Where the contract is served, by both.
+/// The path of the common API on both servers.
 pub(in crate::bench) const PREFIX: &str = "/torc-service/v1";
 
 pub(in crate::bench) struct Http {
@@ -19,7 +19,7 @@ pub(in crate::bench) struct Http {
 }
 
 impl Clone for Http {
-    /// With a connection of its own.
+    /// The clone opens its own connection.
     fn clone(&self) -> Self {
         Self::new(&self.address, self.token.as_deref())
     }
@@ -40,7 +40,7 @@ impl Http {
         self.call("GET", &format!("{PREFIX}{path}"), "")
     }
 
-    /// What is not in the contract.
+    /// Calls the API of Windlass, outside of the common one.
     pub(in crate::bench) fn get_own(&self, path: &str) -> Result<Value> {
         self.call("GET", &format!("/api/v1{path}"), "")
     }
@@ -102,7 +102,7 @@ impl Http {
     }
 }
 
-/// Reads the header to its end.
+/// Reads up to the end of the header.
 fn content_length(connection: &mut BufReader<TcpStream>) -> Result<usize> {
     let mut length = 0;
     loop {

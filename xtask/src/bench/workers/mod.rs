@@ -1,9 +1,9 @@
 //! `cargo xtask bench workers`: one server, many workers, many short jobs, and concurrent queries.
 //!
 //! A [`bench_side::Side`] is a server with its workers: [`windlass`] on SQLite, the same on [`postgres`], or
-//! [`torc`] where it can be had. [`fleet`] starts and ends their processes, [`probe`] asks questions over
-//! [`http`] while they work, [`cpu`] sees who used the processors. Nothing here judges: it prints what was
-//! measured, and fails only where a job was lost, run twice, or a database was "locked".
+//! [`torc`] where it is installed. [`fleet`] starts and ends their processes, [`probe`] sends queries over
+//! [`http`] under load, and [`cpu_usage`] measures CPU time. Nothing is judged: it prints the measurements, and
+//! fails only if a job was lost or ran twice, or a database was "locked".
 
 pub(super) mod bench_side;
 mod cpu_usage;
@@ -31,18 +31,18 @@ use self::postgres::Postgres;
 use self::probe::{Latencies, Probe};
 use super::machine::Machine;
 
-/// What one side came to.
+/// The results of one side.
 struct Outcome {
     side: String,
     jobs: usize,
     loads: Vec<Load>,
-    /// Ready jobs, and how long a claim of one took.
+    /// The number of ready jobs, and the latencies of claiming one of them.
     claims: Vec<(usize, Latencies)>,
 }
 
-/// All jobs, each of one kind.
+/// The measurement of one kind of job.
 struct Load {
-    /// As [`Options::sleeps`] has it.
+    /// As in [`Options::sleeps`].
     sleep: String,
     wall: Duration,
     cpu: Cpu,
@@ -59,7 +59,7 @@ pub(super) fn main(words: &[String], windlass: impl FnOnce() -> Result<std::path
         Some(file) => fs::canonicalize(file).with_context(|| format!("cannot find {}", file.display()))?,
         None => windlass()?,
     };
-    // Not in the checkout: a socket's path must be short.
+    // Outside of the checkout, because the path of a socket must be short.
     let ground = std::env::temp_dir().join(format!("windlass-bench-{}", std::process::id()));
     print_head(&options);
     for (number, name) in options.sides.iter().copied().enumerate() {
@@ -96,7 +96,7 @@ fn measure(options: &Options, side: &dyn Side, place: &Path) -> Result<Outcome> 
     let jobs = side.share(options);
     let mut fleet = Fleet::serve(side, place)?;
     let http = fleet.http();
-    // Something to claim that no worker takes: they have no label.
+    // Jobs for the probe to claim; no worker takes them, because no worker has their label.
     let decoy = fleet.submit("decoy", &decoy_spec(10_000))?;
     let mut loads = Vec::new();
     for sleep in &options.sleeps {
@@ -113,7 +113,8 @@ fn measure(options: &Options, side: &dyn Side, place: &Path) -> Result<Outcome> 
     Ok(Outcome { side: side.name(), jobs, loads, claims })
 }
 
-/// Submits jobs to workers that are there, or starts these where they come with the workflow, and sees them done.
+/// Submits jobs to running workers, starts the workers if they belong to the workflow, and waits for
+/// completion.
 fn bear(
     options: &Options,
     fleet: &mut Fleet<'_>,
@@ -140,8 +141,8 @@ fn bear(
     Ok(Load { sleep: sleep.to_owned(), wall, cpu, probes })
 }
 
-/// Each job is a shell that leaves a file that must not be there before, and then, if asked to, a program that
-/// sleeps. It names the shell, so that the same shell is measured, independent of the shell that runs commands.
+/// Each job is a shell that creates a file that must not exist yet, and then optionally runs a program that
+/// sleeps. It names the shell, so that the same shell is measured with every side.
 fn load_spec(jobs: usize, sleep: &str, ran: &str) -> String {
     let sleeps = if sleep == options::NO_SLEEP { String::new() } else { format!("; exec sleep {sleep}") };
     format!(
@@ -150,7 +151,7 @@ fn load_spec(jobs: usize, sleep: &str, ran: &str) -> String {
     )
 }
 
-/// What a job is, in words.
+/// The description of a job.
 fn kind_of(sleep: &str) -> String {
     let shell = "a shell that leaves a file";
     if sleep == options::NO_SLEEP { shell.to_owned() } else { format!("{shell}, then `sleep {sleep}`") }
@@ -163,7 +164,7 @@ fn decoy_spec(jobs: usize) -> String {
     )
 }
 
-/// Every job completed, and no job has two results.
+/// Checks that every job completed and no job has two results.
 fn check_books(http: &Http, workflow: i64, jobs: usize) -> Result<()> {
     let list = http.get(&format!("/results?workflow_id={workflow}&all_runs=true&limit=100000"))?;
     let items = list["items"].as_array().context("results without items")?;
@@ -178,7 +179,7 @@ fn check_books(http: &Http, workflow: i64, jobs: usize) -> Result<()> {
     Ok(())
 }
 
-/// The evidence of the jobs themselves, independent of the database. A job that ran twice failed.
+/// Checks the files that the jobs wrote, independent of the database. A job that ran twice failed.
 fn check_files(directory: &Path, jobs: usize) -> Result<()> {
     let found = fs::read_dir(directory)?.count();
     ensure!(found == jobs, "{found} of {jobs} jobs left their file");

@@ -1,4 +1,4 @@
-//! The words after `cargo xtask bench workers`.
+//! The arguments of `cargo xtask bench workers`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,14 +31,14 @@ much again. Both kinds are measured, one after the other, with the same server a
   --keep           leave the directory
 ";
 
-/// The shell alone.
+/// The shell without a sleep.
 pub(in crate::bench) const NO_SLEEP: &str = "0";
 
 #[derive(Debug)]
 pub(in crate::bench) struct Options {
     pub(in crate::bench) workers: usize,
     pub(in crate::bench) jobs: usize,
-    /// Kinds of jobs: [`NO_SLEEP`], or how many seconds each sleeps.
+    /// Kinds of jobs: [`NO_SLEEP`], or the seconds that each sleeps.
     pub(in crate::bench) sleeps: Vec<String>,
     pub(in crate::bench) slots: usize,
     pub(in crate::bench) sizes: Vec<usize>,

@@ -1,4 +1,5 @@
-//! A PostgreSQL server for the length of a measurement: on a socket in its own directory, and durable as it comes.
+//! A PostgreSQL server for the length of a measurement, on a socket in its own directory, with default
+//! durability.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ impl Postgres {
         format!("postgres://windlass@/windlass?host={}", self.place.display())
     }
 
-    /// The process whose children serve.
+    /// The process whose children serve the connections.
     pub(in crate::bench) fn pid(&self) -> Result<u32> {
         let file =
             fs::read_to_string(self.place.join("data/postmaster.pid")).context("PostgreSQL is gone")?;
@@ -46,7 +47,7 @@ impl Postgres {
         self.place.join("log")
     }
 
-    /// It refuses to run as root.
+    /// PostgreSQL refuses to run as root.
     fn run(&self, words: &[&str]) -> Result<()> {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);

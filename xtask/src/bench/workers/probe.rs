@@ -1,4 +1,4 @@
-//! Questions while others work, and how long the answers took.
+//! Queries under load, and their latencies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use serde_json::Value;
 
 use super::http::Http;
 
-/// Not more often than this, so that asking is not what the server spends its time on.
+/// The pause between queries, so that they are not the main load of the server.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a runner with one free processor says. Only jobs with this label are for it, and no worker has it.
+/// The resources of a runner with one free CPU. Only jobs with this label match, and no worker has it.
 const OFFER: &str = r#"{"num_cpus":1,"memory_gb":1.0,"num_gpus":0,"num_nodes":1,"labels":["unused"]}"#;
 
 pub(in crate::bench) type Ask = fn(&Http, &str) -> Result<Value>;
 
-/// Ascending.
+/// Sorted in ascending order.
 pub(in crate::bench) struct Latencies(Vec<Duration>);
 
 pub(in crate::bench) struct Probe {
@@ -41,7 +41,7 @@ impl Probe {
         Self::ask(http, questions)
     }
 
-    /// Each of these again and again, on a connection of its own.
+    /// Repeats each of these queries on its own connection.
     pub(in crate::bench) fn ask(
         http: &Http,
         questions: impl IntoIterator<Item = (&'static str, String, Ask)>,
@@ -74,7 +74,7 @@ impl Probe {
     }
 }
 
-/// One after the other, with nothing else going on.
+/// Claims one job after the other on an idle server.
 pub(in crate::bench) fn claims(http: &Http, workflow: i64, count: usize) -> Result<Latencies> {
     let path = claim_path(workflow);
     let times = (0..count).map(|_| {
@@ -89,7 +89,7 @@ fn claim_path(workflow: i64) -> String {
     format!("/workflows/{workflow}/claim_jobs_based_on_resources/1")
 }
 
-/// One that gets nothing measures nothing.
+/// A claim that returns no job would measure nothing.
 fn claim(http: &Http, path: &str) -> Result<Value> {
     let answer = http.post(path, OFFER)?;
     ensure!(answer["jobs"].as_array().is_some_and(|jobs| jobs.len() == 1), "nothing was claimed: {answer}");

@@ -1,4 +1,4 @@
-//! `torc-server` and `torc run`, as they come.
+//! `torc-server` and `torc run`, as shipped.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ pub(super) struct Torc<'a> {
     place: &'a Path,
 }
 
-/// `torc` alone is only a client: `torc-server` must lie beside it.
+/// `torc` alone is only a client: `torc-server` must be in the same directory.
 pub(super) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     let Some(torc) = named.map(Path::to_owned).or_else(|| find_program("torc")) else {
         return Err("there is no torc on PATH (see --torc)".to_owned());
@@ -58,7 +58,7 @@ impl Side for Torc<'_> {
         options.torc_jobs.min(options.jobs)
     }
 
-    /// As many threads as there are processors; looking for completed jobs as often as it can be told to.
+    /// As many threads as CPUs, and the shortest poll interval for completed jobs.
     fn serve(&self, port: u16) -> Command {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut command = self.command(&self.program.with_file_name("torc-server"));
@@ -79,7 +79,7 @@ impl Side for Torc<'_> {
         Ok(id)
     }
 
-    /// Polls ten times a second: its default of five seconds would be all that is measured.
+    /// Polls ten times a second: with its default of five seconds only the poll interval would be measured.
     fn worker(&self, seat: &Seat<'_>, workflow: Option<i64>) -> Option<Command> {
         let (workflow, slots) = (workflow?.to_string(), seat.slots.to_string());
         let mut command = self.client(&seat.origin);

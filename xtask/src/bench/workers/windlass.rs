@@ -23,7 +23,7 @@ impl<'a> Windlass<'a> {
         Self { program, place, postgres }
     }
 
-    /// Without the caller's environment.
+    /// A command without the caller's environment.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.program);
         command.args(arguments).current_dir(self.place).stdin(Stdio::null());
@@ -36,7 +36,7 @@ impl<'a> Windlass<'a> {
         self.postgres.map_or_else(|| "w.db".to_owned(), Postgres::url)
     }
 
-    /// Where the server says how it can be reached: beside its file, or among the servers of this user.
+    /// The file with the server's address: beside the database, or among the servers of this user.
     fn announcement(&self) -> Result<PathBuf> {
         if self.postgres.is_none() {
             return Ok(self.place.join("w.db.run/server.json"));
