@@ -1,4 +1,4 @@
-//! What is done around the jobs: when, how often, and what is seen of it.
+//! Workflow actions: when and how often they run, and how they are shown.
 
 use crate::common::{Sandbox, children_of, documented_keys, eventually, is_alive, kill};
 use crate::serve::Served;
@@ -119,7 +119,7 @@ fn interrupted_action_is_shown_and_not_repeated() {
     assert_eq!(began().lines().count(), 1);
 }
 
-/// What is done around the jobs by workers of a server.
+/// A workflow with actions that workers of a server execute.
 const SERVED: &str = "\
 name: served
 jobs:
@@ -146,7 +146,7 @@ fn server_worker_runs_actions_around_its_jobs() {
     assert_eq!(states(&sandbox)[..2], failed);
     assert!(categories(&sandbox).contains("action_failed"));
 
-    // Once more, and the next worker that comes does it.
+    // Retried: the next worker that connects executes it.
     sandbox.write("allowed", "");
     sandbox.windlass(&["workflows", "actions", "retry", "2"]).exits(0).says("next available worker");
     assert_eq!(states(&sandbox)[1], "on_workflow_complete due");
@@ -178,7 +178,8 @@ fn action_of_killed_worker_and_server_is_not_repeated() {
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0", "--lease", "2s"]);
     let is_found = || sandbox.command(&["ping"]).output().unwrap().status.success();
     eventually("the server that was started anew is found", is_found);
-    // Another worker on this machine ends what the dead one left, and goes on with the jobs.
+    // Another worker on this machine kills the remaining processes of the dead one, and continues with the
+    // jobs.
     sandbox.windlass(&["worker", "-w", "1"]).exits(0).says("1 job completed");
     assert_eq!(states(&sandbox), ["on_workflow_start interrupted"]);
     assert_eq!(began().lines().count(), 1);

@@ -27,7 +27,7 @@ fn script(sandbox: &Sandbox, name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
-/// What the agent was told and said.
+/// The prompt and the output of the agent.
 fn log(sandbox: &Sandbox) -> String {
     sandbox.read("windlass_output/agent_wf1_r1_1.log")
 }
@@ -97,7 +97,7 @@ fn agent_timeout_ends_its_processes() {
     eventually("its child is gone too", || !is_alive(child));
 }
 
-/// Forks away, twice: nothing but its environment tells whose it is.
+/// Starts a process in a new session, which only its environment identifies as part of the agent.
 const AWAY: &str =
     "(setsid sh -c 'echo $$ > away.pid; exec sleep 600' &); echo $$ > agent.pid; sleep 600 & wait";
 
@@ -189,7 +189,7 @@ fn agent_commands_are_recorded_as_agent_decisions() {
         .says("for agents");
 }
 
-/// A policy under which what an unsure agent decides is only proposed.
+/// A policy that turns decisions of low confidence into proposals.
 const STRICT: &str = "name: odd
 use_pending_failed: true
 triage: {min_confidence: 0.9}
@@ -197,7 +197,7 @@ jobs:
   - {name: odd, command: 'test -e fixed || { echo odd >&2; exit 3; }'}
 ";
 
-/// What an agent tries to do with its own proposal when it forgets who it is.
+/// An agent that removes its identity from the environment and then tries to approve its own proposal.
 fn forgetful(binary: &str) -> String {
     let forget = "env -u WINDLASS_AGENT -u WINDLASS_AGENT_SESSION -u TORC_WORKFLOW_ID";
     format!(

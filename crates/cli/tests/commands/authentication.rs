@@ -1,16 +1,16 @@
-//! Who one is to a server: the password file, and tokens that go nowhere they should not.
+//! Authentication to a server: the password file, and tokens, which are sent to no other server.
 
 use crate::common::{Output, Sandbox};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-/// Runs `windlass` with this on its standard input.
+/// Runs `windlass` with `input` on its standard input.
 fn told(sandbox: &Sandbox, args: &[&str], input: &str) -> Output {
     let mut command = sandbox.command(args);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It may have refused before it read anything.
+    // The command may exit before it reads anything.
     child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
     let ended = child.wait_with_output().unwrap();
     Output {

@@ -1,6 +1,6 @@
-//! A campaign: twenty requests of all kinds on four pretend sites, while the server is killed again and again and
-//! requests are stopped. In the end every request is completed, and the files themselves tell that every event
-//! was processed once.
+//! A campaign: twenty requests of all kinds on four simulated sites, while the server is killed repeatedly and
+//! requests are stopped. In the end every request is completed, and the output files show that every event was
+//! processed once.
 
 use crate::common::{Sandbox, eventually_within, kill};
 use crate::requests::Worker;
@@ -11,7 +11,7 @@ use std::fs;
 use std::time::Duration;
 use windlass_store::sqlite::OpenMode;
 
-/// As ReqMgr2's own people test with.
+/// Documents from ReqMgr2's own tests.
 const REPROCESSING: &str = include_str!("../../../core/tests/data/reqmgr/rereco.json");
 const TASK_CHAIN: &str = include_str!("../../../core/tests/data/reqmgr/taskchain.json");
 const STEP_CHAIN: &str = include_str!("../../../core/tests/data/reqmgr/stepchain.json");
@@ -25,14 +25,14 @@ const INPUTS: [(&str, &[&str]); 4] = [
 ];
 const FILES: u64 = 6;
 const EVENTS_PER_FILE: u64 = 30;
-/// Two sections per file, so that one may be masked out.
+/// Two lumi sections per file, so that one may be masked out.
 const EVENTS_PER_LUMI: u64 = 15;
 const EVENTS: u64 = FILES * EVENTS_PER_FILE;
-/// So often the server dies.
+/// The number of times the server is killed.
 const DEATHS: usize = 5;
 const PATIENCE: Duration = Duration::from_mins(4);
 
-/// A request, and the events that its outputs are to have, each once. For generation the numbers.
+/// A request, and the events that its outputs must contain exactly once. For generation, the event numbers.
 struct Wished {
     name: String,
     document: Value,
@@ -70,7 +70,7 @@ fn campaign_survives_server_failures() {
         let goal = wished.len() * death / (DEATHS + 2);
         eventually_within(PATIENCE, "some are completed", || completed(&sandbox) >= goal);
         if let Some(name) = active(&sandbox) {
-            // It may be over by now; then there is nothing to stop.
+            // The request may have ended; then there is nothing to stop.
             sandbox.windlass(&["request", "stop", &name, "--reason", "to see whether it goes on"]);
         }
         kill(served.pid(), "KILL");
@@ -100,7 +100,7 @@ fn campaign_survives_server_failures() {
     check_catalog(&sandbox, &wished);
 }
 
-/// Every block is closed, has one rule for tape, and is protected once at each site where files of it are.
+/// Checks that every block is closed, has one tape rule, and is protected once at each site with files of it.
 fn check_catalog(sandbox: &Sandbox, wished: &[Wished]) {
     let path = sandbox.path(".windlass/windlass.db");
     let job_store = windlass_store::open_store(path.to_str().unwrap(), OpenMode::ReadOnly).unwrap();
@@ -151,7 +151,7 @@ fn commands() -> Vec<Wished> {
             document["priority"] = json!(100_000 + number * 10);
             let mut events: Vec<u64> = (1..=EVENTS).collect();
             match number {
-                // Some of its jobs fail at first, as they would where something passes.
+                // Some of its jobs fail at first, as with a temporary problem.
                 1 => {
                     let fault = json!({"kind": {"exit": 71305}, "node": 1, "until_attempt": 1});
                     document["payload_config"]["steps"][0]["simulation"]["faults"] = json!([fault]);
@@ -201,7 +201,7 @@ fn commands() -> Vec<Wished> {
     wished
 }
 
-/// A document of ReqMgr2 with what people fill in, as small as the sites here.
+/// A document of ReqMgr2, with the operator's fields filled in and sizes reduced to the sites here.
 fn reqmgr(text: &str, name: &str) -> Value {
     let text: Value = serde_json::from_str(text).unwrap();
     let mut document = text["createRequest"].clone();
@@ -212,7 +212,7 @@ fn reqmgr(text: &str, name: &str) -> Value {
     document
 }
 
-/// The document and its steps or tasks; what is left to fill in is filled in.
+/// Shrinks the document and its steps or tasks, and fills in the remaining fields.
 fn shrink(part: &mut Value) {
     if part.as_str().is_some_and(|text| text.ends_with("-OVERRIDE-ME")) {
         *part = json!("storm");

@@ -1,10 +1,10 @@
-//! What counts as the same spec, and what a changed one finds of the earlier: lists beside it, other ways to
-//! write its path, imported workflows, processes that died; with the real binary.
+//! Which spec counts as the same, and what a changed spec reuses: lists beside it, other spellings of its path,
+//! imported workflows, and processes that died; with the real binary.
 
 use crate::common::{Sandbox, children_of, eventually, is_alive, kill};
 use std::process::Child;
 
-/// What ran since the last time, in order.
+/// The jobs that ran since the last call, in order.
 fn ran(sandbox: &Sandbox) -> String {
     let text = std::fs::read_to_string(sandbox.path("log")).unwrap_or_default();
     sandbox.write("log", "");
@@ -41,7 +41,7 @@ fn spec_is_same_by_any_path() {
     sandbox.write("s.yaml", spec);
     sandbox.write("sub/there", "");
     sandbox.windlass(&["run", "s.yaml"]).exits(0);
-    // The text is known, and the newest of that file is the one it made, under either name.
+    // The text is known, and the newest workflow of that file is found under either path.
     sandbox.write("s.yaml", &format!("{spec}  - {{name: b, command: 'echo b >> log'}}\n"));
     sandbox.windlass(&["run", "sub/../s.yaml"]).exits(0).says("1 job reused, 1 to run; b: new");
     assert_eq!(ran(&sandbox), "a b");
@@ -80,7 +80,7 @@ fn imported_file_does_not_select_bundle_contents() {
     sandbox.windlass(&["workflows", "import", "hostile.json"]).exits(0);
     assert!(!members(&sandbox, "2").contains("wf2/spec"));
     assert!(members(&sandbox, "1").contains("wf1/spec.yaml"));
-    // A text that has changed is not the one that the workflow was made from.
+    // A changed spec is not the text that the workflow was created from.
     sandbox.write("s.yaml", "name: another\njobs: [{name: a, command: 'true'}]\n");
     sandbox
         .windlass(&["logs", "bundle", "1"])
@@ -89,7 +89,7 @@ fn imported_file_does_not_select_bundle_contents() {
     assert!(!members(&sandbox, "1").contains("wf1/spec"));
 }
 
-/// What is in the bundle of a workflow.
+/// The files in the bundle of a workflow.
 fn members(sandbox: &Sandbox, workflow: &str) -> String {
     let bundle = sandbox.windlass(&["logs", "bundle", workflow]).exits(0);
     let path = sandbox.path(bundle.stdout.trim());
@@ -98,8 +98,8 @@ fn members(sandbox: &Sandbox, workflow: &str) -> String {
     String::from_utf8(listed.stdout).unwrap()
 }
 
-/// `slow` waits until it may go on, and says which process it is. It holds a lock that the kernel releases when
-/// that is gone: if a second execution finds it taken, two overlapped.
+/// `slow` records its pid and waits for `go`. It holds a lock that the kernel releases when the process ends: if
+/// a second execution cannot take the lock, two executions overlapped.
 const SLOW: &str = "\
 name: left
 files:
@@ -118,7 +118,7 @@ fn job_pid(sandbox: &Sandbox) -> Option<u32> {
     std::fs::read_to_string(sandbox.path("pid")).ok()?.trim().parse().ok()
 }
 
-/// A run whose slow job is under way, with the pid of that.
+/// A run whose slow job is running, and the pid of that job.
 fn under_way() -> (Sandbox, Child, u32) {
     let sandbox = Sandbox::new();
     sandbox.write("left.yaml", SLOW);
@@ -132,7 +132,7 @@ fn under_way() -> (Sandbox, Child, u32) {
 #[test]
 fn job_of_old_spec_is_dead_before_new_spec_runs_it() {
     let (sandbox, mut run, old) = under_way();
-    // The dispatcher and the worker at once: no process is left to end the job.
+    // The dispatcher and the worker die together, so that no process is left to end the job.
     let worker = children_of(run.id());
     kill(run.id(), "STOP");
     for pid in worker {
@@ -141,7 +141,7 @@ fn job_of_old_spec_is_dead_before_new_spec_runs_it() {
     kill(run.id(), "KILL");
     run.wait().unwrap();
     assert!(is_alive(old), "the job outlives its processes");
-    // The same job, unchanged, in the new workflow: another one has changed.
+    // The new workflow has the same job unchanged; another job has changed.
     sandbox.write("left.yaml", &SLOW.replace("echo quick >> log", "echo other >> log"));
     sandbox.write("go", "");
     ran(&sandbox);
@@ -149,7 +149,7 @@ fn job_of_old_spec_is_dead_before_new_spec_runs_it() {
     again.says("that an earlier worker had left running");
     assert!(!is_alive(old));
     assert_eq!(ran(&sandbox), "other slow");
-    // What is on record of the old one says so.
+    // The result in the old workflow records it.
     let results = sandbox.json(&["results", "1", "--all-runs"]);
     let slow = results.as_array().unwrap().iter().find(|row| row["return_code"] != 0).unwrap();
     assert!(slow["reason"].as_str().unwrap().contains("orphaned"), "{slow}");
@@ -194,7 +194,7 @@ fn resume_keeps_valid_results_and_unselected_failures() {
     let mut all: Vec<String> = ran(&sandbox).split(' ').map(str::to_owned).collect();
     all.sort_unstable();
     assert_eq!(all, ["bad", "quick", "slow"]);
-    // Nothing has changed any more, and what is missing is asked for before anything is touched.
+    // Nothing has changed since then, and missing files are reported before anything is modified.
     sandbox.windlass(&["resume"]).exits(1).says("has ended");
     std::fs::remove_file(sandbox.path("x.txt")).unwrap();
     let run_id = sandbox.json(&["status"])["run_id"].clone();

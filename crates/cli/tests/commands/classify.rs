@@ -1,4 +1,4 @@
-//! What `windlass failures classify` says about logs, and with rules of one's own.
+//! `windlass failures classify` on logs, with built-in and custom rules.
 
 use crate::common::{Output, Sandbox, documented_keys};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Settings from files and the environment, and what is said about wrong ones.
+//! Settings from files and the environment, and the messages about invalid ones.
 
 use crate::common::{Output, Sandbox};
 use serde_json::Value;

@@ -1,10 +1,10 @@
-//! `windlass condor`: as DAGMan calls it, with the real binary and real files. What is decided is tested in its
-//! crate; here it is how the words come in and the answer goes out.
+//! `windlass condor` as DAGMan calls it, with the real binary and real files. The decisions are tested in their
+//! crate; these tests cover arguments and exit codes.
 
 use crate::common::Sandbox;
 use serde_json::{Value, json};
 
-/// The directory of a run with a unit; a cool-off of an hour.
+/// The directory of a run with one unit, and a cool-off of an hour.
 fn bench() -> Sandbox {
     let sandbox = Sandbox::new();
     let asked = json!({"cpus": 1, "memory": 1_u64 << 30, "gpus": 0, "nodes": 1, "runtime": null});
@@ -19,7 +19,7 @@ fn bench() -> Sandbox {
     sandbox
 }
 
-/// What a script ends with that is called like this in the directory of the unit.
+/// The exit code of a script that is called in the directory of the unit.
 fn answer(sandbox: &Sandbox, words: &[&str]) -> i32 {
     let mut command = sandbox.command(words);
     command.current_dir(sandbox.path("run/mg_000000"));
@@ -55,7 +55,7 @@ fn condor_post_exit_code_is_the_decision() {
     assert_eq!(answer(&sandbox, &["condor", "unit", "mg_000000", "-1001"]), 1, "that is of a run before");
 }
 
-/// DAGMan must take every error of the script for a failure, and not for one of the four decisions.
+/// DAGMan must treat every error of the script as a failure, and not as one of the four decisions.
 #[test]
 fn condor_script_error_is_not_taken_for_a_decision() {
     let sandbox = bench();
@@ -69,7 +69,7 @@ fn condor_script_error_is_not_taken_for_a_decision() {
     assert_eq!(answer(&sandbox, &["condor"]), 2);
 }
 
-/// Settings are for people: a mistake in them must not fail thousands of nodes.
+/// A mistake in the settings must not fail thousands of nodes.
 #[test]
 fn condor_scripts_ignore_settings() {
     let sandbox = bench();

@@ -1,4 +1,4 @@
-//! `windlass db` with the real binary: backups, checks, and the way to PostgreSQL.
+//! `windlass db` with the real binary: backups, checks, and migration to PostgreSQL.
 
 use crate::common::{Sandbox, documented_keys};
 use crate::postgres_server::database;
@@ -44,7 +44,7 @@ fn database_is_copied_to_postgresql() {
     sandbox.windlass(&["--db", &url, "db", "migrate"]).exits(0).prints("already");
     sandbox.windlass(&["--db", &url, "status"]).exits(0).prints("2 of 2 jobs completed");
     sandbox.windlass(&["--db", &url, "db", "backup", "b.db"]).exits(2).says("pg_dump");
-    // And work goes on there.
+    // Work continues in the new database.
     sandbox.write("more.yaml", "name: more\njobs:\n  - {name: c, command: echo c}\n");
     sandbox.windlass(&["--db", &url, "run", "more.yaml"]).exits(0);
     sandbox.windlass(&["--db", &url, "jobs", "2"]).exits(0).prints("completed");

@@ -1,4 +1,5 @@
-//! What surrounds a run goes wrong: the disk is full, the database is damaged or in use, a job asks for the impossible.
+//! Faults around a run: the disk is full, the database is damaged or in use, a job requests impossible
+//! resources.
 
 use crate::common::{Sandbox, eventually};
 use crate::server_commands::Kept;
@@ -34,7 +35,7 @@ fn running_workflow_can_be_inspected_but_not_run_twice() {
     let refused = sandbox.windlass(&["resume"]).exits(4);
     assert!(refused.stderr.contains(&format!("process {}", first.id())), "{}", refused.stderr);
     assert!(refused.stderr.contains("hint:"), "{}", refused.stderr);
-    // Looking, and running something else in the same place, is no trouble.
+    // Queries, and another run in the same directory, still work.
     sandbox.windlass(&["status"]).exits(0).prints("running");
     sandbox.windlass(&["exec", "-c", "true"]).exits(0);
     sandbox.write("go", "");
@@ -90,7 +91,7 @@ fn full_disk_pauses_run_without_false_completions() {
     let said = fs::File::create(sandbox.path("said")).unwrap();
     let mut run = sandbox.command(&["--db", &db, "run", "spec.yaml"]).stderr(said).spawn().unwrap();
     eventually("the disk is full and the run says so", || sandbox.read("said").contains("no space left"));
-    // The end of `fill` is not on disk, so it is not acted on.
+    // The end of `fill` is not on disk, so nothing that follows from it starts.
     assert!(!sandbox.path("ran_0").exists());
     assert_eq!(run.try_wait().unwrap(), None, "it waits");
     fs::remove_file(filler).unwrap();
@@ -147,7 +148,7 @@ fn server_with_6_mb_disk_completes_400_jobs_once() {
     let _server = start_server(&sandbox, &disk);
     submit_four_hundred(&sandbox, "true");
     let mut worker = Kept(sandbox.start(&["worker", "-w", "last", "-j8"]));
-    // Readers beside the writer.
+    // Readers run while the worker writes.
     while worker.0.try_wait().unwrap().is_none() {
         sandbox.json(&["jobs"]);
     }
@@ -174,7 +175,7 @@ fn server_completes_each_job_once_after_full_disk() {
     all_completed_once(&sandbox);
 }
 
-/// A server whose database is on the disk, with its log in `log`.
+/// A server whose database is on the small disk, with its log in `log`.
 fn start_server(sandbox: &Sandbox, disk: &SmallDisk) -> Kept {
     let log = fs::File::create(sandbox.path("log")).unwrap();
     let server = sandbox.command(&["serve", "--listen", "127.0.0.1:0"]).stderr(log).spawn().unwrap();
@@ -183,7 +184,7 @@ fn start_server(sandbox: &Sandbox, disk: &SmallDisk) -> Kept {
     server
 }
 
-/// A job that runs `first`, and 400 jobs after it that each leave a line per attempt.
+/// A job that runs `first`, and 400 jobs after it that each write a line per attempt.
 fn submit_four_hundred(sandbox: &Sandbox, first: &str) {
     fs::create_dir(sandbox.path("ran")).unwrap();
     let mut spec = format!("name: small\njobs:\n  - {{name: first, command: '{first}'}}\n");
@@ -215,7 +216,7 @@ fn session_leader_outside_pid_namespace_is_accepted() {
     assert!(sandbox.path("ran").exists());
 }
 
-/// A filesystem of a few megabytes, gone when dropped.
+/// A filesystem of a few megabytes, unmounted when dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {

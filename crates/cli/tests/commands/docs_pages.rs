@@ -1,8 +1,8 @@
-//! The documents tell the truth. Every page is walked in an empty directory of its own, from its first line to
-//! its last: console blocks are run and must print what they show, and blocks that are specs are checked. A file
-//! that `$ cat FILE` shows and that is not there yet is written as it is shown.
+//! Tests that run the documentation. Every page is executed in an empty directory, from top to bottom: console
+//! blocks are run and must print the output that the page shows, and blocks that are specs are checked. A file
+//! that `$ cat FILE` shows and that does not exist yet is created with the content shown.
 //!
-//! `cargo xtask docs` writes into the pages what the commands print; read the difference before you commit it.
+//! `cargo xtask docs` updates the output in the pages; review the diff before committing it.
 
 use crate::common::Sandbox;
 use crate::page_transcript::{self, Piece, Step, normal};
@@ -107,7 +107,7 @@ fn documentation_links_have_targets() {
     }
 }
 
-/// The headings of a page as links name them: small letters, blanks as hyphens, no signs.
+/// The anchors of the headings of a page: lower case, spaces as hyphens, no punctuation.
 fn headings(text: &str) -> BTreeSet<String> {
     let titles =
         text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
@@ -118,12 +118,12 @@ fn headings(text: &str) -> BTreeSet<String> {
     titles.map(name).collect()
 }
 
-/// Where the Markdown links of a page lead.
+/// The targets of the Markdown links of a page.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
-/// The pages of one folder, in order.
+/// The pages of one folder, sorted.
 fn pages(folder: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(Path::new(ROOT).join(folder)).unwrap().map(|entry| entry.unwrap().path());
     let mut pages: Vec<PathBuf> =
@@ -132,8 +132,8 @@ fn pages(folder: &str) -> Vec<PathBuf> {
     pages
 }
 
-/// Walks each page, and complains about all of them at once. They must have at least so many commands, so that a
-/// block that is no longer seen as one is noticed.
+/// Runs each page, and reports the problems of all of them together. `at_least` is the minimum number of
+/// commands, so that blocks that are no longer recognized are noticed.
 fn walk(pages: &[PathBuf], at_least: usize) {
     let mut commands = 0;
     let mut complaints = String::new();
@@ -161,10 +161,10 @@ fn walk(pages: &[PathBuf], at_least: usize) {
     assert!(commands >= at_least, "these pages have shrunk to {commands} commands");
 }
 
-/// The directory of one page.
+/// The execution of one page in its own directory.
 struct Walk {
     sandbox: Sandbox,
-    /// Pages are the same wherever the directory is.
+    /// Replaced in output, so that pages do not depend on the directory.
     dir: String,
     updates: bool,
 }
@@ -178,7 +178,7 @@ impl Walk {
         Self { sandbox, dir, updates: std::env::var_os("WINDLASS_UPDATE_GENERATED").is_some() }
     }
 
-    /// Runs what stands behind a `$`; what it printed instead of what is shown, if that is something else.
+    /// Runs the command after a `$`; returns its output if that differs from the output shown.
     fn step(&self, step: &mut Step) -> Option<String> {
         if let Some(file) = step.command.strip_prefix("cat ")
             && !self.sandbox.path(file).exists()
@@ -199,7 +199,7 @@ impl Walk {
         Some(complaint)
     }
 
-    /// As in a terminal that is not one: both streams, in one.
+    /// Runs a command without a terminal, with stdout and stderr combined.
     fn run(&self, command: &str) -> String {
         let binary = Path::new(env!("CARGO_BIN_EXE_windlass")).parent().unwrap();
         let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
@@ -216,11 +216,11 @@ impl Walk {
             .output()
             .unwrap();
         let printed = String::from_utf8(output.stdout).unwrap().replace(&self.dir, Self::HOME);
-        // Blanks at the ends of lines do not survive editors.
+        // Editors remove trailing spaces.
         printed.lines().flat_map(|line| [line.trim_end(), "\n"]).collect()
     }
 
-    /// What is wrong with a spec, if anything.
+    /// The problems of a spec, if any.
     fn check(&self, format: &str, text: &str) -> Option<String> {
         let name = format!("block.{format}");
         self.sandbox.write(&name, text);

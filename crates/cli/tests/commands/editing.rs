@@ -1,9 +1,9 @@
-//! Workflows made and changed by hand: jobs, files and requirements that are created, updated and deleted.
+//! Workflows without a spec: jobs, files and requirements that are created, updated and deleted by commands.
 
 use crate::common::{Sandbox, documented_keys, eventually};
 use serde_json::{Value, json};
 
-/// `a` writes a file that `b` reads; nothing of it comes from a spec.
+/// `a` writes a file that `b` reads; all of it is created by commands.
 fn by_hand() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox
@@ -41,7 +41,7 @@ fn workflow_created_by_commands_runs_and_gains_jobs() {
     let made = sandbox.json(&made);
     documented_keys(&made);
     assert_eq!(made["job_ids"], json!([3, 4]));
-    // They go on behind those that are there.
+    // Numbering continues after the existing jobs.
     sandbox.write("last.txt", "true\n");
     let last = sandbox.windlass(&["jobs", "create-from-file", "hand", "last.txt"]).exits(0);
     assert_eq!(last.stdout, "workflow 1: job3\n");
@@ -169,7 +169,7 @@ fn import_warns_about_changed_ids() {
     let import =
         sandbox.windlass(&["workflows", "import", "out.json"]).exits(0).says("job `reader`").says("(now 2)");
     assert!(!import.stderr.contains("plain"), "{import:?}");
-    // Into a database where they get the same ids there is nothing to say.
+    // An import into a database where the ids stay the same prints no notice.
     let other = sandbox.windlass(&["workflows", "import", "out.json", "--db", "other.db"]).exits(0);
     assert!(!other.stderr.contains("reader"), "{other:?}");
 }

@@ -1,5 +1,5 @@
-//! The examples run on a bare machine, every one of them, and mean the same in every format. So do four specs as
-//! users of Torc have them (`tests/torc`).
+//! Every example runs on a machine without other services, and means the same in every format. The same holds for
+//! four typical Torc specs (`tests/torc`).
 
 use crate::common::Sandbox;
 use std::fs;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
 const FORMATS: [&str; 5] = ["yaml", "json", "json5", "toml", "kdl"];
 
-/// Those that show failures, and the exit code that they show.
+/// Examples that show failures, with their exit codes.
 const ENDS_BADLY: [(&str, i32); 3] =
     [("permanent_error.yaml", 1), ("pending_failed.yaml", 6), ("retry_budget.yaml", 6)];
 
-/// Labels that this machine is said to have.
+/// Labels that the worker gets for an example.
 const LABELS: [(&str, &str); 2] = [("labels.yaml", "gpu"), ("labels.yaml", "site-b")];
 
-/// A sandbox with all of the examples in it, tables and all, where jobs find `windlass`.
+/// A sandbox with all examples and their tables, where jobs find `windlass`.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     for file in fs::read_dir(EXAMPLES).unwrap().map(|entry| entry.unwrap().path()) {
@@ -76,7 +76,7 @@ fn examples_have_same_plan_in_every_format() {
     }
 }
 
-/// All that a plan says, but for where the file lies.
+/// The plan of a spec without the path of the file.
 fn plan_of(sandbox: &Sandbox, spec: &str) -> serde_json::Value {
     let mut plan = sandbox.json(&["plan", spec]);
     assert!(plan.as_object_mut().unwrap().remove("spec_path").is_some());
@@ -90,7 +90,7 @@ const TORC: [(&str, &str); 4] = [
     ("two_phase_cluster", include_str!("../torc/two_phase_cluster.yaml")),
 ];
 
-/// The spec as YAML and converted to each of the other formats; the names of the files.
+/// Writes the spec as YAML and converts it to each of the other formats. Returns the names of the files.
 fn in_every_format(sandbox: &Sandbox, name: &str, text: &str) -> Vec<String> {
     let original = format!("{name}.yaml");
     sandbox.write(&original, text);

@@ -1,4 +1,4 @@
-//! What a spec says about how its jobs are executed is what happens to them.
+//! The execution settings of a spec take effect on its jobs.
 
 use crate::common::Sandbox;
 use std::fs;

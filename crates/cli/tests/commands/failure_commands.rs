@@ -1,11 +1,11 @@
-//! Decisions about failures with real processes: one by one and in groups, while the workflow is idle, while it
-//! runs, and on a server.
+//! Failure commands with real processes: for single jobs and groups, while the workflow is idle, while it runs,
+//! and on a server.
 
 use crate::common::{Sandbox, documented_keys, eventually};
 use crate::serve::Served;
 use serde_json::{Value, json};
 
-/// Three parts, of which the second fails until `mended` is there, and what is made of them.
+/// Three parts, of which the second fails until the file `mended` exists, and a job that depends on them.
 const PARTS: &str = "\
 name: parts
 use_pending_failed: true
@@ -27,7 +27,7 @@ fn sandbox_with(spec: &str) -> Sandbox {
     sandbox
 }
 
-/// Where a job stands.
+/// The status of a job.
 fn status(sandbox: &Sandbox, job: &str) -> String {
     sandbox.json(&["jobs", "get", job])["status"].as_str().unwrap().to_owned()
 }
@@ -108,7 +108,7 @@ jobs:
     let revisions = sandbox.json(&["failures", "revisions"]);
     documented_keys(&revisions[0]);
     assert_eq!(revisions[0]["change"], "memory 40 MiB → 400 MiB");
-    // It has run with it.
+    // The next attempt has already run with it.
     sandbox.windlass(&["failures", "undo", "1"]).exits(4).prints("refused: it is `completed`");
 }
 
@@ -124,7 +124,7 @@ fn fail_decision_cancels_dependents() {
     assert_eq!(sandbox.json(&["status"])["state"], "failed");
     let again = sandbox.windlass(&["failures", "fail", "part_2"]).exits(4);
     again.prints("refused: the job is `failed`: only jobs that wait for a decision can be failed");
-    // The decision is reversed.
+    // The decision is undone.
     sandbox.write("mended", "");
     sandbox.windlass(&["failures", "retry", "part_2", "-r", "found"]).exits(0);
     sandbox.windlass(&["resume"]).exits(0);
@@ -149,7 +149,7 @@ fn ignore_decision_unblocks_dependents() {
     assert!(sandbox.path("merged").exists());
 }
 
-/// Fifty jobs that fail alike, and one that fails otherwise.
+/// Fifty jobs that fail with the same signature, and one with a different one.
 fn fifty() -> Sandbox {
     let sandbox = sandbox_with(
         "\

@@ -1,4 +1,4 @@
-//! The pages that are made from the definition of the command line are those that are checked in, and completions work.
+//! The generated reference pages match those that are checked in, and completions work.
 
 use crate::common::Sandbox;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! `kill -9` at random moments: in the end everything is done, nothing is done twice at once, and nothing that
-//! was recorded as completed runs again.
+//! `kill -9` at random moments: in the end all jobs are completed, no job ran twice at the same time, and no job
+//! that was recorded as completed ran again.
 
 use crate::common::{Output, Sandbox, children_of, eventually, kill};
 use std::collections::HashMap;
@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 const JOBS: usize = 2000;
 const KILLS: usize = 10;
 
-/// Takes a lock that the kernel releases when the last process of the execution is gone: if a second execution
-/// finds it taken, two overlapped. Then leaves a line per execution. Some last long enough to outlive a crash and
-/// the restart after it, and of these some leave the process group and some lose their environment.
+/// Takes a lock that the kernel releases when the last process of the execution ends: if a second execution
+/// cannot take it, two executions overlapped. Then writes a line per execution. Some jobs last long enough to
+/// outlive a crash and the restart after it; of these, some leave the process group and some lose their
+/// environment.
 const JOB: &str = r#"exec 9>>"locks/$1"
 flock -n 9 || echo "$1" >> overlaps
 echo "$WINDLASS_ATTEMPT" >> "out/$1"
@@ -85,7 +86,7 @@ fn prepared() -> Sandbox {
     sandbox
 }
 
-/// Kills the engine alone, the worker alone, or both, once some more jobs are done.
+/// Kills the dispatcher, the worker, or both, after some more jobs have completed.
 fn kill_at_a_random_moment(sandbox: &Sandbox, run: &mut Child, random: &mut Random, round: usize) {
     let goal = JOBS * (round + 1) / (KILLS + 2);
     let deadline = Instant::now() + Duration::from_mins(1);
@@ -107,7 +108,7 @@ fn kill_at_a_random_moment(sandbox: &Sandbox, run: &mut Child, random: &mut Rand
     run.wait().unwrap();
 }
 
-/// The completed jobs, and how often each had been executed by now.
+/// The completed jobs, and how often each has been executed so far.
 fn completed_with_lines(sandbox: &Sandbox) -> HashMap<String, usize> {
     let jobs = sandbox.json(&["jobs", "--status", "completed"]);
     let names = jobs.as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()[1..].to_owned());
@@ -120,7 +121,7 @@ fn check_not_repeated(sandbox: &Sandbox, settled: &HashMap<String, usize>) {
     }
 }
 
-/// Every execution was an attempt of its own: numbers rise, and none stands twice in a job's file.
+/// Checks that every execution was a separate attempt: the numbers in a job's file increase strictly.
 fn check_attempts(sandbox: &Sandbox) {
     for job in 0..JOBS {
         let text = sandbox.read(&format!("out/{job}"));
@@ -133,7 +134,7 @@ fn executions(sandbox: &Sandbox, job: &str) -> usize {
     sandbox.read(&format!("out/{job}")).lines().count()
 }
 
-/// A small generator, so that a failing run can be repeated from the seed it prints.
+/// A small generator, so that a failing run can be repeated from the printed seed.
 struct Random(u64);
 
 impl Random {

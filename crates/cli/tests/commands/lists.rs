@@ -1,4 +1,4 @@
-//! Lists in all formats, names by their beginning, ranges, default files, and what Torc calls by other words.
+//! Lists in all formats, abbreviated names, ranges, default files, and Torc's names of commands.
 
 use crate::common::{Output, Sandbox, eventually};
 use serde_json::Value;
@@ -126,7 +126,7 @@ fn jobs_are_selected_by_name_prefix() {
     sandbox.windlass(&["logs", "goo"]).exits(0).prints("fine");
     sandbox.windlass(&["logs", "bad"]).exits(2).says("several jobs start with `bad`: `bad_1`, `bad_2`");
     sandbox.windlass(&["logs", "show", "godo"]).exits(2).says("did you mean `good`?");
-    // An id is enough, whichever workflow it belongs to.
+    // A job id is enough, whichever workflow it belongs to.
     sandbox.write("other.yaml", "name: other\njobs: [{name: x, command: 'true'}]\n");
     sandbox.windlass(&["create", "other.yaml"]).exits(0);
     sandbox.windlass(&["logs", "show", "1"]).exits(0).prints("fine");
@@ -248,11 +248,12 @@ fn failed_jobs_list_includes_timeouts() {
     sandbox.windlass(&["status"]).prints("1 of 3 jobs completed (33%)");
 }
 
-/// Names and log lines of others: escape sequences, C1 and direction controls.
+/// Names and log lines with escape sequences, C1 controls and direction controls.
 #[test]
 fn control_characters_are_escaped_in_all_output() {
     let sandbox = Sandbox::new();
-    // \033]0; sets a title, \033[35m a color that Windlass does not use, \302\233 is CSI as C1, \342\200\256 an override.
+    // \033]0; sets a title, \033[35m a color that Windlass does not use, \302\233 is CSI as C1, \342\200\256
+    // an override.
     let says = r"printf '\033]0;owned\007\033[35merror: \302\233 2J \342\200\256 gnp.exe \177\n' >&2; exit 3";
     let name = "w\u{202e}x\u{2066}y";
     let spec = serde_json::json!({"name": name, "jobs": [{"name": format!("j{name}"), "command": says}]});

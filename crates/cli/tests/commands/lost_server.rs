@@ -1,11 +1,11 @@
-//! Workers and those who follow, when their server is gone: they find the next one, wait for this one, or say
-//! that there is none; and no command ends them without being told to.
+//! Workers and clients whose server is gone: they find the next one, wait for this one, or report that there is
+//! none; and no command ends workers unless asked to.
 
 use crate::common::{Output, Sandbox, eventually, is_alive, kill};
 use crate::serve::{Served, found};
 use std::process::{Child, Stdio};
 
-/// A process of the test, ended with it.
+/// A process that is killed when dropped.
 struct Kept(Child);
 
 impl Drop for Kept {
@@ -43,7 +43,7 @@ fn resume_does_not_end_living_worker() {
     }
     assert!(is_alive(pid));
 
-    // Brought back, the server lets it go on: the job has run once.
+    // The restarted server lets the worker continue: the job has run once.
     let served = Served::start(&sandbox, &["--listen", &found(&sandbox)["url"].as_str().unwrap()[7..]]);
     sandbox.write("go", "");
     eventually("it is done", || sandbox.windlass(&["status"]).stdout.contains("1 of 1 job completed"));

@@ -1,7 +1,7 @@
-//! The commands with the real binary, each test in a directory of its own. One program for all of them, so that the
-//! helper is compiled once.
+//! Tests of the commands with the real binary, each test in a separate directory. A single test program, so that
+//! the helpers are compiled once.
 
-// `cfg(test)` is what tells clippy that helpers may unwrap.
+// With `cfg(test)`, clippy allows the helpers to unwrap.
 #[cfg(test)]
 mod actions;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Agents: `windlass mcp` and `/mcp` of a server, spoken to line by line and by the official SDK.
+//! Agents: `windlass mcp` and `/mcp` of a server, used with raw JSON lines and with the official SDK.
 
 use crate::common::{Sandbox, eventually};
 use crate::serve::{Served, found};
@@ -8,7 +8,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Two jobs: one is fine, one prints its secret and why it failed. What waits for it is canceled.
+/// Two jobs: one completes, one prints its secret and the cause of its failure. Its dependent is canceled.
 const SHAKY: &str = r#"
 name: shaky
 env: {API_TOKEN: s3same-open}
@@ -19,7 +19,7 @@ jobs:
   - {name: after, command: echo never, depends_on: [bad]}
 "#;
 
-/// The same failure, waiting for a decision.
+/// The same failure, which waits for a decision.
 const UNDECIDED: &str = r#"
 name: undecided
 use_pending_failed: true
@@ -30,7 +30,7 @@ jobs:
   - {name: after_worse, command: echo never, depends_on: [worse]}
 "#;
 
-/// An agent that types its own JSON.
+/// An MCP client that sends raw JSON.
 pub(crate) struct Agent {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -43,7 +43,7 @@ impl Agent {
         Self::begin(sandbox.command(&[&["mcp"], args].concat()), "t")
     }
 
-    /// Of a command that speaks, by an agent that calls itself so.
+    /// Starts the server `command` and opens a session with the client name `name`.
     pub(crate) fn begin(mut command: Command, name: &str) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
@@ -88,7 +88,7 @@ impl Agent {
         answer["result"]["structuredContent"].clone()
     }
 
-    /// What it said when it refused.
+    /// The message of a refused call.
     #[track_caller]
     pub(crate) fn refused(&mut self, tool: &str, arguments: &Value) -> String {
         let answer = self.try_call(tool, arguments);
@@ -96,7 +96,7 @@ impl Agent {
         answer["result"]["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    /// It ends when its agent hangs up.
+    /// Closes the input, at which the server exits.
     pub(crate) fn hang_up(mut self) {
         drop(self.stdin.take());
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
@@ -110,7 +110,7 @@ fn shaky() -> Sandbox {
     sandbox
 }
 
-/// The id of the job of this name.
+/// The id of the job with this name.
 pub(crate) fn job(sandbox: &Sandbox, name: &str) -> i64 {
     let jobs = sandbox.json(&["jobs", "list"]);
     let mut jobs = jobs["items"].as_array().or(jobs.as_array()).unwrap().iter();
@@ -325,7 +325,7 @@ fn decisions_are_validated_before_execution() {
     worker.wait().unwrap();
 }
 
-/// The Python that has the official SDK, and a script for it.
+/// The Python with the official SDK, and the path of a script for it.
 #[track_caller]
 fn sdk(script: &str) -> (PathBuf, PathBuf) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -336,7 +336,7 @@ fn sdk(script: &str) -> (PathBuf, PathBuf) {
     (python, root.join("tests/mcp").join(script))
 }
 
-/// What a script with the official SDK prints.
+/// The output of a script that uses the official SDK.
 #[track_caller]
 pub(crate) fn session(sandbox: &Sandbox, script: &str, arguments: &[&str]) -> Value {
     let (python, script) = sdk(script);
@@ -385,7 +385,7 @@ fn official_sdk_works_over_http_with_token() {
     assert!(seen["refusal"].as_str().unwrap().contains("--allow-write"), "{}", seen["refusal"]);
 }
 
-/// One that needs more memory than it asks for, and one that no memory helps.
+/// One job needs more memory than it requests; the other fails with any amount of memory.
 const HUNGRY: &str = r#"
 name: hungry
 use_pending_failed: true

@@ -1,10 +1,11 @@
-//! What agents do through `windlass mcp`: recover a workflow, and decide while another process runs it.
+//! Actions of agents through `windlass mcp`: recovering a workflow, and decisions while another process runs
+//! it.
 
 use crate::common::{Sandbox, eventually};
 use crate::mcp::{Agent, job};
 use serde_json::json;
 
-/// One needs more memory than it asks for; nothing explains the other.
+/// One job needs more memory than it requests; the failure of the other has no known cause.
 const WORN: &str = "
 name: worn
 resource_requirements: [{name: little, num_cpus: 1, memory: 60m}]
@@ -45,7 +46,7 @@ fn agent_recovers_out_of_memory_jobs_with_confirm() {
     assert_eq!((&jobs["completed"], &jobs["failed"]), (&json!(2), &json!(1)), "{jobs}");
 }
 
-/// Two that wait for a decision while a third runs until it may end.
+/// Two jobs that wait for a decision while a third is running.
 const UNDER_WAY: &str = "
 name: under way
 use_pending_failed: true

@@ -1,4 +1,4 @@
-//! What agents may not do, and do not see: the triage policy of a workflow cannot be bypassed.
+//! Limits for agents: the triage policy of a workflow cannot be bypassed, and secrets are not visible.
 
 use crate::common::{Output, Sandbox};
 use crate::mcp::{Agent, job};
@@ -20,7 +20,7 @@ fn resolve(agent: &mut Agent, decision: &Value) -> Value {
     told["results"][0].clone()
 }
 
-/// Runs a command as an agent that `recover --ai-recovery` has started.
+/// Runs a command as an agent started by `recover --ai-recovery`.
 fn robot(sandbox: &Sandbox, args: &[&str]) -> Output {
     let mut command = sandbox.command(args);
     Output::of(command.env("WINDLASS_AGENT", "robot"))
@@ -51,7 +51,7 @@ fn tools_and_commands_cannot_bypass_triage_policy() {
     let again = resolve(&mut agent, &decision("retry"));
     assert!(again["error"].as_str().unwrap().contains("the maximum is 1"), "{again}");
 
-    // Nor by way of a failure that it decided on itself.
+    // The same holds for a failure that the agent decided on itself.
     assert_eq!(resolve(&mut agent, &decision("fail"))["status"], "applied");
     let recover = json!({"workflow_id": 1, "dry_run": false, "confirm": true, "retry_unknown": true});
     let told = agent.call("recover_workflow", &recover);

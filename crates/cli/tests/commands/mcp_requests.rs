@@ -1,4 +1,5 @@
-//! Agents and requests: what is held is looked at and released, by the official SDK, with a word that says it is meant.
+//! Agents and requests: a held request is inspected and released with the official SDK, with an explicit
+//! confirmation.
 
 use crate::common::{Sandbox, eventually};
 use crate::mcp::{Agent, session};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 const PLACES: [&str; 6] = ["--site", "T2_good", "--site", "T2_bad", "--num-cpus", "4"];
 
-/// A request that is held, because nothing of it works at one of its sites; its files are elsewhere too by now.
+/// A request that is held because its jobs fail at one of its sites; by now its files are at another site too.
 fn held() -> Sandbox {
     let sandbox = Sandbox::new();
     prepare(&sandbox);

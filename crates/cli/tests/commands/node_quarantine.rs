@@ -1,13 +1,13 @@
-//! A real server with workers on two nodes, of which one fails what the other does not. The nodes are pretended:
-//! each worker sees a name of the machine that is its own.
+//! A real server with workers on two nodes, of which one fails jobs that the other completes. The nodes are
+//! simulated: each worker sees a different host name.
 
 use crate::common::{Sandbox, eventually, kill};
 use crate::serve::Served;
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 
-/// Fails on one node until that is cured; others have their turn before a job is tried again. The last hundred
-/// begin only when it is.
+/// Fails on one node until the file `cured` exists; other jobs run before a job is retried. The last hundred
+/// start only after that.
 const PICKY: &str = r#"name: picky
 retry_budget: 100000
 failure_handlers: [{name: again, rules: [{match_all_exit_codes: true, max_retries: 10000, delay: 300ms}]}]
@@ -19,7 +19,7 @@ jobs:
   - {name: "late_{i}", command: sleep 0.1, depends_on: [gate], failure_handler: again, parameters: {i: "1:100"}}
 "#;
 
-/// A worker on a node of this name, ended with the test.
+/// A worker on a node of this name, ended when dropped.
 struct On(Child);
 
 impl On {
@@ -49,7 +49,7 @@ impl On {
 
 impl Drop for On {
     fn drop(&mut self) {
-        // Its jobs end with it; it may have ended already.
+        // SIGTERM ends its jobs too; it may have exited already.
         kill(self.0.id(), "TERM");
         drop(self.0.wait());
     }

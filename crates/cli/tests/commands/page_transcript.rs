@@ -1,18 +1,18 @@
-//! A page of documentation as something that can be run: its blocks in order, the commands in them, and what two
-//! printings of the same command have in common.
+//! A page of documentation as a script: its blocks in order, their commands, and the comparison of outputs that
+//! vary from run to run.
 
-/// A page, split so that putting the pieces together gives it back, byte by byte.
+/// A part of a page; all parts together are the page, byte for byte.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     /// Prose, and blocks that are not run.
     Prose(String),
     /// A `console` block.
     Console(Vec<Step>),
-    /// A block that is a whole spec, with the ending of a file in that format.
+    /// A block that is a complete spec, and the file extension of its format.
     Spec { format: String, text: String },
 }
 
-/// A `$` line and what it is shown to print.
+/// A `$` line and the output shown for it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) command: String,
@@ -20,10 +20,10 @@ pub(crate) struct Step {
 }
 
 const FENCE: &str = "```";
-/// Blocks with these labels are whole specs, unless the word `fragment` follows.
+/// Blocks with these labels are complete specs, unless the word `fragment` follows.
 const FORMATS: [&str; 5] = ["yaml", "json", "json5", "toml", "kdl"];
 
-/// The pieces of a page, or what is wrong with the way it is written.
+/// Splits a page into pieces, or reports the syntax error in it.
 pub(crate) fn parse(page: &str) -> Result<Vec<Piece>, String> {
     let mut pieces = vec![Piece::Prose(String::new())];
     let mut lines = page.split_inclusive('\n');
@@ -50,7 +50,7 @@ pub(crate) fn parse(page: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// The prose at the end, to be added to.
+/// The prose at the end, to append to.
 fn prose(pieces: &mut Vec<Piece>) -> &mut String {
     if !matches!(pieces.last(), Some(Piece::Prose(_))) {
         pieces.push(Piece::Prose(String::new()));
@@ -81,7 +81,7 @@ fn steps(block: &str) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-/// The page that was taken apart.
+/// Joins the pieces into a page.
 pub(crate) fn render(pieces: &[Piece]) -> String {
     pieces.iter().map(written).collect()
 }
@@ -97,8 +97,8 @@ fn written(piece: &Piece) -> String {
     }
 }
 
-/// What stays the same from run to run. Jobs run at the same time, so lines may come in another order; columns
-/// are as wide as what stands in them, so runs of spaces count as one; times, sizes and dates are all `#`.
+/// The output without the parts that vary. Concurrent jobs change the order of lines; the width of columns
+/// depends on their contents, so runs of spaces count as one; times, sizes and dates are all `#`.
 pub(crate) fn normal(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = text.lines().map(normal_line).collect();
     lines.sort();
@@ -106,7 +106,7 @@ pub(crate) fn normal(text: &str) -> Vec<String> {
 }
 
 fn normal_line(line: &str) -> String {
-    // Which path is the longest depends on how long jobs took.
+    // The critical path depends on the durations of jobs.
     let line = if line.trim_start().starts_with("critical path") { "critical path" } else { line };
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut kept = Vec::new();
@@ -115,7 +115,7 @@ fn normal_line(line: &str) -> String {
         let before = if at == 0 { "" } else { words[at - 1] };
         let next = words.get(at + 1).copied().unwrap_or_default();
         let is_size = is_number(words[at]) && is_size_unit(bare(next));
-        // CPUs that were used stand in a table before the time that was.
+        // In tables, the number of CPUs used precedes the time used.
         let is_cpus = is_number(words[at]) && words[at].contains('.') && varies(bare(next));
         let differs = is_size || is_cpus || varies(bare(words[at])) || is_measure(before);
         kept.push(if differs { "#".to_owned() } else { without_width(words[at]) });
@@ -124,14 +124,14 @@ fn normal_line(line: &str) -> String {
     kept.join(" ")
 }
 
-/// The edges of boxes and bars are as long as what is in the boxes: one piece of each stands for all.
+/// Shortens the edges of boxes and bars to one character, because their length depends on the contents.
 fn without_width(word: &str) -> String {
     let mut kept: Vec<char> = word.chars().collect();
     kept.dedup_by(|a, b| a == b && matches!(a, '━' | '─'));
     kept.into_iter().collect()
 }
 
-/// Without what stands around a value in sentences and in JSON.
+/// Strips the punctuation of sentences and JSON around a value.
 fn bare(word: &str) -> &str {
     word.trim_matches(|c: char| ",;:()[]\"'".contains(c))
 }
@@ -144,13 +144,14 @@ fn is_size_unit(word: &str) -> bool {
     matches!(word, "B" | "KiB" | "MiB" | "GiB")
 }
 
-/// The name of a JSON field whose value is measured, or the word before the number of a user.
+/// Whether the word before a value is a JSON field with a measured value, or `uid`.
 fn is_measure(before: &str) -> bool {
     let measures = ["_seconds\":", "_bytes\":", "_percent\":", "\"pid\":", "\"uuid\":"];
     before == "uid" || measures.iter().any(|end| before.ends_with(end))
 }
 
-/// Durations, shares, dates and times of day, and the dash for what was too short to be measured.
+/// Whether the word is a duration, percentage, date or time of day, or the dash for a duration too short to
+/// measure.
 fn varies(word: &str) -> bool {
     if word == "-" {
         return true;

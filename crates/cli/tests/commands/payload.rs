@@ -11,14 +11,14 @@ const SITE: &str = "T1_XX_Here";
 const UNMERGED: &str = "here/store/unmerged/B/A/NANO/t1-mg_000003";
 const MERGED: &str = "here/store/mc/B/A/NANO/t1-mg_000003-0.txt";
 
-/// A unit of a request in a directory of its own.
+/// A work unit of a request in a separate directory.
 struct Unit {
     sandbox: Sandbox,
     manifest: Value,
 }
 
 impl Unit {
-    /// Two nodes that generate ten events each, and take them through three steps.
+    /// Two nodes that generate ten events each, processed in three steps.
     fn generating() -> Self {
         let node = |index: u64, first: u64| {
             json!({"index": index, "expected_events": 10, "generate":
@@ -75,7 +75,7 @@ impl Unit {
         serde_json::from_str(&self.sandbox.read(&format!("run/mg_000003/proc_{node}.json"))).unwrap()
     }
 
-    /// Of the class that rules find in what it said, and how it ended.
+    /// The failure class that the rules find in its stderr and exit code.
     fn class(&self, output: &Output) -> String {
         self.sandbox.write("job.e", &output.stderr);
         let found =
@@ -136,7 +136,7 @@ fn node_output_is_reproducible_and_differs_between_nodes() {
     assert_eq!(unit.sandbox.read(&format!("{UNMERGED}/NANO_0.txt")), first);
     assert_eq!(unit.report(0)["outputs"], told);
 
-    // The same numbers of events in another node: only the seed differs.
+    // The same event numbers in another node: only the seed differs.
     let mut unit = Unit::generating();
     unit.manifest["nodes"][1]["generate"] = unit.manifest["nodes"][0]["generate"].clone();
     unit.payload(&["run", "--node", "1"]).exits(0);
@@ -189,7 +189,7 @@ fn failures_have_exit_code_report_and_class() {
     }
 }
 
-/// A step in between may let nothing through, as filters do; what is kept may not be empty.
+/// An intermediate step may filter out all events; a kept output must not be empty.
 #[test]
 fn output_without_events_is_a_failure() {
     for step in [1, 2] {
@@ -235,7 +235,7 @@ fn hanging_step_ends_with_job_signal() {
     unit.fail(1, &json!({"kind": "hang"}));
     let mut child = unit.command(&["run", "--node", "0"]).stderr(Stdio::piped()).spawn().unwrap();
     let scratch = unit.sandbox.path("work");
-    // The second step hangs when all that it was to write is written.
+    // The second step hangs after it has written its output.
     let is_at_it = || {
         let node = fs::read_dir(&scratch).ok()?.next()?.ok()?.path();
         fs::metadata(node.join("1-RECO/RECO.out")).ok().filter(|metadata| metadata.len() > 0)
@@ -253,13 +253,13 @@ fn killed_merge_leaves_no_finished_output() {
     let unit = Unit::generating();
     unit.payload(&["run", "--node", "0"]).exits(0);
     unit.payload(&["run", "--node", "1"]).exits(0);
-    // The second file is a pipe for now: the merge waits while reading it.
+    // The second file is replaced by a pipe: the merge blocks while reading it.
     let second = unit.sandbox.path(format!("{UNMERGED}/NANO_1.txt"));
     let bytes = fs::read(&second).unwrap();
     fs::remove_file(&second).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&second).status().unwrap().success());
     let mut merge = unit.command(&["merge"]).spawn().unwrap();
-    // Opening it for writing waits for a reader: then the merge is in the middle.
+    // Opening the pipe for writing waits for a reader, so now the merge is half-way.
     let pipe = fs::File::options().write(true).open(&second).unwrap();
     let drafts = || {
         fs::read_dir(unit.sandbox.path("here/store/mc/B/A/NANO"))

@@ -1,5 +1,5 @@
-//! Processes that lose their PostgreSQL database while they run jobs, and others that take their place: no job
-//! runs twice at a time.
+//! Processes that lose their PostgreSQL database while they run jobs, and others that replace them: no job runs
+//! twice at the same time.
 
 use crate::common::{Output, Sandbox, eventually, kill};
 use crate::postgres_server::{Server, database};
@@ -10,25 +10,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// A process that is ended when the test ends, also by a panic.
+/// A process that is killed when the test ends, also by a panic.
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have exited already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// A way to PostgreSQL that can be cut.
+/// A proxy to PostgreSQL whose connections can be cut.
 #[derive(Clone, Default)]
 struct Way(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     is_cut: bool,
-    /// The ends of each connection: who came, and the database.
+    /// The two ends of each connection: client and database.
     open: Vec<(UnixStream, UnixStream)>,
     /// Database sides of connections that were not closed.
     kept: Vec<UnixStream>,
@@ -36,9 +36,9 @@ struct State {
 
 #[derive(Clone, Copy)]
 enum Cut {
-    /// Both sides learn of it.
+    /// Both sides see closed connections.
     Noticed,
-    /// The database believes that the connections are still there.
+    /// The database side stays open.
     Unnoticed,
 }
 
@@ -47,14 +47,14 @@ fn socket(directory: &Path) -> PathBuf {
 }
 
 impl Way {
-    /// The URL of the same database by this way, which begins in `directory`.
+    /// Starts a proxy with its socket in `directory`. Returns the URL of the same database through it.
     fn to(url: &str, directory: &Path) -> (Self, String) {
         let (start, real) = url.split_once("?host=").unwrap();
         let way = Self::default();
         let (shared, real) = (way.clone(), socket(Path::new(real)));
         std::fs::create_dir(directory).unwrap();
         let listener = UnixListener::bind(socket(directory)).unwrap();
-        // Ends with the test.
+        // The thread ends with the test.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 shared.join(client, &real);
@@ -75,7 +75,7 @@ impl Way {
         let this = self.clone();
         std::thread::spawn(move || {
             drop(io::copy(&mut &client, &mut &server));
-            // When one side closes, the other side is closed too, unless the way is cut.
+            // When one side closes, the other side is closed too, unless the proxy is cut.
             if !this.0.lock().unwrap().is_cut {
                 drop(server.shutdown(Shutdown::Both));
             }
@@ -103,17 +103,17 @@ impl Way {
     }
 }
 
-/// Shows that it runs until it is told to end.
+/// A job that writes its pid repeatedly until the file `stop` exists.
 const BEATS: &str =
     "name: w\njobs:\n  - {name: a, command: 'while [ ! -e stop ]; do echo $$ >> beats; sleep 0.05; done'}\n";
 
-/// Who showed that he runs, in the order of it.
+/// The pids that the executions of the job wrote, in order.
 fn beats(sandbox: &Sandbox) -> Vec<u32> {
     let text = std::fs::read_to_string(sandbox.path("beats")).unwrap_or_default();
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-/// A second one runs, and for a while; from its first beat on nothing is heard of the first.
+/// Checks that a second execution runs for a while, and that the first wrote nothing after the second started.
 fn takes_the_place_of_the_first(sandbox: &Sandbox) {
     let first = beats(sandbox)[0];
     let of_others = || beats(sandbox).iter().filter(|pid| **pid != first).count();
@@ -124,7 +124,7 @@ fn takes_the_place_of_the_first(sandbox: &Sandbox) {
     assert_eq!(twice, 0, "the first attempt went on beside the second");
 }
 
-/// A server on any port, and where it listens. It may stand by.
+/// Starts a server on a free port, and returns its URL. It may be a standby.
 fn serve(sandbox: &Sandbox, db: &str, state: &str) -> (Process, String) {
     let args = ["serve", "--format", "json", "--listen", "127.0.0.1:0", "--lease", "2s", "--db", db];
     let mut command = sandbox.command(&args);
@@ -136,7 +136,7 @@ fn serve(sandbox: &Sandbox, db: &str, state: &str) -> (Process, String) {
     (process, told["url"].as_str().unwrap().to_owned())
 }
 
-/// The token of the server that keeps its state there, once it serves.
+/// The token of the server with this state directory, once it serves.
 fn token(sandbox: &Sandbox, state: &str) -> Option<String> {
     let servers = std::fs::read_dir(sandbox.path(state).join("windlass/servers")).ok()?;
     let dir = servers.flatten().next()?.path();
@@ -169,7 +169,7 @@ fn cut_off_server_releases_workers(how: Cut) {
     let _two = worker(&sandbox, &second_url, &second_token, "worker-two");
     takes_the_place_of_the_first(&sandbox);
 
-    // It finds that it is no longer the one, and ends.
+    // It detects that it lost the lock, and exits.
     way.mend();
     let mut first = first;
     eventually("the first ends", || {
@@ -206,7 +206,7 @@ fn cut_off_run_stops_when_other_process_has_its_workflow() {
     way.cut(Cut::Noticed);
     let mut command = sandbox.command(&["resume", "1", "--db", &database.url()]);
     let mut second = None;
-    // What is left of the connection that had the lock goes a moment later.
+    // PostgreSQL ends the connection that held the lock a moment later.
     eventually("it is resumed", || {
         let child = second.get_or_insert_with(|| {
             Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
@@ -232,7 +232,7 @@ fn cut_off_run_stops_when_other_process_has_its_workflow() {
     assert_eq!(ended.code(), Some(0));
 }
 
-/// It loses every connection and its lock, takes it again, and goes on; nothing runs twice.
+/// The run loses every connection and its lock, takes the lock again, and continues; no job runs twice.
 #[test]
 fn run_continues_after_postgresql_restart() {
     let sandbox = Sandbox::new();

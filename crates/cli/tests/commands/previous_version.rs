@@ -1,4 +1,4 @@
-//! A database and a spec of an earlier version: they open, show what is stored, and the workflow continues.
+//! A database and a spec of an earlier version: they open, show their contents, and the workflow continues.
 
 use crate::common::{Output, Sandbox};
 use std::process::Command;

@@ -5,7 +5,8 @@ use crate::serve::{Served, said_by_torc};
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 
-/// One runs out of memory, one out of time, one fails for reasons of its own, and one waits for the first two.
+/// One job runs out of memory, one exceeds its runtime, one fails for another reason, and one depends on the
+/// first two.
 const AILING: &str = r#"name: ailing
 resource_requirements:
   - {name: small, num_cpus: 1, memory: 40m, runtime: PT1M}
@@ -25,7 +26,7 @@ fn ailing() -> Sandbox {
     sandbox
 }
 
-/// Where each job stands, in which attempt.
+/// The status and the attempt of each job.
 pub(crate) fn standing(sandbox: &Sandbox) -> Value {
     let jobs = sandbox.json(&["jobs"]);
     let of =
@@ -125,7 +126,7 @@ fn failed_recovery_hook_changes_nothing() {
     let before = standing(&sandbox);
     sandbox.windlass(&["recover", "--recovery-hook", "exit 3; :"]).exits(4).says("nothing changed");
     assert_eq!(standing(&sandbox), before);
-    // Without anything unexplained it is not even run.
+    // Without unexplained failures the hook does not run.
     sandbox.write("fixed", "");
     sandbox.windlass(&["recover", "--retry-unknown", "--run"]).exits(0);
     sandbox.windlass(&["recover", "--recovery-hook", "touch called; :"]).exits(0);
@@ -204,7 +205,7 @@ fn jobs_of_dead_worker_are_reset_with_contract_exit_code() {
         sandbox.path("runs").exists() && sandbox.json(&["jobs"])[0]["status"] == "running"
     });
 
-    // Living workers are not affected.
+    // Live workers are not affected.
     let alive = sandbox.json(&["workflows", "sync-status"]);
     assert_eq!((&alive["lost"], &alive["jobs"][0]["state"]), (&json!(0), &json!("alive")), "{alive}");
 
@@ -246,7 +247,7 @@ fn recover_counts_jobs_whose_worker_died() {
     sandbox.windlass(&["resume"]).exits(0);
 }
 
-/// In namespaces of its own a machine has another name and other processes.
+/// In separate namespaces, a process sees another host name and other processes.
 #[test]
 fn worker_on_other_machine_is_not_declared_dead() {
     let sandbox = Sandbox::new();
@@ -263,7 +264,7 @@ fn worker_on_other_machine_is_not_declared_dead() {
     eventually("it runs", || {
         sandbox.path("runs").exists() && sandbox.json(&["jobs"])[0]["status"] == "running"
     });
-    // The first process of a namespace takes all others with it: the machine is off.
+    // Killing the first process of a PID namespace kills all others in it, as when a machine loses power.
     for pid in children_of(elsewhere.id()) {
         kill(pid, "KILL");
     }
@@ -322,7 +323,7 @@ fn recover_continues_workflow_after_crash() {
     sandbox.windlass(&["recover", "--run"]).exits(0).prints("there is nothing to recover");
 }
 
-/// `b` waits for `a` to be over, however it ends, and runs while something is done about `a` and `c`.
+/// `b` runs after `a` has ended with any outcome, while commands change `a` and `c`.
 const UNDER_WAY: &str = r#"name: under_way
 jobs:
   - {name: a, command: "test -e fixed"}
@@ -375,7 +376,7 @@ fn job_with_open_proposal_is_not_rerun() {
     assert!(!sandbox.windlass(&["events"]).exits(0).stdout.contains("will run again"));
 }
 
-/// A runner of Torc has no lease: only a person can say that it is dead.
+/// A runner of Torc has no lease, so only a user can declare it dead.
 #[test]
 fn server_requeues_jobs_of_worker_declared_dead() {
     let sandbox = Sandbox::new();
@@ -398,7 +399,7 @@ fn server_requeues_jobs_of_worker_declared_dead() {
     assert_eq!(sandbox.json(&["workflows", "sync-status", "--assume-dead"])["lost"], 0);
 }
 
-/// Small nodes for a day, large ones for ten minutes.
+/// Small nodes for up to a day, large ones for up to ten minutes.
 const CLUSTER: &str = "\
 name = \"ours\"
 
@@ -435,7 +436,7 @@ jobs: [{name: a, command: "python3 -c 'print(len(bytearray(90 << 20)))'", resour
     sandbox.windlass(&["run", "s.yaml"]).exits(1);
     let recover = ["recover", "--profile", "ours.toml"];
 
-    // There the job would have ten minutes of its hour: the plan is shown, and nothing is done.
+    // There the job would get ten minutes of its hour, so the plan is printed and nothing changes.
     let said = sandbox.windlass(&[&recover[..], &["--partition", "short"]].concat()).exits(4);
     said.prints("1 job would run again").says("fits no partition");
     assert_eq!(standing(&sandbox)["a"], json!(["failed", 1]), "unchanged in the database");

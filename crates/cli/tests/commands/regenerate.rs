@@ -1,4 +1,4 @@
-//! `windlass slurm regenerate`, with the real binary and a cluster that a file describes.
+//! `windlass slurm regenerate`, with the real binary and a cluster profile from a file.
 
 use crate::common::Sandbox;
 use crate::serve::Served;
@@ -17,7 +17,7 @@ max_walltime_secs = 86400
 shared = true
 ";
 
-/// Its own schedule asks for an allocation at the start; then comes what waits.
+/// An action requests an allocation for the first jobs at the start; `b` comes later.
 const SPEC: &str = "\
 name: study
 resource_requirements:

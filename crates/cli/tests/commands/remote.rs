@@ -1,5 +1,5 @@
-//! Workers over ssh, against a real sshd of the test's own: an ordinary process on a high port of the loopback,
-//! with keys that are made for it.
+//! Workers over ssh, with a real sshd that the test starts: an ordinary process on a high port of the loopback
+//! interface, with generated keys.
 
 use crate::common::{Output, Sandbox, eventually, is_alive};
 use crate::serve::Served;
@@ -22,7 +22,7 @@ impl Drop for Sshd {
 }
 
 impl Sshd {
-    /// `None` where there is no sshd; `cargo xtask test` installs one.
+    /// `None` if sshd is not installed; `cargo xtask test` installs it.
     fn start(sandbox: &Sandbox) -> Option<Self> {
         let program =
             ["/usr/sbin/sshd", "/usr/bin/sshd"].into_iter().find(|path| fs::exists(path).unwrap_or(false));
@@ -38,7 +38,7 @@ impl Sshd {
                 Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path).status();
             assert!(made.unwrap().success());
         }
-        // sshd wants this place, empty, before it listens.
+        // sshd requires this empty directory at its start.
         fs::create_dir_all("/run/sshd").ok();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let at = directory.display();
@@ -58,7 +58,7 @@ impl Sshd {
         Some(sshd)
     }
 
-    /// Our own ssh knows the machine from here on.
+    /// Adds the host key to the known hosts of our ssh.
     fn make_known(&self) {
         let key = fs::read_to_string(self.directory.join("host.pub")).unwrap();
         fs::write(self.directory.join("known"), format!("[127.0.0.1]:{} {key}", self.port)).unwrap();
@@ -96,7 +96,7 @@ fn remote_workers_are_started_monitored_and_stopped_over_ssh() {
     sandbox.windlass(&["submit", "a.yaml"]).exits(0);
     let host = sshd.host();
     sshd.remote(&sandbox, &["add", "far", "-oProxyCommand=touch x"]).exits(2);
-    // One that ssh does not know is not trusted just because it answers.
+    // A host with an unknown key is not trusted.
     sshd.remote(&sandbox, &["add", "far", &host]).exits(5).prints("unreachable");
     sshd.make_known();
     sshd.remote(&sandbox, &["add", "far", &host]).exits(0).prints(&host);

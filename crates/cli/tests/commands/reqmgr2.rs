@@ -1,4 +1,4 @@
-//! Requests that are imported by their names from a ReqMgr2, by a server and without one.
+//! Requests imported by name from a ReqMgr2, with and without a server.
 
 use crate::common::{Sandbox, eventually};
 use crate::reqmgr2_stub::{Said, Stub};
@@ -61,7 +61,7 @@ fn server_imports_reqmgr2_request_by_name_and_plans_it() {
     let options = ["--listen", "127.0.0.1:0", "--reqmgr2", &stub.url, "--reqmgr2-timeout", "1s"];
     let _served = Served::start(&sandbox, &options);
     sandbox.windlass(&["site", "set", "here", "--slots", "4"]).exits(0);
-    // One by one: what is submitted stays so.
+    // Each request is submitted separately: an error keeps the earlier ones.
     sandbox
         .windlass(&["request", "import", "none", "one"])
         .exits(2)

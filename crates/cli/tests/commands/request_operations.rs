@@ -1,4 +1,5 @@
-//! What operators do about requests that failed, with the real binary: what is suggested is typed as it is printed, and helps.
+//! What operators do about failed requests, with the real binary: the suggested commands are run as they are
+//! printed, and work.
 
 use crate::common::{Sandbox, eventually};
 use crate::requests::{Worker, written};
@@ -9,7 +10,7 @@ use std::fs;
 
 pub(crate) const INPUT: &str = "/Muons/Run3-v1/RAW";
 
-/// Three files at each of two sites: one of them is a site where nothing works until it is mended.
+/// Three files at each of two sites; jobs at one of the sites fail until the file `mended` exists.
 pub(crate) fn prepare(sandbox: &Sandbox) {
     for (place, first) in [("good", 0), ("bad", 3)] {
         for file in first..first + 3 {
@@ -109,7 +110,7 @@ fn outputs_of_failed_or_restarted_request_follow_policy() {
     }
     assert_eq!(show(&sandbox, "lost")["recovery"]["output_state"], "active");
 
-    // Failed: the outputs are listed, and stay until an operator invalidates them.
+    // The request failed: its outputs are listed, and stay until an operator invalidates them.
     sandbox.windlass(&["request", "invalidate", "lost", "--yes"]).exits(4).says("it still produces outputs");
     sandbox.windlass(&["request", "fail", "lost"]).exits(4).says("--yes");
     sandbox.windlass(&["request", "fail", "lost", "--yes", "--reason", "not needed any more"]).exits(0);
@@ -127,7 +128,7 @@ fn outputs_of_failed_or_restarted_request_follow_policy() {
     let files = blocks[0]["files"].as_array().unwrap().len();
     assert_eq!(sandbox.json(&["catalog", "show", "/Muons/lost-v1/RECO"])["invalid_files"], files);
 
-    // Begun anew: what there is stays until there is something better, and goes then.
+    // Restarted: the existing outputs stay until the new ones replace them.
     fs::write(sandbox.path("mended"), "").unwrap();
     let words = ["request", "restart", "old_v1", "--cleanup", "immediate", "--yes", "--reason", "mended"];
     let restarted = sandbox.json(&words);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Child, Stdio};
 
-/// A worker at a site, gone when the test is over.
+/// A worker at a site, ended when dropped.
 pub(crate) struct Worker(Child);
 
 impl Worker {
@@ -31,7 +31,7 @@ impl Drop for Worker {
     }
 }
 
-/// `files` event files of 10 events in each of two sections; events are numbered through.
+/// Creates `files` event files of 10 events in each of two sections, with consecutive event numbers.
 pub(crate) fn events(sandbox: &Sandbox, files: u64) {
     for file in 0..files {
         let line = |n: u64| format!("1 {} {}\n", file * 2 + n / 10 + 1, file * 20 + n + 1);
@@ -56,7 +56,7 @@ fn write(sandbox: &Sandbox, file: &str, document: &Value) {
     sandbox.write(file, &document.to_string());
 }
 
-/// How often each event is in the files of a dataset, by what the catalog says.
+/// How often each event occurs in the files of a dataset, according to the catalog.
 pub(crate) fn written(sandbox: &Sandbox, dataset: &str) -> BTreeMap<u64, u64> {
     let shown = sandbox.json(&["catalog", "show", dataset, "--files"]);
     let mut seen = BTreeMap::new();
@@ -102,7 +102,7 @@ fn request_runs_from_submission_to_archived_outputs() {
         "the id that was told when it was submitted"
     );
     assert_eq!(written(&sandbox, "/Muons/reco-v1/RECO"), once_each(120));
-    // The same once more is the same; another one of the name is refused.
+    // Submitting the same document again changes nothing; another document with the same name is refused.
     sandbox.windlass(&["request", "submit", "reco.json"]).exits(0).says("is already submitted");
     let mut other = document("reco", None);
     other["memory_mb"] = json!(200);
@@ -121,7 +121,7 @@ fn stopped_request_resumes_without_loss() {
     let _worker = Worker::start(&sandbox, "T1_A");
     sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "T1_A"]).exits(0);
     eventually("the site is known", || !sandbox.json(&["site", "list"]).as_array().unwrap().is_empty());
-    // Three of them wait for a file that is not there yet.
+    // Three of them wait for a file that does not exist yet.
     let gate = sandbox.path("go");
     let command = format!(
         "case \"$(cat $WINDLASS_INPUTS)\" in *f0.txt*) ;; *) while ! test -e {}; do sleep 0.05; done ;; esac; \
@@ -193,7 +193,7 @@ fn later_rounds_request_measured_resources() {
     assert_eq!(asked(first), (json!("hint"), json!(8)), "{metrics}");
     assert_eq!(asked(second), (json!("measured"), json!(4)), "{metrics}");
     assert_eq!(first["asked"]["units"], 2, "{metrics}");
-    // How fast that is depends on what else the machine does; `cargo xtask bench adaptive` knows how fast it would be.
+    // The value depends on the load of the machine; `cargo xtask bench adaptive` checks it.
     for round in [first, second] {
         assert!(round["measured"]["events_per_core_hour"].as_f64().unwrap() > 0.0, "{metrics}");
     }
@@ -231,7 +231,7 @@ fn request_plan_needs_only_database() {
     let nowhere = ["request", "plan", "reco.json", "--site", "elsewhere"];
     sandbox.windlass(&nowhere).exits(2).says("cannot be planned");
     assert_eq!(sandbox.json(&["request", "list"]), json!([]), "nothing was stored");
-    // Generation needs no books either.
+    // Generation needs no database either.
     let bare = Sandbox::new();
     let mut gen_document = document("gen", None);
     gen_document.as_object_mut().unwrap().remove("input_dataset");
@@ -392,7 +392,7 @@ fn killed_local_request_run_continues_at_once() {
     let sandbox = Sandbox::new();
     events(&sandbox, 2);
     sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "here"]).exits(0);
-    // The first attempt stays; its next one, and all others, do what they are for.
+    // The first attempt hangs; its second attempt, and all other jobs, do their work.
     let (first, pid) = (sandbox.path("first"), sandbox.path("pid"));
     let command = format!(
         r#"if mkdir {}; then echo $$ > {}; sleep 600; fi; cat $(cat "$WINDLASS_INPUTS") > "$WINDLASS_OUTPUT""#,
@@ -441,7 +441,7 @@ fn reqmgr_documents_are_imported_all_or_none() {
     }
     first["OutputDatasets"] = json!(["/MuonEG/Run2022C-27Jun2023-v2/AOD"]);
     write(&sandbox, "first.json", &first);
-    // Neither has commands: what they would run is in a configuration cache elsewhere.
+    // Neither contains commands: they are in a configuration cache elsewhere.
     let refused = sandbox.windlass(&import).exits(2);
     refused.says("answer.json").says("names CMSSW (ConfigCacheID").says("\"simulation\": {}");
     assert!(!sandbox.path(".windlass").exists(), "nothing was stored");

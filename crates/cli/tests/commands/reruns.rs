@@ -1,9 +1,9 @@
-//! Running only what has to run again: reset-status, reinit, and the history that stays, with the real binary.
+//! Partial reruns: reset-status, reinit, and the history that is kept, with the real binary.
 
 use crate::common::{Sandbox, children_of, documented_keys, eventually, is_alive, kill};
 use serde_json::Value;
 
-/// `flaky` fails until the file `fixed` is there; every job notes in `log` that it ran.
+/// `flaky` fails until the file `fixed` exists; every job writes its name into `log`.
 const SPEC: &str = "\
 name: sim
 jobs:
@@ -20,7 +20,7 @@ fn failed() -> Sandbox {
     sandbox
 }
 
-/// What ran since the last time, in order.
+/// The jobs that ran since the last call, in order.
 fn ran(sandbox: &Sandbox) -> String {
     let text = sandbox.read("log").split_whitespace().collect::<Vec<_>>().join(" ");
     sandbox.write("log", "");
@@ -110,7 +110,7 @@ fn reinit_reruns_jobs_that_did_not_complete() {
     sandbox.windlass(&["workflows", "init"]).exits(0).prints("is ready to run");
 }
 
-/// `in.txt` is read by `copy`, whose output `count` reads; `alone` has nothing to do with it.
+/// `copy` reads `in.txt`, and `count` reads the output of `copy`; `alone` is independent of both.
 const FILES: &str = "\
 name: files
 files:
@@ -210,7 +210,7 @@ fn changed_spec_reuses_unchanged_jobs() {
     assert_eq!(ran(&sandbox), "count more");
     let jobs = sandbox.json(&["jobs"]);
     assert_eq!((&jobs[0]["status"], &jobs[0]["reused_from"]), (&"completed".into(), &1.into()));
-    // What was reused once is reused again, and the work is still known to be that of the first.
+    // A reused result is reused again, still with the first execution as its origin.
     sandbox.write("files.yaml", &changed.replace("echo more", "echo even more"));
     sandbox.windlass(&["run", "files.yaml", "-j1"]).exits(0).says("3 jobs reused, 1 to run");
     assert_eq!(sandbox.json(&["jobs"])[0]["reused_from"], 1);
@@ -220,7 +220,7 @@ fn changed_spec_reuses_unchanged_jobs() {
         .exits(0)
         .prints("input in.txt changed: 5 B → 1 B");
     ran(&sandbox);
-    // Back to an earlier text: what is on disk was made by another one.
+    // Back to an earlier text: another one produced the files on disk.
     sandbox.write("files.yaml", &changed);
     sandbox.windlass(&["run", "files.yaml", "-j1"]).exits(0);
     assert_eq!(ran(&sandbox), "copy count more");
@@ -296,7 +296,7 @@ fn accepted_change_reruns_nothing() {
         .says("no job has this name");
     sandbox.windlass(&["plan", "files.yaml", "--accept", "copy:colour"]).exits(2).says("unknown field");
     sandbox.windlass(&["run", "files.yaml", "--accept", "*:command"]).exits(0).says("nothing to run");
-    // It is known from now on.
+    // The result is known from now on.
     sandbox.windlass(&["plan", "files.yaml"]).exits(0).prints("no jobs run, 3 reused");
 }
 
@@ -328,7 +328,7 @@ fn leftover_jobs_of_old_spec_end_before_new_run() {
     eventually("the slow job runs", || pid().is_some());
     sandbox.write("left.yaml", &spec.replace("exec sleep 1000", "true"));
     sandbox.windlass(&["run", "left.yaml"]).exits(4).says("is running").says("--new");
-    // The dispatcher and the worker at once: no process is left to end the job.
+    // The dispatcher and the worker die together, so that no process is left to end the job.
     let old = pid().unwrap();
     let worker = children_of(run.id());
     kill(run.id(), "STOP");

@@ -1,8 +1,8 @@
-//! What jobs ask for and what they use: resources, tune and plots, with the real binary.
+//! Requested and used resources of jobs: resources, tune and plots, with the real binary.
 
 use crate::common::{Sandbox, documented_keys};
 
-/// Asks for far more memory and time than it uses, and for a comment to survive.
+/// Requests far more memory and time than it uses; the comment must be preserved.
 const GREEDY: &str = "\
 name: greedy
 resource_requirements:

@@ -1,4 +1,5 @@
-//! What follows failures, with real processes and real limits: each example for it, alone and with a server.
+//! Retries after failures, with real processes and real limits: each example for them, locally and with a
+//! server.
 
 use crate::common::Sandbox;
 use crate::serve::Served;
@@ -8,13 +9,13 @@ use std::path::Path;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
 
-/// An example, how `run` ends with it, and the return codes of all attempts of a job.
+/// An example, the exit code of `run`, and the return codes of all attempts of a job.
 struct Case {
     spec: &'static str,
     exit: i32,
     job: &'static str,
     codes: &'static [i64],
-    /// In the result of the first attempt.
+    /// The reason in the result of the first attempt.
     why: &'static str,
 }
 
@@ -77,7 +78,7 @@ fn sandbox_with(spec: &str) -> (Sandbox, String) {
     (sandbox, file)
 }
 
-/// Of one job, oldest first.
+/// The results of one job, oldest first.
 fn results(sandbox: &Sandbox, job: &str) -> Vec<Value> {
     let all = sandbox.json(&["results"]);
     all.as_array().unwrap().iter().filter(|row| row["job_name"] == job).cloned().collect()
@@ -118,7 +119,7 @@ fn recovery_script_output_is_kept_with_failed_attempt() {
     assert_eq!(log, "attempt 1 ended with 10: making a coarser mesh\n");
 }
 
-/// The job is tried again all the same: who wrote the script has to hear of it elsewhere.
+/// The job is retried anyway, so the timeout of the script must be reported elsewhere.
 #[test]
 fn recovery_script_timeout_is_reported_everywhere() {
     let sandbox = Sandbox::new();
@@ -155,7 +156,7 @@ fn memory_increase_keeps_other_jobs_with_same_requirements() {
     assert_eq!(small["memory_bytes"].as_i64().or(small["memory"].as_i64()), Some(40 << 20), "{sets}");
 }
 
-/// Failures wait for a decision; a rerun of them continues the workflow.
+/// Failures wait for a decision; rerunning them continues the workflow.
 #[test]
 fn pending_failed_jobs_can_be_rerun() {
     for serves in [false, true] {
@@ -193,7 +194,7 @@ fn exhausted_retry_budget_stops_retries_and_can_be_resumed() {
     }
 }
 
-/// A run that is interrupted while a job waits for its time: the next one waits for the rest of it, and no job is lost.
+/// A run is interrupted during a retry delay: the next run waits for the remaining time, and no job is lost.
 #[test]
 fn retry_delay_and_recovery_script_survive_restart() {
     let sandbox = Sandbox::new();
@@ -217,7 +218,7 @@ fn retry_delay_and_recovery_script_survive_restart() {
     assert!(sandbox.path("put.right").exists());
 }
 
-/// A class of the user's own rules is as good as one of those that are built in.
+/// A failure class from the user's own rules has the same effect as one from a built-in rule.
 #[test]
 fn user_rules_set_failure_class() {
     let sandbox = Sandbox::new();

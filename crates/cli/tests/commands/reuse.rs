@@ -1,15 +1,15 @@
-//! A result is called good only if it is: what else may have changed since, with the real binary.
+//! Results are reused only if they are valid: other changes that invalidate them, with the real binary.
 
 use crate::common::Sandbox;
 use serde_json::Value;
 
-/// Runs a spec to its end.
+/// Runs a spec to completion.
 fn run(sandbox: &Sandbox, spec: &str) -> crate::common::Output {
     sandbox.write("s.yaml", spec);
     sandbox.windlass(&["run", "s.yaml", "-j1"]).exits(0)
 }
 
-/// What ran since the last time, in order.
+/// The jobs that ran since the last call, in order.
 fn ran(sandbox: &Sandbox) -> String {
     let text = sandbox.read("log").split_whitespace().collect::<Vec<_>>().join(" ");
     sandbox.write("log", "");
@@ -39,7 +39,7 @@ jobs:
     let after = spec.replace("'echo b >> log'", "'echo b >> log', depends_on: [a]");
     run(&sandbox, &after).says("1 job reused, 1 to run; b: depends_on changed: (none) → 1 job");
     assert_eq!(ran(&sandbox), "b");
-    // The same set, written otherwise, is no change; another one of the same size is.
+    // The same set in another notation is no change; another set of the same size is.
     let third = "  - {name: c, command: 'echo c >> log'}\n";
     run(&sandbox, &(after.replace("[a]", "[a, a]") + third)).says("2 jobs reused, 1 to run; c: new");
     ran(&sandbox);
@@ -127,7 +127,7 @@ fn files_are_compared_by_path_not_position() {
     run(&sandbox, &swapped).says("1 job reused, nothing to run");
     assert_eq!(sandbox.json(&["jobs"])[0]["reused_from"], 1);
     run(&sandbox, &swapped).says("already ran");
-    // Each now has what the other had; place by place nothing has changed.
+    // The two files are swapped; at each path nothing has changed.
     std::fs::rename(sandbox.path("x.txt"), sandbox.path("t.txt")).unwrap();
     std::fs::rename(sandbox.path("y.txt"), sandbox.path("x.txt")).unwrap();
     std::fs::rename(sandbox.path("t.txt"), sandbox.path("y.txt")).unwrap();
@@ -139,7 +139,7 @@ fn files_are_compared_by_path_not_position() {
 fn reuse_refers_to_one_attempt_not_later_ones() {
     let sandbox = with_files();
     run(&sandbox, &format!("{FILES}{OTHER}")).says("1 job reused, 1 to run");
-    // The first workflow runs again on other inputs and overwrites what the second one has taken over.
+    // The first workflow runs again on other inputs and overwrites the results that the second one has reused.
     sandbox.write("x.txt", "333");
     sandbox.windlass(&["workflows", "reinit", "1"]).exits(0);
     sandbox.windlass(&["resume", "1"]).exits(0);
@@ -182,13 +182,13 @@ jobs:
         planned(&sandbox),
         [because("a", "changed", Some("output_user_data")), because("b", "new", None)]
     );
-    // Another piece, which happens to get the number that the first one had.
+    // Another item, which gets the same id as the first one.
     let first =
         "name: w\nuser_data: [{name: u}]\njobs: [{name: a, command: 'echo ${user_data.output.u} >> log'}]\n";
     run(&sandbox, first);
     sandbox.write("s.yaml", &first.replace('u', "x").replace("xser", "user").replace("oxtpxt", "output"));
     assert_eq!(planned(&sandbox), [because("a", "changed", Some("output_user_data"))]);
-    // The same pieces in another order get other ids, and nothing has changed.
+    // The same items in another order get other ids, and nothing has changed.
     let two = "\
 name: w
 user_data: [{name: u, data: 1}, {name: v, data: 2}]
@@ -219,7 +219,7 @@ jobs:
     run(&sandbox, &spec).says("read: user_data changed: u=(as it was on ").says("→ u=6");
     assert_eq!(ran(&sandbox), "read", "running `write` would undo the change");
     run(&sandbox, &spec).says("already ran");
-    // A new text of the spec sees it as well, and takes over the value that was set.
+    // A new text of the spec also sees the change, and keeps the updated value.
     sandbox.windlass(&["user-data", "update", "u", "--data", "7"]).exits(0);
     run(&sandbox, &format!("{spec}{OTHER}")).says("1 job reused, 2 to run; read: user_data changed");
     assert_eq!(sandbox.json(&["user-data"])[0]["data"], 7);

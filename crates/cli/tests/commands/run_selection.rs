@@ -1,4 +1,4 @@
-//! What happens before a job starts: which workflow a `run` means, and what is refused while nothing is made yet.
+//! Before a job starts: which workflow a `run` selects, and what is refused before anything is created.
 
 use crate::common::{Output, Sandbox};
 use std::process::{Child, Stdio};
@@ -27,7 +27,7 @@ fn five_concurrent_runs_of_one_file_create_one_workflow() {
     for child in all {
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        // Refused while another runs it, or it came when that was over and found nothing left to do.
+        // Refused while another process runs it, or started after that run and found nothing to do.
         assert!(matches!(output.status.code(), Some(0 | 4)), "{:?}: {said}", output.status);
     }
     assert_eq!(workflows(&sandbox), 1);

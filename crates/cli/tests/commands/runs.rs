@@ -1,4 +1,4 @@
-//! What is seen of a run: its lines, its end, its results and logs.
+//! The output of a run: its lines, its summary, its results and logs.
 
 use crate::common::{Output, Sandbox, documented_keys};
 use serde_json::{Value, json};
@@ -214,7 +214,7 @@ fn logs_follow_ends_with_job() {
 #[test]
 fn demo_uses_own_database_and_can_be_quiet() {
     let sandbox = Sandbox::new();
-    // Other work in the directory above is none of its business.
+    // An unrelated workflow in the directory above has no effect.
     sandbox.windlass(&["exec", "-c", "true"]).exits(0);
     let quiet =
         Output::of(sandbox.command(&["demo", "-q", "d"]).env("WINDLASS_DB", sandbox.path("other.db")));
@@ -225,7 +225,7 @@ fn demo_uses_own_database_and_can_be_quiet() {
     assert_eq!(sandbox.json(&["list"]).as_array().unwrap().len(), 1, "the demo is not in these books");
 }
 
-/// What it says to try next shows what it says.
+/// The commands that the demo suggests print the announced output.
 #[test]
 fn request_demo_suggestions_work() {
     let sandbox = Sandbox::new();

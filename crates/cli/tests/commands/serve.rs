@@ -1,4 +1,4 @@
-//! `windlass serve` with the real binary: where it is found, what it tells systemd, and how it stops.
+//! `windlass serve` with the real binary: how it is found, its notifications to systemd, and how it stops.
 
 use crate::common::{Output, Sandbox, eventually, kill};
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub(crate) struct Served(Child);
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have exited already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -33,7 +33,7 @@ impl Served {
         this
     }
 
-    /// Another one in place of one that was killed.
+    /// Starts a server in place of one that was killed.
     pub(crate) fn again(killed: Self, sandbox: &Sandbox, args: &[&str]) -> Self {
         drop(killed);
         std::fs::remove_file(sandbox.path(SERVER_FILE)).unwrap();
@@ -57,7 +57,7 @@ impl Served {
     }
 }
 
-/// What it says of itself beside its database.
+/// The server file beside its database.
 pub(crate) fn found(sandbox: &Sandbox) -> Value {
     serde_json::from_str(&sandbox.read(SERVER_FILE)).unwrap()
 }
@@ -67,7 +67,7 @@ fn get(server: &Value, path: &str, token: &str) -> String {
     call(server, "GET", path, token, "")
 }
 
-/// What the answer is to what a client of Torc says to it, by its owner.
+/// The response to a call of the Torc API, made by the owner.
 pub(crate) fn said_by_torc(sandbox: &Sandbox, method: &str, path: &str, body: &Value) -> Value {
     let server = found(sandbox);
     let path = format!("/torc-service/v1{path}");
@@ -108,7 +108,7 @@ fn server_is_discovered_admits_owner_and_stops_cleanly() {
     again.stop();
 }
 
-/// As a worker in an allocation finds it: elsewhere than its server, with nothing but the name of a file.
+/// As for a worker in an allocation: outside of the server's directory, with only the name of the token file.
 #[test]
 fn token_is_read_from_file() {
     let sandbox = Sandbox::new();
@@ -201,7 +201,7 @@ fn serve_settings_and_files_are_checked_before_start() {
     assert!(!sandbox.path(".windlass").exists());
 }
 
-/// What requests need beside the server: files that are named, programs, schedds.
+/// What requests need besides the server: named files, programs, schedds.
 #[test]
 fn serve_check_covers_request_files_and_schedds() {
     let sandbox = Sandbox::new();
@@ -232,7 +232,7 @@ fn incomplete_tls_settings_never_serve_plain_http() {
         }
     }
     sandbox.windlass(&["serve", "--check", "--require-client-cert"]).exits(2).says("--client-ca");
-    // One part from the settings, the other as a flag: they are taken together, and read.
+    // One part from the settings, the other as an option: both are combined, and read.
     sandbox.write("windlass.toml", "[serve]\ntls_cert = \"c.pem\"\n");
     sandbox.write("c.pem", "no certificate");
     sandbox.windlass(&["serve", "--check", "--tls-key", "c.pem"]).exits(2).says("c.pem").says("PEM");

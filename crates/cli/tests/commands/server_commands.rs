@@ -1,4 +1,4 @@
-//! The commands against a real server with real workers: what one does alone with a file goes with a server too.
+//! The commands with a real server and real workers: what works with a database file also works with a server.
 
 use crate::common::{Output, Sandbox, documented_keys, eventually, kill};
 use crate::serve::{Served, found};
@@ -13,7 +13,7 @@ jobs:
   - {name: b, command: cat made.txt, input_files: [made]}
 ";
 
-/// A server for the database of this directory, found by what lies beside it.
+/// A server for the database of this directory, found through the file beside it.
 fn served() -> (Sandbox, Served) {
     let sandbox = Sandbox::new();
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
@@ -33,7 +33,7 @@ impl Guest {
         Self { sandbox: Sandbox::new(), url, token: token.to_owned() }
     }
 
-    /// One to whom the owner of the server gives a token.
+    /// Creates a user with a token from the owner of the server.
     fn invited(server: &Sandbox, user: &str) -> Self {
         let made = server.json(&[
             "auth", "token", "create", "--name", "test", "--user", user, "--role", "user", "--scope",
@@ -58,7 +58,7 @@ impl Guest {
     }
 }
 
-/// A process of the test, ended with it.
+/// A process that is killed when dropped.
 pub(crate) struct Kept(pub(crate) Child);
 
 impl Drop for Kept {
@@ -121,7 +121,7 @@ fn server_run_ends_like_local_run() {
 
     sandbox.windlass(&["workflows", "reset-status", "--job", "bad", "--yes"]).exits(0);
     let jobs = sandbox.json(&["jobs"]);
-    // It is to run in the next run, which has not begun.
+    // The job belongs to the next run, which has not started.
     assert_eq!([&jobs[0]["status"], &jobs[1]["status"]], ["completed", "uninitialized"], "{jobs}");
     sandbox.windlass(&["resume"]).exits(0);
     assert_eq!(sandbox.json(&["jobs"])[1]["status"], "completed");
@@ -174,7 +174,7 @@ fn workers_are_listed_drained_and_retired() {
     served.stop();
 }
 
-/// Its workers get nothing until it is released; what they would do waits.
+/// Workers of a quarantined node get no jobs until it is released; the jobs wait.
 #[test]
 fn node_is_quarantined_listed_and_released() {
     let (sandbox, served) = served();

@@ -1,4 +1,4 @@
-//! A process that listens where a server was, and tokens of servers that are gone.
+//! A foreign process that listens at a server's old address, and tokens of servers that are gone.
 
 use crate::common::{Output, Sandbox, eventually, kill};
 use serde_json::Value;
@@ -8,12 +8,12 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// A process that is ended when the test ends, also by a panic.
+/// A process that is killed when the test ends, also by a panic.
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have exited already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -35,7 +35,7 @@ fn worker(sandbox: &Sandbox) -> Process {
     Process(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
 }
 
-/// Answers as a server does, and tells what it was sent: the heads of all requests.
+/// Responds as a server does, and reports the headers of all requests.
 fn listen_as_server(address: &str) -> Receiver<String> {
     let listener = TcpListener::bind(address).unwrap();
     let (heads, told) = channel();
@@ -70,11 +70,11 @@ fn process_on_reused_server_port_gets_no_token() {
     kill(server.0.id(), "KILL");
     drop(server);
     let told = listen_as_server(url.strip_prefix("http://").unwrap());
-    // By the database, and by the address.
+    // By database, and by address.
     sandbox.windlass(&["list"]);
     Output::of(&mut sandbox.command(&["list", "--url", &url]));
     Output::of(&mut sandbox.command(&["ping", "--url", &url]));
-    // The address that was typed is asked, without the token.
+    // An address given explicitly is contacted, but without the token.
     let mut heads = vec![told.recv_timeout(Duration::from_mins(1)).unwrap()];
     heads.extend(told.try_iter());
     assert!(heads.iter().all(|head| !head.contains("authorization")), "{heads:#?}");
@@ -135,7 +135,6 @@ fn job_has_own_token_and_no_worker_secrets() {
     let codes: Vec<String> = sandbox.read("codes").lines().map(str::to_owned).collect();
     assert_eq!(codes[0], "0", "{}", sandbox.read("listed"));
     assert!(codes[1] != "0" && codes[2] != "0", "{codes:?}: {}", sandbox.read("made"));
-    // An allowed call from inside: user data.
     assert!(sandbox.windlass(&["auth", "token", "list"]).exits(0).stdout.is_empty(), "no token was made");
 }
 

@@ -1,4 +1,4 @@
-//! Servers that take over: of a PostgreSQL database from one that was killed, and of a file from a run that was.
+//! Servers that take over: a PostgreSQL database from a killed server, and a database file from a killed run.
 
 use crate::common::{Output, Sandbox, eventually, is_alive, kill};
 use crate::postgres_server::database;
@@ -8,12 +8,12 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// A process that is ended when the test ends, also by a panic.
+/// A process that is killed when the test ends, also by a panic.
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have exited already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -25,7 +25,7 @@ fn at_home(sandbox: &Sandbox, mut command: Command) -> Command {
     command
 }
 
-/// A server on any port, and where it listens. It may stand by.
+/// Starts a server on a free port, and returns its URL. It may be a standby.
 fn serve(sandbox: &Sandbox, args: &[&str]) -> (Process, String) {
     let args = [&["serve", "--format", "json", "--listen", "127.0.0.1:0", "--lease", "2s"], args].concat();
     let mut command = at_home(sandbox, sandbox.command(&args));
@@ -39,7 +39,7 @@ fn serve(sandbox: &Sandbox, args: &[&str]) -> (Process, String) {
     (process, told["url"].as_str().unwrap().to_owned())
 }
 
-/// The only directory where servers of a PostgreSQL database say where they are.
+/// The only directory in which servers of a PostgreSQL database publish their addresses.
 fn run_dir(sandbox: &Sandbox) -> PathBuf {
     let mut found = std::fs::read_dir(sandbox.path("state/windlass/servers")).unwrap();
     let dir = found.next().unwrap().unwrap().path();
@@ -70,9 +70,9 @@ fn standby_server_continues_after_kill() {
     let (first, first_url) = serve(&sandbox, &["--db", &db]);
     eventually("the first serves", || here(&["--db", &db, "ping"]).code == 0);
     assert_eq!(announced(&sandbox)["url"], first_url.as_str());
-    // Commands find the one that serves by the database.
+    // Commands find the serving one through the database.
     here(&["--db", &db, "submit", "w.yaml"]).exits(0);
-    // Each server has its own.
+    // Each server has a separate token.
     let token = || std::fs::read_to_string(run_dir(&sandbox).join("owner.token")).unwrap();
     let worker = |url: &str, state: &str| {
         let args = ["worker", "--url", url, "--state-dir", state, "-j", "2"];
@@ -98,7 +98,7 @@ fn standby_server_continues_after_kill() {
     eventually("it says goodbye", || !run_dir(&sandbox).join("server.json").exists());
 }
 
-/// What is said, logged, answered, told to jobs and written down, where the URL of the database has a password.
+/// Output, logs, responses, the environment of jobs and files, where the URL of the database has a password.
 #[test]
 fn database_password_is_never_shown() {
     let sandbox = Sandbox::new();
@@ -146,7 +146,7 @@ fn files_below(directory: &std::path::Path) -> Vec<PathBuf> {
         let (path, kind) = (entry.path(), entry.file_type().unwrap());
         match () {
             () if path.is_dir() => files_below(&path),
-            // Holds nothing, and cannot be opened.
+            // A socket has no content, and cannot be opened.
             () if kind.is_socket() => Vec::new(),
             () => vec![path],
         }
@@ -209,7 +209,7 @@ fn refused_process_learns_no_database_password() {
     }
 }
 
-/// Jobs are told of the database without its password, and use it all the same.
+/// Jobs get the URL of the database without its password, and can still use it.
 #[test]
 fn jobs_spawn_into_database_with_password() {
     let sandbox = Sandbox::new();
@@ -229,8 +229,8 @@ fn jobs_spawn_into_database_with_password() {
     assert!(files.into_iter().all(|file| !file.file_name().to_string_lossy().starts_with("pass-")));
 }
 
-/// Found by its database, a server is found again where another one has taken over. Its jobs reach the next
-/// server by the same socket at once, and are told of its address when their worker is there.
+/// A worker that found its server through the database also finds the server that takes over. Its jobs reach the
+/// next server through the same socket immediately, and learn its address when their worker has reconnected.
 #[test]
 fn worker_with_database_url_finds_next_server() {
     let sandbox = Sandbox::new();
@@ -259,7 +259,8 @@ fn worker_with_database_url_finds_next_server() {
         here(&["--db", &db, "events", "create", "-d", "before"]);
         sandbox.read("told").contains("before")
     });
-    // Only now: one that is silent for long, on a busy machine, would be replaced before its time.
+    // Started only now: on a busy machine, a first server without contact for too long would be replaced
+    // early.
     let (second, second_url) = serve(&sandbox, &["--db", &db]);
     kill(first.0.id(), "KILL");
     eventually("the second serves", || {

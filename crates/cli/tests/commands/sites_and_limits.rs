@@ -1,15 +1,15 @@
-//! Sites and limits with the real binary: jobs run where they may and nowhere else, and no more of them at once
-//! than the workflow allows, on one machine and on many.
+//! Sites and limits with the real binary: jobs run only at their sites, and within the job limits of the
+//! workflow, on one machine and on several.
 
 use crate::common::{Sandbox, eventually};
 use crate::serve::Served;
 use std::process::Child;
 
-/// Jobs that name the limit leave a mark when they begin and one when they end, and wait for `go` in between.
+/// Jobs with the limit write a mark at their start and one at their end, and wait for `go` in between.
 const MARKED: &str =
     "'echo start >> marks; until [ -e go ]; do sleep 0.02; done; sleep 0.05; echo end >> marks'";
 
-/// A worker that is gone with the test.
+/// A worker that is killed when dropped.
 struct Worker(Child);
 
 impl Drop for Worker {
@@ -21,14 +21,14 @@ impl Drop for Worker {
 
 impl Worker {
     fn at(sandbox: &Sandbox, site: &str) -> Self {
-        // Each has its own directory, as on machines of their own.
+        // Each has a separate state directory, as on separate machines.
         let state = format!("state-{site}");
         let args = ["worker", "--site", site, "--state-dir", &state, "--num-cpus", "8", "--persistent"];
         Self(sandbox.start(&args))
     }
 }
 
-/// How many of the marked jobs were under way at once, at the most.
+/// The largest number of marked jobs that ran at the same time.
 fn most_at_once(marks: &str) -> i32 {
     let mut now = 0;
     let after_each = marks.lines().map(|mark| {
@@ -38,7 +38,7 @@ fn most_at_once(marks: &str) -> i32 {
     after_each.max().unwrap_or_default()
 }
 
-/// The statuses of all jobs whose names begin like this.
+/// The statuses of all jobs whose names start with `prefix`.
 fn statuses(sandbox: &Sandbox, prefix: &str) -> Vec<String> {
     let jobs = sandbox.json(&["jobs", "list", "1"]);
     let of_these =
@@ -69,7 +69,7 @@ jobs:
     sandbox.windlass(&["submit", "places.yaml"]).exits(0).prints("21 jobs");
     let _workers = ["north", "south"].map(|site| Worker::at(&sandbox, site));
 
-    // The jobs of both sites have completed, and two of the licensed jobs have started.
+    // The jobs of both sites have completed, and two of the jobs with the limit have started.
     for site in ["north_", "south_"] {
         eventually(site, || statuses(&sandbox, site) == ["completed"; 6]);
     }
@@ -153,7 +153,7 @@ fn export_and_import_keep_sites_and_job_limits() {
     assert_eq!(parts(&sandbox.windlass(&["workflows", "export", "2"]).exits(0).stdout), first);
 }
 
-/// What an export says of sites and limits, wherever that is.
+/// Collects the values of sites and limits anywhere in an export.
 fn collect(value: &serde_json::Value, found: &mut Vec<String>) {
     for item in value.as_array().into_iter().flatten() {
         collect(item, found);

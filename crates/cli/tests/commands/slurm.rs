@@ -1,4 +1,4 @@
-//! What is asked of Slurm for a spec, with the real binary and a cluster that a file describes.
+//! Slurm allocations for a spec, with the real binary and a cluster profile from a file.
 
 use crate::common::{Output, Sandbox};
 use crate::serve::Served;
@@ -74,7 +74,7 @@ fn slurm_generate_keeps_comments_and_needs_overwrite_to_repeat() {
     sandbox.windlass(&generate).exits(0).says("changed study.yaml");
     let new = sandbox.read("study.yaml");
     assert!(new.contains("# three stages") && new.contains("# it begins"), "{new}");
-    // A pattern for `solve_{n}` would mean `solve_all` too, which waits for them.
+    // A pattern for `solve_{n}` would also match `solve_all`, which depends on them.
     assert!(new.contains("jobs: [solve_1, solve_2, solve_3, solve_4]"), "{new}");
     sandbox.windlass(&["create", "--dry-run", "study.yaml"]).exits(0);
     sandbox.windlass(&generate).exits(4).says("--overwrite");
@@ -83,7 +83,7 @@ fn slurm_generate_keeps_comments_and_needs_overwrite_to_repeat() {
     sandbox.windlass(&["slurm", "plan", "study.yaml", "--profile", "ours.toml", "--offline"]).exits(0);
 }
 
-/// A pattern would mean all of them, and the second waits for the first.
+/// A pattern would match all of them, and the second depends on the first.
 #[test]
 fn allocation_for_chain_is_requested_when_first_job_is_ready() {
     let sandbox = sandbox();
@@ -116,7 +116,7 @@ fn unfit_slurm_job_is_refused_before_submission() {
     let submit = ["submit", "--slurm", "huge.yaml", "--profile", "ours.toml", "-a", "lab"];
     let said = sandbox.windlass(&submit).exits(2);
     said.says("job `solve_{n}`").says("`large` requests 8 CPUs, 80 GiB, 2h").says("nearest is partition");
-    // A scheduler written by hand that Slurm would accept and never start.
+    // A handwritten scheduler that Slurm would accept and never start.
     let scheduler = "slurm_schedulers: [{name: s, account: lab, partition: short, walltime: '04:00:00'}]\n";
     sandbox.write("late.yaml", &format!("{SPEC}{scheduler}"));
     let submit = ["submit", "late.yaml", "--profile", "ours.toml"];
@@ -135,7 +135,7 @@ fn slurm_workflow_is_refused_by_server_without_slurm() {
     sandbox.windlass(&["slurm", "rpc"]).exits(0).says("this server was started without --slurm");
 }
 
-/// It knows no page that is asked for, as one from before there was Slurm.
+/// The stub returns 404 for every path, as a server from before the support of Slurm does.
 #[test]
 fn slurm_submission_reports_too_old_server() {
     let sandbox = sandbox();
@@ -161,7 +161,7 @@ fn slurm_submission_reports_too_old_server() {
     said.says("is older than this windlass: it does not support Slurm").says("windlass serve --slurm");
 }
 
-/// The command line, then the spec, then the settings.
+/// Precedence: the command line, then the spec, then the settings.
 #[test]
 fn slurm_account_comes_from_option_spec_or_settings() {
     let sandbox = sandbox();
@@ -245,6 +245,6 @@ fn workflow_without_allocations_has_no_slurm_usage() {
     );
     let status = sandbox.windlass(&["status"]).exits(0).stdout;
     assert!(!status.contains("utilisation"), "{status}");
-    // Nothing was asked of Slurm, so it is not asked about it.
+    // Without Slurm jobs, `sacct` is not called.
     sandbox.windlass(&["slurm", "sacct"]).exits(0);
 }

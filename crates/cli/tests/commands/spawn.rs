@@ -97,7 +97,7 @@ fn spawn_with_invalid_environment_is_refused() {
     }
 }
 
-/// `seed` spawns what stands in `next.yaml`, if that is there; what it adds notes that it ran.
+/// `seed` spawns the jobs in `next.yaml`, if the file exists; the added jobs write to `log`.
 const AGAIN: &str = "\
 name: grow
 files: [{name: x, path: x.txt}]
@@ -107,7 +107,7 @@ jobs:
     input_files: [x]
 ";
 
-/// One job for each word: its name and what it says.
+/// Writes one job for each pair of a name and a word.
 fn ask_for(sandbox: &Sandbox, jobs: &[(&str, &str)]) {
     let jobs = jobs
         .iter()
@@ -121,7 +121,7 @@ fn run_seed(sandbox: &Sandbox, x: &str) {
     run(sandbox, AGAIN).exits(0);
 }
 
-/// What ran, and where the jobs stand.
+/// The jobs that ran, and the statuses of all jobs.
 fn outcome(sandbox: &Sandbox) -> (String, String) {
     let mut words: Vec<String> = sandbox.read("log").split_whitespace().map(str::to_owned).collect();
     words.sort_unstable();
@@ -158,14 +158,14 @@ fn rerun_job_with_changed_spawn_changes_its_jobs() {
     let (ran, jobs) = outcome(&sandbox);
     assert_eq!(ran, "changed three two");
     assert_eq!(jobs, "s1~1=disabled s2~1=disabled s1=completed s2=completed s3=completed");
-    // What they did stays known.
+    // Their results are kept.
     assert_eq!(sandbox.json(&["results", "--job", "s1~1", "--all-runs"]).as_array().unwrap().len(), 1);
     assert!(
         sandbox.read("said").lines().all(|line| line.starts_with("iteration 1:")),
         "{}",
         sandbox.read("said")
     );
-    // And fewer again.
+    // Fewer jobs again.
     ask_for(&sandbox, &[("s2", "two")]);
     run_seed(&sandbox, "123");
     let (ran, jobs) = outcome(&sandbox);
@@ -187,7 +187,7 @@ fn spawned_jobs_missing_in_rerun_are_disabled() {
 #[test]
 fn rerun_of_spawned_round_reruns_later_rounds() {
     let sandbox = Sandbox::new();
-    // Each round spawns the next until there are as many as `x.txt` has characters; they say what is in it.
+    // Each round spawns the next until there are as many as `x.txt` has characters; they print its content.
     sandbox.write(
         "round.sh",
         "x=$(cat x.txt); echo $1:$x >> log; [ $1 -ge ${#x} ] && exit 0; n=$(($1 + 1))\n\
@@ -214,7 +214,7 @@ fn rerun_of_spawned_round_reruns_later_rounds() {
 #[test]
 fn second_attempt_replaces_spawned_jobs() {
     let sandbox = Sandbox::new();
-    // The first attempt spawns and takes its worker with it; the second asks for something else.
+    // The first attempt spawns and kills its worker; the second spawns other jobs.
     let spec = "name: grow\njobs:\n  - {name: seed, command: exec sh seed.sh}\n  - {name: other, command: echo other >> log}\n";
     sandbox.write(
         "seed.sh",
@@ -256,7 +256,7 @@ fn changed_spec_keeps_spawned_jobs() {
     let mut ran: Vec<String> = sandbox.read("log").split_whitespace().map(str::to_owned).collect();
     ran.sort_unstable();
     assert_eq!(ran, ["other", "s1", "s2"]);
-    // In the workflow itself they are jobs like any other: nothing has changed.
+    // Within the workflow they are ordinary jobs: nothing has changed.
     sandbox.windlass(&["plan", "grow.yaml"]).exits(0).prints("no jobs run, 3 reused");
     sandbox.windlass(&["run", "grow.yaml"]).exits(0).says("already ran");
     sandbox.windlass(&["workflows", "reinit", "--dry-run"]).exits(0).prints("nothing has changed");

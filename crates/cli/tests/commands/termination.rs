@@ -1,4 +1,4 @@
-//! How jobs and runs are ended: by Ctrl-C, by `cancel`, by their own limits, and by what they leave behind.
+//! How jobs and runs end: by Ctrl-C, by `cancel`, by their own limits, and with processes left behind.
 
 use crate::common::{Sandbox, children_of, documented_keys, eventually, is_alive, kill};
 use serde_json::Value;
@@ -25,7 +25,7 @@ fn attempts(sandbox: &Sandbox, job: &str) -> Vec<(String, i64, String)> {
 
 #[test]
 fn ctrl_c_terminates_jobs_and_workflow_is_resumable() {
-    // The first time it waits for ever and says goodbye when asked; the second time it is quick.
+    // The first attempt waits forever and writes goodbye on SIGTERM; the second exits at once.
     let sandbox = sandbox(
         "name: polite\njobs:\n  - name: job\n    command: |\n      [ -e said ] && exit 0\n      trap 'echo goodbye > said; exit 0' TERM\n      touch started; while :; do sleep 0.05; done\n  - {name: next, command: 'true', depends_on: [job]}\n",
     );
@@ -43,7 +43,7 @@ fn ctrl_c_terminates_jobs_and_workflow_is_resumable() {
     assert!(attempts[0].2.contains("interrupted"), "{attempts:?}");
 }
 
-/// As a machine or a service unit is shut down: everything gets SIGTERM at once, in any order.
+/// As at the shutdown of a machine or a service unit: every process gets SIGTERM at once, in any order.
 #[test]
 fn system_shutdown_interrupts_run_without_failures() {
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 3, 0, 1]] {
@@ -261,7 +261,7 @@ fn job_that_kills_its_worker_fails_and_others_complete() {
 
 #[test]
 fn time_limit_ends_running_jobs_and_next_run_continues() {
-    // The first time it waits for ever and says goodbye when asked; the second time it is quick.
+    // The first attempt waits forever and writes goodbye on SIGTERM; the second exits at once.
     let sandbox = sandbox(
         "name: limited\njobs:\n  - name: job\n    command: |\n      [ -e said ] && exit 0\n      trap 'echo goodbye > said; exit 0' TERM\n      while :; do sleep 0.05; done\n  - {name: next, command: 'true', depends_on: [job]}\n",
     );
@@ -280,7 +280,7 @@ fn job_longer_than_time_limit_is_not_started() {
     let sandbox = sandbox(
         "name: limited\nresource_requirements:\n  - {name: long, num_cpus: 1, memory: 100m, runtime: PT2H}\n  - {name: short, num_cpus: 1, memory: 100m, runtime: PT1M}\njobs:\n  - {name: long, command: touch long, resource_requirements: long}\n  - {name: short, command: touch short, resource_requirements: short}\n  - {name: silent, command: touch silent}\n",
     );
-    // It does not sit and wait for the end.
+    // It does not wait for the time limit.
     sandbox
         .windlass(&["run", "spec.yaml", "--time-limit", "1h"])
         .exits(3)

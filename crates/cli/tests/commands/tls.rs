@@ -1,12 +1,12 @@
-//! Servers with TLS: the options are complete or refused, the owner finds the server with any certificate name, and
-//! clients connect with certificates of their own.
+//! Servers with TLS: incomplete options are refused, the owner finds the server with any certificate name, and
+//! clients connect with client certificates.
 
 use crate::common::{Output, Sandbox, eventually, kill};
 use crate::serve::{Served, found};
 use std::net::TcpListener;
 use std::process::Command;
 
-/// Certificates, made by the `openssl` program in the directory of the test.
+/// Runs the `openssl` program in the directory of the test.
 fn openssl(sandbox: &Sandbox, words: &str) {
     let output =
         Command::new("openssl").args(words.split(' ')).current_dir(sandbox.path("")).output().unwrap();
@@ -17,7 +17,7 @@ fn authority(sandbox: &Sandbox) {
     openssl(sandbox, "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ca");
 }
 
-/// `NAME.pem` and `NAME.key`, for a host that this machine is not.
+/// Creates `NAME.pem` and `NAME.key`, for a host name other than that of this machine.
 fn certify(sandbox: &Sandbox, name: &str) {
     openssl(
         sandbox,
@@ -67,7 +67,7 @@ fn incomplete_tls_options_are_refused_from_any_source() {
         .exits(2)
         .says("--tls-cert");
 
-    // One half on the command line, the other in the settings.
+    // One part on the command line, the other in the settings.
     sandbox
         .write("windlass.toml", &format!("[serve]\ntls_cert = \"{HOST}.pem\"\nrequire_client_cert = true\n"));
     let key = format!("{HOST}.key");
@@ -109,12 +109,12 @@ fn owner_finds_server_with_any_certificate_name() {
             "auth", "token", "create", "--name", "t", "--user", "bob", "--role", "user", "--scope", "write",
         ])
         .exits(0);
-    // Jobs find it too.
+    // Jobs find the server too.
     sandbox.windlass(&["run", "w.yaml"]).exits(0);
     let who = sandbox.read("who.txt");
     assert!(who.starts_with("tester, user") && who.contains("by job"), "{who}");
 
-    // Read again, it shows another one: that is believed from then on, and the old one no more.
+    // After a reload the server shows another certificate: the new one is trusted, the old one no longer.
     let old = sandbox.read(".windlass/windlass.db.run/server.pem");
     certify(&sandbox, HOST);
     kill(served.pid(), "HUP");
@@ -165,7 +165,7 @@ fn connection_errors_have_hints() {
     let plain = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let url = found(&sandbox)["url"].as_str().unwrap().to_owned();
     ask(&url.replace("http", "https")).says("use an address with http://");
-    // As Torc's clients name it.
+    // The form of the URL that Torc's clients use.
     let token = sandbox.read(".windlass/windlass.db.run/owner.token");
     let named = format!("{url}/torc-service/v1");
     Output::of(elsewhere.command(&["--url", &named, "list"]).env("WINDLASS_TOKEN", token.trim())).exits(0);

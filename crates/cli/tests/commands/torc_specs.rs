@@ -1,4 +1,4 @@
-//! What spec files written for Torc rely on, with the real binary.
+//! Features that spec files written for Torc rely on, with the real binary.
 
 use crate::common::Sandbox;
 

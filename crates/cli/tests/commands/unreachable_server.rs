@@ -1,4 +1,4 @@
-//! Commands that are to talk to a server: which one is meant, and what is said when it is not there.
+//! Commands that need a server: how they select it, and their messages when it is unreachable.
 
 use crate::common::Sandbox;
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! `windlass watch`: follows, recovers, goes on, and says how it went.
+//! `windlass watch`: follows a workflow, recovers it, continues, and reports the outcome.
 
 use crate::common::{Output, Sandbox, eventually};
 use crate::postgres_server::database;
@@ -7,7 +7,7 @@ use crate::serve::Served;
 use serde_json::json;
 use std::process::{Child, Stdio};
 
-/// Runs out of memory with what it asks for first.
+/// Runs out of memory with its first request.
 const LARGE: &str = r#"name: large
 resource_requirements: [{name: small, num_cpus: 1, memory: 40m, runtime: PT1H}]
 jobs:
@@ -44,7 +44,7 @@ fn watch_recovers_and_runs_stopped_workflow() {
     sandbox.windlass(&["watch"]).exits(0);
 }
 
-/// One by `recover`, one by `watch`.
+/// One workflow with `recover`, one with `watch`.
 #[test]
 fn recover_and_watch_work_with_postgresql() {
     let sandbox = Sandbox::new();

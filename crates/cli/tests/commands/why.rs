@@ -1,4 +1,4 @@
-//! `windlass why` for every state a job can be in, with the real binary.
+//! `windlass why` for every state of a job, with the real binary.
 
 use crate::common::{Sandbox, documented_keys, eventually};
 

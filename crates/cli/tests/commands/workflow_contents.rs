@@ -1,4 +1,4 @@
-//! Files, user data, events and what else a workflow holds; and what users do to workflows.
+//! Files, user data, events and other contents of a workflow; and user commands on workflows.
 
 use crate::common::{Output, Sandbox, documented_keys};
 use serde_json::{Value, json};
@@ -191,7 +191,7 @@ fn events_follow_ends_with_workflow() {
     let mut follow = sandbox.command(&["events", "follow", "--filename", "events.ndjson", "-f", "json"]);
     let follow = follow.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     crate::common::eventually("the follower has begun", || sandbox.path("events.ndjson").exists());
-    // It looks for the newest event right after it made the file: what comes is told until it is seen.
+    // It reads the newest event after it has created the file, so new events are created until one is printed.
     crate::common::eventually("an event is followed", || {
         sandbox.windlass(&["events", "create", "-d", "hello"]).exits(0);
         sandbox.read("events.ndjson").contains("hello")
@@ -331,7 +331,7 @@ fn list_fields_are_documented() {
     }
 }
 
-/// Log files are named by numbers that only one database hands out once.
+/// Log files are named by numbers that are unique only within one database.
 #[test]
 fn log_directory_belongs_to_one_database() {
     let sandbox = Sandbox::new();
