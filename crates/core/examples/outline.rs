@@ -1,6 +1,6 @@
 //! Measures the outline of a large workflow: `cargo run --release -p windlass-core --example outline -- JOBS`.
 //!
-//! Half of the jobs wait for all of the other half, through one dependency group.
+//! Half of the jobs depend on all jobs of the other half, through one dependency group.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};

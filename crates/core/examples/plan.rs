@@ -1,8 +1,9 @@
-//! Measures time and memory of planning a large dataset: `cargo xtask bench plan` runs it once for each line.
+//! Measures time and memory of planning a large dataset: `cargo xtask bench plan` runs it once per line of its
+//! table.
 //!
 //! `plan ALGORITHM FILES LUMIS blocks|scattered` prints one line of JSON. Files are in random order; the last
-//! lumi of a file is spread over two; run lookups use a list. With `blocks`, a hundred adjacent files are at
-//! the same three sites of forty; with `scattered`, each file has its own sites.
+//! lumi of a file is split between two files; run lookups use a list. With `blocks`, a hundred adjacent files are
+//! at the same three of forty sites; with `scattered`, each file has its own sites.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, Write as _};
@@ -72,12 +73,12 @@ fn one_file(number: u32, lumis_per_file: u32, is_scattered: bool) -> CatalogFile
     let first = number % 50 * lumis_per_file + 1;
     let lumi = |lumi: u32| FileLumi { run, lumi, events: Some(40 + lumi % 20) };
     let mut lumis: Vec<FileLumi> = (first..first + lumis_per_file).map(lumi).collect();
-    // The first lumi of the next file of the run begins in this one.
+    // The first lumi of the next file of the run starts in this one.
     if number % 50 != 49 {
         lumis.push(lumi(first + lumis_per_file));
     }
     let group = u64::from(if is_scattered { number } else { number / 100 });
-    // All have the first site: lumis in two files can be read there.
+    // Every file is at the first site, so that lumis in two files can be read there.
     let places = [0, 1 + group * 7 % (SITES - 1), 1 + group * 11 % (SITES - 1)];
     CatalogFile {
         size: 2_000_000_000,
@@ -110,7 +111,7 @@ const fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// KB.
+/// A memory field of this process in KB.
 fn resident(line: &str) -> std::io::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let value =

@@ -1,6 +1,6 @@
-//! Submits the DAG of a directory exactly once: `hand_over TOOLS DIRECTORY BATCH NUMBER`, where `TOOLS` has
-//! HTCondor's commands and `NUMBER` is 1 for the first submission, more for a rescue. Prints the cluster id of
-//! the DAG.
+//! Submits the DAG of a directory exactly once: `hand_over TOOLS DIRECTORY BATCH NUMBER`, where `TOOLS` is the
+//! directory of HTCondor's commands, and `NUMBER` is 1 for the first submission and larger for a rescue. Prints
+//! the cluster id of the DAG.
 //!
 //! Tests kill it at every step.
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]

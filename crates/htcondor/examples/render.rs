@@ -1,7 +1,6 @@
-//! Measures how long it takes to render a large run to disk: `cargo xtask bench dag render` runs it once per
-//! sample.
+//! Measures the time to render a large run to disk: `cargo xtask bench dag render` runs it once per sample.
 //!
-//! `render DIRECTORY UNITS NODES` prints one line of JSON. Each unit may go to forty sites and has nodes of
+//! `render DIRECTORY UNITS NODES` prints one line of JSON. Each unit can run at forty sites and has nodes of
 //! three sizes.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! How well rounds learn from requests whose hints are wrong: `cargo xtask bench adaptive` runs it.
+//! Measures how well rounds learn from requests whose hints are wrong: `cargo xtask bench adaptive` runs it.
 //!
 //! `adaptive PROFILES ROUNDS SEED` prints one line of JSON for each round of each request.
 

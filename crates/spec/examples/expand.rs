@@ -1,4 +1,4 @@
-//! Times the expansion of a large sweep and prints the peak memory of the process.
+//! Measures the expansion of a large sweep and prints the peak memory of the process.
 //!
 //! `cargo run --release -p windlass-spec --example expand -- [plain|files|stages] [JOBS]`
 
@@ -48,7 +48,7 @@ fn files(half: usize) -> String {
     )
 }
 
-/// Each job of the second half waits for all of the first half.
+/// Each job of the second half depends on all jobs of the first half.
 fn stages(half: usize) -> String {
     format!(
         "name: sweep\nparameters: {{i: '1:{half}'}}\n\

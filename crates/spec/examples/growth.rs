@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use windlass_spec::patch::{NewFieldValue, SpecEdit, set_values};
 use windlass_spec::{DiagnosticStyle, NoAttachments, SpecFormat, SpecSource};
 
-/// Pieces without spaces, separated by spaces; those with spaces follow.
+/// Pieces without spaces, separated by spaces; pieces with spaces follow.
 const PIECES: &str = "[ { ( \" ' \"\"\" ''' # /* // /- - a. a= a{ [a. {\"a\": {a: {a= 0 9 1e 0x \\ \\u ? &a *a ! = , ; r#\" #\" \
     } ] ) a, a; \"a\", {}, [], (a) !a, a=1; a{} a{};";
 #[rustfmt::skip]
@@ -20,7 +20,7 @@ const SPACED: [&str; 40] = [
     "// a\n", "a: |\n", "\"\n", "\\\n", "a \\\n", "a /-", "<<: 1\n", "name: x\n", "- {name: a, command: b}\n",
     "job a command=b\n", "{name: a}, ", "a\r", "%a\n", "---\n",
 ];
-/// Prefixes, so that pieces occur at several places.
+/// Prefixes, so that pieces occur at different places.
 const BEFORE: [&str; 4] =
     ["", "name: w\njobs:\n- name: ", "name = \"w\"\n[[jobs]]\nname = ", "{\"name\": \"w\", \"jobs\": ["];
 
@@ -81,7 +81,7 @@ fn numbered(start: &str, piece: &str, end: &str, size: usize) -> String {
     text + end
 }
 
-/// Skips larger sizes once it is slow.
+/// Skips larger sizes once a size is slow.
 fn measure(work: &str, piece: &str, format: SpecFormat, always: bool, make: impl Fn(usize) -> String) {
     let mut times = Vec::new();
     for size in [1 << 16, 1 << 18, 1 << 20] {

@@ -1,4 +1,4 @@
-//! Times the reading of large specs and prints the peak memory of the process.
+//! Measures the reading of large specs and prints the peak memory of the process.
 //!
 //! `cargo run --release -p windlass-spec --example load -- [block|flow|stages|wrong] [JOBS]`; `wrong` has one
 //! invalid field near its end; with 2500 jobs it has ten thousand lines.
@@ -80,7 +80,7 @@ fn flow(jobs: usize) -> String {
     text
 }
 
-/// Two stages; each job of the second waits for all of the first through one alias.
+/// Two stages; each job of the second depends on all jobs of the first through one alias.
 fn stages(jobs: usize) -> String {
     let half = jobs / 2;
     let mut text = HEAD.to_owned();

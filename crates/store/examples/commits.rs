@@ -1,4 +1,5 @@
-//! Measures the store: creating large workflows, loading them, asking for their status, and claim + end batches.
+//! Measures the store: creating large workflows, loading them, querying their status, and batches of claims and
+//! ends.
 //!
 //! `cargo run --release -p windlass-store --example commits [JOBS] [DIRECTORY]`
 #![expect(clippy::print_stdout, reason = "a program that prints figures")]
@@ -53,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Claims and ends jobs in batches of `size`, one batch waiting while the other is written, as the engine does.
+/// Claims and ends jobs in batches of `size`; one batch waits while the other is written, as in the scheduler.
 fn commits(
     store: &SqliteStore,
     workflow: WorkflowId,
@@ -204,7 +205,7 @@ fn worker(workflow: WorkflowId) -> NewWorker {
     }
 }
 
-/// Wall time, and the time of the processor, which says more on a busy machine.
+/// Prints wall time and CPU time; the latter depends less on the load of the machine.
 fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let (begin, cpu) = (Instant::now(), cpu_seconds());
     let value = work();

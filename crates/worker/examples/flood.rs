@@ -1,4 +1,4 @@
-//! How much a job costs: ten thousand times `true`, by a worker and by `xargs`, two at a time.
+//! Measures the cost per job: ten thousand times `true`, run by a worker and by `xargs`, two at a time.
 //!
 //! `cargo run --release -p windlass-worker --example flood [JOBS] [ROUNDS]`. Build with `--bins` first: the
 //! worker is the `windlass-worker-host` beside the examples.
@@ -17,7 +17,7 @@ use windlass_types::worker_messages::{
 use windlass_types::{Attempt, Bytes, Capacity, JobId, Resources, RunId, WorkflowId};
 use windlass_worker::{LaunchedWorker, WorkerOptions, launch_worker};
 
-/// As the engine would: a few batches ahead, topped up when reports come in.
+/// The number of jobs assigned ahead, as by the scheduler: a few batches, topped up when reports arrive.
 const AHEAD: usize = 64;
 const AT_ONCE: u32 = 2;
 
@@ -38,7 +38,7 @@ fn main() -> io::Result<()> {
             worker.wall.as_secs_f64() / xargs.as_secs_f64(),
         );
     }
-    // Only now: on some file systems creating files is slow right after many were removed.
+    // Deleted only now: on some file systems, creating files is slow right after many were deleted.
     fs::remove_dir_all(&scratch)
 }
 

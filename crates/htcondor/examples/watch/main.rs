@@ -1,8 +1,8 @@
-//! Measures the cost of following many running DAGs: `cargo xtask bench dag` runs it.
+//! Measures the cost of following many running DAGs: `cargo xtask bench dag watch` runs it.
 //!
-//! `watch DIRECTORY DAGS UNITS NODES RUNS` writes this many runs of UNITS units of NODES nodes, as DAGMan would
-//! have left them half-way; polls all of them; then advances each and polls again, RUNS times. Prints the
-//! measurements as one line of JSON.
+//! `watch DIRECTORY DAGS UNITS NODES RUNS` writes DAGS runs of UNITS units of NODES nodes, as DAGMan leaves them
+//! half-way; polls all of them; then advances each and polls again, RUNS times. Prints the measurements as one
+//! line of JSON.
 
 mod world;
 
@@ -26,7 +26,7 @@ fn main() -> std::io::Result<()> {
     let before = memory("VmRSS:")?;
     let mut watches: Vec<DagPoller> = (0..dags).map(|dag| DagPoller::new(&world.run(dag))).collect();
     let first = pass(&mut watches)?;
-    // A poller that starts in the middle counts the completed units in several polls.
+    // A poller that starts half-way counts the completed units over several polls.
     let mut counting = Vec::new();
     let mut last = first;
     loop {
@@ -69,7 +69,7 @@ struct Pass {
     attempts: u64,
 }
 
-/// Polls each once.
+/// Polls each DAG once.
 fn pass(watches: &mut [DagPoller]) -> std::io::Result<Pass> {
     let begin = Instant::now();
     let mut pass = Pass { seconds: 0.0, news: 0, done: 0, attempts: 0 };
@@ -86,7 +86,7 @@ fn pass(watches: &mut [DagPoller]) -> std::io::Result<Pass> {
     Ok(pass)
 }
 
-/// The memory of this process in kB.
+/// A memory field of this process in kB.
 fn memory(field: &str) -> std::io::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix(field));

@@ -1,4 +1,4 @@
-//! Active runs as DAGMan leaves them: half of the units have ended, ten run, the others wait.
+//! Active runs as DAGMan leaves them: half of the units have ended, ten run, and the others wait.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -16,7 +16,7 @@ pub(crate) struct World {
     dags: u32,
     units: u32,
     nodes: u32,
-    /// The same number in each run, as it advances.
+    /// The number of completed units, the same in each run.
     completed: u32,
 }
 
@@ -33,7 +33,7 @@ impl World {
         self.directory.join(format!("run-{dag}"))
     }
 
-    /// In each run, one unit ends, the next one starts, and all running ones advance.
+    /// Advances each run: one unit ends, the next one starts, and all running ones progress.
     pub(crate) fn get_on(&mut self) -> io::Result<()> {
         let (over, next) = (self.completed, self.completed + RUNNING);
         self.completed += 1;
@@ -90,8 +90,8 @@ impl World {
         replace(&run.join(unit(number)).join("group.status"), &text)
     }
 
-    /// As the scripts of these nodes append them. All succeeded: failures are returned once and not kept by the
-    /// poller.
+    /// Appends results as the scripts of these nodes do. All succeeded: the poller returns failures once and does
+    /// not keep them.
     fn write_attempts(&self, run: &Path, number: u32, nodes: Range<u32>) -> io::Result<()> {
         let mut text = String::new();
         for node in nodes {
@@ -153,7 +153,7 @@ fn write_node(text: &mut String, name: &str, state: u8) {
     .ok();
 }
 
-/// As DAGMan does it.
+/// Replaces a file atomically, as DAGMan does.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let temporary = path.with_extension("tmp");
     fs::write(&temporary, text)?;

@@ -1,4 +1,4 @@
-//! Books with many active requests, an engine that has their jobs, and the lifecycle over both.
+//! A database with many active requests, a scheduler that has their jobs, and the request lifecycle on both.
 
 use crate::hand::Hand;
 use serde_json::json;
@@ -19,10 +19,10 @@ use windlass_types::requests::{Request, RequestRunStatus, RequestStatus};
 
 pub(crate) const SITE: &str = "T2_XX_Bench";
 pub(crate) const USER: &str = "bench";
-/// Jobs that are merged together.
+/// The number of jobs that are merged together.
 const UNIT: u32 = 100;
 const EVENTS_PER_JOB: u32 = 100;
-/// How often it is looked whether a pass is over: more often than passes can follow each other.
+/// How often the end of a pass is polled: faster than passes can follow each other.
 const PAUSE: Duration = Duration::from_millis(1);
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -40,7 +40,7 @@ pub(crate) struct Ground {
     lifecycle: RequestLifecycle,
 }
 
-/// How long the two parts of taking up a request took.
+/// The durations of planning and submitting a request.
 pub(crate) struct TakenUp {
     pub(crate) planned: f64,
     pub(crate) submitted: f64,
@@ -51,18 +51,18 @@ impl Ground {
         let mut options = LifecycleOptions::new(directory.join("requests"), directory.join("storage"), USER);
         options.interval = Duration::from_hours(1);
         options.admission_settings.max_active = usize::MAX;
-        // As few units at once as are to be over together.
+        // The number of concurrent units equals the number that end together.
         options.plan_settings.throttles.insert("MergeGroup".to_owned(), 3);
         options.plan_settings.max_nodes = u32::MAX;
         books.put_site(&site())?;
-        // The lifecycle is not told what the engine does: it looks when we say so.
+        // The scheduler does not wake the lifecycle, so that it makes passes only on request.
         let service =
             SchedulerHandle::start(Arc::clone(&books) as Arc<dyn Store>, SchedulerOptions::default())?;
         let lifecycle = open_lifecycle(&books, &service, &options)?;
         Ok(Self { books, options, service, lifecycle })
     }
 
-    /// A single large request.
+    /// Plans and submits a single large request.
     pub(crate) fn take_up_one(&self, nodes: u32) -> Outcome<TakenUp> {
         let created_at = SystemClock.now();
         self.submit("large", nodes)?;
@@ -74,7 +74,7 @@ impl Ground {
         })
     }
 
-    /// Many at once, until all have their jobs at the engine.
+    /// Plans and submits many requests at once, until the scheduler has the jobs of all.
     pub(crate) fn take_up(&self, requests: u32, nodes: u32) -> Outcome<f64> {
         let before = self.books.open_requests()?.len();
         let begun = Instant::now();
@@ -106,7 +106,7 @@ impl Ground {
         }
     }
 
-    /// How long a pass over everything takes.
+    /// Returns the duration of a pass over everything.
     pub(crate) fn pass(&self) -> Outcome<f64> {
         let before = self.lifecycle.status().passes;
         self.lifecycle.wake_all();
@@ -124,25 +124,25 @@ impl Ground {
         }
     }
 
-    /// Until nothing more follows; the longest pass on the way there.
+    /// Makes passes until nothing more changes. Returns the duration of the longest.
     pub(crate) fn settle(&self) -> Outcome<f64> {
         let mut longest = 0.0f64;
         loop {
             longest = longest.max(self.pass()?);
             let status = self.lifecycle.status();
-            // Each look at everything also sees whether people are to be told something.
+            // Every full pass also starts a check for alerts, which counts as one under way.
             if status.last.under_way <= 1 && status.last.changed == 0 {
                 return Ok(longest);
             }
         }
     }
 
-    /// A worker completes so many units.
+    /// Completes this many units with a worker.
     pub(crate) fn work(&self, units: usize) -> Outcome<()> {
         Hand::new(&self.service).complete(units)
     }
 
-    /// The first pass of a server that has just begun: everything is read.
+    /// Returns the duration of the first pass of a restarted server, which reads everything.
     pub(crate) fn start_anew(&mut self) -> Outcome<f64> {
         self.lifecycle.stop();
         self.lifecycle = open_lifecycle(&self.books, &self.service, &self.options)?;

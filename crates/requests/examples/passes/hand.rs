@@ -1,4 +1,4 @@
-//! A worker that completes every assignment at once, and writes the outputs of a merge.
+//! A worker that completes every assignment at once, and writes the outputs of merges.
 
 use crate::ground::{Outcome, SITE, USER};
 use std::fs;
@@ -27,7 +27,7 @@ impl<'s> Hand<'s> {
         Self { service, merged: 0 }
     }
 
-    /// Works until so many units are merged, and leaves.
+    /// Completes assignments until this many units are merged, then leaves.
     pub(crate) fn complete(mut self, units: usize) -> Outcome<()> {
         let RegistrationReply { worker, secret, .. } =
             self.introduce().map_err(|refused| refused.to_string())?;
@@ -129,7 +129,7 @@ fn merge(path: &Path) -> Outcome<()> {
     Ok(fs::write(directory.join("merge_output.json"), serde_json::to_vec(&output)?)?)
 }
 
-/// Calls the service and waits for the answer.
+/// Calls the scheduler and waits for the reply.
 fn ask<T: Send + 'static>(call: impl FnOnce(CallReply<T>)) -> Result<T, CallError> {
     let (sender, receiver) = mpsc::channel();
     call(Box::new(move |answer| sender.send(answer).unwrap_or_default()));

@@ -1,8 +1,8 @@
-//! What passes over many requests cost: `cargo xtask bench requests` runs this once for each database.
+//! Measures the cost of passes over many requests: `cargo xtask bench requests` runs it once per database.
 //!
-//! `passes BOOKS DIRECTORY REQUESTS NODES FILES` fills new books with a dataset of so many files and with so many
-//! requests of so many jobs each, has them planned and submitted for real, and prints what it measured as one
-//! line of JSON. What it leaves can be served: all its requests are active.
+//! `passes BOOKS DIRECTORY REQUESTS NODES FILES` fills the new database BOOKS with a dataset of FILES files and
+//! with REQUESTS requests of NODES jobs each, plans and submits them for real, and prints the measurements as one
+//! line of JSON. A server can then use the database: all requests are active.
 
 mod ground;
 mod hand;
@@ -18,7 +18,7 @@ use windlass_types::catalog::{CatalogFile, FileLumi};
 
 const DATASET: &str = "/Bench/Era-RAW-v1/RAW";
 const LUMIS_PER_FILE: u32 = 10;
-/// Work units that each request has news of in the pass with news.
+/// The number of work units per request that end before the pass with news.
 const UNITS_OF_NEWS: usize = 3;
 const IDLE_PASSES: usize = 5;
 
