@@ -47,5 +47,5 @@ fn spec_of_schema_14_run_is_recognized() {
     sandbox.write("repaired", "");
     sandbox.windlass(&["run", "pipeline.yaml"]).exits(0).says("workflow 1 (pipeline.yaml) continues");
     sandbox.windlass(&["run", "pipeline.yaml", "--new"]).exits(0);
-    assert_eq!(sandbox.json(&["list"])["items"].as_array().map(Vec::len), Some(2));
+    assert_eq!(sandbox.json(&["list"]).as_array().map(Vec::len), Some(2));
 }
