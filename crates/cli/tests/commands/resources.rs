@@ -43,7 +43,7 @@ fn requested_and_used_resources_are_compared_by_group() {
     sandbox
         .windlass(&["resources", "check", "--min-over-utilization", "5"])
         .exits(0)
-        .prints("--all shows them");
+        .prints("--all lists them");
 }
 
 #[test]

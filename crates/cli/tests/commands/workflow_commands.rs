@@ -155,7 +155,7 @@ fn spec_warnings_are_shown_and_change_nothing() {
     assert_eq!(quiet.stderr, "");
     for arguments in [&["create", "odd.yaml"][..], &["create", "--dry-run", "odd.yaml"]] {
         let warning = sandbox.json(arguments)["warnings"][0].as_str().unwrap().to_owned();
-        assert!(warning.starts_with("odd.yaml:2:38: `:x` is no format"), "{warning}");
+        assert!(warning.starts_with("odd.yaml:2:38: unknown format `:x`"), "{warning}");
     }
     let planned = sandbox.windlass(&["plan", "odd.yaml", "--format", "json"]).exits(0);
     let warnings: Value = serde_json::from_str(&planned.stderr).unwrap();
