@@ -266,11 +266,32 @@ fn user_name_from_passwd(passwd: &str, uid: u32) -> Option<String> {
     })
 }
 
+/// Finds a spec with the same name and another extension, or with a similar name, in the directory of a missing one.
+fn find_similar_spec(spec: &Path) -> Option<PathBuf> {
+    const EXTENSIONS: [&str; 6] = ["yaml", "yml", "json", "json5", "kdl", "toml"];
+    let other_format = EXTENSIONS.map(|extension| spec.with_extension(extension));
+    if let Some(found) = other_format.into_iter().find(|path| path.is_file()) {
+        return Some(found);
+    }
+    let directory = spec.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let names: Vec<String> = std::fs::read_dir(directory)
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| {
+            Path::new(name).extension().is_some_and(|found| EXTENSIONS.iter().any(|known| found == *known))
+        })
+        .collect();
+    let near = windlass_spec::nearest_name(spec.file_name()?.to_str()?, names.iter().map(String::as_str))?;
+    Some(spec.with_file_name(near))
+}
+
 fn read_error(spec: &Path, error: &std::io::Error) -> CliError {
     let message = format!("cannot read the spec {}: {error}", spec.display());
     match error.kind() {
-        std::io::ErrorKind::NotFound => CliError::user(message)
-            .with_hint("relative paths are relative to the current directory; `windlass exec -- CMD` runs a command without a spec"),
+        std::io::ErrorKind::NotFound => CliError::user(message).with_hint(match find_similar_spec(spec) {
+            Some(similar) => format!("did you mean {}?", similar.display()),
+            None => "relative paths are relative to the current directory; `windlass exec -- CMD` runs a command without a spec".to_owned(),
+        }),
         std::io::ErrorKind::IsADirectory => CliError::user(message).with_hint("give the file in it"),
         _ => CliError::io(message),
     }
@@ -279,6 +300,16 @@ fn read_error(spec: &Path, error: &std::io::Error) -> CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn similar_spec_is_suggested_for_a_missing_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::write(path("sim.yaml"), "").unwrap();
+        assert_eq!(find_similar_spec(&path("sim.yml")), Some(path("sim.yaml")));
+        assert_eq!(find_similar_spec(&path("smi.yaml")), Some(path("sim.yaml")));
+        assert_eq!(find_similar_spec(&path("other.toml")), None);
+    }
 
     #[test]
     fn log_directory_is_named_after_database_or_server() {

@@ -72,7 +72,11 @@ fn parse_seconds(text: &str) -> Result<u32, CliError> {
 fn list_tokens(ctx: &CliContext, args: &TokenListArgs) -> Result<CliExit, CliError> {
     let tokens = ctx.require_server()?.tokens(args.all)?;
     if ctx.ui.print_list(&ListFields::new(TOKEN_FIELDS), tokens)? == 0 {
-        ctx.ui.print_note("no tokens");
+        ctx.ui.print_note(if args.all {
+            "there are no tokens"
+        } else {
+            "you have no tokens; `--all` lists those of all users (admins only)"
+        });
     }
     Ok(CliExit::Success)
 }
