@@ -17,6 +17,8 @@ pub enum ParseAmountError {
     SizeTooLarge(String),
     #[error("`{0}` is not a duration; write for example 90m, 1h30m, PT1H, 02:00:00 or 1-02:00:00")]
     Duration(String),
+    #[error("duration `{0}` is too long")]
+    DurationTooLong(String),
 }
 
 impl std::str::FromStr for Bytes {
@@ -65,6 +67,9 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// Longer durations are mistakes: about 3,000 years.
+const MAX_DURATION_SECONDS: f64 = 1e11;
+
 /// Parses `PT1H30M`, `P1DT2H`, `90m`, `1h 30m`, `2.5h`, `90` (seconds), `MM:SS`, `HH:MM:SS` and Slurm's
 /// `D-HH[:MM[:SS]]`.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseAmountError> {
@@ -77,7 +82,10 @@ pub fn parse_duration(text: &str) -> Result<Duration, ParseAmountError> {
         }
         None => trimmed.parse::<f64>().ok().or_else(|| parse_friendly_seconds(trimmed)),
     };
-    let seconds = seconds.filter(|s| s.is_finite() && *s >= 0.0 && *s < 1e11).ok_or_else(bad)?;
+    let seconds = seconds.filter(|s| !s.is_nan() && *s >= 0.0).ok_or_else(bad)?;
+    if seconds >= MAX_DURATION_SECONDS {
+        return Err(ParseAmountError::DurationTooLong(text.to_owned()));
+    }
     Ok(Duration::from_micros((seconds * 1e6).round() as u64))
 }
 
@@ -271,6 +279,10 @@ mod tests {
         for text in ["", "g", "-1g", "4x", "1.5", "1..5g", "four"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
+        assert_eq!(
+            parse_duration("9999999999h"),
+            Err(ParseAmountError::DurationTooLong("9999999999h".into()))
+        );
         assert_eq!("9999999t".parse::<Bytes>(), Err(ParseAmountError::SizeTooLarge("9999999t".into())));
         assert_eq!(Bytes(200 << 20).to_string(), "200 MiB");
         assert_eq!(Bytes(3 << 29).to_string(), "1.5 GiB");
