@@ -157,7 +157,7 @@ fn all_exceeded_resources_grow_together() {
 fn unknown_failures_are_retried_only_on_request() {
     let unknown = case(last(seen()));
     let RecoveryAction::Stay(why) = with(&unknown, &TERMS).next else { panic!("it stays") };
-    assert!(why.contains("unknown whether"), "{why}");
+    assert!(why.contains("its cause is unknown"), "{why}");
     let bold = with(&unknown, &RecoverySettings { retry_unknown: true, ..TERMS });
     assert!(bold.runs_again() && bold.changes.is_empty());
 }
