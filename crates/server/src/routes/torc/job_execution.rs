@@ -378,7 +378,7 @@ fn spawn_jobs(
     Path(id): Path<i64>,
     Json(body): Json<SpawnJobsRequest>,
 ) -> ApiResult<SpawnJobsResponse> {
-    let row = call.authorize_part(AuthOperation::RunJobs, WorkflowPartId::Job(JobId(id)))?;
+    let row = call.authorize_part(AuthOperation::SpawnJobs, WorkflowPartId::Job(JobId(id)))?;
     let job = call.store().job(JobId(id))?.ok_or_else(|| ApiError::not_found(format_args!("job {id}")))?;
     if body.jobs.len() > MAX_SPAWNED {
         return Err(ApiError::invalid(format!("at most {MAX_SPAWNED} jobs can be added at once")));
