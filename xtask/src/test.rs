@@ -103,11 +103,11 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
 
 /// Builds all programs that tests start, and runs the examples in the documentation, which need nothing else.
 fn build(arguments: &[String]) -> Result<()> {
-    run(&mut cargo(["build", "--workspace"]))?;
-    if arguments.is_empty() {
-        run(&mut cargo(["test", "--doc", "--workspace"]))?;
+    if !arguments.is_empty() {
+        return run(&mut cargo(["build", "--workspace"]));
     }
-    Ok(())
+    run(&mut cargo(["nextest", "run", "--workspace", "--no-run"]))?;
+    run(&mut cargo(["test", "--doc", "--workspace"]))
 }
 
 /// Number of concurrent tests, unless an argument sets it. Tests spend half of their time waiting for a pool, a

@@ -102,7 +102,7 @@ impl Client {
         }
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // Another thread may have set it first, which is equivalent.
-            rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+            rustls::crypto::ring::default_provider().install_default().ok();
         }
         let builder = reqwest::blocking::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)

@@ -80,7 +80,7 @@ impl ServerTrust {
     fn pinned_config(&self, pin: &Path) -> Result<ClientConfig, ClientError> {
         let wrong =
             |path: &Path, e: rustls::Error| ClientError::Pem { path: path.to_owned(), why: e.to_string() };
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let known = parse_certificates(&read_file(pin)?, pin)?.swap_remove(0);
         let verifier = PinnedCertVerifier { certificate: known, algorithms: algorithms(&provider) };
         let builder = ClientConfig::builder_with_provider(provider)

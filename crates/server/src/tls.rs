@@ -103,7 +103,7 @@ pub fn check(options: &ServerTlsOptions) -> Result<(), TlsError> {
 }
 
 fn load_tls_files(options: &ServerTlsOptions) -> Result<LoadedTls, TlsError> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|e| TlsError::Key { path: options.key.clone(), detail: e.to_string() })?;

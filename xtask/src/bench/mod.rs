@@ -65,7 +65,8 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     let native = Native::build(&target.join("bench-native"))?;
     let windlass =
         if options.wants("windlass") { build_windlass(&target) } else { Err("not asked for".to_owned()) };
-    let surroundings = Surroundings { native: &native, windlass, peers: &peers };
+    let surroundings =
+        Surroundings { native: &native, windlass, baseline: options.baseline.clone(), peers: &peers };
     let ground = target.join("bench").join(format!("{}-{}", seconds_now(), std::process::id()));
     let outcome = perform(&options, &surroundings, &ground);
     // Deleted only now: on some file systems, creating files is slow for a while after many were deleted.

@@ -31,11 +31,12 @@ that are not on the machine, or that fail, are rows that say so.
   --sizes N,N            jobs of D (default 10000,100000,1000000)
   --slots N              jobs at once (default 2)
   --quick                a look in a minute or two: 1 round, 1000 jobs, 100 hops, 10000 to create
-  --only NAME,NAME       these contestants only: floor, xargs, windlass, make, parallel, parsl, hyperqueue,
-                         snakemake, torc (ratios need floor and xargs)
+  --only NAME,NAME       these contestants only: floor, xargs, windlass, baseline, make, parallel, parsl,
+                         hyperqueue, snakemake, torc (ratios need floor and xargs)
   --install-peers[=all]  first install what can be had: make and parallel (apt, as root), parsl, snakemake
                          and hyperqueue (pip, into target/bench-peers); with =all also torc (cargo, a
                          quarter of an hour)
+  --baseline FILE        another windlass binary, such as one of an earlier version, as a contestant of its own
   --json FILE            also write everything as JSON; `-` is stdout, the table then goes to stderr
   --keep                 leave the directories of the runs under target/bench, as an interrupted one does
 
@@ -54,6 +55,7 @@ pub(super) struct Options {
     /// Empty means all.
     pub(super) only: Vec<String>,
     pub(super) install: Install,
+    pub(super) baseline: Option<PathBuf>,
     pub(super) json: Option<PathBuf>,
     pub(super) keep: bool,
 }
@@ -80,6 +82,7 @@ impl Options {
                 "--hops" => options.hops = number(value(word)?)?,
                 "--slots" => options.slots = number(value(word)?)?,
                 "--sizes" => options.sizes = value(word)?.split(',').map(number).collect::<Result<_>>()?,
+                "--baseline" => options.baseline = Some(value(word)?.into()),
                 "--json" => options.json = Some(value(word)?.into()),
                 "--only" => options.only = names(value(word)?, known)?,
                 "--install-peers" => options.install = Install::QuickPeers,
@@ -110,6 +113,7 @@ fn full() -> Options {
         slots: 2,
         only: Vec::new(),
         install: Install::Nothing,
+        baseline: None,
         json: None,
         keep: false,
     }
@@ -182,11 +186,13 @@ mod tests {
 
     #[test]
     fn explicit_options_override_quick_in_any_order() {
-        let options = parse("c a a --runs 7 --quick --jobs=2_000 --json - --install-peers=all").unwrap();
+        let options =
+            parse("c a a --runs 7 --quick --jobs=2_000 --baseline old --json - --install-peers=all").unwrap();
         let expected = Options {
             workloads: vec!['A', 'C'],
             runs: 7,
             jobs: 2000,
+            baseline: Some("old".into()),
             json: Some("-".into()),
             install: Install::AllPeers,
             ..quick()

@@ -1,9 +1,8 @@
 //! The public keys of an issuer: their location, and when they are fetched again.
 
+use super::signature::{JsonWebKey, PublicKey, SignatureAlgorithm};
 use super::{JwtError, KeyFetchPolicy};
 use crate::config::JwtConfig;
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyOperations, PublicKeyUse};
-use jsonwebtoken::{Algorithm, DecodingKey};
 use serde_json::Value;
 use std::fmt;
 use std::path::PathBuf;
@@ -96,8 +95,8 @@ pub(super) struct IssuerKeys {
 struct IssuerKey {
     name: Option<String>,
     /// The algorithms of its key type, or the single one that the issuer declares.
-    algorithms: Vec<Algorithm>,
-    key: DecodingKey,
+    algorithms: Vec<SignatureAlgorithm>,
+    key: PublicKey,
 }
 
 #[derive(Default)]
@@ -122,10 +121,10 @@ impl IssuerKeys {
     pub(super) fn find(
         &self,
         kid: Option<&str>,
-        algorithm: Algorithm,
+        algorithm: SignatureAlgorithm,
         clock: Instant,
         effort: KeyFetchPolicy,
-    ) -> Option<Result<DecodingKey, JwtError>> {
+    ) -> Option<Result<PublicKey, JwtError>> {
         if self.should_fetch(kid, clock) {
             if effort == KeyFetchPolicy::Never {
                 return None;
@@ -142,7 +141,7 @@ impl IssuerKeys {
             return Some(Err(JwtError::Signature));
         }
         let found = named.find(|key| key.algorithms.contains(&algorithm));
-        Some(found.map(|key| key.key.clone()).ok_or(JwtError::KeyAlgorithm(format!("{algorithm:?}"))))
+        Some(found.map(|key| key.key.clone()).ok_or(JwtError::KeyAlgorithm(algorithm.to_string())))
     }
 
     fn should_fetch(&self, kid: Option<&str>, clock: Instant) -> bool {
@@ -187,33 +186,12 @@ fn parse_jwks(text: &str) -> Result<Vec<IssuerKey>, String> {
     let mut document: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let all = document["keys"].as_array_mut().ok_or("no `keys` in the document")?;
     let known = all.drain(..).filter_map(|key| {
-        let set: JwkSet = serde_json::from_value(serde_json::json!({ "keys": [key] })).ok()?;
-        let jwk = set.keys.into_iter().next()?;
-        let algorithms = verifiable_algorithms(&jwk);
-        let key = DecodingKey::from_jwk(&jwk).ok()?;
-        (!algorithms.is_empty()).then_some(IssuerKey { name: jwk.common.key_id, algorithms, key })
+        let jwk: JsonWebKey = serde_json::from_value(key).ok()?;
+        let key = jwk.public_key()?;
+        let algorithms = jwk.algorithms(&key);
+        (!algorithms.is_empty()).then_some(IssuerKey { name: jwk.kid, algorithms, key })
     });
     Ok(known.collect())
-}
-
-/// The algorithms whose signatures may be verified with a key: those of its type (`kty`, `crv`), and of these the
-/// one that `alg` names. None if the key is for something else (`use`, `key_ops`) or no public key.
-fn verifiable_algorithms(jwk: &Jwk) -> Vec<Algorithm> {
-    use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
-    let common = &jwk.common;
-    let is_for_signatures =
-        common.public_key_use.as_ref().is_none_or(|used| *used == PublicKeyUse::Signature)
-            && common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
-    let of_type: &[Algorithm] = match &jwk.algorithm {
-        AlgorithmParameters::RSA(_) => &[RS256, RS384, RS512, PS256, PS384, PS512],
-        AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => &[ES256],
-        AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P384 => &[ES384],
-        AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => &[EdDSA],
-        _ => &[],
-    };
-    let is_named =
-        |algorithm: &Algorithm| common.key_algorithm.is_none_or(|named| named == (*algorithm).into());
-    of_type.iter().copied().filter(|algorithm| is_for_signatures && is_named(algorithm)).collect()
 }
 
 #[cfg(test)]
@@ -246,7 +224,7 @@ mod tests {
     }
 
     fn found(keys: &IssuerKeys, kid: &str, clock: Instant) -> Result<(), JwtError> {
-        keys.find(Some(kid), Algorithm::EdDSA, clock, KeyFetchPolicy::IfNeeded).unwrap().map(drop)
+        keys.find(Some(kid), SignatureAlgorithm::EdDsa, clock, KeyFetchPolicy::IfNeeded).unwrap().map(drop)
     }
 
     #[test]
@@ -255,11 +233,11 @@ mod tests {
         let (keys, answers) = keys(&[Ok(FIRST), Ok(&second)]);
         let start = Instant::now();
         assert!(
-            keys.find(Some("one"), Algorithm::EdDSA, start, KeyFetchPolicy::Never).is_none(),
+            keys.find(Some("one"), SignatureAlgorithm::EdDsa, start, KeyFetchPolicy::Never).is_none(),
             "it has to be fetched first"
         );
         assert_eq!(found(&keys, "one", start), Ok(()));
-        assert!(keys.find(Some("one"), Algorithm::EdDSA, start, KeyFetchPolicy::Never).is_some());
+        assert!(keys.find(Some("one"), SignatureAlgorithm::EdDsa, start, KeyFetchPolicy::Never).is_some());
         for _ in 0..10 {
             assert_eq!(found(&keys, "two", start), Err(JwtError::Signature));
         }
@@ -295,7 +273,7 @@ mod tests {
             let found = parse_jwks(&serde_json::json!({ "keys": [key] }).to_string()).unwrap();
             found.into_iter().next().map(|key| key.algorithms)
         };
-        let of_ed25519 = Some(vec![Algorithm::EdDSA]);
+        let of_ed25519 = Some(vec![SignatureAlgorithm::EdDsa]);
         for fits in [
             serde_json::json!({}),
             serde_json::json!({"alg": "EdDSA"}),
@@ -316,7 +294,7 @@ mod tests {
             assert_eq!(algorithms(other.clone()), None, "{other}");
         }
         let rsa = r#"{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","alg":"PS256"}]}"#;
-        assert_eq!(parse_jwks(rsa).unwrap()[0].algorithms, [Algorithm::PS256], "and not RS256");
+        assert_eq!(parse_jwks(rsa).unwrap()[0].algorithms, [SignatureAlgorithm::Ps256], "and not RS256");
     }
 
     #[test]

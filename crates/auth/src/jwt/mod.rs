@@ -1,16 +1,17 @@
 //! JSON Web Tokens of configured issuers: OpenID Connect, WLCG.
 //!
-//! The library verifies signatures; claims are validated in [`claims`], with the time passed in. Keys are
-//! cached ([`keys`]): an unknown key triggers a fetch, at most every half minute.
+//! [`signature`] verifies signatures, [`claims`] validates claims, with the time passed in. Keys are cached
+//! ([`keys`]): an unknown key triggers a fetch, at most every half minute.
 
 mod claims;
 mod keys;
+mod signature;
 
 use crate::config::{AuthConfigError, DefaultRole, JwtConfig};
 use crate::principal::TokenScopes;
-use jsonwebtoken::Algorithm;
 pub use keys::{DocumentFetchError, DocumentFetcher};
 use keys::{IssuerKeys, KeySource};
+use signature::{SignatureAlgorithm, UnverifiedToken, uses_shared_secret};
 use std::sync::Arc;
 use std::time::Instant;
 use windlass_types::Timestamp;
@@ -55,7 +56,7 @@ pub(crate) struct VerifiedClaims {
 pub(crate) struct JwtIssuer {
     pub(crate) name: Arc<str>,
     pub(crate) default_role: Option<DefaultRole>,
-    algorithms: Vec<Algorithm>,
+    algorithms: Vec<SignatureAlgorithm>,
     rules: claims::ClaimRules,
     keys: IssuerKeys,
 }
@@ -101,60 +102,41 @@ pub(crate) fn verify_token<'a>(
     clock: Instant,
     effort: KeyFetchPolicy,
 ) -> Option<Result<(&'a JwtIssuer, VerifiedClaims), JwtError>> {
-    let (issuer, header) = match claimed_issuer(issuers, token) {
+    let (issuer, token, algorithm) = match parse_token(issuers, token) {
         Ok(found) => found,
         Err(error) => return Some(Err(error)),
     };
-    let key = match issuer.keys.find(header.kid.as_deref(), header.alg, clock, effort)? {
+    let key = match issuer.keys.find(token.kid.as_deref(), algorithm, clock, effort)? {
         Ok(key) => key,
         Err(error) => return Some(Err(error)),
     };
-    let claims = verify_signature(token, &key, header.alg);
+    let claims = token.verify(&key, algorithm);
     Some(claims.and_then(|claims| Ok((issuer, issuer.rules.check_claims(&claims, &issuer.name, now)?))))
 }
 
-/// Returns the issuer that the token claims; not verified yet.
-fn claimed_issuer<'a>(
+/// Returns the token with the issuer that it claims and its algorithm; the signature is not verified yet.
+fn parse_token<'a, 'b>(
     issuers: &'a [JwtIssuer],
-    token: &str,
-) -> Result<(&'a JwtIssuer, jsonwebtoken::Header), JwtError> {
-    // `none` and other algorithms unknown to the library fail here.
-    let header = jsonwebtoken::decode_header(token).map_err(|_| JwtError::Malformed)?;
-    if header.crit.is_some() {
-        // RFC 7515: what is critical must be understood, and the library ignores it.
+    token: &'b str,
+) -> Result<(&'a JwtIssuer, UnverifiedToken<'b>, SignatureAlgorithm), JwtError> {
+    let token = UnverifiedToken::parse(token)?;
+    if token.has_critical_extensions {
+        // RFC 7515: what is critical must be understood.
         return Err(JwtError::CriticalExtension);
     }
-    let claims: serde_json::Value =
-        jsonwebtoken::dangerous::insecure_decode_claims(token).map_err(|_| JwtError::Malformed)?;
-    let claim = claims.get("iss").and_then(serde_json::Value::as_str);
-    let issuer = issuers.iter().find(|issuer| Some(&*issuer.name) == claim).ok_or(JwtError::Issuer)?;
-    if issuer.algorithms.contains(&header.alg) {
-        Ok((issuer, header))
-    } else {
-        Err(JwtError::Algorithm(format!("{:?}", header.alg)))
+    let claimed = token.claimed_issuer();
+    let issuer = issuers.iter().find(|issuer| Some(&*issuer.name) == claimed).ok_or(JwtError::Issuer)?;
+    match SignatureAlgorithm::from_name(&token.algorithm_name) {
+        Some(algorithm) if issuer.algorithms.contains(&algorithm) => Ok((issuer, token, algorithm)),
+        Some(algorithm) => Err(JwtError::Algorithm(algorithm.to_string())),
+        None if uses_shared_secret(&token.algorithm_name) => Err(JwtError::Algorithm(token.algorithm_name)),
+        None => Err(JwtError::Malformed),
     }
 }
 
-/// Returns the claims if the signature is valid. Times and audience are checked by [`claims::ClaimRules`].
-fn verify_signature(
-    token: &str,
-    key: &jsonwebtoken::DecodingKey,
-    algorithm: Algorithm,
-) -> Result<serde_json::Value, JwtError> {
-    let mut validation = jsonwebtoken::Validation::new(algorithm);
-    validation.validate_exp = false;
-    validation.validate_aud = false;
-    validation.required_spec_claims.clear();
-    let decoded = jsonwebtoken::decode(token, key, &validation).map_err(|_| JwtError::Signature)?;
-    Ok(decoded.claims)
-}
-
-fn parse_algorithm(name: &str) -> Result<Algorithm, String> {
-    match name.parse() {
-        Ok(Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512) => {
-            Err(format!("{name} uses a shared secret; only public-key algorithms are supported"))
-        }
-        Ok(algorithm) => Ok(algorithm),
-        Err(_) => Err(format!("unknown algorithm `{name}`")),
+fn parse_algorithm(name: &str) -> Result<SignatureAlgorithm, String> {
+    if uses_shared_secret(name) {
+        return Err(format!("{name} uses a shared secret; only public-key algorithms are supported"));
     }
+    SignatureAlgorithm::from_name(name).ok_or_else(|| format!("unknown algorithm `{name}`"))
 }

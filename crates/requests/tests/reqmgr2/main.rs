@@ -42,7 +42,7 @@ impl Server {
 
     /// Adds this request to its database.
     fn has(&self, name: &str, document: &Value) {
-        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        drop(rustls::crypto::ring::default_provider().install_default());
         let url = format!("http://127.0.0.1:{}/reqmgr_workload_cache/{name}", self.couch);
         let put = reqwest::blocking::Client::new().put(url).json(document).send().unwrap();
         assert!(put.status().is_success(), "{put:?}");

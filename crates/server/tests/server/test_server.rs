@@ -41,7 +41,7 @@ impl Bench {
         change: impl FnOnce(&mut ServeOptions),
     ) -> Self {
         // A second test in this process finds it installed.
-        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        drop(rustls::crypto::ring::default_provider().install_default());
         let mut options = ServeOptions::default();
         options.limits.rate = 0;
         change(&mut options);

@@ -147,7 +147,7 @@ impl PgTarget {
     }
 
     fn tls_connector(&self) -> Result<Option<MakeRustlsConnect>, SqlError> {
-        let provider = || Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = || Arc::new(rustls::crypto::ring::default_provider());
         let builder = || {
             ClientConfig::builder_with_provider(provider())
                 .with_safe_default_protocol_versions()

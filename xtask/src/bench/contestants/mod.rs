@@ -67,6 +67,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) native: &'a Native,
     /// The release binary, or the reason why there is none.
     pub(super) windlass: Result<PathBuf, String>,
+    /// The binary of `--baseline`.
+    pub(super) baseline: Option<PathBuf>,
     /// The directory of `--install-peers`.
     pub(super) peers: &'a Path,
 }
@@ -81,6 +83,7 @@ pub(super) const LIST: &[(&str, Find)] = &[
     ("floor", command_runners::find_floor),
     ("xargs", command_runners::find_xargs),
     ("windlass", workload_managers::find_windlass),
+    ("baseline", workload_managers::find_baseline),
     ("make", command_runners::find_make),
     ("parallel", command_runners::find_parallel),
     ("parsl", python_peers::find_parsl),

@@ -74,6 +74,14 @@ pub(super) fn find_windlass(surroundings: &Surroundings<'_>) -> Found {
     surroundings.windlass.clone().map(|program| Box::new(Windlass(program)) as Box<dyn Contestant>)
 }
 
+/// The binary of `--baseline`. Its path is made absolute, because runs have working directories of their own.
+pub(super) fn find_baseline(surroundings: &Surroundings<'_>) -> Found {
+    let program = surroundings.baseline.as_ref().ok_or("no --baseline given")?;
+    let program =
+        program.canonicalize().map_err(|error| format!("cannot find {}: {error}", program.display()))?;
+    Ok(Box::new(Windlass(program)))
+}
+
 fn count_of(state: &str, status: &Value) -> Result<u64> {
     let count = status["jobs"][state].as_u64();
     count.with_context(|| format!("`windlass status --format json` has no number at jobs.{state}: {status}"))
