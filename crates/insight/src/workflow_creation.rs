@@ -1,5 +1,5 @@
-//! Stores the workflow of a spec. Jobs are passed to the store one at a time: commands are rendered
-//! on the way and not kept in memory.
+//! Stores the workflow of a spec. Jobs are passed to the store one at a time: commands are rendered on the
+//! way and not kept in memory.
 
 use serde_json::Value;
 use std::borrow::Cow;

@@ -3,13 +3,11 @@
 //!
 //! Invariants:
 //! - A completion is on disk before anything is done because of it: dependents become ready and the next jobs
-//!   are claimed
-//!   in the same transaction, and only then are they assigned to a worker.
+//!   are claimed in the same transaction, and only then are they assigned to a worker.
 //! - A claim is on disk before it is sent to its worker, so that after a crash every job that may have started
 //!   is known.
 //! - Memory changes only together with the [`windlass_core::change::WorkflowChange`]s that are committed; a
-//!   commit that fails
-//!   because the disk is full is repeated unchanged until it succeeds.
+//!   commit that fails because the disk is full is repeated unchanged until it succeeds.
 //!
 //! This crate starts no processes: a [`worker_host::WorkerHost`] starts workers and ensures that dead ones are
 //! dead.

@@ -5,12 +5,10 @@
 //!
 //! 1. Actions that request allocations become rows, and are then claimed ([`allocation_actions`]).
 //! 2. One `squeue` call queries all open allocations; one `sacct` call queries those that the controller no
-//!    longer has
-//!    ([`reconcile_pass`]).
+//!    longer has ([`reconcile_pass`]).
 //! 3. `core/src/slurm/allocation_decision.rs` decides what follows, and the decision is committed.
 //! 4. Only then are allocations submitted or canceled ([`submit`]): the row says `submitting` before `sbatch`
-//!    is called, so
-//!    that after a crash the job is searched by its tag before it is submitted again.
+//!    is called, so that after a crash the job is searched by its tag before it is submitted again.
 //!
 //! Before all that, steps of lost workers are canceled ([`step_fencing`]).
 //!

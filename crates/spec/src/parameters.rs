@@ -305,8 +305,8 @@ impl ParameterRange {
         }
     }
 
-    /// Formats the value with the largest number of decimal places in the range, and at least
-    /// `places` digits before the point.
+    /// Formats the value with the largest number of decimal places in the range, and at least `places` digits
+    /// before the point.
     pub fn format_fixed(&self, index: u64, places: usize) -> String {
         let units = self.unit_value(index);
         let (sign, scale) = (if units < 0 { "-" } else { "" }, self.scale as usize);

@@ -343,8 +343,7 @@ fn completion_requires_all_units() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However the log is split, and wherever it ends: the updates are the first of those of the
-    /// whole log.
+    /// However the log is split, and wherever it ends: the updates are the first of those of the whole log.
     #[test]
     fn truncated_log_gives_only_the_first_updates(cuts in prop::collection::vec(0..RESCUED.len(), 0..8)) {
         let whole = Run::new();

@@ -4,9 +4,8 @@
 //! the action is claimed after that:
 //!
 //! - crash before the rows: the action is still due, and everything starts again;
-//! - crash after the rows and before the claim: the action is still due with the same number, so the same rows
-//!   are found
-//!   and none is added. Rows of an execution that has not started are not submitted;
+//! - crash after the rows and before the claim: the action is still due with the same number, so the same
+//!   rows are found and none is added. Rows of an execution that has not started are not submitted;
 //! - crash after the claim: the rows exist, their execution has started, and they are submitted;
 //! - the claim is refused because another process was faster, or the action is no longer due: the rows are
 //!   withdrawn.

@@ -1,7 +1,7 @@
 //! How an allocation is requested: the arguments of `sbatch`, and the script.
 //!
-//! Options are arguments and never lines of the script: text from a user is then always one word,
-//! and the script stays short. The user's options come first and ours last, because with `sbatch` the last one
+//! Options are arguments and never lines of the script: text from a user is then always one word, and the
+//! script stays short. The user's options come first and ours last, because with `sbatch` the last one
 //! counts: no option can remove the tag by which an allocation is found.
 
 use super::shell_words::{WordSplitError, quote_word, split_words};

@@ -23,11 +23,9 @@ use windlass_types::{
 ///
 /// `SORT Variant = method(argument: HOW Type, …) [at Timestamp] -> Answer, of SUBJECT;`
 /// - SORT: `read` and `change` are the required access; `filtered` is a read over all workflows, from whose
-///   reply objects
-///   that the caller may not see are removed.
+///   reply objects that the caller may not see are removed.
 /// - HOW an argument is passed: `val` by value, `by` reference, a `list`, a `text`, `maybe` an optional
-///   reference, a `piece`
-///   of new user data.
+///   reference, a `piece` of new user data.
 /// - `at`: the method is passed the time of the server.
 macro_rules! table {
     ($then:ident) => {
