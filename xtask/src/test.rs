@@ -1,6 +1,8 @@
 //! `cargo xtask test`: runs every test, also on a machine that has only a Rust toolchain.
 
 use std::env;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 
@@ -17,6 +19,7 @@ cargo xtask test [ARGS...]: runs every test of the workspace
 
   1. looks for the programs that the tests start; installs the missing ones as root on Debian,
      otherwise prints the command that does
+     reserves the ports of the test servers (as root, where the kernel assigns ports below 32768)
   2. installs cargo-nextest if it is missing (`cargo install cargo-nextest --locked`)
   3. installs Torc's Python client, schemathesis and the SDK of MCP below the target directory (pinned versions),
      while the rest is built
@@ -74,6 +77,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
         return Ok(());
     }
     provide_tools()?;
+    reserve_ports();
     // Before the pool: both install Debian packages, and only one installation can run at a time.
     let _cluster = slurm::can_be_here().then(slurm::provide).transpose()?;
     let pool = may_have_pool().then(Installing::begin).transpose()?;
@@ -99,6 +103,30 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
         nextest.args(["-E", &format!("not ({})", left_out.join(" or "))]);
     }
     run(&mut nextest)
+}
+
+/// The fixed ports of the test servers: of the HTCondor pool, the Slurm cluster, and `free_port` of the tests.
+const TEST_PORTS: &str = "9618,16817-18399";
+
+/// Keeps the kernel from assigning [`TEST_PORTS`] to connections. On Debian it assigns ports from 32768, but some
+/// machines are set to assign all ports from 1024; a daemon that starts would then sometimes find its port taken.
+fn reserve_ports() {
+    let reserved = Path::new("/proc/sys/net/ipv4/ip_local_reserved_ports");
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let first: u32 = range.split_whitespace().next().and_then(|port| port.parse().ok()).unwrap_or(32_768);
+    if first > 18_399 {
+        return;
+    }
+    let set = fs::read_to_string(reserved).and_then(|old| {
+        let old = old.trim();
+        let all = if old.is_empty() { TEST_PORTS.to_owned() } else { format!("{old},{TEST_PORTS}") };
+        fs::write(reserved, all)
+    });
+    if let Err(error) = set {
+        eprintln!(
+            "note: ports {TEST_PORTS} cannot be reserved, so a test server may find its port taken: {error}"
+        );
+    }
 }
 
 /// Builds all programs that tests start, and runs the examples in the documentation, which need nothing else.

@@ -38,6 +38,9 @@ mod execution;
 #[cfg(test)]
 mod failure_commands;
 #[cfg(test)]
+#[path = "../common/free_port.rs"]
+mod free_port;
+#[cfg(test)]
 mod generated_docs;
 #[cfg(test)]
 mod kill_9;

@@ -4,6 +4,8 @@
 mod allocation_timing;
 mod automatic_allocations;
 mod disturbed;
+#[path = "../common/free_port.rs"]
+mod free_port;
 mod idle_allocations;
 mod lost_allocations;
 mod recovery;

@@ -5,9 +5,12 @@
 //! this file by `#[path]`. Tests that do so are in binaries called `pool` (here) or `htcondor` (elsewhere): these
 //! names limit how many run at once, and exclude them where no pool can run.
 
+#[path = "../../../cli/tests/common/free_port.rs"]
+mod free_port;
+
+use free_port::free_port;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -272,10 +275,6 @@ fn open(path: &Path) -> File {
 }
 
 /// A name that is not in use.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 fn next() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)

@@ -1,8 +1,11 @@
 //! Tests with a real ReqMgr2, which `tools/reqmgr2-server install` downloads once.
 #![expect(clippy::unwrap_used, reason = "the lint does not recognize this crate as a test")]
 
+#[path = "../../../cli/tests/common/free_port.rs"]
+mod free_port;
+
+use free_port::free_port;
 use serde_json::{Value, json};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -18,12 +21,7 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        // Both at once, so that the ports differ.
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
-        let (first, second) = (free(), free());
-        let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
-        let server = Self { dir: tempfile::tempdir().unwrap(), port: port(&first), couch: port(&second) };
-        drop((first, second));
+        let server = Self { dir: tempfile::tempdir().unwrap(), port: free_port(), couch: free_port() };
         assert!(server.tool("start"), "is it installed? `tools/reqmgr2-server install`");
         server
     }
