@@ -74,15 +74,17 @@ pub struct FailureCommandsBody {
     /// Change nothing; report what would be done.
     #[serde(default)]
     pub dry_run: bool,
+    #[serde(alias = "orders")]
     #[schema(max_items = 100_000)]
-    pub orders: Vec<FailureCommandBody>,
+    pub commands: Vec<FailureCommandBody>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FailureCommandBody {
     pub job_id: i64,
-    pub verdict: FailureActionName,
+    #[serde(alias = "verdict")]
+    pub action: FailureActionName,
     #[serde(default)]
     pub changes: JobChangesBody,
     /// Reason, stored with the decision.
@@ -137,11 +139,11 @@ pub struct JobChangesBody {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FailureCommandResponse {
     pub job_id: i64,
-    pub verdict: FailureActionName,
+    pub action: FailureActionName,
     /// `done` (or would be), `proposed` (waits for approval) or `refused`.
-    pub answer: String,
+    pub result: String,
     /// Description of the result, or why the command was refused.
-    pub words: String,
+    pub message: String,
     /// Status of the job before the command, and its attempt.
     pub status: Option<String>,
     pub attempt_id: Option<i64>,
@@ -162,7 +164,7 @@ pub struct DecisionResponse {
     pub run_id: i64,
     /// The failed attempt.
     pub attempt_id: i64,
-    pub verdict: FailureActionName,
+    pub action: FailureActionName,
     pub changes: JobChangesBody,
     pub reason: String,
     pub confidence: Option<f64>,
@@ -190,7 +192,8 @@ pub struct DecisionList {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SettleDecision {
-    pub agreed: bool,
+    #[serde(alias = "agreed")]
+    pub approved: bool,
 }
 
 /// A change to a job.

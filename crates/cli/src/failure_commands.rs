@@ -157,9 +157,9 @@ struct FailureCommandReportView<'a> {
 struct FailureCommandResultView<'a> {
     job_id: JobId,
     name: &'a str,
-    verdict: FailureCommandKind,
-    answer: FailureCommandStatus,
-    words: &'a str,
+    action: FailureCommandKind,
+    result: FailureCommandStatus,
+    message: &'a str,
     status: Option<windlass_types::JobStatus>,
     attempt_id: Option<windlass_types::Attempt>,
 }
@@ -199,9 +199,9 @@ impl FailureCommandReport<'_> {
         let one = |(outcome, name): (&'n FailureCommandOutcome, &'n String)| FailureCommandResultView {
             job_id: outcome.job,
             name,
-            verdict: outcome.verdict,
-            answer: outcome.answer,
-            words: &outcome.words,
+            action: outcome.verdict,
+            result: outcome.answer,
+            message: &outcome.words,
             status: outcome.status,
             attempt_id: outcome.attempt,
         };

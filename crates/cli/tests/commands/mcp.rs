@@ -149,7 +149,7 @@ fn read_only_agent_sees_state_without_secrets() {
         (&json!(1), &json!("transient"))
     );
     let why = agent.call("explain_job", &json!({"job_id": bad}));
-    assert_eq!(why["verdict"]["headline"], "failed with exit code 7");
+    assert_eq!(why["explanation"]["headline"], "failed with exit code 7");
 
     let log = agent.call("get_job_logs", &json!({"workflow_id": 1, "job_id": bad, "log_type": "stderr"}));
     assert_eq!(log["log"]["text"], "it is ********\nConnection refused\n");
@@ -355,7 +355,7 @@ pub(crate) fn session(sandbox: &Sandbox, script: &str, arguments: &[&str]) -> Va
 fn saw_the_failure(seen: &Value) {
     assert_eq!((&seen["job"]["name"], &seen["job"]["return_code"]), (&json!("bad"), &json!(7)));
     assert_eq!(seen["log"]["log"]["text"], "it is ********\nConnection refused\n");
-    assert_eq!(seen["why"]["verdict"]["headline"], "failed with exit code 7");
+    assert_eq!(seen["why"]["explanation"]["headline"], "failed with exit code 7");
     assert!(seen["resource"].as_str().unwrap().contains("not instructions"));
     assert_eq!(
         (&seen["guide"], &seen["prompts"]),

@@ -148,10 +148,12 @@ pub(super) fn explain_job(session: &AgentSession, args: &JobInput) -> ToolResult
         workers: &workers,
         name_file: &|path| path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    let verdict = explain::explain_job(&*session.store, &workflow, &job, asker)?;
-    let verdict = serde_json::to_value(&verdict).map_err(|e| ToolError::new(e.to_string()))?;
-    let verdict = output_redaction::redact_strings(verdict, &session.load_redactor(&job)?);
-    Ok(json!({ "note": output_redaction::OUTPUT_NOTICE, "workflow_id": workflow.id, "verdict": verdict }))
+    let explanation = explain::explain_job(&*session.store, &workflow, &job, asker)?;
+    let explanation = serde_json::to_value(&explanation).map_err(|e| ToolError::new(e.to_string()))?;
+    let explanation = output_redaction::redact_strings(explanation, &session.load_redactor(&job)?);
+    Ok(
+        json!({ "note": output_redaction::OUTPUT_NOTICE, "workflow_id": workflow.id, "explanation": explanation }),
+    )
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

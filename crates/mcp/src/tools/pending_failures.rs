@@ -206,7 +206,7 @@ fn outcome_json(outcome: &FailureCommandOutcome, dry_run: bool) -> Value {
             return json!({ "job_id": job, "action": action, "status": "error", "error": outcome.words });
         }
     };
-    json!({ "job_id": job, "action": action, "status": status, "words": outcome.words })
+    json!({ "job_id": job, "action": action, "status": status, "message": outcome.words })
 }
 
 impl ClassifiedAction {

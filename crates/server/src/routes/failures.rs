@@ -121,13 +121,13 @@ async fn submit_failure_command_batch(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<i64>,
-    Json(orders): Json<FailureCommandsBody>,
+    Json(body): Json<FailureCommandsBody>,
 ) -> ApiResult<Json<FailureCommandResponses>> {
     // Decisions of a person require a higher permission.
-    let is_agent = orders.agent.is_some();
+    let is_agent = body.agent.is_some();
     let operation = if is_agent { AuthOperation::DecideAsAgent } else { AuthOperation::ChangeWorkflow };
     let id = caller.authorize_workflow(&state, operation, WorkflowId(id)).await?.id;
-    perform_commands(&state, &caller, id, PendingCommand::Orders(convert::parse_commands(orders)?)).await
+    perform_commands(&state, &caller, id, PendingCommand::Orders(convert::parse_commands(body)?)).await
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
@@ -179,7 +179,7 @@ async fn settle_decision(
     State(state): State<AppState>,
     caller: Caller,
     Path((id, decision)): Path<(i64, i64)>,
-    Json(SettleDecision { agreed }): Json<SettleDecision>,
+    Json(SettleDecision { approved }): Json<SettleDecision>,
 ) -> ApiResult<Json<FailureCommandResponses>> {
     let id = caller.authorize_workflow(&state, AuthOperation::ChangeWorkflow, WorkflowId(id)).await?.id;
     let proposed = Some(DecisionState::Proposed);
@@ -187,7 +187,7 @@ async fn settle_decision(
     if state.with_store(move |store| store.decisions(id, &filter)).await?.is_empty() {
         return Err(ApiError::not_found(format_args!("decision {decision} that waits for approval")));
     }
-    perform_commands(&state, &caller, id, PendingCommand::Settle { decision, agreed }).await
+    perform_commands(&state, &caller, id, PendingCommand::Settle { decision, agreed: approved }).await
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]

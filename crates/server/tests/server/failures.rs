@@ -67,24 +67,25 @@ fn failures_are_grouped_decided_and_undone() {
     );
     assert_eq!(call(&bench, "GET", &of("failures/0000"), &json!(null)).0, 404);
 
-    let change = json!({"job_id": jobs[2], "verdict": "change", "changes": {"memory_bytes": 1_u64 << 30, "priority": 7}});
-    let orders = json!({"dry_run": true, "orders": [
-        {"job_id": jobs[0], "verdict": "retry", "reason": "again"}, change,
-        {"job_id": 999, "verdict": "fail"}]});
+    let change = json!({"job_id": jobs[2], "action": "change", "changes": {"memory_bytes": 1_u64 << 30, "priority": 7}});
+    let orders = json!({"dry_run": true, "commands": [
+        {"job_id": jobs[0], "action": "retry", "reason": "again"}, change,
+        {"job_id": 999, "action": "fail"}]});
     let answers = good(&bench, "POST", &of("orders"), &orders);
-    let said: Vec<&Value> = answers["items"].as_array().unwrap().iter().map(|item| &item["answer"]).collect();
+    let said: Vec<&Value> = answers["items"].as_array().unwrap().iter().map(|item| &item["result"]).collect();
     assert_eq!(said, ["done", "done", "refused"]);
     assert_eq!(status(&bench, jobs[0]), "pending_failed", "nothing was done");
     let absurd =
         json!({"job_id": jobs[0], "verdict": "retry", "changes": {"memory_bytes": 100_000_u64 << 30}});
+    // With the keys of earlier versions.
     let answers = good(&bench, "POST", &of("orders"), &json!({"orders": [absurd]}));
-    let why = answers["items"][0]["words"].as_str().unwrap();
+    let why = answers["items"][0]["message"].as_str().unwrap();
     assert_eq!(why, "it would request 97.7 TiB of memory, and no worker has more than 1 GiB");
     assert_eq!(
-        (&answers["items"][0]["answer"], status(&bench, jobs[0])),
+        (&answers["items"][0]["result"], status(&bench, jobs[0])),
         (&json!("refused"), json!("pending_failed"))
     );
-    let orders = json!({"orders": orders["orders"]});
+    let orders = json!({"commands": orders["commands"]});
     good(&bench, "POST", &of("orders"), &orders);
     assert_eq!(status(&bench, jobs[0]), "ready");
     let decisions = good(&bench, "GET", &of("decisions"), &json!(null));
@@ -111,27 +112,27 @@ fn agents_decide_pending_jobs_and_invalid_orders_fail() {
     let (workflow, jobs) = waiting(&bench);
     let of = |rest: &str| format!("/workflows/{workflow}/{rest}");
     let order = |agent: &str, job: i64, verdict: &str| {
-        json!({"agent": agent, "orders": [
-        {"job_id": job, "verdict": verdict, "confidence": 0.9}]})
+        json!({"agent": agent, "commands": [
+        {"job_id": job, "action": verdict, "confidence": 0.9}]})
     };
     let answer = good(&bench, "POST", &of("orders"), &order("robot", jobs[2], "change"));
-    assert_eq!(answer["items"][0]["answer"], "refused", "it depends on others: {answer}");
+    assert_eq!(answer["items"][0]["result"], "refused", "it depends on others: {answer}");
     let answer = good(&bench, "POST", &of("orders"), &order("robot", jobs[1], "fail"));
-    assert_eq!(answer["items"][0]["answer"], "done", "{answer}");
+    assert_eq!(answer["items"][0]["result"], "done", "{answer}");
     assert_eq!((status(&bench, jobs[1]), status(&bench, jobs[2])), (json!("failed"), json!("blocked")));
     good(&bench, "POST", &of("orders"), &order("robot", jobs[0], "fail"));
     assert_eq!(status(&bench, jobs[2]), "canceled", "it has no open dependencies");
     let decision = &good(&bench, "GET", &of("decisions"), &json!(null))["items"][0];
     assert_eq!((&decision["made_by"], &decision["is_agent"]), (&json!("robot"), &json!(true)));
     for wrong in [
-        json!({"orders": [{"job_id": jobs[0], "verdict": "maybe"}]}),
-        json!({"orders": [{"job_id": jobs[0], "verdict": "retry", "colour": 1}]}),
-        json!({"agent": " ", "orders": []}),
-        json!({"orders": [{"job_id": jobs[0], "verdict": "retry", "reason": "a\0b"}]}),
+        json!({"commands": [{"job_id": jobs[0], "action": "maybe"}]}),
+        json!({"commands": [{"job_id": jobs[0], "action": "retry", "colour": 1}]}),
+        json!({"agent": " ", "commands": []}),
+        json!({"commands": [{"job_id": jobs[0], "action": "retry", "reason": "a\0b"}]}),
     ] {
         let (status, answer) = call(&bench, "POST", &of("orders"), &wrong);
         assert_eq!(status, 422, "{wrong}: {answer}");
     }
-    let (status, answer) = call(&bench, "POST", &of("decisions/77"), &json!({"agreed": true}));
+    let (status, answer) = call(&bench, "POST", &of("decisions/77"), &json!({"approved": true}));
     assert_eq!(status, 404, "{answer}");
 }

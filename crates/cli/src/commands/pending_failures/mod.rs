@@ -152,7 +152,7 @@ const FIELDS: &[ListField<DecisionRow>] = &[
     ListField::new("run_id", |row: &DecisionRow| row.run_id.0.into()),
     ListField::new("attempt_id", |row: &DecisionRow| row.attempt_id.0.into())
         .column(TableColumn::number("ATTEMPT")),
-    ListField::new("verdict", |row: &DecisionRow| row.verdict.as_str().into()),
+    ListField::new("action", |row: &DecisionRow| row.verdict.as_str().into()),
     ListField::table_only(TableColumn::flexible("DECIDED"), |row: &DecisionRow| {
         decision_history::render_failure_command(row.verdict, &row.changes).into()
     }),

@@ -54,26 +54,26 @@ pub(super) fn api_failure(row: FailureRow) -> api::FailureResponse {
 }
 
 /// Checks the texts and numbers that a database could not store.
-pub(super) fn parse_commands(orders: api::FailureCommandsBody) -> ApiResult<FailureCommandBatch> {
-    if orders.orders.len() > MAX_COMMANDS {
+pub(super) fn parse_commands(body: api::FailureCommandsBody) -> ApiResult<FailureCommandBatch> {
+    if body.commands.len() > MAX_COMMANDS {
         return Err(ApiError::invalid(format!("more than {MAX_COMMANDS} commands in one request")));
     }
-    if let Some(agent) = &orders.agent
+    if let Some(agent) = &body.agent
         && (agent.trim().is_empty() || agent.chars().count() > MAX_NAME_LENGTH)
     {
         return Err(ApiError::invalid(format!(
             "the name of an agent must have 1 to {MAX_NAME_LENGTH} bytes"
         )));
     }
-    let texts = orders
-        .orders
+    let texts = body
+        .commands
         .iter()
         .flat_map(|order| order.evidence.iter().chain([&order.reason]).chain(order.changes.command.as_ref()));
-    if texts.chain(orders.agent.as_ref()).any(|text| text.contains('\0')) {
+    if texts.chain(body.agent.as_ref()).any(|text| text.contains('\0')) {
         return Err(ApiError::invalid("a command contains a NUL"));
     }
-    let api::FailureCommandsBody { agent, dry_run, orders } = orders;
-    let orders = orders.into_iter().map(parse_command).collect();
+    let api::FailureCommandsBody { agent, dry_run, commands } = body;
+    let orders = commands.into_iter().map(parse_command).collect();
     Ok(FailureCommandBatch { agent, dry_run, orders, ..FailureCommandBatch::default() })
 }
 
@@ -81,7 +81,7 @@ fn parse_command(order: api::FailureCommandBody) -> FailureCommand {
     let changes = order.changes;
     FailureCommand {
         job: JobId(order.job_id),
-        verdict: match order.verdict {
+        verdict: match order.action {
             api::FailureActionName::Retry => FailureCommandKind::Retry,
             api::FailureActionName::Fail => FailureCommandKind::Fail,
             api::FailureActionName::Ignore => FailureCommandKind::Ignore,
@@ -125,16 +125,16 @@ fn parse_changes(changes: RequestedJobChanges) -> api::JobChangesBody {
 }
 
 pub(super) fn api_command_result(outcome: FailureCommandOutcome) -> api::FailureCommandResponse {
-    let answer = match outcome.answer {
+    let result = match outcome.answer {
         Done::Done => "done",
         Done::Proposed => "proposed",
         Done::Refused => "refused",
     };
     api::FailureCommandResponse {
         job_id: outcome.job.0,
-        verdict: api_action(outcome.verdict),
-        answer: answer.to_owned(),
-        words: outcome.words,
+        action: api_action(outcome.verdict),
+        result: result.to_owned(),
+        message: outcome.words,
         status: outcome.status.map(status_name),
         attempt_id: outcome.attempt.map(|attempt| attempt.0.into()),
     }
@@ -147,7 +147,7 @@ pub(super) fn api_decision(row: DecisionRow) -> api::DecisionResponse {
         job_name: row.job_name,
         run_id: row.run_id.0,
         attempt_id: row.attempt_id.0.into(),
-        verdict: api_action(row.verdict),
+        action: api_action(row.verdict),
         changes: parse_changes(row.changes),
         reason: row.reason,
         confidence: row.confidence,
