@@ -3,7 +3,7 @@
 //! Ranges, lists and `{name}` are those of spec files. The differences: values are words and keep the digits as
 //! written, and braces that name no parameter are left to the shell.
 //!
-//! Pure except for [`ParamArg::values`], which reads `@FILE`.
+//! Pure except for [`ExecParameterArg::load_values`], which reads `@FILE`.
 
 use crate::args::ParameterLink;
 use crate::error::CliError;
@@ -17,7 +17,7 @@ use windlass_spec::template::{self, PlaceholderFormat};
 /// Limit on the number of jobs from one command line; more is probably a mistake.
 const MAX_COMBINATIONS: usize = 1_000_000;
 
-/// `NAME=VALUES` as typed; expanded by [`ParamArg::values`].
+/// `NAME=VALUES` as typed; expanded by [`ExecParameterArg::load_values`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExecParameterArg {
     pub(crate) name: String,

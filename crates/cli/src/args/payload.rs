@@ -57,7 +57,8 @@ A step is any command. It runs in an empty directory with these environment vari
   WINDLASS_INPUTS           file with the paths of its inputs, one per line
   WINDLASS_INPUT_DETAILS    the same as JSON, with LFNs, event ranges and luminosity section masks
   WINDLASS_SKIP_EVENTS, WINDLASS_MAX_EVENTS
-                            the event range over all inputs, if it is contiguous; -1 means all
+                            events to skip and to read, -1 for all: of the only input, or 0 and -1 if all inputs are
+                            read in full; otherwise not set, and WINDLASS_INPUT_DETAILS has the ranges
   WINDLASS_EVENTS           expected number of events
   WINDLASS_FIRST_EVENT, WINDLASS_LAST_EVENT, WINDLASS_RUN_NUMBER, WINDLASS_FIRST_LUMI, WINDLASS_EVENTS_PER_LUMI
                             what to generate, if there are no inputs

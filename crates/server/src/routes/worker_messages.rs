@@ -1,4 +1,4 @@
-//! Schemas of worker messages for the OpenAPI document. The messages themselves are in `windlass_types::fleet`,
+//! Schemas of worker messages for the OpenAPI document. The messages themselves are in `windlass_types::worker_protocol`,
 //! their limits in `windlass_types::worker_bounds`; a test keeps them in step.
 
 use serde::{Deserialize, Serialize};
