@@ -93,7 +93,8 @@ pub(crate) struct PayloadWorkDirArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PayloadResultsArgs {
-    /// Directory with the reports of the work unit. Default: the directory of its name beside the manifest.
+    /// Directory with the reports of the work unit. Default: the directory beside the
+    /// manifest that has the name of the work unit.
     #[arg(long, value_name = "DIR")]
     pub(crate) results: Option<PathBuf>,
 }
@@ -102,7 +103,7 @@ pub(crate) struct PayloadResultsArgs {
 pub(crate) struct PayloadLandArgs {
     #[command(flatten)]
     pub(crate) unit: PayloadUnitArgs,
-    /// File to write missing inputs to. Default: `landing.json` among the reports of the work unit.
+    /// File to write missing inputs to. Default: `landing.json` in the directory of --results.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
 }
@@ -170,7 +171,7 @@ pub(crate) struct PayloadSimulateArgs {
     /// Path of the job report.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
-    /// Fail in this mode.
+    /// How to fail; the modes are listed below.
     #[arg(long, value_name = "WAY", value_parser = parse_fault)]
     pub(crate) fail: Option<SimulatedFailureKind>,
     /// Fail only at this site.

@@ -141,10 +141,7 @@ fn continue_run(
         return run_summary::report_already_over(ctx, store, id, &headline, "--new reruns everything");
     }
     if row.started_at.is_some() {
-        ctx.ui.print_note(&format!(
-            "workflow {id} was created from the same text ({origin}); continuing it, {}",
-            render_completed(row)
-        ));
+        ctx.ui.print_note(&format!("workflow {id} ({origin}) continues: {}", render_completed(row)));
     }
     run_locally(ctx, store, id, EarlierFailuresPolicy::Keep, &args.machine)
 }
