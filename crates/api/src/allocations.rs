@@ -7,7 +7,9 @@ use utoipa::ToSchema;
 /// A Slurm allocation and its state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AllocationResponse {
+    /// Id of the allocation in windlass.
     pub id: i64,
+    /// Id of the workflow.
     pub workflow_id: i64,
     /// Whether Windlass manages the allocation. Otherwise a client of the Torc interface manages it and reports
     /// its state.
@@ -34,11 +36,15 @@ pub struct AllocationResponse {
     pub action_id: Option<i64>,
     /// Why the allocation is no longer needed.
     pub unwanted: Option<String>,
+    /// When the allocation was requested.
     pub created_at: String,
+    /// When Slurm accepted the allocation; `null`: not yet.
     pub submitted_at: Option<String>,
+    /// When the allocation started; `null`: not yet.
     pub started_at: Option<String>,
     /// When its time limit expires.
     pub ends_at: Option<String>,
+    /// When the allocation ended; `null`: not yet.
     pub ended_at: Option<String>,
     /// Final state in Slurm: `COMPLETED`, `TIMEOUT`, `NODE_FAIL` …
     pub end: Option<String>,
@@ -50,6 +56,7 @@ pub struct AllocationResponse {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AllocationList {
+    /// The entries of this page or list.
     pub items: Vec<AllocationResponse>,
 }
 

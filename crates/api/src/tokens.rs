@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 /// The authenticated caller as the server sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CallerInfo {
+    /// User whom the server recognizes.
     pub user: String,
     /// `viewer`, `user`, `operator` or `admin`.
     pub role: String,
@@ -45,17 +46,25 @@ pub struct CreateToken {
 /// A token as listed: without the secret, of which only a hash is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenInfo {
+    /// Id of the token, to revoke it.
     pub id: i64,
+    /// Name that tells tokens apart.
     pub name: String,
+    /// User of the token.
     pub user: String,
+    /// Maximum role of the token.
     pub role: String,
+    /// Scopes of the token.
     pub scopes: Vec<String>,
+    /// When it was created.
     pub created_at: String,
+    /// When the token expires; `null`: never.
     #[serde(default)]
     pub expires_at: Option<String>,
     /// Accurate to the minute.
     #[serde(default)]
     pub last_used_at: Option<String>,
+    /// When the token was revoked; `null`: it is valid.
     #[serde(default)]
     pub revoked_at: Option<String>,
 }
@@ -63,11 +72,14 @@ pub struct TokenInfo {
 /// A token that was just created. Its secret is returned only here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreatedToken {
+    /// The token. It cannot be read again.
     pub token: String,
+    /// Name, scopes and times of the token.
     pub about: TokenInfo,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenList {
+    /// The entries of this page or list.
     pub items: Vec<TokenInfo>,
 }

@@ -263,8 +263,8 @@ impl From<windlass_scheduler::SchedulerError> for CliError {
                 "a server assigns such jobs to workers of those sites: `windlass serve`, `windlass worker --site NAME`",
             ),
             E::MissingLabels { labels, .. } => Self::user(message).with_hint(format!(
-                "`{}` declares that this machine has it; a server assigns such jobs to `windlass worker --label`",
-                labels.iter().map(|label| format!("--label {label}")).collect::<Vec<_>>().join(" ")
+                "if this machine has it: `windlass resume{0}`; a server assigns such jobs to `windlass worker{0}`",
+                labels.iter().map(|label| format!(" --label {label}")).collect::<String>()
             )),
             E::JobTooLarge { asked, capacity, .. } => Self::user(message).with_hint(format!(
                 "it requests {}, and {} are available to jobs here; change that with --num-cpus, --memory-gb and --num-gpus, \

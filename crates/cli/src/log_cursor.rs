@@ -14,7 +14,7 @@ pub(crate) struct LogCursor {
     /// Start with the last lines that exist when the file is first seen.
     tail: Option<usize>,
     file: Option<File>,
-    /// The incomplete last line; for [`Cursor::complete_lines`].
+    /// The incomplete last line; for [`LogCursor::complete_lines`].
     unfinished: Vec<u8>,
 }
 

@@ -3,7 +3,7 @@
 //! Ranges, lists and `{name}` are those of spec files. The differences: values are words and keep the digits as
 //! written, and braces that name no parameter are left to the shell.
 //!
-//! Pure except for [`ParamArg::values`], which reads `@FILE`.
+//! Pure except for [`ExecParameterArg::load_values`], which reads `@FILE`.
 
 use crate::args::ParameterLink;
 use crate::error::CliError;
@@ -17,7 +17,7 @@ use windlass_spec::template::{self, PlaceholderFormat};
 /// Limit on the number of jobs from one command line; more is probably a mistake.
 const MAX_COMBINATIONS: usize = 1_000_000;
 
-/// `NAME=VALUES` as typed; expanded by [`ParamArg::values`].
+/// `NAME=VALUES` as typed; expanded by [`ExecParameterArg::load_values`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExecParameterArg {
     pub(crate) name: String,
@@ -147,6 +147,28 @@ fn zip_parameters(params: &[ExecParameter]) -> Result<Vec<ParameterBinding<'_>>,
     }
     let row = |i: usize| params.iter().map(|p| (p.name.as_str(), p.values[i].as_str())).collect();
     Ok((0..first.values.len()).map(row).collect())
+}
+
+/// Maximum length of a job name that is made of parameters.
+const MAX_JOB_NAME: usize = 100;
+
+/// Names of the jobs: `x=1,y=a` if the parameters of a single command tell the jobs apart, else `job1`, `job2` ….
+pub(crate) fn job_names(commands: usize, bindings: &[ParameterBinding<'_>]) -> Vec<String> {
+    let name = |binding: &ParameterBinding<'_>| {
+        let parts: Vec<String> = binding.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        parts.join(",")
+    };
+    let names: Vec<String> = bindings.iter().map(name).collect();
+    let is_usable = |name: &String| {
+        !name.is_empty()
+            && name.len() <= MAX_JOB_NAME
+            && !name.chars().any(|c| c.is_whitespace() || c.is_control())
+    };
+    let distinct: BTreeSet<&String> = names.iter().collect();
+    if commands == 1 && distinct.len() == names.len() && names.iter().all(is_usable) {
+        return names;
+    }
+    (1..=commands * bindings.len()).map(|n| format!("job{n}")).collect()
 }
 
 impl ExecCommandTemplate {
@@ -361,6 +383,16 @@ mod tests {
         assert_eq!(pairs, ["1x", "2y"]);
         assert_eq!(combine_parameters(&[], ParameterLink::Product).unwrap(), [vec![]]);
         assert_eq!(combine_parameters(&[], ParameterLink::Zip).unwrap(), [vec![]]);
+    }
+
+    #[test]
+    fn jobs_are_named_by_their_parameters() {
+        let two: Vec<ParameterBinding<'_>> = vec![vec![("x", "1"), ("y", "a")], vec![("x", "2"), ("y", "a")]];
+        assert_eq!(job_names(1, &two), ["x=1,y=a", "x=2,y=a"]);
+        assert_eq!(job_names(2, &two), ["job1", "job2", "job3", "job4"]);
+        assert_eq!(job_names(1, &[vec![("x", "1")], vec![("x", "1")]]), ["job1", "job2"]);
+        assert_eq!(job_names(1, &[vec![("x", "a b")]]), ["job1"]);
+        assert_eq!(job_names(1, &[Vec::new()]), ["job1"]);
     }
 
     #[test]

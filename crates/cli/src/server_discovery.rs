@@ -121,20 +121,22 @@ pub(crate) fn find_server(
     // A token is sent only to the server that it belongs to.
     let own = announced
         .filter(|server| is_same_url(&server.url, &url))
-        .or_else(|| find_server_by_url(&url).filter(|server| may_be_running(server, manner)));
+        .or_else(|| find_server_by_url(&url, manner));
     let proven = own.as_ref().map(DiscoveredServer::trust).unwrap_or_default();
     // Its token is sent where it is certain that this server listens; or to another host, which requires
     // --insecure-http.
     let is_certain = proven.socket.is_some() || proven.pin_file.is_some() || !is_local_address(&url);
     let own = own.filter(|_| is_certain);
-    let find_token = own.as_ref().filter(|_| for_job.is_none()).map(|server| token_finder(&url, server));
-    let own = own.and_then(|server| {
-        Some(SavedServer { trust: ServerTrust::default(), url: server.url, token: server.token? })
-    });
-    let kept = match for_job.or(own) {
+    // A login is an explicit choice of a user: it takes precedence over the owner's token.
+    let kept = match for_job {
         Some(kept) => Some(kept),
         None => open_keyring_if_exists()?.and_then(|keyring| keyring.find(&url).cloned()),
     };
+    let find_token = own.as_ref().filter(|_| kept.is_none()).map(|server| token_finder(&url, server));
+    let own = own.and_then(|server| {
+        Some(SavedServer { trust: ServerTrust::default(), url: server.url, token: server.token? })
+    });
+    let kept = kept.or(own);
     let (kept_token, kept_trust) = kept.map_or_else(Default::default, |kept| (Some(kept.token), kept.trust));
     let kept_token = kept_token.filter(|token| !token.is_empty());
     let mut trust = manner.merge_saved_trust(kept_trust);
@@ -252,11 +254,27 @@ pub(crate) fn last_listen_address(database: &Path) -> Option<SocketAddr> {
     load_discovered_server(database)?.url.strip_prefix("http://")?.parse().ok()
 }
 
-/// The server at this address among the user's servers of PostgreSQL databases on this machine.
-fn find_server_by_url(url: &str) -> Option<DiscoveredServer> {
+/// The server at this address among the user's servers on this machine.
+fn find_server_by_url(url: &str, manner: &ConnectionSettings) -> Option<DiscoveredServer> {
     let dirs = std::fs::read_dir(state_dir()?.join("servers")).ok()?;
-    let mut servers = dirs.flatten().filter_map(|dir| read_run_file(&dir.path()));
-    servers.find(|server| is_same_url(&server.url, url))
+    let servers = dirs.flatten().filter_map(|dir| read_run_file(&dir.path()));
+    // A server that was killed leaves its file, and another one may have its address now.
+    let mut found = servers.filter(|server| is_same_url(&server.url, url));
+    found.find(|server| may_be_running(server, manner))
+}
+
+/// Makes a server findable by its address from any directory: links its run directory, unless it is there already.
+pub(crate) fn link_run_dir(database: &Path, run_dir: &Path) -> std::io::Result<()> {
+    let Some(servers) = state_dir().map(|dir| dir.join("servers")).filter(|dir| !run_dir.starts_with(dir))
+    else {
+        return Ok(());
+    };
+    std::fs::create_dir_all(&servers)?;
+    let name = windlass_types::digest_bytes(database.as_os_str().as_encoded_bytes());
+    match std::os::unix::fs::symlink(run_dir, servers.join(name)) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn read_run_file(run_dir: &Path) -> Option<DiscoveredServer> {

@@ -10,12 +10,13 @@ use crate::ui::listing::RecordView;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use std::path::PathBuf;
 use std::time::Duration;
+use windlass_client::Client;
 pub(crate) use windlass_insight::{WorkflowPhase, has_active_process};
 use windlass_insight::{is_remote_store, needs_decision};
 use windlass_store::Store;
 use windlass_store::model::{JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
 use windlass_types::worker_messages::StdioSettings;
-use windlass_types::{Attempt, JobId, JobStatus, RunId, StatusCounts, Timestamp};
+use windlass_types::{Attempt, JobId, JobStatus, RunId, StatusCounts, Timestamp, WorkflowId};
 
 /// Maximum number of failed or running jobs listed; the counts cover all.
 const MAX_LISTED: u64 = 10;
@@ -166,6 +167,17 @@ impl FailedJobView {
             log_path: clue.map(|clue| clue.path),
         }
     }
+}
+
+/// Says that no worker of the server takes jobs of the workflow, and how to start one. Workers of other users are
+/// visible to operators only, and a failed query is not worth an error.
+pub(crate) fn missing_workers_note(client: &Client, workflow: WorkflowId) -> Option<String> {
+    let none = client.workers(Some(workflow)).is_ok_and(|workers| workers.is_empty());
+    none.then(|| {
+        "no worker of yours is connected, and jobs run on workers only; start one here with `windlass worker`, or \
+         see `windlass why JOB`"
+            .to_owned()
+    })
 }
 
 /// All eleven states by name, and `total`.

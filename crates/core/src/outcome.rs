@@ -29,6 +29,11 @@ pub(crate) struct AttemptEndDecision {
     pub(crate) reason: Option<String>,
 }
 
+/// Why an attempt is out of memory; the one text for it.
+pub(crate) fn describe_memory_limit(asked: &Resources) -> String {
+    format!("used more than the requested {}", asked.memory)
+}
+
 /// Decides the outcome. An interrupted attempt counts as not completed even if it returned 0: a program that
 /// exits with 0 on SIGTERM has not finished its work.
 pub(crate) fn decide_outcome(
@@ -65,8 +70,8 @@ pub(crate) fn decide_outcome(
             judged(JobStateEvent::Terminate, JobStatus::Terminated, codes.timeout, Some(reason))
         }
         AttemptEndCause::OutOfMemory => {
-            let reason = format!("used more than its memory of {}", asked.memory);
-            judged(JobStateEvent::Fail, JobStatus::Failed, codes.out_of_memory, Some(reason))
+            let reason = Some(describe_memory_limit(asked));
+            judged(JobStateEvent::Fail, JobStatus::Failed, codes.out_of_memory, reason)
         }
         AttemptEndCause::Stopped(StopReason::Interrupted) if !canceling => {
             let reason = INTERRUPTED.to_owned();

@@ -427,7 +427,7 @@ fn failure_leads_to_the_next_attempt() {
             let reason = site.last_end().0.reason.unwrap();
             assert_eq!(
                 reason,
-                "used more than its memory of 1 GiB; attempt 2 of 2 in 10s by rule 1 of handler oom (out of memory): \
+                "used more than the requested 1 GiB; attempt 2 of 2 in 10s by rule 1 of handler oom (out of memory): \
                  memory 1 GiB → 1.5 GiB"
             );
         }
@@ -437,7 +437,7 @@ fn failure_leads_to_the_next_attempt() {
     let reason = site.last_end().0.reason.unwrap();
     assert_eq!(
         reason,
-        "used more than its memory of 1.5 GiB; not retried after 2 of 2 attempts by rule 1 of handler oom (out of \
+        "used more than the requested 1.5 GiB; not retried after 2 of 2 attempts by rule 1 of handler oom (out of \
          memory)"
     );
 }

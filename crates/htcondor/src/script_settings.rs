@@ -3,7 +3,7 @@
 //!
 //! DAGMan calls them in the directory where it works: that of the unit, or that of the run for nodes of the outer
 //! DAG and of a workflow spec. The rendered lines are (`$…` are macros of DAGMan, KIND is a key of
-//! [`ScriptSettings::kinds`]):
+//! [`ScriptSettings::node_groups`]):
 //!
 //! ```text
 //! PRE  of all nodes     PROGRAM condor pre $JOB $RETRY

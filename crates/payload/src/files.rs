@@ -58,8 +58,8 @@ pub fn compute_checksum(path: &Path) -> io::Result<FileChecksum> {
     Ok(sum)
 }
 
-/// A file that is not published yet. Dropped before [`Draft::publish`], it is removed; killed before, it has a
-/// name that no process reads, and the next attempt overwrites it.
+/// A file that is not published yet. If it is dropped before [`DraftFile::publish`], it is removed. If the process
+/// is killed before, the file keeps a name that no process reads, and the next attempt overwrites it.
 #[derive(Debug)]
 pub struct DraftFile {
     file: Option<BufWriter<File>>,

@@ -169,7 +169,7 @@ impl RecordRing {
     }
 }
 
-/// A record in use. Released with [`Ledger::close`] when its process has ended.
+/// A record in use. Released with [`ProcessLedger::close_record`] when its process has ended.
 #[derive(Debug)]
 pub struct OpenRecord {
     index: usize,
@@ -178,7 +178,7 @@ pub struct OpenRecord {
     earliest: u64,
 }
 
-/// The record of a stray. Released with [`Ledger::close_stray`] when the process is gone.
+/// The record of a stray. Released with [`ProcessLedger::close_stray`] when the process is gone.
 #[derive(Debug)]
 pub struct StrayRecord {
     index: usize,

@@ -1,4 +1,4 @@
-//! Backends execute the runs of requests. Decisions about a run do not depend on its backend: a [`Backend`]
+//! Backends execute the runs of requests. Decisions about a run do not depend on its backend: a [`RunBackend`]
 //! submits it, stops it, and reports its state.
 
 mod attempts;
@@ -53,7 +53,7 @@ pub(crate) struct RunContext<'a> {
     pub(crate) banned_sites: Vec<String>,
 }
 
-/// The result of [`Backend::stop`].
+/// The result of [`RunBackend::stop_run`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StopResult {
     /// It exists under this id, and the stop was requested.

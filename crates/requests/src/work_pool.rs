@@ -2,7 +2,7 @@
 //!
 //! A task has a key, and only one task per key runs at a time. Its result waits here until the next pass takes
 //! it; until then the key stays taken, so that no task starts before the result of the previous one was handled.
-//! A task that panics has no result ([`CompletedTask::outcome`] is `None`) and does not affect others.
+//! A task that panics has no result ([`FinishedWork::outcome`] is `None`) and does not affect others.
 //!
 //! Tasks that wait for a possibly silent service have a lane: threads of their own, as long as there are any. So
 //! no other task waits behind them.

@@ -42,15 +42,15 @@ pub enum SchedulerError {
     NoSuchWorkflow(WorkflowId),
     #[error("workflow {0} has a dependency cycle: every job waits for another one")]
     Cycle(WorkflowId),
-    #[error("`{name}`{} more than this machine has", others_ask(*.count))]
+    #[error("`{name}`{} more than this machine has", others(*.count, "request"))]
     JobTooLarge { name: String, count: usize, asked: Box<Resources>, capacity: Box<Capacity> },
     #[error(
-        "`{name}`{} to run at {}; this machine is at {LOCAL_SITE}",
-        others_are(*.count),
+        "`{name}`{} only at {}; this machine is at the site {LOCAL_SITE}",
+        others(*.count, "run"),
         .sites.join(" or ")
     )]
     WrongSite { name: String, count: usize, sites: Vec<String> },
-    #[error("`{name}`{} the label `{}`, which this machine lacks", others_have(*.count), .labels.join("`, `"))]
+    #[error("`{name}`{} the label `{}`, which this machine lacks", others(*.count, "require"), .labels.join("`, `"))]
     MissingLabels { name: String, count: usize, labels: Vec<String> },
     #[error("the worker could not be started")]
     StartWorker(#[source] worker_host::WorkerHostError),
@@ -66,27 +66,11 @@ pub enum SchedulerError {
     Protocol(String),
 }
 
-/// The text after the first name: ` is`, or ` and 3 more jobs are`.
-fn others_are(count: usize) -> String {
+/// The text after the first name: ` requests`, or ` and 3 more jobs request`.
+fn others(count: usize, verb: &str) -> String {
     match count {
-        0 | 1 => " is".to_owned(),
-        2 => " and 1 more job are".to_owned(),
-        _ => format!(" and {} more jobs are", count - 1),
-    }
-}
-
-fn others_have(count: usize) -> String {
-    match count {
-        0 | 1 => " requires".to_owned(),
-        2 => " and 1 more job require".to_owned(),
-        _ => format!(" and {} more jobs require", count - 1),
-    }
-}
-
-fn others_ask(count: usize) -> String {
-    match count {
-        0 | 1 => " requests".to_owned(),
-        2 => " and 1 more job request".to_owned(),
-        _ => format!(" and {} more jobs request", count - 1),
+        0 | 1 => format!(" {verb}s"),
+        2 => format!(" and 1 more job {verb}"),
+        _ => format!(" and {} more jobs {verb}", count - 1),
     }
 }

@@ -27,6 +27,7 @@ pub mod logging;
 pub mod metrics;
 mod openapi_page;
 pub mod options;
+mod parameter_docs;
 mod peer_certificate;
 mod rate_limiter;
 mod request_lifecycle;

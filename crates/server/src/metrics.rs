@@ -16,8 +16,8 @@ use std::time::Duration;
 use windlass_requests::RequestLifecycle;
 use windlass_scheduler::service::SchedulerHandle;
 use windlass_slurm::allocation_reconciler::AllocationReconciler;
-use windlass_types::SystemClock;
 use windlass_types::slurm::AllocationState;
+use windlass_types::{JobStatus, SystemClock};
 
 #[derive(Debug)]
 pub struct ServerMetrics {
@@ -140,7 +140,6 @@ impl Collector for ServiceCollector {
         }
         let counters = [
             ("jobs_assigned", "Jobs assigned to workers", metrics.assigned_jobs),
-            ("jobs_ended", "Attempts reported as ended", metrics.ended_attempts),
             ("jobs_orphaned", "Attempts orphaned by lost workers", metrics.orphaned_attempts),
             (
                 "stale_reports",
@@ -159,6 +158,11 @@ impl Collector for ServiceCollector {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
         }
+        let outcomes = [JobStatus::Completed, JobStatus::Failed, JobStatus::Terminated, JobStatus::Canceled];
+        let ended = outcomes.map(|outcome| {
+            (vec![("outcome", outcome.name().to_owned())], metrics.ended_attempts.get(outcome))
+        });
+        encode_counters(&mut encoder, "jobs_ended", "Attempts that ended, by outcome", ended.into())?;
         let age = (SystemClock.now().micros() - metrics.last_loop_at).max(0) as f64 / 1e6;
         let gauge = ConstGauge::new(age);
         let help = "Seconds since the last iteration of the scheduler loop";

@@ -4,6 +4,7 @@ use crate::cross_site::{self, CrossSiteRules};
 use crate::error::{self, API_PREFIX, ApiError, TORC_PREFIX};
 use crate::http_request_guard::{self, HttpRequestGuard};
 use crate::options::HttpRequestLimits;
+use crate::parameter_docs::describe_parameter;
 use crate::route_policy;
 use crate::routes;
 use crate::state::AppState;
@@ -16,9 +17,9 @@ use std::any::Any;
 use std::time::Duration;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
-use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::path::{Operation, Parameter, PathItem};
 use utoipa::openapi::{
-    ContentBuilder, Info, ObjectBuilder, OpenApi, OpenApiBuilder, ResponseBuilder, Schema, Type,
+    ContentBuilder, Info, ObjectBuilder, OpenApi, OpenApiBuilder, RefOr, ResponseBuilder, Schema, Type,
 };
 use utoipa_axum::router::OpenApiRouter;
 
@@ -83,6 +84,11 @@ pub fn build_openapi() -> OpenApi {
         let is_torc = path.starts_with(TORC_PREFIX);
         for operation in path_operations(item) {
             complete_operation(operation, is_torc);
+            for parameter in operation.parameters.iter_mut().flatten() {
+                if let RefOr::T(Parameter { name, description, .. }) = parameter {
+                    *description = description.take().or_else(|| describe_parameter(path, name));
+                }
+            }
         }
     }
     document

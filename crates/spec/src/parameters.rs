@@ -51,14 +51,13 @@ pub enum StoredParameterValue {
 }
 
 impl StoredParameterValue {
-    /// Parses an integer, else a number, else text. Values that would not be displayed as written (`007`, `+1`)
-    /// are text.
+    /// Parses an integer, else a number, else text. `007` and `+1` are text, because a number would lose their
+    /// notation; `1.10` is the number 1.1.
     pub fn infer(text: &str) -> Self {
         parse_number(text).unwrap_or_else(|| Self::Text(text.into()))
     }
 
-    /// Like [`ParameterValue::infer`] for quoted text: a number only if its notation is preserved (`"1.10"` is
-    /// text).
+    /// Like [`Self::infer`] for quoted text: a number only if it is displayed as written (`"1.10"` is text).
     fn infer_quoted(text: &str) -> Self {
         let value = Self::infer(text);
         if value.get().to_string() == text { value } else { Self::Text(text.into()) }

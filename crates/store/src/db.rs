@@ -11,9 +11,9 @@ use windlass_types::WorkflowId;
 
 /// A connection in a transaction.
 ///
-/// Statements are prepared once per connection and cached, except by the methods with `once` in their name.
+/// Statements are prepared once per connection and cached, except by [`Self::for_each_unprepared`].
 pub(crate) trait SqlConnection {
-    /// Loads rows into one table; see [`Self::load_into`].
+    /// Loads rows into one table; see [`Self::open_loader`].
     type Loader<'d>: BulkLoader
     where
         Self: 'd;

@@ -7,9 +7,13 @@ use windlass_types::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AdmissionQueue {
+    /// Number of active runs.
     pub active_dags: u64,
+    /// Maximum number of active runs.
     pub max_active_dags: u64,
+    /// Number of queued requests.
     pub queued_workflows: u64,
+    /// The request that starts next.
     pub next_in_queue: Option<NextInQueue>,
     /// Queued requests in the order in which they start, up to the requested number.
     pub queue: Vec<NextInQueue>,
@@ -17,11 +21,16 @@ pub struct AdmissionQueue {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NextInQueue {
+    /// Name of the request.
     pub request_name: String,
+    /// Priority; larger values go first.
     pub priority: i64,
+    /// When the request entered the queue.
     #[schema(value_type = String)]
     pub queued_since: Timestamp,
+    /// Whether it goes before all requests that are not urgent.
     pub urgent: bool,
+    /// User who submitted the request.
     pub requestor: String,
 }
 
@@ -40,8 +49,11 @@ pub struct AdmissionConfig {
 pub struct SystemStatus {
     /// Version of the server.
     pub version: String,
+    /// Number of active runs.
     pub active_dags: u64,
+    /// Maximum number of active runs.
     pub max_active_dags: u64,
+    /// Number of queued requests.
     pub queued_workflows: u64,
     /// Number of requests by status; statuses without requests are omitted.
     pub requests: BTreeMap<String, u64>,

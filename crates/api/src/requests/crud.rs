@@ -10,18 +10,23 @@ use windlass_types::requests::{CleanupPolicy, ProductionStep, Request, RequestSt
 /// An accepted request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SubmitResponse {
+    /// Name of the request.
     pub request_name: String,
+    /// Status of the request.
     #[schema(value_type = String)]
     pub status: RequestStatus,
+    /// Later priorities of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     pub production_steps: Vec<ProductionStep>,
+    /// The workflow of the request.
     pub workflow: RequestWorkflowRef,
 }
 
 /// The workflow of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RequestWorkflowRef {
+    /// UUID of the workflow.
     pub id: String,
     /// `new`, `planning`, `active`, `stopping`, `resubmitting`, `completed`, `partial`, `failed` or `aborted`.
     pub status: String,
@@ -30,17 +35,27 @@ pub struct RequestWorkflowRef {
 /// A request in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RequestSummary {
+    /// Name of the request.
     pub request_name: String,
+    /// Status of the request.
     #[schema(value_type = String)]
     pub status: RequestStatus,
+    /// Priority; larger values go first.
     pub priority: i64,
+    /// Whether it goes before all requests that are not urgent.
     pub urgent: bool,
+    /// User who submitted the request.
     pub requestor: String,
+    /// Campaign of the request.
     pub campaign: Option<String>,
+    /// Dataset that is read; `null`: events are generated.
     pub input_dataset: Option<String>,
+    /// Datasets that are written.
     pub output_datasets: Vec<String>,
+    /// When the request was submitted.
     #[schema(value_type = String)]
     pub created_at: Timestamp,
+    /// When it was last changed.
     #[schema(value_type = String)]
     pub updated_at: Timestamp,
     /// When the request entered its status.
@@ -48,14 +63,17 @@ pub struct RequestSummary {
     pub since: Timestamp,
     /// Why the request is held, failed or aborted.
     pub reason: Option<String>,
+    /// Version of the request, incremented by every change.
     pub version: i64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RequestList {
+    /// The entries of this page or list.
     pub items: Vec<RequestSummary>,
     /// Total number of matching requests.
     pub total: u64,
+    /// Number of entries before the first one of this page.
     pub offset: u64,
 }
 
@@ -67,6 +85,7 @@ pub struct FullRequest {
     #[serde(flatten)]
     #[schema(value_type = Object)]
     pub request: Request,
+    /// Status of the request.
     #[schema(value_type = String)]
     pub status: RequestStatus,
     /// Why the request is held, failed or aborted.
@@ -75,11 +94,15 @@ pub struct FullRequest {
     pub wanted: Option<PendingCommandResponse>,
     /// Oldest first.
     pub status_transitions: Vec<StatusTransitionResponse>,
+    /// The workflow of the request.
     pub workflow: RequestWorkflowRef,
+    /// When the request was submitted.
     #[schema(value_type = String)]
     pub created_at: Timestamp,
+    /// When it was last changed.
     #[schema(value_type = String)]
     pub updated_at: Timestamp,
+    /// When the request entered its status.
     #[schema(value_type = String)]
     pub since: Timestamp,
     /// Version of the request, incremented by every change; also in the header `ETag`.
@@ -128,8 +151,11 @@ impl TryFrom<Value> for FullRequest {
 pub struct PendingCommandResponse {
     /// `stop`, `abort`, `fail`, `release` or `remove`.
     pub what: String,
+    /// User who gave the command.
     pub by: String,
+    /// Reason of the command.
     pub reason: String,
+    /// When the command was given.
     #[schema(value_type = String)]
     pub at: Timestamp,
 }
@@ -140,11 +166,15 @@ pub struct StatusTransitionResponse {
     /// `null`: the request was created.
     #[schema(value_type = Option<String>)]
     pub from: Option<RequestStatus>,
+    /// The new status.
     #[schema(value_type = String)]
     pub to: RequestStatus,
+    /// When the status changed.
     #[schema(value_type = String)]
     pub timestamp: Timestamp,
+    /// User or server who changed it.
     pub by: String,
+    /// Why it changed.
     pub reason: Option<String>,
 }
 
@@ -152,14 +182,17 @@ pub struct StatusTransitionResponse {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PatchRequest {
+    /// New priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i64>,
+    /// Whether the request goes before all requests that are not urgent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub urgent: Option<bool>,
     /// `submitted` starts a new request, `queued` releases a held one, `stopping` and `aborted` end it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub status: Option<RequestStatus>,
+    /// New list of later priorities.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]
     pub production_steps: Option<Vec<ProductionStep>>,
@@ -176,6 +209,7 @@ pub struct PatchRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StopRequest {
+    /// Reason, stored in the history.
     #[schema(max_length = 1000)]
     pub reason: String,
 }
@@ -183,39 +217,53 @@ pub struct StopRequest {
 /// A clean stop that was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StopResponse {
+    /// Name of the request.
     pub request_name: String,
+    /// Status of the request.
     #[schema(value_type = String)]
     pub status: RequestStatus,
+    /// Status before the command.
     #[schema(value_type = String)]
     pub previous_status: RequestStatus,
+    /// Reason of the stop.
     pub stop_reason: String,
+    /// What happened, in words.
     pub message: String,
 }
 
 /// A request that is being aborted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AbortResponse {
+    /// Name of the request.
     pub request_name: String,
     /// `aborted`, or the previous status while parts of the request still run.
     #[schema(value_type = String)]
     pub status: RequestStatus,
+    /// Status before the command.
     #[schema(value_type = String)]
     pub previous_status: RequestStatus,
+    /// What happened, in words.
     pub message: String,
 }
 
 /// A version of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RequestVersion {
+    /// Name of the request.
     pub request_name: String,
+    /// Processing version, from 1.
     pub processing_version: u32,
+    /// Status of the request.
     #[schema(value_type = String)]
     pub status: RequestStatus,
+    /// What happens to the outputs when a later version replaces them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub cleanup_policy: Option<CleanupPolicy>,
+    /// Name of the request that replaces this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<String>,
+    /// Why the request failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<String>,
 }

@@ -14,7 +14,9 @@ pub struct RequestFiles {
     pub items: Vec<RequestFileRow>,
     /// Number of files in the requested states.
     pub total: u64,
+    /// Number of entries before the first one of this page.
     pub offset: u64,
+    /// Number of input files by state.
     #[schema(value_type = Object)]
     pub counts: RequestFileCounts,
     /// Number of input files that no round has settled yet. Absent with an external catalog, and for a
@@ -22,12 +24,14 @@ pub struct RequestFiles {
     /// one round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fresh: Option<u64>,
+    /// Summary of the excluded files.
     pub exclusions: FileExclusions,
 }
 
 /// Input that is missing from the outputs, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FileExclusions {
+    /// Number of excluded files.
     pub files: u64,
     /// Excluded files that were partly processed; the processed part is in the outputs.
     pub partly_processed: u64,
@@ -37,6 +41,8 @@ pub struct FileExclusions {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExclusionReason {
+    /// Why the files are excluded.
     pub reason: String,
+    /// Number of files with this reason.
     pub files: u64,
 }

@@ -58,6 +58,7 @@ pub struct ReleaseRequest {
 /// A released request; it continues as soon as the reconciler has processed the release.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReleaseResponse {
+    /// Name of the request.
     pub request_name: String,
     /// Status when the request was released.
     #[schema(value_type = String)]
@@ -65,6 +66,7 @@ pub struct ReleaseResponse {
     /// All overrides in effect, including earlier ones.
     #[schema(value_type = Object)]
     pub overrides: RequestOverrides,
+    /// What was released, in words.
     pub message: String,
 }
 
@@ -72,6 +74,7 @@ pub struct ReleaseResponse {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FailRequest {
+    /// Reason, stored in the history.
     #[schema(max_length = 1000)]
     pub reason: String,
     /// The backend of the run is permanently lost: if it does not answer, do not wait for the run to end.
@@ -83,6 +86,7 @@ pub struct FailRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RestartRequest {
+    /// Reason, stored in the history.
     #[schema(max_length = 1000)]
     pub reason: String,
     /// What happens to the old outputs when the new request is completed: `keep_until_replaced` or
@@ -100,10 +104,14 @@ pub struct RestartRequest {
 pub struct RestartResponse {
     /// Name of the new request.
     pub request_name: String,
+    /// Name of the restarted request.
     pub previous_version_request: String,
+    /// Processing version of the new request.
     pub processing_version: u32,
+    /// What happens to the old outputs.
     #[schema(value_type = String)]
     pub cleanup_policy: CleanupPolicy,
+    /// Status of the new request.
     #[schema(value_type = String)]
     pub status: RequestStatus,
     /// Status of the old request; it becomes `failed` when none of its runs is active.
@@ -111,6 +119,7 @@ pub struct RestartResponse {
     pub previous_status: RequestStatus,
     /// Whether this call created the new request; otherwise it already existed.
     pub is_new: bool,
+    /// What happened, in words.
     pub message: String,
 }
 
@@ -118,17 +127,20 @@ pub struct RestartResponse {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct InvalidateRequest {
+    /// Reason, stored in the history.
     #[schema(max_length = 1000)]
     pub reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InvalidateResponse {
+    /// Name of the request.
     pub request_name: String,
     /// Number of blocks being invalidated.
     pub blocks: u64,
     /// Number of blocks that were already being invalidated, or were invalidated.
     pub blocks_invalidated_before: u64,
+    /// What happened, in words.
     pub message: String,
 }
 
@@ -140,8 +152,11 @@ pub struct RequestRecoveryState {
     pub round: Option<u32>,
     /// Number of automatic rescues used.
     pub rescues_used: u32,
+    /// Number of work units of the current round.
     pub work_units: u32,
+    /// Work units that completed.
     pub work_units_completed: u32,
+    /// Work units that failed.
     pub work_units_failed: u32,
     /// Since when the run is paused (it starts no new work), because its attempts fail alike.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,6 +166,7 @@ pub struct RequestRecoveryState {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub backend_silent_since: Option<Timestamp>,
+    /// Changes by operators.
     #[schema(value_type = Object)]
     pub overrides: RequestOverrides,
     /// Active bans for this request only.
@@ -166,13 +182,18 @@ pub struct RequestRecoveryState {
 /// An alert for operators.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AlertResponse {
+    /// Id of the alert.
     pub id: i64,
     /// Stable identifier of the type of alert, for programs.
     pub kind: String,
+    /// Request of the alert; `null`: it is about a site or the server.
     pub request_name: Option<String>,
+    /// The alert in words.
     pub message: String,
+    /// Values of the alert, depending on its kind.
     #[schema(value_type = Object)]
     pub detail: Value,
+    /// When the alert was raised.
     #[schema(value_type = String)]
     pub at: Timestamp,
     /// When the alert was handed to the notification channel.

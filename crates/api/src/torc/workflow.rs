@@ -11,7 +11,8 @@ pub struct WorkflowModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<i64>,
     pub name: String,
-    /// Owner of the workflow. Ignored in requests: the owner is the authenticated caller.
+    /// Owner of the workflow. Not needed in requests, where it is ignored: the owner is the authenticated caller.
+    #[serde(default)]
     pub user: String,
     /// The current run, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -42,7 +42,7 @@ pub(crate) struct TokenArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenSubcommand {
-    /// Create a token and print it. It is not stored and cannot be printed again.
+    /// Create a token and print it. The server stores only its hash, so it cannot be printed again.
     Create(TokenCreateArgs),
     /// List your tokens, including expired ones.
     List(TokenListArgs),

@@ -65,8 +65,7 @@ pub(crate) struct CreateJobArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Empty lines and lines that begin with # are skipped. The jobs are named job1, job2 …, continuing the numbers of existing \
-jobs, and have no dependencies. Without --memory-per-job the jobs have no memory limit, without --runtime-per-job no time \
-limit.
+jobs, and have no dependencies.
 
 Examples:
   windlass jobs create-from-file last commands.txt --cpus-per-job 2 --memory-per-job 4g --runtime-per-job 1h")]
@@ -80,7 +79,7 @@ pub(crate) struct CreateJobsArgs {
     /// CPUs of each job. Default: 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) cpus_per_job: Option<u32>,
-    /// Memory of each job, which is also its limit: `4g`. Default: no limit.
+    /// Memory that each job reserves and may use at most: `4g`. Default: no limit.
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory_per_job: Option<Bytes>,
     /// Time limit of each job: `1h`. Default: no limit.
@@ -200,7 +199,7 @@ pub(crate) struct ResourceAmountArgs {
     /// Number of nodes. Default: 1 for new requirements, unchanged in an update.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) num_nodes: Option<u32>,
-    /// Memory, which is also the limit of each job: `4g`, `512m`. 0: no limit.
+    /// Memory that each job reserves and may use at most: `4g`, `512m`. 0: no limit.
     #[arg(short, long, value_name = "SIZE")]
     pub(crate) memory: Option<Bytes>,
     /// Time limit of each job: `90m`, `PT1H`.

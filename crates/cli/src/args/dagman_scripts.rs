@@ -40,7 +40,7 @@ pub(crate) struct DagmanScriptCli {
 pub(crate) enum DagmanScriptSubcommand {
     /// After an attempt of a node: classify a failure, and decide what follows.
     Post(PostScriptArgs),
-    /// After a landing node: the same, and select the site of its work unit.
+    /// After a landing node: the same as `post`, and select the site of its work unit.
     Elect(PostScriptArgs),
     /// Before an attempt of a node: wait for its retry delay and for a pause of its run.
     Pre(PreScriptArgs),
@@ -50,7 +50,7 @@ pub(crate) enum DagmanScriptSubcommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct PostScriptArgs {
-    /// Node: $JOB.
+    /// Name of the node: $JOB.
     #[arg(value_name = "NODE")]
     pub(crate) node: String,
     /// Exit code of the job: $RETURN. Negative for a signal, -1001 if it was not submitted, -1002 if it was
@@ -75,7 +75,7 @@ pub(crate) struct PostScriptArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PreScriptArgs {
-    /// Node: $JOB.
+    /// Name of the node: $JOB.
     #[arg(value_name = "NODE")]
     pub(crate) node: String,
     /// Number of the attempt, from 0: $RETRY.

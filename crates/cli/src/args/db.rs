@@ -21,7 +21,7 @@ pub(crate) struct DbArgs {
 pub(crate) enum DbSubcommand {
     /// Upgrade the database to the schema of this version; creates the tables in an empty PostgreSQL database.
     Migrate,
-    /// Back up the database file to a new file, consistently and while it is in use.
+    /// Copy the database file to a new file; also safe while the database is in use.
     Backup(DbBackupArgs),
     /// Check the integrity of the database: file, counts, references. Changes nothing.
     Check,

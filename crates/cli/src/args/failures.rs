@@ -211,8 +211,8 @@ pub(crate) struct FailureChangeArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "For agents")]
 pub(crate) struct DecisionAgentArgs {
-    /// Name of the agent that decides: the triage policy of the workflow applies, and reports list the agent
-    /// separately. Default: WINDLASS_AGENT.
+    /// Name of the agent that decides; its decisions are subject to the triage policy of the workflow. Default:
+    /// WINDLASS_AGENT.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     /// Confidence of the agent, from 0 to 1.

@@ -97,7 +97,7 @@ pub(crate) struct UserDataListArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-In a job, the workflow is known, and `${user_data.output.NAME}` in the spec gives the id.
+Inside a job, --workflow is not needed. `${user_data.output.NAME}` in a command of the spec inserts the id of the user data.
 
 Examples:
   windlass jobs user-data update 7 --data '{\"best\": 0.3}'

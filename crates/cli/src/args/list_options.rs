@@ -11,7 +11,7 @@ pub(crate) struct ListPageArgs {
     /// Number of entries to skip.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) offset: u64,
-    /// Field to sort by, one of the fields in `--format json`. Default: id.
+    /// Field to sort by, as named in `--format json`. Default: the order of the list, usually by id.
     #[arg(long, value_name = "FIELD")]
     pub(crate) sort_by: Option<String>,
     /// Reverse the order.

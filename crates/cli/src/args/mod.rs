@@ -322,7 +322,13 @@ pub(crate) fn build_plain_command() -> clap::Command {
 }
 
 pub(crate) fn from_matches(matches: &clap::ArgMatches) -> Result<Cli, clap::Error> {
-    Cli::from_arg_matches(matches)
+    let mut cli = Cli::from_arg_matches(matches)?;
+    if let (Some(CliCommand::Serve(args)), Some(given)) =
+        (&mut cli.command, matches.subcommand_matches("serve"))
+    {
+        args.given = serve::given_options(given);
+    }
+    Ok(cli)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ job. If it completes, the node gets jobs as before; otherwise the quarantine is 
 
 Examples:
   windlass worker nodes                                        list quarantined nodes and reasons
-  windlass worker nodes set-aside n17 --for 2h --reason \"its disk is full\"
+  windlass worker nodes quarantine n17 --for 2h --reason \"its disk is full\"
   windlass worker nodes release n17                            end the quarantine at once")]
 pub(crate) struct NodesArgs {
     #[command(subcommand)]
@@ -22,7 +22,8 @@ pub(crate) enum NodesSubcommand {
     /// List nodes that are in quarantine or run their probe job.
     List,
     /// Quarantine a node: it gets no jobs for a time; running jobs continue.
-    SetAside(NodeQuarantineArgs),
+    #[command(alias = "set-aside")]
+    Quarantine(NodeQuarantineArgs),
     /// Release a node from quarantine.
     Release(OneNodeArgs),
 }

@@ -57,7 +57,8 @@ A step is any command. It runs in an empty directory with these environment vari
   WINDLASS_INPUTS           file with the paths of its inputs, one per line
   WINDLASS_INPUT_DETAILS    the same as JSON, with LFNs, event ranges and luminosity section masks
   WINDLASS_SKIP_EVENTS, WINDLASS_MAX_EVENTS
-                            the event range over all inputs, if it is contiguous; -1 means all
+                            events to skip and to read, -1 for all: of the only input, or 0 and -1 if all inputs are
+                            read in full; otherwise not set, and WINDLASS_INPUT_DETAILS has the ranges
   WINDLASS_EVENTS           expected number of events
   WINDLASS_FIRST_EVENT, WINDLASS_LAST_EVENT, WINDLASS_RUN_NUMBER, WINDLASS_FIRST_LUMI, WINDLASS_EVENTS_PER_LUMI
                             what to generate, if there are no inputs
@@ -92,7 +93,8 @@ pub(crate) struct PayloadWorkDirArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PayloadResultsArgs {
-    /// Directory with the reports of the work unit. Default: the directory of its name beside the manifest.
+    /// Directory with the reports of the work unit. Default: the directory beside the
+    /// manifest that has the name of the work unit.
     #[arg(long, value_name = "DIR")]
     pub(crate) results: Option<PathBuf>,
 }
@@ -101,7 +103,7 @@ pub(crate) struct PayloadResultsArgs {
 pub(crate) struct PayloadLandArgs {
     #[command(flatten)]
     pub(crate) unit: PayloadUnitArgs,
-    /// File to write missing inputs to. Default: `landing.json` among the reports of the work unit.
+    /// File to write missing inputs to. Default: `landing.json` in the directory of --results.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
 }
@@ -169,7 +171,7 @@ pub(crate) struct PayloadSimulateArgs {
     /// Path of the job report.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
-    /// Fail in this mode.
+    /// How to fail; the modes are listed below.
     #[arg(long, value_name = "WAY", value_parser = parse_fault)]
     pub(crate) fail: Option<SimulatedFailureKind>,
     /// Fail only at this site.

@@ -132,8 +132,8 @@ pub(crate) struct TorcAsyncArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A workflow is ready to run as soon as it is created. This command only checks input files that no job of the workflow \
-writes: they must exist.
+A workflow is ready to run as soon as it is created. This command only checks that the input files exist which no \
+job of the workflow writes.
 
 Examples:
   windlass workflows init

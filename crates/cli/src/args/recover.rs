@@ -12,8 +12,8 @@ use std::time::Duration;
 Diagnoses each failed job from the measurements of its last attempt. A job that exceeded its memory or time limit, or used \
 more CPUs than requested, gets larger requirements and runs again. Other jobs with the same requirements keep theirs, and \
 no job requests more than a worker has. Jobs that failed for other reasons stay failed unless --retry-unknown or \
---recovery-hook is given. Jobs that were canceled because of a retried job run again; completed jobs stay completed. Other \
-jobs of the workflow may run meanwhile.
+--recovery-hook is given. Jobs that were canceled because of a retried job run again; completed jobs stay completed. The \
+workflow may be running.
 
 Without a server, `windlass resume` or --run continues the workflow. If the workflow runs on Slurm, allocations for the \
 jobs are requested, as `windlass slurm regenerate --submit` does; no job requests more than the nodes of a partition have.
@@ -53,7 +53,7 @@ pub(crate) struct RecoveryArgs {
     /// Factor by which to increase the time limit of jobs that exceeded it.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = parse_multiplier)]
     pub(crate) runtime_multiplier: f64,
-    /// Factor applied to the used CPUs to get the new number of CPUs, for jobs that used more than requested.
+    /// Factor by which to multiply the CPUs used by jobs that used more than requested; the result is requested.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = parse_multiplier)]
     pub(crate) cpu_multiplier: f64,
     /// Also retry jobs whose failure has no known cause.
@@ -148,7 +148,7 @@ pub(crate) struct TorcWatchArgs {
     /// Polling interval; changes are noticed at once.
     #[arg(short, long, value_name = "SECONDS")]
     poll_interval: Option<f64>,
-    /// Show the number of jobs per state; always shown.
+    /// Show the number of jobs per state; windlass always does.
     #[arg(short, long)]
     show_job_counts: bool,
     /// Directory of the logs; taken from the workflow.
@@ -160,7 +160,7 @@ pub(crate) struct TorcWatchArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Automatic Slurm allocations")]
 pub(crate) struct AutoScheduleArgs {
-    /// Keep watching when jobs are ready but no allocation is left, because another process will request one.
+    /// Keep watching when jobs are ready and no allocation is left, for example if you request allocations by hand.
     /// Default: exit with 3.
     #[arg(long)]
     pub(crate) persistent: bool,

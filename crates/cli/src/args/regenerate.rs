@@ -62,7 +62,7 @@ struct TorcRegenerateArgs {
     /// Directory of the logs; taken from the workflow.
     #[arg(short, long = "output-dir", id = "torc_output_dir", value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// Polling interval of workers; the server notifies them.
+    /// Polling interval of workers; workers do not poll.
     #[arg(short, long, value_name = "SECONDS")]
     poll_interval: Option<u32>,
 }

@@ -92,8 +92,8 @@ pub(crate) struct RequestSubmitArgs {
     /// Documents of requests; `-` reads standard input. A document may contain a list of requests.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Queue the request again with a new priority when a fraction of its work units is completed:
-    /// `0.5:80000`; repeat for more steps.
+    /// Later priority: `0.5:80000` returns the request to the queue with priority 80000 when half of its work units
+    /// are completed; repeat for more steps.
     #[arg(long = "step", value_name = "FRACTION:PRIORITY")]
     pub(crate) steps: Vec<String>,
     /// Validate the documents and show what would be submitted, without submitting it.
@@ -109,9 +109,9 @@ pub(crate) struct RequestSubmitArgs {
 Documents are arguments of `createRequest`, or responses of ReqMgr2, which may contain several requests. All are validated \
 before the first is submitted: if one is invalid, all errors are reported and none is submitted.
 
-Names are looked up in ReqMgr2: by this command if the URL is set here (--reqmgr2, or reqmgr2.url in the settings), with \
-your certificate; otherwise by the server, with its certificate. The server submits them one by one, and reports the result \
-of each.
+A name is looked up in ReqMgr2. If --reqmgr2 or the setting reqmgr2.url is given, this command does that, with your \
+certificate; otherwise the server does it, with its own certificate. The requests are submitted one by one, and the result of \
+each is shown.
 
 Examples:
   windlass request import pdmvserv_task_1
@@ -122,8 +122,8 @@ pub(crate) struct RequestImportArgs {
     /// Files with documents of ReqMgr2 (`-` reads standard input), or names of requests in ReqMgr2.
     #[arg(value_name = "FILE|NAME", required = true)]
     pub(crate) what: Vec<String>,
-    /// Queue the request again with a new priority when a fraction of its work units is completed:
-    /// `0.5:80000`; repeat for more steps.
+    /// Later priority: `0.5:80000` returns the request to the queue with priority 80000 when half of its work units
+    /// are completed; repeat for more steps.
     #[arg(long = "step", value_name = "FRACTION:PRIORITY")]
     pub(crate) steps: Vec<String>,
     #[command(flatten)]
@@ -132,8 +132,8 @@ pub(crate) struct RequestImportArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Starts a private server and a worker for each site on this machine; both exit when all requests have ended. After an \
-interruption, the same command continues: the database is in .windlass/, as for workflows.
+Starts a private server, and one worker per site, on this machine. All of them exit when the requests have ended. After an \
+interruption, repeat the command: it continues from the database in .windlass/.
 
 Examples:
   windlass request run reco.yaml
@@ -218,9 +218,9 @@ pub(crate) struct OneRequestArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-States: `processed` means that all work units that read the file are completed. `attempted` means that a work unit failed; \
-a later round retries the file, or the part of it that is shown, after all other files. `excluded` means that the file is \
-bad, or an operator excluded it; it is not read again. Files that no round has used yet are not listed.
+States: `processed` means that all work units that read the file are completed. `attempted` means that a work unit failed: \
+a later round reads the file again, or the parts in the column LEFT, after all other files. `excluded` means that the file \
+is bad, or that an operator excluded it: it is not read again. Files that no round has read yet are not listed.
 
 Examples:
   windlass request files reco --state excluded         list files missing from the outputs, with reasons

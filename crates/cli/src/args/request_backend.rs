@@ -36,9 +36,9 @@ pub(crate) struct RequestBackendArgs {
         default_value = "engine"
     )]
     pub(crate) backend: RequestBackendName,
-    /// Maximum number of concurrent nodes of a category: `Processing` (default 5000), `Merge` (100) and
-    /// `Cleanup` (50) per work unit on HTCondor or per run on workers; `MergeGroup` (10), concurrent work
-    /// units of a run. Repeat for more.
+    /// Maximum number of concurrent nodes of a category; repeat for more. `Processing` (default 5000), `Merge` (100)
+    /// and `Cleanup` (50) count per work unit on HTCondor, and per run on workers. `MergeGroup` (10) is the maximum
+    /// number of concurrent work units of a run.
     #[arg(long = "throttle", value_name = "CATEGORY=N", value_parser = parse_throttle)]
     pub(crate) throttles: Vec<(String, u64)>,
     /// HTCondor schedd for new runs; repeat for more. Default: the schedd of this machine.

@@ -10,7 +10,8 @@ use windlass_types::parse_duration;
 pub(crate) enum SimilarFailuresArg {
     /// Send an alert.
     Alert,
-    /// Start no new jobs of the run until an operator resumes it; hold its request after --alike-hold-after.
+    /// Start no new jobs of the run until an operator resumes it; hold its request after
+    /// --similar-failure-hold-after.
     Pause,
     /// End the run, and hold its request.
     Hold,
@@ -21,7 +22,7 @@ pub(crate) enum SimilarFailuresArg {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Failures in requests")]
 pub(crate) struct RequestFailurePolicyArgs {
-    /// Hold a request if this percentage of the work units of a round has failed; below it, the round is
+    /// Hold a request if at least this percentage of the work units of a round failed; below it, the round is
     /// rescued.
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=100))]
     pub(crate) hold_percent: u32,
@@ -32,7 +33,7 @@ pub(crate) struct RequestFailurePolicyArgs {
     /// automatic bans.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) site_ban_failures: u32,
-    /// Ban a site only if at least this percentage of the attempts there failed.
+    /// Ban a site only if more than this percentage of the attempts there failed.
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(..=100))]
     pub(crate) site_ban_percent: u32,
     /// Duration of automatic bans.
@@ -42,20 +43,20 @@ pub(crate) struct RequestFailurePolicyArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) site_ban_promotion: u32,
     /// Action if most attempts of a run fail with the same error, at all sites.
-    #[arg(long, value_enum, value_name = "ACTION", default_value = "pause")]
-    pub(crate) on_failing_alike: SimilarFailuresArg,
-    /// Minimum number of similar failures of a run, or at one site, for --on-failing-alike.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) alike_attempts: u32,
-    /// Minimum percentage of similar failures for --on-failing-alike.
-    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(..=100))]
-    pub(crate) alike_percent: u32,
-    /// Time window of the similar failures for --on-failing-alike.
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
-    pub(crate) alike_window: Duration,
+    #[arg(long, alias = "on-failing-alike", value_enum, value_name = "ACTION", default_value = "pause")]
+    pub(crate) on_similar_failures: SimilarFailuresArg,
+    /// Minimum number of similar failures of a run, or at one site, for --on-similar-failures.
+    #[arg(long, alias = "alike-attempts", value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) similar_failure_count: u32,
+    /// Percentage of the ended attempts that similar failures must exceed for --on-similar-failures.
+    #[arg(long, alias = "alike-percent", value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub(crate) similar_failure_percent: u32,
+    /// Time in which similar failures are counted for --on-similar-failures.
+    #[arg(long, alias = "alike-window", value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
+    pub(crate) similar_failure_window: Duration,
     /// Hold the request of a paused run after this time, unless an operator resumes it.
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
-    pub(crate) alike_hold_after: Duration,
+    #[arg(long, alias = "alike-hold-after", value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
+    pub(crate) similar_failure_hold_after: Duration,
 }
 
 impl From<&RequestFailurePolicyArgs> for FailureResponseSettings {
@@ -70,18 +71,18 @@ impl From<&RequestFailurePolicyArgs> for FailureResponseSettings {
                 promote_after: args.site_ban_promotion as usize,
             },
             correlated: correlated_failures::CorrelationPolicy {
-                enabled: args.on_failing_alike != SimilarFailuresArg::Nothing,
-                min_attempts: u64::from(args.alike_attempts),
-                share: part(args.alike_percent),
-                window: args.alike_window,
-                action: match args.on_failing_alike {
+                enabled: args.on_similar_failures != SimilarFailuresArg::Nothing,
+                min_attempts: u64::from(args.similar_failure_count),
+                share: part(args.similar_failure_percent),
+                window: args.similar_failure_window,
+                action: match args.on_similar_failures {
                     SimilarFailuresArg::Alert | SimilarFailuresArg::Nothing => {
                         correlated_failures::CorrelatedAction::Alert
                     }
                     SimilarFailuresArg::Pause => correlated_failures::CorrelatedAction::Pause,
                     SimilarFailuresArg::Hold => correlated_failures::CorrelatedAction::Hold,
                 },
-                hold_after: args.alike_hold_after,
+                hold_after: args.similar_failure_hold_after,
             },
         }
     }
@@ -113,9 +114,14 @@ mod tests {
         let line = Line::try_parse_from(["serve"]).unwrap();
         assert_eq!(FailureResponseSettings::from(&line.policy), FailureResponseSettings::default());
         assert_eq!(rounds::RecoveryPolicy::from(&line.policy), rounds::RecoveryPolicy::default());
-        let off =
-            Line::try_parse_from(["serve", "--site-ban-failures=0", "--on-failing-alike=nothing"]).unwrap();
+        let off = Line::try_parse_from(["serve", "--site-ban-failures=0", "--on-similar-failures=nothing"])
+            .unwrap();
         let off = FailureResponseSettings::from(&off.policy);
         assert!(!off.bans.enabled && !off.correlated.enabled);
+        let old = ["--on-failing-alike=hold", "--alike-attempts=4", "--alike-percent=9", "--alike-window=2h"];
+        let line = Line::try_parse_from([&["serve", "--alike-hold-after=3h"][..], &old].concat()).unwrap();
+        let policy = FailureResponseSettings::from(&line.policy).correlated;
+        assert_eq!((policy.min_attempts, policy.share, policy.window.as_secs()), (4, 0.09, 7200));
+        assert_eq!(policy.hold_after.as_secs(), 3 * 3600);
     }
 }

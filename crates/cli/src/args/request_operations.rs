@@ -15,7 +15,7 @@ work is kept and the rest is queued as the next round; with --rescue the same ro
 apply or none: if one is invalid, the command reports the error, and the request stays held.
 
 If recording an output fails for three days, the server gives up, and `request show` reports it. A release retries the \
-recording, also for requests that are not held or have ended.
+recording; for this, the request need not be held and may have ended.
 
 Examples:
   windlass request release reco                        release without changes: a site was down

@@ -41,7 +41,7 @@ pub(crate) struct RequestTimeoutArgs {
     /// Send an alert if a backend has reported nothing about a run for this time.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) silence_timeout: Duration,
-    /// Give up recording an output after this time of failures, and send an alert.
+    /// Give up recording an output in the catalog if that has failed for this time, and send an alert.
     #[arg(long, value_name = "DURATION", default_value = "3d", value_parser = parse_duration)]
     pub(crate) outputs_timeout: Duration,
 }

@@ -77,13 +77,13 @@ pub(crate) struct ResourcesCorrectArgs {
 /// Margins above the used resources.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct SizingArgs {
-    /// Factor applied to the maximum memory used to get the new memory.
+    /// New memory as a multiple of the largest memory used.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = parse_multiplier)]
     pub(crate) memory_multiplier: f64,
-    /// Factor applied to the maximum CPUs used to get the new number of CPUs.
+    /// New number of CPUs as a multiple of the largest number used.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = parse_multiplier)]
     pub(crate) cpu_multiplier: f64,
-    /// Factor applied to the maximum run time to get the new time limit.
+    /// New time limit as a multiple of the longest run time.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = parse_multiplier)]
     pub(crate) runtime_multiplier: f64,
     /// Never decrease requirements.

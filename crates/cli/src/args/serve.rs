@@ -7,7 +7,9 @@ use super::request_failure_policy::RequestFailurePolicyArgs;
 use super::request_timeouts::RequestTimeoutArgs;
 use super::rounds::RequestRoundsArgs;
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, ValueEnum};
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,8 +43,8 @@ pub(crate) struct ServeArgs {
     pub(crate) grace: Duration,
     /// Quarantine a node for the workers of all users. Default: only for the workers of the user whose jobs
     /// failed there.
-    #[arg(long)]
-    pub(crate) share_node_blame: bool,
+    #[arg(long, alias = "share-node-blame")]
+    pub(crate) quarantine_for_all_users: bool,
     /// Disable authentication (loopback only): every client has full access.
     #[arg(long)]
     pub(crate) no_auth: bool,
@@ -90,8 +92,8 @@ pub(crate) struct ServeArgs {
     /// Timeout of a request (long polls and streams excluded).
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
     pub(crate) request_timeout: Duration,
-    /// Offer MCP for AI agents at /mcp, with the permissions of their tokens: `read` permits reading, `write`
-    /// also changes.
+    /// Offer MCP for AI agents at /mcp: only tools that `read`, or also tools that `write`. An agent has the
+    /// permissions of its token.
     #[arg(long, value_enum, value_name = "RIGHTS", num_args = 0..=1, require_equals = true, default_missing_value = "read")]
     pub(crate) mcp: Option<AgentRightsArg>,
     /// Format of the log: text, or JSON with one object per line.
@@ -118,6 +120,34 @@ pub(crate) struct ServeArgs {
     pub(crate) reqmgr2: Reqmgr2Args,
     #[command(flatten)]
     pub(crate) reconciler: AllocationReconcilerArgs,
+    /// Set by [`super::from_matches`].
+    #[arg(skip)]
+    pub(crate) given: Vec<GivenOption>,
+}
+
+/// An option that the command line gives, not a default or a setting.
+#[derive(Debug)]
+pub(crate) struct GivenOption {
+    pub(crate) name: String,
+    /// None for a flag.
+    pub(crate) values: Vec<OsString>,
+    pub(crate) is_path: bool,
+}
+
+/// The options of `serve` on the command line, in the order of its help; without the global options.
+pub(crate) fn given_options(matches: &ArgMatches) -> Vec<GivenOption> {
+    let command = ServeArgs::augment_args(Command::new("serve"));
+    let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let options = command.get_arguments().filter(|arg| is_given(arg.get_id().as_str())).filter_map(|arg| {
+        let id = arg.get_id().as_str();
+        let values = matches.get_raw(id).filter(|_| arg.get_action().takes_values());
+        Some(GivenOption {
+            name: arg.get_long()?.to_owned(),
+            values: values.into_iter().flatten().map(ToOwned::to_owned).collect(),
+            is_path: matches.try_get_many::<PathBuf>(id).is_ok(),
+        })
+    });
+    options.collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

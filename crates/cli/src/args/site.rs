@@ -64,8 +64,8 @@ pub(crate) struct SiteDrainArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A ban that would leave no site for all requests, or for the given request, is rejected: work would wait without visible \
-reason. Use `windlass site drain` to let a site finish its work.")]
+A ban is rejected if it would leave no site where requests, or the given request, can run. Use `windlass site drain` to let \
+a site finish its work.")]
 pub(crate) struct SiteBanArgs {
     #[command(flatten)]
     pub(crate) site: OneSiteArgs,

@@ -63,8 +63,8 @@ pub(crate) struct SlurmPackingArgs {
     /// of the partition.
     #[arg(long, value_enum, value_name = "STRATEGY", default_value = "max-job-runtime")]
     pub(crate) walltime_strategy: WalltimeArg,
-    /// Factor applied to the runtime of the longest job to get the time limit of allocations, up to the
-    /// maximum of the partition.
+    /// Time limit of allocations as a multiple of the runtime of the longest job; at most the maximum of the
+    /// partition.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = parse_multiplier)]
     pub(crate) walltime_multiplier: f64,
     /// Request one allocation with many nodes instead of many allocations with few nodes.

@@ -89,13 +89,13 @@ adds no job twice. The file, in any format of a spec, contains:
   jobs:                          the new jobs
     - name: refine_1
       command: ./refine 1
-      depends_on: [...]          other jobs in this file; all of them depend on the job that adds them
+      depends_on: [...]          jobs in this file to wait for; every new job waits for the job that adds it
       resource_requirements:     as in the spec, as are priority, labels, env, invocation_script and
                                  cancel_on_blocking_job_failure
   lineage: refinement            name of the sequence of iterations; default: name of its first job
   state: {...}                   any value, stored as user data of each iteration
 
-Added jobs can add jobs too: each time is an iteration of the same lineage. The spec limits the number of iterations: \
+Added jobs can add jobs too; each addition is the next iteration of the same lineage. The spec limits their number: \
 `dynamic_jobs: {max_iterations: 1000}`.
 
 Examples:

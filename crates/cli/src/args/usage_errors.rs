@@ -2,7 +2,9 @@
 
 use crate::error::CliError;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::error::Error as _;
 use std::ffi::OsString;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
 /// Improves clap's suggestions for unknown commands and options: it misses swapped letters, and suggests options
 /// that have little in common with what was typed.
@@ -14,12 +16,24 @@ pub(crate) fn add_suggestion(error: &mut clap::Error, command: &clap::Command, w
     };
     if let Some(word) = text(ContextKind::InvalidSubcommand) {
         let names = of.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
-        if let Some(near) = windlass_spec::nearest_name(&word, names)
-            && error.get(ContextKind::SuggestedSubcommand).is_none()
-        {
-            let near = ContextValue::Strings(vec![near.to_owned()]);
-            error.insert(ContextKind::SuggestedSubcommand, near);
+        let near = windlass_spec::nearest_name(&word, names);
+        let others: Vec<&str> = match error.get(ContextKind::SuggestedSubcommand) {
+            // Clap lists the best one last.
+            Some(ContextValue::Strings(others)) => others.iter().rev().map(String::as_str).collect(),
+            _ => Vec::new(),
+        };
+        let others = others.into_iter().filter(|other| Some(*other) != near);
+        let suggested: Vec<String> = near.into_iter().chain(others).map(str::to_owned).collect();
+        if !suggested.is_empty() {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(suggested));
         }
+    } else if let Some(expected) = expected_number(error)
+        && let (Some(arg), Some(value)) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue))
+    {
+        let message = format!(
+            "invalid value '{value}' for '{arg}': {expected}\n\nFor more information, try '--help'.\n"
+        );
+        *error = clap::Error::raw(error.kind(), message);
     } else if error.kind() == ErrorKind::UnknownArgument
         && let Some(typed) = text(ContextKind::InvalidArg)
         && let Some(flag) = typed.strip_prefix("--")
@@ -31,6 +45,35 @@ pub(crate) fn add_suggestion(error: &mut clap::Error, command: &clap::Command, w
             error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{near}")));
         }
     }
+}
+
+/// What a number must be, if the value of an option is none or out of range; without terms of Rust.
+fn expected_number(error: &clap::Error) -> Option<String> {
+    let source = error.source()?;
+    if let Some(source) = source.downcast_ref::<ParseIntError>() {
+        return Some(match source.kind() {
+            IntErrorKind::PosOverflow => "the number is too large".to_owned(),
+            IntErrorKind::NegOverflow => "the number is too small".to_owned(),
+            _ => "expected a whole number".to_owned(),
+        });
+    }
+    if source.is::<ParseFloatError>() {
+        return Some("expected a number".to_owned());
+    }
+    // `0 is not in 1..=4294967295`
+    let text = source.to_string();
+    let (value, range) = text.split_once(" is not in ")?;
+    let (low, high) = range.split_once("..")?;
+    let high = high.trim_start_matches('=');
+    let parse = |text: &str| text.parse::<i128>().ok();
+    let is_type_limit = parse(high)? >= i128::from(u16::MAX);
+    Some(if !is_type_limit {
+        format!("expected {low} to {high}")
+    } else if parse(value)? < parse(low)? {
+        format!("expected {low} or more")
+    } else {
+        "the number is too large".to_owned()
+    })
 }
 
 /// The option of the command nearest to a word; if none is near, a global one.
@@ -45,7 +88,10 @@ fn nearest_option(flag: &str, of: &clap::Command, root: &clap::Command) -> Optio
     let is_part = |name: &&String| {
         name.split('-').any(|part| part == flag) || flag.split('-').any(|part| part == name.as_str())
     };
-    windlass_spec::nearest_name(flag, own.iter().map(String::as_str))
+    let begun =
+        own.iter().filter(|name| flag.len() > 1 && name.starts_with(flag)).min_by_key(|name| name.len());
+    (begun.map(String::as_str))
+        .or_else(|| windlass_spec::nearest_name(flag, own.iter().map(String::as_str)))
         .or_else(|| own.iter().find(is_part).map(String::as_str))
         .or_else(|| windlass_spec::nearest_name(flag, global.iter().map(String::as_str)))
         .map(str::to_owned)
@@ -116,6 +162,8 @@ mod tests {
             (["spec", "schmea"], "'schema'"),
             (["jobs", "--faild"], "'--failed'"),
             (["run", "--job"], "'--jobs'"),
+            (["run", "--mem"], "'--memory'"),
+            (["workflow", "list"], "'workflows'"),
         ] {
             let found = complaint(&line);
             assert!(
@@ -130,6 +178,19 @@ mod tests {
         }
         let found = complaint(&["zzzzzz"]);
         assert!(!found.hint.unwrap().contains("similar"));
+    }
+
+    #[test]
+    fn invalid_numbers_are_explained_without_terms_of_rust() {
+        for (line, expected) in [
+            (["jobs", "--limit=x"], "invalid value 'x' for '--limit <N>': expected a whole number"),
+            (["jobs", "--limit=99999999999999999999"], "the number is too large"),
+            (["run", "--max-parallel-jobs=0"], "expected 1 or more"),
+            (["serve", "--hold-percent=101"], "expected 0 to 100"),
+        ] {
+            let message = complaint(&line).message;
+            assert!(message.ends_with(expected), "{line:?}: {message}");
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@ use windlass_types::{Bytes, LOCAL_SITE, Timestamp, check_site_name, parse_durati
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A worker runs the jobs of your workflows until you stop it. With --workflow it exits when the workflow has ended. To stop \
-it, press Ctrl-C (or send SIGTERM). Once: it finishes its running jobs and takes no more. Twice: it stops running jobs, \
-which return to the queue. Three times: it kills them.
+it, press Ctrl-C or send SIGTERM. After the first signal it takes no more jobs and exits when its running jobs have ended. \
+The second signal stops these jobs, which return to the queue; the third kills them.
 
 While the server is unreachable, running jobs continue until the lease expires, and are then suspended until the server \
 responds. Results that could not be delivered are stored on this machine, and delivered later by this or the next worker.

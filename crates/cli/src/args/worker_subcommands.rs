@@ -27,7 +27,7 @@ pub(crate) enum WorkerSubcommand {
     Drain(OneWorkerArgs),
     /// Declare a worker dead: its jobs run again at once.
     Retire(OneWorkerArgs),
-    /// Quarantine of nodes: list, set-aside, release.
+    /// Quarantine of nodes: list, quarantine, release.
     Nodes(super::nodes::NodesArgs),
     /// Workers on machines reached by ssh: add, run, status, stop, collect-logs.
     Remote(super::worker::RemoteArgs),

@@ -180,8 +180,8 @@ pub(crate) struct WorkflowExportArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The workflow gets new ids. Without results in the file, or with --skip-results, all jobs run again. Jobs run in the \
-current directory, independent of the original one. Commands are not changed: if `${user_data.input.NAME}` in a spec \
-inserted an id, the command still contains the old id, and a warning is printed.
+current directory, not in that of the original workflow. Commands are not changed: ids that `${user_data.input.NAME}` \
+inserted into them stay the old ids, and a warning lists these commands.
 
 Examples:
   windlass workflows import sim.json

@@ -14,7 +14,7 @@ use windlass_types::settings::{
 };
 
 pub(crate) fn run(ctx: &CliContext, args: &ExecArgs) -> Result<CliExit, CliError> {
-    let commands = expand_commands(ctx, args)?;
+    let (names, commands) = expand_commands(ctx, args)?;
     if args.dry_run {
         if ctx.ui.wants_json() {
             ctx.ui.print_json(&commands)?;
@@ -23,7 +23,6 @@ pub(crate) fn run(ctx: &CliContext, args: &ExecArgs) -> Result<CliExit, CliError
         }
         return Ok(CliExit::Success);
     }
-    let names: Vec<String> = (1..=commands.len()).map(|n| format!("job{n}")).collect();
     let output_dir = spec_file::output_directory(ctx, &args.output)?;
     let store = ctx.open_or_create()?;
     let settings = monitor_settings(args.monitor);
@@ -69,8 +68,8 @@ fn monitor_settings(args: ResourceMonitorArgs) -> Option<WorkflowSettings> {
     Some(WorkflowSettings { resource_monitor: Some(monitor), ..WorkflowSettings::default() })
 }
 
-/// All command lines: each template with each combination of parameters.
-fn expand_commands(ctx: &CliContext, args: &ExecArgs) -> Result<Vec<String>, CliError> {
+/// The names of the jobs and their command lines: each template with each combination of parameters.
+fn expand_commands(ctx: &CliContext, args: &ExecArgs) -> Result<(Vec<String>, Vec<String>), CliError> {
     let templates = parse_templates(args)?;
     let params: Vec<ExecParameter> =
         args.params.iter().map(ExecParameterArg::load_values).collect::<Result<_, _>>()?;
@@ -84,7 +83,7 @@ fn expand_commands(ctx: &CliContext, args: &ExecArgs) -> Result<Vec<String>, Cli
     let commands: Vec<String> = filled.collect::<Result<_, _>>()?;
     match commands.iter().find(|command| command.contains('\0')) {
         Some(_) => Err(CliError::user("a command contains a NUL byte, which cannot be passed to a program")),
-        None => Ok(commands),
+        None => Ok((parameter_sweep::job_names(templates.len(), &bindings), commands)),
     }
 }
 

@@ -78,7 +78,7 @@ const FIELDS: &[ListField<FailureGroupRow>] = &[
     ListField::new("class", |row: &FailureGroupRow| class_value(row.group.class))
         .column(TableColumn::text("CLASS")),
     ListField::new("message", |row: &FailureGroupRow| (&row.group.message).into())
-        .column(TableColumn::flexible("MESSAGE")),
+        .column(TableColumn::wrapped("MESSAGE")),
     ListField::new("failed", |row: &FailureGroupRow| row.group.failed.into())
         .column(TableColumn::number("FAILED")),
     ListField::new("pending", |row: &FailureGroupRow| row.group.pending.into())

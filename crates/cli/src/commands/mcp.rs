@@ -49,7 +49,11 @@ pub(crate) fn run(ctx: &CliContext, args: &McpArgs) -> Result<CliExit, CliError>
         ctx.ui.print_json(&windlass_mcp::describe_tools())?;
         return Ok(CliExit::Success);
     }
-    let jobs_store = if args.allow_write { ctx.open_or_create()? } else { ctx.open_read()? };
+    let jobs_store = if args.allow_write {
+        ctx.open_or_create()?
+    } else {
+        ctx.open_read_if_exists()?.ok_or_else(|| no_database_error(ctx))?
+    };
     let program = std::env::current_exe()
         .map_err(|e| CliError::io(format!("cannot find the windlass executable: {e}")))?;
     let hands = CommandLineExecutor {
@@ -70,6 +74,15 @@ pub(crate) fn run(ctx: &CliContext, args: &McpArgs) -> Result<CliExit, CliError>
     windlass_mcp::serve_stdio(requests)
         .map_err(|e| CliError::io(format!("cannot communicate with the agent: {e}")))?;
     Ok(CliExit::Success)
+}
+
+/// The client of an agent starts this command in a directory of its own choice.
+fn no_database_error(ctx: &CliContext) -> CliError {
+    CliError::user(format!("no workflow was created in {} or its parents: there is no database", ctx.cwd.display()))
+        .with_hint(
+            "name the database in the command of the agent's client: `windlass mcp --db PATH`; with `--allow-write`, \
+             a missing database is created",
+        )
 }
 
 /// Performs actions by running windlass commands.

@@ -29,7 +29,7 @@ const FIELDS: &[ListField<NodeQuarantineInfo>] = &[
 pub(crate) fn run(ctx: &CliContext, args: &NodesArgs) -> Result<CliExit, CliError> {
     match &args.verb {
         None | Some(NodesSubcommand::List) => list_nodes(ctx),
-        Some(NodesSubcommand::SetAside(args)) => quarantine_node(ctx, args),
+        Some(NodesSubcommand::Quarantine(args)) => quarantine_node(ctx, args),
         Some(NodesSubcommand::Release(args)) => {
             ctx.require_server()?.release_node(&args.host)?;
             ctx.ui.print_note(&format!("node {} is released from quarantine", args.host));

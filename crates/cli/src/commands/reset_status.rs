@@ -310,8 +310,8 @@ impl JobResetPlan {
         let mut table = TextTable::new(vec![
             TableColumn::number("ID"),
             TableColumn::flexible("NAME"),
-            TableColumn::text("WAS"),
-            TableColumn::text("BECAUSE"),
+            TableColumn::text("STATUS"),
+            TableColumn::text("REASON"),
         ]);
         for ((id, status, because), name) in self.jobs.values().zip(&self.names) {
             let because = match because {

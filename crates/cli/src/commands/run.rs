@@ -141,20 +141,18 @@ fn continue_run(
         return run_summary::report_already_over(ctx, store, id, &headline, "--new reruns everything");
     }
     if row.started_at.is_some() {
-        ctx.ui.print_note(&format!(
-            "workflow {id} was created from the same text ({origin}); continuing it, {}",
-            render_completed(row)
-        ));
+        ctx.ui.print_note(&format!("workflow {id} ({origin}) continues: {}", render_completed(row)));
     }
     run_locally(ctx, store, id, EarlierFailuresPolicy::Keep, &args.machine)
 }
 
-/// Parts of a spec that this version stores but does not carry out.
+/// Parts of a spec that a local run stores but does not perform.
 fn warn_unsupported(ctx: &CliContext, spec: &ResolvedWorkflow<'_>) {
     let is_ours = |action: &WorkflowAction| action.action_type == ActionType::RunCommands;
     if spec.actions().iter().any(|one| !is_ours(&one.action)) {
         ctx.ui.print_warning(
-            "actions of type schedule_nodes are stored and shown, but not carried out by this version",
+            "a local run does not perform `schedule_nodes` actions; `windlass submit` gives the workflow to a \
+             server, which requests the allocations",
         );
     }
 }

@@ -1,8 +1,7 @@
 //! `windlass serve`: runs the server.
 
-use crate::args::allocation_reconciler::AllocationReconcilerArgs;
 use crate::args::request_backend::RequestBackendArgs;
-use crate::args::serve::{DEFAULT_LISTEN, LogFormatArg, ServeArgs};
+use crate::args::serve::{DEFAULT_LISTEN, GivenOption, LogFormatArg, ServeArgs};
 use crate::classification_rules;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit, with_sources};
@@ -10,18 +9,17 @@ use crate::local_worker;
 use crate::server_discovery;
 use crate::spec_file::current_user;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 use windlass_auth::{Authenticator, AuthenticatorOptions};
 use windlass_requests::{AlertNotifier, BackendKind, CondorOptions};
 use windlass_server::discovery::TOKEN_FILE;
 use windlass_server::options::{HttpRequestLimits, RequestServiceOptions, ServerTlsOptions};
 use windlass_server::{ApiError, ServeError, ServeOptions, ServerRole, logging, tls};
-use windlass_types::parse_duration;
 
 /// Result of `--check`.
 #[derive(Serialize)]
@@ -57,6 +55,10 @@ pub(crate) fn run(ctx: &CliContext, args: &ServeArgs) -> Result<CliExit, CliErro
     })?;
     warn_if_unencrypted(ctx, &options);
     let store = ctx.open_or_create_local()?;
+    if let Some(dir) = &options.run_dir {
+        // Without the link, the server is found by --db and in its directory only.
+        drop(server_discovery::link_run_dir(&ctx.database(), dir));
+    }
     let token_file = options.run_dir.as_ref().filter(|_| !options.no_auth).map(|dir| dir.join(TOKEN_FILE));
     let tell = |role: ServerRole, url: &str| {
         let word = match role {
@@ -99,7 +101,7 @@ fn serve_options(ctx: &CliContext, args: &ServeArgs) -> Result<ServeOptions, Cli
         any_port: args.listen.is_none(),
         lease: args.lease,
         stop_grace: args.grace,
-        share_node_blame: args.share_node_blame,
+        share_node_blame: args.quarantine_for_all_users,
         limits,
         tls,
         no_auth: args.no_auth,
@@ -323,38 +325,17 @@ fn unusable_path_error(flag: &str, path: &Path, error: &std::io::Error) -> CliEr
 fn render_systemd_unit(ctx: &CliContext, args: &ServeArgs) -> Result<String, CliError> {
     let program = std::env::current_exe()
         .map_err(|e| CliError::io(format!("cannot find the windlass executable: {e}")))?;
-    let database = PathBuf::from(ctx.database_name());
-    let mut words =
-        vec![quote_systemd(&program), "serve".to_owned(), "--db".to_owned(), quote_systemd(&database)];
-    words.push(format!("--listen={}", args.listen.unwrap_or(DEFAULT_LISTEN)));
-    let files = [
-        ("--tls-cert", &args.tls_cert),
-        ("--tls-key", &args.tls_key),
-        ("--client-ca", &args.client_ca),
-        ("--auth-config", &args.auth_config),
-        ("--password-file", &args.password_file),
+    let listen = args.listen.unwrap_or(DEFAULT_LISTEN);
+    let mut words = vec![
+        quote_systemd(&program.display().to_string()),
+        "serve".to_owned(),
+        "--db".to_owned(),
+        quote_systemd(&ctx.database_name()),
+        format!("--listen={listen}"),
     ];
-    for (flag, path) in files {
-        if let Some(path) = path {
-            words.extend([flag.to_owned(), quote_systemd(&ctx.cwd.join(path))]);
-        }
-    }
-    for path in &args.client_crl {
-        words.extend(["--client-crl".to_owned(), quote_systemd(&ctx.cwd.join(path))]);
-    }
-    let flags = [
-        ("--require-client-cert", args.require_client_cert),
-        ("--no-auth", args.no_auth),
-        ("--share-node-blame", args.share_node_blame),
-    ];
-    for (flag, given) in flags {
-        words.extend(given.then(|| flag.to_owned()));
-    }
-    let lease = Duration::from_mins(1);
-    if args.lease != lease {
-        words.push(format!("--lease={}s", args.lease.as_secs()));
-    }
-    words.extend(slurm_flags(ctx, &args.reconciler));
+    let given =
+        args.given.iter().filter(|one| !["listen", "print-systemd-unit"].contains(&one.name.as_str()));
+    words.extend(given.flat_map(|option| render_option(ctx, option)));
     // Logs of allocations are stored with those of their workflows, in any directory.
     let protection = if args.reconciler.slurm { "full" } else { "strict" };
     Ok(UNIT_TEMPLATE
@@ -364,33 +345,20 @@ fn render_systemd_unit(ctx: &CliContext, args: &ServeArgs) -> Result<String, Cli
         .replace("@PROTECTION@", protection))
 }
 
-/// The Slurm options that differ from the defaults.
-fn slurm_flags(ctx: &CliContext, args: &AllocationReconcilerArgs) -> Vec<String> {
-    if !args.slurm {
-        return Vec::new();
+/// An option as words of a unit, with absolute paths.
+fn render_option(ctx: &CliContext, option: &GivenOption) -> Vec<String> {
+    if option.values.is_empty() {
+        return vec![format!("--{}", option.name)];
     }
-    let mut words = vec!["--slurm".to_owned()];
-    if let Some(url) = &args.slurm_worker_url {
-        words.extend(["--slurm-worker-url".to_owned(), quote_systemd(Path::new(url))]);
-    }
-    if let Some(windlass) = &args.slurm_windlass {
-        words.extend(["--slurm-windlass".to_owned(), quote_systemd(&ctx.cwd.join(windlass))]);
-    }
-    for (flag, time, default) in [
-        ("--slurm-poll", args.slurm_poll, AllocationReconcilerArgs::POLL_INTERVAL),
-        ("--slurm-slowest-poll", args.slurm_slowest_poll, AllocationReconcilerArgs::MAX_POLL_INTERVAL),
-    ] {
-        if parse_duration(default).ok() != Some(time) {
-            words.push(format!("{flag}={}s", time.as_secs_f64()));
+    let value = |value: &OsString| {
+        if option.is_path {
+            ctx.cwd.join(value).display().to_string()
+        } else {
+            value.to_string_lossy().into_owned()
         }
-    }
-    if !args.slurm_jobs_of.is_empty() {
-        words.push(format!("--slurm-jobs-of={}", args.slurm_jobs_of.join(",")));
-    }
-    if args.slurm_calls != AllocationReconcilerArgs::CALLS {
-        words.push(format!("--slurm-calls={}", args.slurm_calls));
-    }
-    words
+    };
+    let word = |text: &OsString| quote_systemd(&format!("--{}={}", option.name, value(text)));
+    option.values.iter().map(word).collect()
 }
 
 /// Secrets that a server with PostgreSQL needs.
@@ -407,15 +375,14 @@ fn disk_directives(ctx: &CliContext) -> String {
     let database = ctx.database();
     // systemd refuses to start a unit whose ReadWritePaths do not exist.
     let there = database.ancestors().skip(1).find(|folder| folder.is_dir());
-    format!("ReadWritePaths={}", quote_systemd(there.unwrap_or(Path::new("/"))))
+    format!("ReadWritePaths={}", quote_systemd(&there.unwrap_or(Path::new("/")).display().to_string()))
 }
 
 /// Quoted for systemd.
-fn quote_systemd(path: &Path) -> String {
-    let text = path.display().to_string();
+fn quote_systemd(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@".contains(c);
     if text.chars().all(plain) {
-        return text;
+        return text.to_owned();
     }
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
     format!("\"{escaped}\"")
@@ -457,7 +424,7 @@ mod tests {
             ("/a\"b", "\"/a\\\"b\""),
             ("/50%", "\"/50%%\""),
         ] {
-            assert_eq!(quote_systemd(Path::new(path)), word);
+            assert_eq!(quote_systemd(path), word);
         }
     }
 }

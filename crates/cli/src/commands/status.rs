@@ -43,6 +43,13 @@ pub(crate) fn run(ctx: &CliContext, args: &WorkflowStatusArgs) -> Result<CliExit
             let (paint, width) = (ctx.ui.stdout_painter(), ctx.ui.stdout_width());
             let screens = several.iter().map(|one| render_status(one, now, &ctx.cwd, width, paint));
             ctx.ui.print_lines(&screens.collect::<Vec<_>>().join(&String::new()))?;
+            let running = several.iter().find(|one| one.workflow.state == WorkflowPhase::Running);
+            let note = ctx.server()?.zip(running).and_then(|(client, running)| {
+                workflow_view::missing_workers_note(client, running.workflow.row.id)
+            });
+            if let Some(note) = note {
+                ctx.ui.print_note(&note);
+            }
         }
     }
     Ok(CliExit::Success)
@@ -123,9 +130,10 @@ fn render_times(view: &WorkflowView) -> String {
         (Some(started), WorkflowPhase::Running) => {
             format!("started {}, running for {took}", text::render_time(started))
         }
-        (Some(started), _) if took.is_empty() => {
+        (Some(started), WorkflowPhase::Interrupted) if took.is_empty() => {
             format!("started {}, interrupted", text::render_time(started))
         }
+        (Some(started), _) if took.is_empty() => format!("started {}", text::render_time(started)),
         (Some(started), _) => format!("started {}, took {took}", text::render_time(started)),
     }
 }
@@ -156,6 +164,15 @@ mod tests {
     use windlass_types::{Attempt, JobId};
 
     #[test]
+    fn workflow_that_needs_a_decision_is_not_called_interrupted() {
+        let mut overview = overview(&[(JobStatus::PendingFailed, 1), (JobStatus::Blocked, 1)], Vec::new());
+        overview.workflow.row.ended_at = None;
+        overview.workflow.elapsed_seconds = None;
+        assert_eq!(overview.workflow.state, WorkflowPhase::NeedsDecision);
+        assert_eq!(render_times(&overview.workflow), "started 1970-01-01 00:00:00Z");
+    }
+
+    #[test]
     fn status_of_failed_workflow_fits_one_screen() {
         let overview =
             overview(&[(JobStatus::Completed, 3), (JobStatus::Failed, 1)], vec![failure("b", 2, None, None)]);
@@ -169,7 +186,7 @@ mod tests {
             ),
             [
                 "sim  workflow 3, run 1, failed",
-                "████████████████████████████████████████  3 of 4 jobs completed (75%)",
+                "██████████████████████████████xxxxxxxxxx  3 of 4 jobs completed (75%)",
                 "3 completed, 1 failed",
                 "started 1970-01-01 00:00:00Z, took 12s",
                 "Failed",

@@ -11,6 +11,7 @@ use crate::rerun;
 use crate::spec_discovery;
 use crate::spec_file::{self, SpecFile};
 use crate::ui::text;
+use crate::workflow_view;
 use serde::Serialize;
 use std::path::Path;
 use windlass_types::{RunId, WorkflowId};
@@ -75,6 +76,9 @@ fn create_on_server(ctx: &CliContext, submit: &SubmitArgs, file: &SpecFile) -> R
     }
     let jobs = text::render_count(jobs as u64, "job");
     ctx.ui.print_line(&format!("workflow {workflow_id}: {name}, {jobs}, started at {}", client.url()))?;
+    if let Some(note) = workflow_view::missing_workers_note(client, workflow_id) {
+        ctx.ui.print_note(&note);
+    }
     ctx.ui.print_note(&format!("next: windlass status {workflow_id}; windlass events follow {workflow_id}"));
     Ok(CliExit::Success)
 }

@@ -116,8 +116,8 @@ fn render_table(jobs: &[WorkerHeldJob]) -> TextTable {
         TableColumn::flexible("NAME"),
         TableColumn::number("ATTEMPT"),
         TableColumn::number("WORKER"),
-        TableColumn::text("IS"),
-        TableColumn::flexible("BECAUSE"),
+        TableColumn::text("STATE"),
+        TableColumn::flexible("REASON"),
     ]);
     for job in jobs {
         table.add_row(vec![

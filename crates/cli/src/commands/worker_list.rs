@@ -39,7 +39,7 @@ const FIELDS: &[ListField<WorkerInfo>] = &[
     ListField::new("set_aside_until", |w: &WorkerInfo| FieldValue::from(w.set_aside_until)),
     ListField::new("set_aside_because", |w: &WorkerInfo| w.set_aside_because.clone().into()),
     // Empty: accepts all jobs that fit.
-    ListField::table_only(TableColumn::text("RESTS"), render_standing),
+    ListField::table_only(TableColumn::text("QUARANTINE"), render_standing),
     ListField::new("started_at", |w: &WorkerInfo| w.started_at.into()).column(TableColumn::text("SINCE")),
     ListField::new("ended_at", |w: &WorkerInfo| FieldValue::from(w.ended_at)),
 ];

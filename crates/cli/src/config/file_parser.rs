@@ -35,7 +35,7 @@ impl ConfigFileParser<'_> {
             let line = line_of(self.text, name.span().start);
             let full =
                 section.map_or(name.get_ref().to_string(), |section| format!("{section}.{}", name.get_ref()));
-            match (value.get_ref(), KEYS.iter().find(|key| key.name == full)) {
+            match (value.get_ref(), KEYS.iter().find(|key| key.is_named(&full))) {
                 (_, Some(key)) => self.read_value(key, line, value),
                 (DeValue::Table(inner), None) if section.is_none() && is_section(&full) => {
                     self.read_table(Some(&full), inner);

@@ -117,14 +117,11 @@ impl CliConfig {
     }
 
     fn add_environment(&mut self, environment: impl Iterator<Item = (String, String)>) {
-        let variables: Vec<(String, &SettingKey)> =
-            KEYS.iter().map(|key| (key.environment_variable(), key)).collect();
-        for (name, text) in environment {
-            let known = variables.iter().find(|(variable, _)| *variable == name);
-            match known {
+        for (name, text) in environment.filter(|(name, _)| name.starts_with("WINDLASS_")) {
+            match KEYS.iter().find(|key| key.is_set_by(&name)) {
                 // An empty variable counts as unset, which allows disabling it for one command.
                 Some(_) if text.is_empty() => {}
-                Some((_, key)) => match key.check(&text) {
+                Some(key) => match key.check(&text) {
                     Ok(()) => {
                         self.set_value(key, SettingValue { text, origin: SettingOrigin::Environment(name) });
                     }
@@ -138,7 +135,8 @@ impl CliConfig {
                     }
                 },
                 None if SECTION_PREFIXES.iter().any(|section| name.starts_with(section)) => {
-                    let near = windlass_spec::nearest_name(&name, variables.iter().map(|(v, _)| v.as_str()));
+                    let variables: Vec<String> = KEYS.iter().map(SettingKey::environment_variable).collect();
+                    let near = windlass_spec::nearest_name(&name, variables.iter().map(String::as_str));
                     let hint = near.map(|near| format!("did you mean ${near}?"));
                     let shown_message = "there is no such setting".to_owned();
                     self.problems.push(SettingProblem {
@@ -239,6 +237,17 @@ mod tests {
         assert_eq!(value(&config, "run.max_parallel_jobs").as_deref(), Some("1"));
         assert_eq!(config.get("run.output_dir").unwrap().origin.to_string(), "$WINDLASS_RUN__OUTPUT_DIR");
         assert_eq!(value(&config, "db"), None);
+    }
+
+    #[test]
+    fn old_setting_names_are_read() {
+        let config = load(
+            &[("local", "[serve]\non_failing_alike = \"hold\"\n")],
+            &[("WINDLASS_SERVE__ALIKE_ATTEMPTS", "4")],
+        );
+        assert!(config.problems.is_empty(), "{:?}", config.problems);
+        assert_eq!(value(&config, "serve.on_similar_failures").as_deref(), Some("hold"));
+        assert_eq!(value(&config, "serve.similar_failure_count").as_deref(), Some("4"));
     }
 
     #[test]

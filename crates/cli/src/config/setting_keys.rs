@@ -258,7 +258,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "site_ban_percent",
         kind: SettingKind::Number,
         default: Some("50"),
-        meaning: "percentage of the attempts ended at a site that must be site-related failures before it is banned",
+        meaning: "percentage of the attempts ended at a site that site-related failures must exceed before it is banned",
         example: "50",
     },
     SettingKey {
@@ -278,43 +278,43 @@ pub(crate) const KEYS: &[SettingKey] = &[
         example: "3",
     },
     SettingKey {
-        name: "serve.on_failing_alike",
-        arg: "on_failing_alike",
+        name: "serve.on_similar_failures",
+        arg: "on_similar_failures",
         kind: SettingKind::Choice(&["alert", "pause", "hold", "nothing"]),
         default: Some("pause"),
-        meaning: "reaction when most attempts of a run fail alike, at any site",
+        meaning: "action if most attempts of a run fail with the same error, at all sites",
         example: "\"pause\"",
     },
     SettingKey {
-        name: "serve.alike_attempts",
-        arg: "alike_attempts",
+        name: "serve.similar_failure_count",
+        arg: "similar_failure_count",
         kind: SettingKind::Count,
         default: Some("10"),
-        meaning: "minimum number of similar failures, or failures at one site, to react to",
+        meaning: "minimum number of similar failures of a run, or at one site, for on_similar_failures",
         example: "10",
     },
     SettingKey {
-        name: "serve.alike_percent",
-        arg: "alike_percent",
+        name: "serve.similar_failure_percent",
+        arg: "similar_failure_percent",
         kind: SettingKind::Number,
         default: Some("50"),
-        meaning: "percentage of the attempts ended in alike_window that must be similar failures",
+        meaning: "percentage of the attempts ended in similar_failure_window that similar failures must exceed",
         example: "50",
     },
     SettingKey {
-        name: "serve.alike_window",
-        arg: "alike_window",
+        name: "serve.similar_failure_window",
+        arg: "similar_failure_window",
         kind: SettingKind::Duration,
         default: Some("1h"),
         meaning: "time window in which similar failures are counted",
         example: "\"1h\"",
     },
     SettingKey {
-        name: "serve.alike_hold_after",
-        arg: "alike_hold_after",
+        name: "serve.similar_failure_hold_after",
+        arg: "similar_failure_hold_after",
         kind: SettingKind::Duration,
         default: Some("1h"),
-        meaning: "time after which the request of a paused run is held, unless it is released",
+        meaning: "time after which the request of a paused run is held, unless an operator resumes it",
         example: "\"1h\"",
     },
     SettingKey {
@@ -703,10 +703,34 @@ pub(crate) const KEYS: &[SettingKey] = &[
     },
 ];
 
+fn environment_variable(name: &str) -> String {
+    format!("WINDLASS_{}", name.replace('.', "__").to_uppercase())
+}
+
+/// Settings under their old names, which are still read.
+const OLD_NAMES: &[(&str, &str)] = &[
+    ("serve.on_failing_alike", "serve.on_similar_failures"),
+    ("serve.alike_attempts", "serve.similar_failure_count"),
+    ("serve.alike_percent", "serve.similar_failure_percent"),
+    ("serve.alike_window", "serve.similar_failure_window"),
+    ("serve.alike_hold_after", "serve.similar_failure_hold_after"),
+];
+
 impl SettingKey {
+    /// Whether this is the name of the setting, or its old name.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.name == name || OLD_NAMES.contains(&(name, self.name))
+    }
+
+    /// Whether this environment variable sets it.
+    pub(crate) fn is_set_by(&self, variable: &str) -> bool {
+        let old = OLD_NAMES.iter().filter(|(_, new)| *new == self.name).map(|(old, _)| *old);
+        old.chain([self.name]).any(|name| environment_variable(name) == variable)
+    }
+
     /// `WINDLASS_RUN__GRACE` for `run.grace`.
     pub(crate) fn environment_variable(&self) -> String {
-        format!("WINDLASS_{}", self.name.replace('.', "__").to_uppercase())
+        environment_variable(self.name)
     }
 
     /// The section, and the key in it.

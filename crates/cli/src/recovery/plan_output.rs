@@ -161,7 +161,7 @@ fn render_table(groups: &[FailedJobGroup<'_>]) -> TextTable {
     let mut table = TextTable::new(vec![
         TableColumn::flexible("JOBS"),
         TableColumn::text("DIAGNOSIS"),
-        TableColumn::flexible("BECAUSE"),
+        TableColumn::flexible("REASON"),
         TableColumn::text("REQUESTED"),
         TableColumn::flexible("NEXT"),
     ]);

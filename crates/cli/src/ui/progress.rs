@@ -133,7 +133,7 @@ fn render_bar_line(progress: &RunProgress, columns: usize, paint: TextPainter) -
     format!("{}  {}", render_bar(&progress.counts, length, paint), tail.join("  "))
 }
 
-/// Finished well, finished badly, running, to come.
+/// Completed `█`, failed or canceled `x`, running `▒`, to come `░`: distinguishable without color.
 pub(crate) fn render_bar(counts: &StatusCounts, columns: usize, paint: TextPainter) -> String {
     let total = counts.total().max(1);
     let upto = |n: u64| (n * columns as u64 / total) as usize;
@@ -148,7 +148,7 @@ pub(crate) fn render_bar(counts: &StatusCounts, columns: usize, paint: TextPaint
     let (good, rest) = (settled - bad, columns - settled - busy);
     [
         segment(good, "█", TextTone::Good),
-        segment(bad, "█", TextTone::Bad),
+        segment(bad, "x", TextTone::Bad),
         segment(busy, "▒", TextTone::Busy),
         segment(rest, "░", TextTone::Dim),
     ]
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "████████████▒░░░░░░░░░░░░  48/100 completed (48%)  2 failed  4 running  about 12s left  4.0/s",
+                "███████████x▒░░░░░░░░░░░░  48/100 completed (48%)  2 failed  4 running  about 12s left  4.0/s",
                 "   1m 20s  align_1",
                 "   2m 40s  align_2",
                 "       4m  align_3",
@@ -309,9 +309,9 @@ mod tests {
     #[test]
     fn progress_bar_rounds_down_and_shows_single_failure() {
         let almost = counts(&[(JobStatus::Completed, 998), (JobStatus::Failed, 1), (JobStatus::Ready, 1)]);
-        assert_eq!(render_bar(&almost, 10, TextPainter::PLAIN), "█████████░");
+        assert_eq!(render_bar(&almost, 10, TextPainter::PLAIN), "████████x░");
         let painted = render_bar(&almost, 10, TextPainter { enabled: true });
-        assert!(text::escape_control(&painted).contains("\x1b[31m█\x1b[0m"));
+        assert!(text::escape_control(&painted).contains("\x1b[31mx\x1b[0m"));
         assert_eq!(completed_percent(&almost), 99, "998 of 1000, rounded down");
         assert_eq!(render_bar(&counts(&[(JobStatus::Completed, 3)]), 10, TextPainter::PLAIN), "██████████");
     }

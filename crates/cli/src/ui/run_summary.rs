@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
+use windlass_types::worker_messages::return_code;
 use windlass_types::{JobStatus, StatusCounts, WorkflowId, format_duration};
 
 /// Prints how a run ended, on stderr or as JSON on stdout, and returns the exit code.
@@ -204,6 +205,15 @@ pub(crate) fn next_commands(overview: &WorkflowOverview) -> Vec<String> {
         (format!(" {id}"), format!(" -w {id}"))
     };
     let mut commands = Vec::new();
+    let needs_resources = |failure: &FailedJobView| {
+        let is_timeout = failure.return_code == Some(return_code::TIMEOUT);
+        failure.out_of_memory || failure.status == JobStatus::Terminated && is_timeout
+    };
+    if matches!(overview.workflow.state, WorkflowPhase::Failed)
+        && overview.failures.iter().any(needs_resources)
+    {
+        commands.push(format!("windlass recover{which}"));
+    }
     if let Some(failure) = overview.failures.first() {
         let name = text::shell_quote(&failure.name);
         commands.push(match failure.log_stream {
@@ -351,6 +361,18 @@ pub(crate) mod tests {
         overview.failures[0].log_stream = None;
         assert_eq!(end(&overview)[2], "    no output");
         assert_eq!(end(&overview)[6], r"next: windlass why 'it'\''s' -w 3");
+    }
+
+    #[test]
+    fn summary_suggests_recover_first_after_a_lack_of_memory_or_time() {
+        let time = FailedJobView { status: JobStatus::Terminated, ..failure("b", 152, Some(15), None) };
+        for short in [FailedJobView { out_of_memory: true, ..failure("b", 137, Some(9), None) }, time] {
+            let overview = overview(&[(JobStatus::Failed, 2)], vec![failure("a", 1, None, None), short]);
+            assert_eq!(
+                next_commands(&overview),
+                ["windlass recover", "windlass logs a --stderr", "windlass resume --retry-failed"]
+            );
+        }
     }
 
     #[test]

@@ -21,15 +21,17 @@ pub(crate) struct TableColumn {
     is_flexible: bool,
     /// Truncated at the start.
     keeps_end: bool,
+    /// Continued on the next line instead of truncated.
+    is_wrapped: bool,
 }
 
 impl TableColumn {
     pub(crate) const fn text(heading: &'static str) -> Self {
-        Self { heading, align: ColumnAlign::Left, is_flexible: false, keeps_end: false }
+        Self { heading, align: ColumnAlign::Left, is_flexible: false, keeps_end: false, is_wrapped: false }
     }
 
     pub(crate) const fn number(heading: &'static str) -> Self {
-        Self { heading, align: ColumnAlign::Right, is_flexible: false, keeps_end: false }
+        Self { heading, align: ColumnAlign::Right, is_flexible: false, keeps_end: false, is_wrapped: false }
     }
 
     pub(crate) const fn heading(&self) -> &'static str {
@@ -38,12 +40,17 @@ impl TableColumn {
 
     /// Text of any length: truncated when the terminal is too narrow.
     pub(crate) const fn flexible(heading: &'static str) -> Self {
-        Self { heading, align: ColumnAlign::Left, is_flexible: true, keeps_end: false }
+        Self { heading, align: ColumnAlign::Left, is_flexible: true, keeps_end: false, is_wrapped: false }
+    }
+
+    /// Text that matters as a whole: wrapped when the terminal is too narrow.
+    pub(crate) const fn wrapped(heading: &'static str) -> Self {
+        Self { is_wrapped: true, ..Self::flexible(heading) }
     }
 
     /// A file path, whose end matters most.
     pub(crate) const fn path(heading: &'static str) -> Self {
-        Self { heading, align: ColumnAlign::Left, is_flexible: true, keeps_end: true }
+        Self { heading, align: ColumnAlign::Left, is_flexible: true, keeps_end: true, is_wrapped: false }
     }
 }
 
@@ -96,7 +103,10 @@ impl TextTable {
 
     fn render_with(&self, widths: &[ColumnWidth], paint: TextPainter) -> Vec<String> {
         let headings = self.columns.iter().map(|c| TableCell::with_tone(c.heading, TextTone::Bold)).collect();
-        std::iter::once(&headings).chain(&self.rows).map(|row| self.render_row(row, widths, paint)).collect()
+        let rows = std::iter::once(&headings).chain(&self.rows);
+        rows.flat_map(|row| self.wrap_row(row, widths))
+            .map(|row| self.render_row(&row, widths, paint))
+            .collect()
     }
 
     /// The rows since the last page, aligned with what was printed before.
@@ -113,6 +123,27 @@ impl TextTable {
         lines
     }
 
+    /// The lines of a row: more than one if a cell is wrapped.
+    fn wrap_row(&self, row: &[TableCell], widths: &[ColumnWidth]) -> Vec<Vec<TableCell>> {
+        let cells = row.iter().zip(&self.columns).zip(widths);
+        let columns: Vec<Vec<String>> = cells
+            .map(|((cell, column), width)| match width {
+                Some(width) if column.is_wrapped => text::wrap(&cell.text, *width),
+                _ => vec![cell.text.clone()],
+            })
+            .collect();
+        let height = columns.iter().map(Vec::len).max().unwrap_or(1);
+        let line = |n: usize| {
+            let cells = row.iter().zip(&columns);
+            let part = |(cell, lines): (&TableCell, &Vec<String>)| TableCell {
+                text: lines.get(n).cloned().unwrap_or_default(),
+                tone: cell.tone,
+            };
+            cells.map(part).collect()
+        };
+        (0..height).map(line).collect()
+    }
+
     fn render_row(&self, row: &[TableCell], widths: &[ColumnWidth], paint: TextPainter) -> String {
         let mut line = String::new();
         let mut owed = 0;
@@ -120,6 +151,10 @@ impl TextTable {
             let Some(width) = *width else { continue };
             let cut = if column.keeps_end { text::truncate_start } else { text::truncate_middle };
             let shown = cut(&cell.text, width);
+            if shown.is_empty() {
+                owed += width + COLUMN_GAP.len();
+                continue;
+            }
             let blanks = width - text::display_width(&shown);
             let (before, after) = match column.align {
                 ColumnAlign::Left => (0, blanks),
@@ -246,6 +281,22 @@ mod tests {
                 "1000  second  -       true"
             ]
         );
+    }
+
+    #[test]
+    fn wrapped_column_shows_the_whole_text() {
+        let mut table = TextTable::new(vec![
+            TableColumn::text("KEY"),
+            TableColumn::wrapped("MESSAGE"),
+            TableColumn::number("JOBS"),
+        ]);
+        let row = |text: &str| vec![TableCell::new("ab"), TableCell::new(text), TableCell::new("3")];
+        table.add_row(row("cannot open /data/x.root"));
+        assert_eq!(
+            table.render(Some(24), TextPainter::PLAIN),
+            ["KEY  MESSAGE        JOBS", "ab   cannot open       3", "     /data/x.root"]
+        );
+        assert_eq!(table.render(None, TextPainter::PLAIN)[1], "ab   cannot open /data/x.root     3");
     }
 
     #[test]

@@ -134,6 +134,29 @@ pub(crate) fn truncate_start(text: &str, limit: usize) -> String {
     backwards(&truncate(&backwards(text), limit))
 }
 
+/// The text in lines of at most this width, broken at blanks; a longer word is broken anywhere.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in text.split(' ') {
+        if !line.is_empty() && display_width(&line) + 1 + display_width(word) <= width {
+            line.push(' ');
+            line.push_str(word);
+            continue;
+        }
+        if !line.is_empty() {
+            lines.push(std::mem::take(&mut line));
+        }
+        for letter in word.chars() {
+            if !line.is_empty() && display_width(&line) + letter.width().unwrap_or(0) > width {
+                lines.push(std::mem::take(&mut line));
+            }
+            line.push(letter);
+        }
+    }
+    lines.push(line);
+    lines
+}
+
 pub(crate) fn pad_left(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(columns.saturating_sub(display_width(text))))
 }

@@ -118,6 +118,11 @@ pub(crate) fn job(sandbox: &Sandbox, name: &str) -> i64 {
 }
 
 #[test]
+fn agent_without_database_is_told_how_to_name_one() {
+    Sandbox::new().windlass(&["mcp"]).exits(2).says("there is no database").says("windlass mcp --db PATH");
+}
+
+#[test]
 fn read_only_agent_sees_state_without_secrets() {
     let sandbox = shaky();
     let mut agent = Agent::start(&sandbox, &[]);

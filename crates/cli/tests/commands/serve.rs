@@ -134,6 +134,29 @@ fn token_is_read_from_file() {
     served.stop();
 }
 
+/// The address alone is enough for the owner, in any directory; a login takes precedence over the owner's token.
+#[test]
+fn server_is_found_by_its_address_from_any_directory() {
+    let sandbox = Sandbox::new();
+    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let url = found(&sandbox)["url"].as_str().unwrap().to_owned();
+    std::fs::create_dir(sandbox.path("elsewhere")).unwrap();
+    let user = || {
+        let mut command = sandbox.command(&["auth", "whoami", "--format", "json"]);
+        let output =
+            Output::of(command.current_dir(sandbox.path("elsewhere")).env("WINDLASS_URL", &url)).exits(0);
+        serde_json::from_str::<Value>(&output.stdout).unwrap()["user"].clone()
+    };
+    assert_eq!(user(), "tester");
+    let made = sandbox.json(&["auth", "token", "create", "--name", "t", "--user", "ana", "--role", "user"]);
+    let mut login = sandbox.command(&["auth", "login", &url]);
+    let mut login = login.stdin(Stdio::piped()).spawn().unwrap();
+    login.stdin.take().unwrap().write_all(made["token"].as_str().unwrap().as_bytes()).unwrap();
+    assert!(login.wait().unwrap().success());
+    assert_eq!(user(), "ana");
+    served.stop();
+}
+
 #[test]
 fn database_file_has_one_server() {
     let sandbox = Sandbox::new();
@@ -270,18 +293,25 @@ fn systemd_unit_has_given_options() {
             "c",
             "--tls-key",
             "k",
+            "--max-requests",
+            "9",
+            "--mcp",
+            "--on-similar-failures=hold",
+            "--tape-rse",
+            "tape a",
         ])
         .exits(0)
         .prints("Type=notify")
         .prints("User=tester")
-        .prints("--listen=0.0.0.0:8443 --tls-cert /")
+        .prints("--listen=0.0.0.0:8443 \"--tape-rse=tape a\" --tls-cert=/")
+        .prints("/k --max-requests=9 --mcp=read --on-similar-failures=hold\n")
         .prints("ProtectSystem=strict")
         .prints("ReadWritePaths=/");
     let slurm = ["serve", "--print-systemd-unit", "--slurm", "--slurm-windlass", "/shared/windlass"];
     sandbox
         .windlass(&[&slurm[..], &["--slurm-poll", "10s", "--slurm-calls", "30"]].concat())
         .exits(0)
-        .prints("--slurm --slurm-windlass /shared/windlass --slurm-poll=10s --slurm-calls=30\n")
+        .prints("--slurm --slurm-windlass=/shared/windlass --slurm-poll=10s --slurm-calls=30\n")
         // Allocations write into the directories of workflows.
         .prints("ProtectSystem=full");
 }

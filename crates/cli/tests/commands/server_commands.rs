@@ -81,8 +81,11 @@ fn submitted_workflow_is_run_by_worker_and_inspected() {
     sandbox
         .windlass(&["submit", "chain.yaml"])
         .exits(0)
-        .prints("workflow 1: chain, 2 jobs, started at http://");
-    sandbox.windlass(&["status", "1"]).exits(0).prints("0 of 2 jobs completed");
+        .prints("workflow 1: chain, 2 jobs, started at http://")
+        .says("no worker of yours is connected")
+        .says("`windlass worker`");
+    let status = sandbox.windlass(&["status", "1"]).exits(0).prints("0 of 2 jobs completed");
+    status.says("no worker of yours is connected");
     sandbox.windlass(&["worker", "-w", "no such"]).exits(2).says("no such");
     sandbox.windlass(&["worker", "-w", "chai"]).exits(0).says("2 jobs completed");
     sandbox.windlass(&["worker", "-w", "last"]).exits(0).says("0 jobs completed");

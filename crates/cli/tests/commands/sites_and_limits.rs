@@ -129,7 +129,7 @@ fn local_run_applies_job_limit_and_refuses_other_sites() {
     sandbox
         .windlass(&["run", "far.yaml"])
         .exits(2)
-        .says("`a` is to run at north")
+        .says("`a` runs only at north")
         .says("windlass worker --site");
 }
 

@@ -136,7 +136,7 @@ fn a_bad_file_is_excluded_and_the_rest_of_its_unit_follows(house: &House, lfn: &
 #[test]
 fn uniform_failures_pause_run_until_repaired() {
     let pool = Pool::shared();
-    let house = House::open_with(&pool, "alike", &["--cool-off", "3s", "--alike-attempts", "4"]);
+    let house = House::open_with(&pool, "alike", &["--cool-off", "3s", "--similar-failure-count", "4"]);
     let input = "/Muons/Four-v1/RAW";
     // At two sites, so that neither of them is banned.
     house.add_files("here", 0..2, input, &[SITES[0]]);

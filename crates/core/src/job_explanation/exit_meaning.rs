@@ -2,6 +2,7 @@
 
 use super::AttemptSummary;
 use crate::classify::FailureClassifier;
+use crate::outcome::describe_memory_limit;
 use windlass_types::worker_messages::return_code;
 use windlass_types::{JobStatus, Resources, format_duration};
 
@@ -11,10 +12,8 @@ pub(super) fn end_headline(outcome: &AttemptSummary, asked: Option<&Resources>) 
     let limit = asked.and_then(|asked| asked.runtime).map(format_duration);
     match () {
         () if outcome.out_of_memory => match asked {
-            Some(asked) => {
-                format!("ended because it used more than the requested {} of memory", asked.memory)
-            }
-            None => "ended because the machine ran out of memory".to_owned(),
+            Some(asked) => format!("out of memory: {}", describe_memory_limit(asked)),
+            None => "out of memory".to_owned(),
         },
         () if code == return_code::TIMEOUT && outcome.status == JobStatus::Terminated => match limit {
             Some(limit) => format!("ended because its time limit of {limit} was reached"),
@@ -47,9 +46,9 @@ pub(super) fn end_headline(outcome: &AttemptSummary, asked: Option<&Resources>) 
 pub(super) fn end_note(outcome: &AttemptSummary) -> String {
     let code = outcome.return_code;
     match () {
-        () if outcome.out_of_memory => "ran out of memory".to_owned(),
+        () if outcome.out_of_memory => "failed: out of memory".to_owned(),
         () if outcome.status == JobStatus::Terminated && code == return_code::TIMEOUT => {
-            "ran out of time".to_owned()
+            "failed: time limit reached".to_owned()
         }
         () if code == return_code::ORPHANED => match eviction_reason(outcome) {
             Some(why) => format!("was lost: {why}"),
@@ -176,9 +175,6 @@ mod tests {
             assert_eq!(said, expected);
         }
         let killed = AttemptSummary { out_of_memory: true, ..outcome(Failed, 137, Some(9), None) };
-        assert_eq!(
-            end_headline(&killed, Some(&asked)),
-            "ended because it used more than the requested 2 GiB of memory"
-        );
+        assert_eq!(end_headline(&killed, Some(&asked)), "out of memory: used more than the requested 2 GiB");
     }
 }

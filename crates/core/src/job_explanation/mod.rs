@@ -484,13 +484,20 @@ impl<'s> ExplanationBuilder<'s> {
 
     fn suggest_retry(&mut self, outcome: &AttemptSummary) {
         let workflow = self.situation.workflow.id;
-        self.suggest_command(format!("windlass logs {}", self.situation.id), "shows all its output");
         if outcome.out_of_memory || outcome.return_code == return_code::TIMEOUT {
-            self.suggest_command(
-                format!("windlass resources correct {workflow} --dry-run"),
-                "proposes new resource requests",
-            );
+            if self.situation.workflow.has_scheduler {
+                self.suggest_command(
+                    format!("windlass resources correct {workflow} --dry-run"),
+                    "proposes new resource requests",
+                );
+            } else {
+                self.suggest_command(
+                    format!("windlass recover {workflow}"),
+                    "raises the requests of such jobs and runs them again",
+                );
+            }
         }
+        self.suggest_command(format!("windlass logs {}", self.situation.id), "shows all its output");
         self.suggest_command(format!("windlass resume {workflow} --retry-failed"), "runs failed jobs again");
     }
 }

@@ -3,7 +3,7 @@
 use super::{ExplanationBuilder, JobAllocations};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use windlass_types::{Capacity, Resources, WorkerId, format_duration};
+use windlass_types::{Capacity, LOCAL_SITE, Resources, WorkerId, format_duration};
 
 /// Capacity of a worker and the jobs that it accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,9 @@ impl ExplanationBuilder<'_> {
         {
             return;
         }
+        if !self.situation.workflow.has_server && self.explain_location_without_server() {
+            return;
+        }
         if self.explain_no_scheduler("ready, but no process runs the workflow") {
             return;
         }
@@ -117,6 +120,36 @@ impl ExplanationBuilder<'_> {
             format!("windlass jobs {} --status running", self.situation.workflow.id),
             "shows what runs now",
         );
+    }
+
+    /// A run without a server is at the site `local` and has the labels of its command line. Returns whether that
+    /// is why the job waits.
+    fn explain_location_without_server(&mut self) -> bool {
+        let (labels, sites) = (self.situation.labels, self.situation.sites);
+        if !sites.is_empty() && !sites.iter().any(|site| site == LOCAL_SITE) {
+            self.set_headline(format!("ready, but it runs only at {}", sites.join(" or ")));
+            self.suggest_command("windlass serve".to_owned(), "assigns jobs to workers of their sites");
+            self.suggest_worker("starts a worker there");
+            return true;
+        }
+        if labels.is_empty() || self.situation.workflow.has_scheduler {
+            return false;
+        }
+        self.set_headline(format!("ready; it runs only on a machine with the label {}", labels.join(", ")));
+        let flags = labels.iter().fold(String::new(), |flags, label| flags + " --label " + label);
+        self.suggest_command(
+            format!("windlass resume {}{flags}", self.situation.workflow.id),
+            "resumes the workflow, if this machine has the label",
+        );
+        true
+    }
+
+    /// A worker with the site and the labels of the job.
+    fn suggest_worker(&mut self, does: &str) {
+        let (labels, sites) = (self.situation.labels, self.situation.sites);
+        let site = sites.first().map(|site| format!(" --site {site}")).unwrap_or_default();
+        let flags = labels.iter().fold(site, |flags, label| flags + " --label " + label);
+        self.suggest_command(format!("windlass worker{flags}"), does);
     }
 
     /// Returns what all known workers lack; `None`: one of them can run it, or none is known.
@@ -180,8 +213,6 @@ impl ExplanationBuilder<'_> {
     /// Returns whether a worker of the server accepts such jobs when it has room. Explains why, if none does.
     fn explain_workers(&mut self, asked: &Resources, workers: &[WorkerAvailability]) -> bool {
         let (labels, sites) = (self.situation.labels, self.situation.sites);
-        let site = sites.first().map(|site| format!(" --site {site}")).unwrap_or_default();
-        let flags = labels.iter().fold(site, |flags, label| flags + " --label " + label);
         if workers.is_empty() {
             self.set_headline("ready, but no worker is connected");
             if let Some(trouble) = self.situation.start_problem {
@@ -191,10 +222,7 @@ impl ExplanationBuilder<'_> {
                 self.add_fact(format!("runs only at {}", sites.join(" or ")));
             }
             self.add_fact("workers of other users are visible to operators only");
-            self.suggest_command(
-                format!("windlass worker{flags}"),
-                "starts a worker for the server on this machine",
-            );
+            self.suggest_worker("starts a worker for the server on this machine");
             return false;
         }
         let unwilling: Vec<(&WorkerAvailability, String)> = workers
@@ -218,10 +246,7 @@ impl ExplanationBuilder<'_> {
         if let Some(trouble) = self.situation.start_problem {
             self.add_fact(trouble);
         }
-        self.suggest_command(
-            format!("windlass worker{flags}"),
-            "starts a worker for the server on this machine",
-        );
+        self.suggest_worker("starts a worker for the server on this machine");
         self.suggest_command("windlass worker list".to_owned(), "lists the connected workers");
         false
     }

@@ -186,6 +186,17 @@ fn ready_job_without_scheduler() {
     let verdict = world.why(0);
     assert_eq!(verdict.headline, "ready, but no process runs the workflow");
     assert_eq!(commands(&verdict), ["windlass resume 7"]);
+    world.labels = vec!["gpu".into(), "big".into()];
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "ready; it runs only on a machine with the label gpu, big");
+    assert_eq!(commands(&verdict), ["windlass resume 7 --label gpu --label big"]);
+    world.sites = vec!["north".into()];
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "ready, but it runs only at north");
+    assert_eq!(
+        commands(&verdict),
+        ["windlass serve", "windlass worker --site north --label gpu --label big"]
+    );
 }
 
 #[test]
@@ -282,11 +293,18 @@ fn memory_and_time_limits_suggest_resource_changes() {
     world.asked = Some(Resources { memory: Bytes(2 * GIB), ..Resources::DEFAULT });
     world.outcomes[0] = Some(AttemptSummary { out_of_memory: true, ..failure(137) });
     let verdict = world.why(0);
-    assert!(verdict.headline.contains("more than the requested 2 GiB of memory"), "{}", verdict.headline);
-    assert!(commands(&verdict).contains(&"windlass resources correct 7 --dry-run"));
+    assert!(
+        verdict.headline.contains("out of memory: used more than the requested 2 GiB"),
+        "{}",
+        verdict.headline
+    );
+    assert_eq!(commands(&verdict)[0], "windlass resources correct 7 --dry-run");
+    world.is_driven = false;
+    assert_eq!(commands(&world.why(0))[0], "windlass recover 7");
     world.statuses[0] = S::Terminated;
     world.outcomes[0] = Some(AttemptSummary { status: S::Terminated, ..failure(152) });
     assert_eq!(world.why(0).headline, "ended because its time limit was reached");
+    assert_eq!(commands(&world.why(0))[0], "windlass recover 7");
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub struct ScriptCall {
     pub max_retries: u32,
     /// `$JOBID`
     pub job_id: String,
-    /// A key of [`ScriptSettings::kinds`].
+    /// A key of [`ScriptSettings::node_groups`].
     pub node_group: String,
 }
 

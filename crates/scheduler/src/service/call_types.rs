@@ -9,7 +9,7 @@ use windlass_store::model::NewWorker;
 use windlass_types::worker_bounds::{FieldOutOfBounds, check_time_limit};
 use windlass_types::worker_messages::{AttemptKey, AttemptUsage};
 use windlass_types::{
-    AllocationId, Attempt, Capacity, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId,
+    AllocationId, Attempt, Capacity, JobId, JobStatus, RunId, StatusCounts, Timestamp, WorkerId, WorkflowId,
 };
 
 use super::WorkflowPredicate;
@@ -251,9 +251,9 @@ pub struct SchedulerMetrics {
     /// unreachable.
     pub commits: u64,
     pub refused_commits: u64,
-    /// Jobs assigned and ended since the start.
+    /// Jobs assigned since the start, and attempts ended since then, by status.
     pub assigned_jobs: u64,
-    pub ended_attempts: u64,
+    pub ended_attempts: StatusCounts,
     /// Attempts lost with their workers, stale reports, workers considered lost.
     pub orphaned_attempts: u64,
     pub stale_reports: u64,

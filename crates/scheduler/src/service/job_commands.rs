@@ -224,7 +224,7 @@ impl Scheduler {
         active.crash_suspects.on_attempt_ended(job);
         if became.is_settled() {
             active.ended_attempts.push(*key);
-            add_to_gauge(&self.gauges.ended_attempts, 1);
+            self.gauges.record_ended_attempt(became);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::call_types::SchedulerMetrics;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use windlass_types::Timestamp;
+use windlass_types::{JobStatus, StatusCounts, Timestamp};
 
 #[derive(Debug, Default)]
 pub(super) struct SchedulerGauges {
@@ -14,7 +14,8 @@ pub(super) struct SchedulerGauges {
     pub(super) commits: AtomicU64,
     pub(super) refused_commits: AtomicU64,
     pub(super) assigned_jobs: AtomicU64,
-    pub(super) ended_attempts: AtomicU64,
+    /// By status, in the order of [`JobStatus::ALL`].
+    ended_attempts: [AtomicU64; JobStatus::ALL.len()],
     pub(super) orphaned_attempts: AtomicU64,
     pub(super) stale_reports: AtomicU64,
     pub(super) lost_workers: AtomicU64,
@@ -27,6 +28,22 @@ pub(super) struct SchedulerGauges {
 impl SchedulerGauges {
     pub(super) fn record_loop(&self, now: Timestamp) {
         self.last_loop_at.store(now.0, Relaxed);
+    }
+
+    /// An attempt ended with this status.
+    pub(super) fn record_ended_attempt(&self, status: JobStatus) {
+        let of_status = |(known, _): &(JobStatus, &AtomicU64)| *known == status;
+        if let Some((_, counter)) = JobStatus::ALL.into_iter().zip(&self.ended_attempts).find(of_status) {
+            counter.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn ended_attempts(&self) -> StatusCounts {
+        let mut counts = StatusCounts::default();
+        for (status, counter) in JobStatus::ALL.into_iter().zip(&self.ended_attempts) {
+            counts.add(status, counter.load(Relaxed));
+        }
+        counts
     }
 
     /// A batch was submitted to the store.
@@ -80,7 +97,7 @@ impl SchedulerGauges {
             commits: read(&self.commits),
             refused_commits: read(&self.refused_commits),
             assigned_jobs: read(&self.assigned_jobs),
-            ended_attempts: read(&self.ended_attempts),
+            ended_attempts: self.ended_attempts(),
             orphaned_attempts: read(&self.orphaned_attempts),
             stale_reports: read(&self.stale_reports),
             lost_workers: read(&self.lost_workers),

@@ -3,7 +3,6 @@
 use super::call_types::{CallError, CallReply, WorkerCaller, WorkerOwner};
 use super::exchange_sequence::ExchangeReceipt;
 use super::lost_workers::WorkerLossCause;
-use super::metrics::add_to_gauge;
 use super::panic_recovery::SchedulerActivity;
 use super::scheduler::{Scheduler, WorkflowSlot, store_call_error, unavailable_error};
 use super::worker_groups::WorkerGroupKey;
@@ -528,8 +527,9 @@ impl Scheduler {
                 worker_session.clear_cooldown(key.workflow);
             }
         }
-        if outcome.job_status != JobStatus::Ready {
-            add_to_gauge(&self.gauges.ended_attempts, 1);
+        // An interrupted attempt has no outcome; one that is retried has failed.
+        if outcome.job_status != JobStatus::Ready || outcome.attempt_status == JobStatus::Failed {
+            self.gauges.record_ended_attempt(outcome.attempt_status);
         }
         self.release_held_job(worker, &key, false);
         Ok(())

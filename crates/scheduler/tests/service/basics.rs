@@ -22,7 +22,7 @@ fn jobs_run_in_order_and_the_run_ends() {
     assert_eq!(world.statuses(workflow), [S::Completed; 3]);
     assert!(world.row(workflow).ended_at.is_some());
     assert_eq!(world.service.metrics().workflows, 0, "nothing of it stays in memory");
-    assert_eq!(world.service.metrics().ended_attempts, 3);
+    assert_eq!(world.service.metrics().ended_attempts.get(S::Completed), 3);
 }
 
 #[test]

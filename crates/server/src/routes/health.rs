@@ -36,6 +36,7 @@ pub(crate) struct HealthResponse {
     /// `active`, or `standby` while another server holds the database.
     #[schema(example = "active")]
     role: &'static str,
+    /// Version of the server.
     #[schema(example = "0.1.0")]
     version: &'static str,
     /// `ok`, or an error.

@@ -30,16 +30,19 @@ const MAX_REASON_LENGTH: usize = 1000;
 /// A node in quarantine, or on probation after it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct NodeQuarantineResponse {
+    /// Host name of the node.
     host: String,
     /// User whose workers get no jobs there; `null`: all users.
     user: Option<String>,
     /// `set_aside`: in quarantine, gets no jobs. `on_probation`: gets one job at a time until one completes.
     standing: &'static str,
+    /// When the quarantine began.
     since: String,
     /// End of the quarantine; probation follows.
     until: String,
     /// `windlass`, or the user who set it.
     set_by: String,
+    /// Why the node is in quarantine.
     reason: String,
     /// Failure counts behind an automatic quarantine; `null` if set by a user.
     evidence: Option<Value>,
@@ -62,6 +65,7 @@ impl NodeQuarantineResponse {
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct NodeQuarantineList {
+    /// The entries of this page or list.
     items: Vec<NodeQuarantineResponse>,
 }
 

@@ -1,4 +1,4 @@
-//! Schemas of worker messages for the OpenAPI document. The messages themselves are in `windlass_types::fleet`,
+//! Schemas of worker messages for the OpenAPI document. The messages themselves are in `windlass_types::worker_protocol`,
 //! their limits in `windlass_types::worker_bounds`; a test keeps them in step.
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,7 @@ pub(crate) struct DurationMessage {
     /// At most about a hundred years.
     #[schema(maximum = 3_155_760_000_i64)]
     secs: u64,
+    /// Fraction of a second, in nanoseconds.
     #[schema(maximum = 999_999_999)]
     nanos: u32,
 }
@@ -19,13 +20,16 @@ pub(crate) struct DurationMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WorkerCapacityMessage {
+    /// Number of CPUs.
     #[schema(maximum = 1_000_000)]
     cpus: u32,
     /// Bytes per node.
     #[schema(maximum = 1_152_921_504_606_846_976_i64)]
     memory: u64,
+    /// Number of GPUs.
     #[schema(maximum = 1_000_000)]
     gpus: u32,
+    /// Number of nodes that the worker spans.
     #[schema(maximum = 65_536)]
     nodes: u32,
     /// Maximum number of concurrent jobs, regardless of their requirements.
@@ -37,9 +41,13 @@ pub(crate) struct WorkerCapacityMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AttemptKeyMessage {
+    /// Id of the workflow.
     workflow: i64,
+    /// Id of the job.
     job: i64,
+    /// Number of the run of the workflow, from 1.
     run: i64,
+    /// Number of the attempt, from 1.
     attempt: u32,
 }
 
@@ -60,13 +68,18 @@ pub(crate) struct WorkerRegistrationMessage {
     /// Names must not have control characters.
     #[schema(min_length = 1, max_length = 255)]
     host: String,
+    /// Id of the current boot of the machine.
     #[schema(max_length = 255)]
     boot_id: String,
+    /// Process id of the worker.
     #[schema(maximum = 2_147_483_647)]
     pid: u32,
+    /// Start time of the process in clock ticks since the boot; identifies it together with `pid`.
     #[schema(maximum = 9_223_372_036_854_775_807_i64)]
     pid_start_ticks: u64,
+    /// Resources that jobs may use.
     capacity: WorkerCapacityMessage,
+    /// Version of windlass.
     #[serde(default)]
     #[schema(max_length = 255)]
     version: String,
@@ -84,11 +97,13 @@ pub(crate) struct WorkerRegistrationMessage {
     /// Default: jobs of its own user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     jobs_of: Option<AcceptedJobOwnersMessage>,
+    /// The previous registration of a worker that returns.
     #[serde(default)]
     before: Option<WorkerReconnectMessage>,
     /// The allocation that started the worker, of a workflow whose jobs its user may run.
     #[serde(default)]
     allocation: Option<i64>,
+    /// Location of the worker in Slurm, if it runs in an allocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     slurm: Option<SlurmLocationMessage>,
 }
@@ -97,9 +112,12 @@ pub(crate) struct WorkerRegistrationMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WorkerReconnectMessage {
+    /// Previous id of the worker.
     worker: i64,
+    /// Secret from the reply to the registration.
     #[schema(max_length = 256)]
     secret: String,
+    /// Attempts that the worker still holds.
     #[schema(max_items = 100_000)]
     held: Vec<AttemptKeyMessage>,
     /// Executions of actions: action and attempt.
@@ -111,10 +129,13 @@ pub(crate) struct WorkerReconnectMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SlurmLocationMessage {
+    /// Job id in Slurm.
     #[schema(maximum = 4_294_967_295_i64)]
     job_id: u64,
+    /// How often Slurm has restarted the job.
     #[schema(maximum = 2_147_483_647)]
     restarts: u32,
+    /// Name of the node in Slurm.
     #[schema(max_length = 255)]
     node: String,
 }
@@ -123,12 +144,15 @@ pub(crate) struct SlurmLocationMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RegistrationReplyMessage {
+    /// New id of the worker.
     worker: i64,
     /// Secret that every exchange includes.
     secret: String,
+    /// Time without contact after which the worker counts as lost.
     lease: DurationMessage,
     /// Attempts that the worker no longer holds.
     lost: Vec<AttemptKeyMessage>,
+    /// Executions of actions that the worker no longer holds: action and attempt.
     lost_actions: Vec<(i64, u32)>,
 }
 
@@ -136,7 +160,9 @@ pub(crate) struct RegistrationReplyMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WorkerExchangeMessage {
+    /// Id of the worker.
     worker: i64,
+    /// Secret from the reply to the registration.
     #[schema(max_length = 256)]
     secret: String,
     /// From 1, incremented by each exchange; an exchange without a response is repeated with the same number.
@@ -148,15 +174,19 @@ pub(crate) struct WorkerExchangeMessage {
     #[serde(default)]
     #[schema(max_items = 1_000)]
     reports: Vec<serde_json::Value>,
+    /// Actions that ended.
     #[serde(default)]
     #[schema(max_items = 1_000)]
     actions: Vec<ActionReportMessage>,
     /// How long the server may wait for work before it responds.
     wait: DurationMessage,
+    /// How long the worker will stay; absent: no limit.
     #[serde(default)]
     time_left: Option<DurationMessage>,
+    /// Whether the worker takes no more jobs.
     #[serde(default)]
     draining: bool,
+    /// Whether this is the last exchange of the worker.
     #[serde(default)]
     leaving: bool,
 }
@@ -165,13 +195,21 @@ pub(crate) struct WorkerExchangeMessage {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ActionReportMessage {
+    /// Id of the workflow.
     workflow: i64,
+    /// Number of the run of the workflow, from 1.
     run: i64,
+    /// Id of the action.
     action: i64,
+    /// Number of the execution, from 1.
     attempt: u32,
+    /// When it started, in UTC.
     started_at: String,
+    /// When it ended, in UTC.
     ended_at: String,
+    /// Exit code of the action.
     return_code: i32,
+    /// Why the action failed.
     message: Option<String>,
 }
 

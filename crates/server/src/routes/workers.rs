@@ -119,25 +119,37 @@ async fn exchange_with_worker(
 /// A worker.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct WorkerResponse {
+    /// Id of the worker.
     id: i64,
     /// `local`, `remote`, `torc`, or `claims` for clients that claim jobs anonymously.
     kind: &'static str,
+    /// User whose token the worker uses.
     user: String,
+    /// Host name of the machine.
     host: String,
+    /// Process id of the worker.
     pid: u32,
     /// Runs jobs of this workflow only.
     workflow_id: Option<i64>,
     /// Site of the worker; `null` for Torc clients, which have no site.
     site: Option<String>,
+    /// Labels of the worker.
     labels: Vec<String>,
+    /// Version of windlass on the worker.
     version: String,
+    /// CPUs that jobs may use.
     num_cpus: u32,
+    /// Memory that jobs may use.
     memory_bytes: u64,
+    /// GPUs that jobs may use.
     num_gpus: u32,
+    /// Maximum number of concurrent jobs; `null`: no limit.
     max_jobs: Option<u32>,
+    /// When the worker registered.
     started_at: String,
     /// When the worker left or was lost.
     ended_at: Option<String>,
+    /// Whether the worker is connected.
     is_active: bool,
     /// Gets no new jobs, and leaves when its jobs have ended.
     is_draining: bool,
@@ -152,6 +164,7 @@ pub(crate) struct WorkerResponse {
     standing: &'static str,
     /// Why the node is in quarantine, and until when.
     set_aside_because: Option<String>,
+    /// When the quarantine of its node ends.
     set_aside_until: Option<String>,
 }
 
@@ -220,6 +233,7 @@ pub(crate) struct WorkerListQuery {
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct WorkerListResponse {
+    /// The entries of this page or list.
     items: Vec<WorkerResponse>,
 }
 

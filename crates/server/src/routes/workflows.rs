@@ -19,7 +19,9 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 /// A started workflow.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(crate) struct StartedWorkflow {
+    /// Id of the workflow.
     workflow_id: i64,
+    /// Number of the run of the workflow, from 1.
     run_id: i64,
 }
 

@@ -97,7 +97,7 @@ impl<B> SqlStore<B> {
 
 #[expect(private_bounds, reason = "backends are private")]
 impl<B: StoreBackend> SqlStore<B> {
-    /// As [`Self::act`], while no process runs the workflow.
+    /// As [`Self::write_as_actor`], while no process runs the workflow.
     pub(super) fn edit_workflow<T: Send + 'static>(
         &self,
         workflow: WorkflowId,

@@ -1,7 +1,7 @@
 //! Requests to produce data, and the states of everything recorded about them.
 //!
 //! Plain data. Validation and state transitions are in `windlass-core` (`requests`), as is the split of a
-//! request into work units (`plan`).
+//! request into work units (`round_plan`).
 
 mod recovery;
 mod request;
@@ -16,7 +16,7 @@ pub use status::{
 
 use std::fmt;
 
-/// Returns the name of the n-th work unit of a run, from 0: `mg_000000`.
+/// The name of the n-th work unit of a run, from 0: `mg_000000`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkUnitName(pub u32);
 

@@ -2,7 +2,7 @@
 //!
 //! Stored in the database as JSON and sent in that form to Torc's clients, which know four fields of a rule:
 //! `exit_codes`, `match_all_exit_codes`, `recovery_script` and `max_retries`. The other fields are Windlass
-//! only and are written only if set. Applied by `windlass_core::handlers`.
+//! only and are written only if set. Applied by `windlass_core::failure_handlers`.
 
 use super::is_false;
 use crate::amount::written;

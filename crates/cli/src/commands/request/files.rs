@@ -64,7 +64,8 @@ fn render_counts(files: &RequestFiles) -> String {
         some => format!(" ({some} of them partly processed)"),
     };
     if *counts == RequestFileCounts::default() && fresh.is_none() {
-        return "no files are listed: no files were left for a second round".to_owned();
+        return "no file is listed: file states are recorded from the second round on, and none was needed"
+            .to_owned();
     }
     let fresh = fresh.map(|fresh| format!(", {fresh} new")).unwrap_or_default();
     format!(

@@ -70,6 +70,9 @@ pub(super) fn follow_requests(
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&watched.last.values().collect::<Vec<_>>())?;
     }
+    for next in watched.held_hints() {
+        ctx.ui.print_note(&next);
+    }
     if !is_over {
         return Ok(CliExit::Interrupted);
     }
@@ -77,6 +80,17 @@ pub(super) fn follow_requests(
 }
 
 impl LastRequestStatuses {
+    /// What an operator does about each held request.
+    fn held_hints(&self) -> impl Iterator<Item = String> {
+        let held = self.last.values().filter(|status| status.request_status == RequestStatus::Held);
+        held.map(|status| {
+            let name = text::shell_quote(&status.request_name);
+            format!(
+                "next: windlass request errors {name}; then windlass request release {name} --reason TEXT"
+            )
+        })
+    }
+
     /// The worst outcome determines the exit code.
     pub(crate) fn worst_exit(&self) -> CliExit {
         let has = |statuses: &[RequestStatus]| {
@@ -339,6 +353,18 @@ mod tests {
             "output_steps_failed": 0, "version": 1,
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn held_request_names_the_next_commands() {
+        let statuses =
+            |of| LastRequestStatuses { last: BTreeMap::from([("reco".to_owned(), status(of, 50.0))]) };
+        let next: Vec<String> = statuses("held").held_hints().collect();
+        assert_eq!(
+            next,
+            ["next: windlass request errors reco; then windlass request release reco --reason TEXT"]
+        );
+        assert_eq!(statuses("completed").held_hints().count(), 0);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! File states by example. Tests over many rounds that nothing is lost or processed twice:
-//! `plan/tests/recovery.rs`.
+//! `round_plan/tests/recovery.rs`.
 
 use super::*;
 
