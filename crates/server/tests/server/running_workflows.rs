@@ -1,6 +1,7 @@
 //! Running workflows, and a simulated worker that speaks HTTP and executes nothing.
 
 use crate::test_server::Bench;
+use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
 use windlass_store::model::{ListedJobs, NewWorkflow};
@@ -171,15 +172,23 @@ fn pending_failed_respects_workflow_setting_and_retries() {
     let path = format!("/torc-service/v1/workflows/{with}");
     let mut row: Value = bench.get(&path).send().unwrap().json().unwrap();
     row["use_pending_failed"] = true.into();
-    let changed = bench.request(reqwest::Method::PUT, &path).json(&row).send().unwrap();
+    let changed = bench.request(Method::PUT, &path).json(&row).send().unwrap();
     assert_eq!(changed.status(), 200, "{}", changed.text().unwrap());
     let job = claimed(with);
     assert_eq!(stated(with, job, "pending_failed").0, 200);
-    let path = format!("/torc-service/v1/jobs/{job}/retry/1?max_retries=9");
-    let answer = bench.post(&path).send().unwrap();
-    let (status, answer) = (answer.status(), answer.text().unwrap());
-    assert!(status.is_client_error(), "{status} {answer}");
-    assert!(answer.contains("waits for a decision"), "{answer}");
+    let changed = |status: &str| format!("/torc-service/v1/jobs/{job}/manage_status_change/{status}/1");
+    for (method, path) in [
+        (Method::POST, format!("/torc-service/v1/jobs/{job}/retry/1?max_retries=9")),
+        (Method::PUT, changed("ready")),
+        (Method::PUT, changed("uninitialized")),
+        (Method::PUT, changed("failed")),
+        (Method::POST, format!("/torc-service/v1/workflows/{with}/reset_job_status?failed_only=true")),
+    ] {
+        let answer = bench.request(method, &path).send().unwrap();
+        let (status, answer) = (answer.status(), answer.text().unwrap());
+        assert!(status.is_client_error(), "{path}: {status} {answer}");
+        assert!(answer.contains("waits for a decision"), "{path}: {answer}");
+    }
 }
 
 #[test]
