@@ -4,7 +4,7 @@ use crate::test_server::Bench;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
-use windlass_store::model::{ListedJobs, NewWorkflow};
+use windlass_store::model::{EventFilter, EventSeverity, ListedJobs, NewWorkflow};
 use windlass_types::worker_messages::{
     AttemptEndCause, AttemptEndReport, AttemptKey, AttemptReport, AttemptUsage, ProcessExit,
 };
@@ -189,6 +189,31 @@ fn pending_failed_respects_workflow_setting_and_retries() {
         assert!(status.is_client_error(), "{path}: {status} {answer}");
         assert!(answer.contains("waits for a decision"), "{path}: {answer}");
     }
+}
+
+#[test]
+fn fields_without_effect_are_reported() {
+    let bench = Bench::new();
+    let warnings = |body: &Value| {
+        let answer: Value =
+            bench.post("/torc-service/v1/workflows").json(body).send().unwrap().json().unwrap();
+        let workflow = WorkflowId(answer["id"].as_i64().unwrap());
+        let filter = EventFilter { severity: Some(EventSeverity::Warning), ..EventFilter::default() };
+        let events = bench.store.events(Some(workflow), &filter).unwrap();
+        events.into_iter().map(|event| event.message).collect::<Vec<_>>()
+    };
+    let body = |value: bool| {
+        let config = json!({"staggered_start": value});
+        json!({"name": "w", "user": "owner", "enable_ro_crate": value, "execution_config": config})
+    };
+    assert_eq!(warnings(&body(false)), [""; 0]);
+    assert_eq!(
+        warnings(&body(true)),
+        [
+            "`enable_ro_crate` has no effect: this version writes no RO-Crate",
+            "`staggered_start` has no effect: workers start as soon as possible",
+        ]
+    );
 }
 
 #[test]
