@@ -110,3 +110,17 @@ fn commands_of_local_runs_get_no_address_of_a_server() {
         assert!(!environment.contains("server.invalid"), "{file}: {environment}");
     }
 }
+
+#[test]
+fn options_of_torc_without_effect_are_named() {
+    let sandbox = Sandbox::new();
+    sandbox.write("sim.yaml", "name: sim\njobs: [{name: a, command: 'true'}]\n");
+    let flags = ["--standalone", "--in-memory", "--tls-insecure", "--cookie-header", "x=secret"];
+    let output =
+        sandbox.windlass(&[&flags[..], &["create", "sim.yaml", "--no-resource-monitoring"]].concat());
+    let output =
+        output.exits(0).says_nothing_of("secret").says("--no-resource-monitoring has no effect: set");
+    flags[..4].iter().fold(output, |output, flag| output.says(&format!("{flag} has no effect: ")));
+    let submit = ["submit", "sim.yaml", "--dry-run", "--no-resource-monitoring"];
+    sandbox.windlass(&submit).says("--no-resource-monitoring has no effect");
+}
