@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use windlass_process::process_identity::to_pid;
 use windlass_process::process_tree::{self, marker_variable};
 use windlass_process::{Pid, Signal, shell};
+use windlass_types::worker_messages::SERVER_URL_VARIABLES;
 use windlass_types::worker_messages::return_code::CANNOT_START;
 use windlass_types::worker_protocol::{ActionCommand, ActionReport};
 use windlass_types::{Attempt, SystemClock, Timestamp, WorkflowId};
@@ -24,7 +25,8 @@ pub struct ActionRunner {
     token: String,
     running: HashMap<(i64, Attempt), RunningAction>,
     report: ActionReporter,
-    /// The environment that they get; `None`: the worker's own without its credentials.
+    /// The environment that they get; `None`, in a local run: the worker's own without its credentials and
+    /// servers.
     environment: Option<PassedEnvironment>,
 }
 
@@ -284,7 +286,7 @@ fn run_command(
     match around.environment {
         Some(passed) => passed.apply_to(&mut shell),
         None => {
-            for name in CREDENTIAL_VARIABLES {
+            for name in CREDENTIAL_VARIABLES.iter().chain(&SERVER_URL_VARIABLES) {
                 shell.env_remove(name);
             }
         }

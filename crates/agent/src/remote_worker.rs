@@ -30,7 +30,7 @@ use windlass_process::process_identity::{ProcessIdentity, boot_id, boot_time};
 use windlass_process::{Signal, machine};
 use windlass_types::worker_messages::{
     AttemptEndCause, AttemptKey, AttemptReport, FromWorker, ProcessExit, ReturnReason, StopReason, ToWorker,
-    torc_api_url,
+    server_url_variables,
 };
 use windlass_types::worker_protocol::{
     ActionReport, ExchangeReply, RegistrationReply, StaleReport, StopCommand, WorkerReconnect,
@@ -825,12 +825,7 @@ impl RemoteWorker {
 
     /// The environment variables by which the commands of actions reach the server.
     fn server_variables(&self) -> Vec<(String, String)> {
-        let url = self.options.client.url();
-        let urls = [
-            ("WINDLASS_URL", url.to_owned()),
-            ("WINDLASS_API_URL", url.to_owned()),
-            ("TORC_API_URL", torc_api_url(url)),
-        ];
+        let urls = server_url_variables(self.options.client.url());
         let keyring =
             self.options.client.server_for_jobs().and_then(|_| self.state_directory.directory().to_str());
         let keyring = keyring.map(|directory| (crate::KEYRING_VARIABLE.to_owned(), directory.to_owned()));

@@ -138,8 +138,8 @@ fn run_command(cli: Cli, ui: &TerminalUi, config: CliConfig) -> Result<CliExit, 
     }
     failure_commands::refuse_command_for_agents(&command)?;
     let ctx = CliContext::new(&cli.globals, config)?;
-    for flag in cli.torc.ignored_flags() {
-        ctx.ui.print_note(&format!("{flag} has no effect without a server: `windlass serve` starts one"));
+    for (flag, why) in cli.torc.ignored_flags().into_iter().chain(command.ignored_flag()) {
+        ctx.ui.print_note(&format!("{flag} has no effect: {why}"));
     }
     if cli.torc.has_password() || contains_password(std::env::args_os()) {
         ctx.ui.print_warning(

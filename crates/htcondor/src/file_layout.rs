@@ -110,6 +110,13 @@ pub fn unit_directory(run: &Path, unit: u32) -> PathBuf {
     run.join(WorkUnitName(unit).to_string())
 }
 
+/// The site where a unit landed, if it has.
+pub(crate) fn read_elected_site(unit: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(unit.join(ELECTED_SITE_FILE)).ok()?;
+    let (_, site) = text.split_once('"')?;
+    site.split_once('"').map(|(site, _)| site.to_owned()).filter(|site| !site.is_empty())
+}
+
 /// The path of `NODE.post.json` in the directory of its unit.
 pub fn post_report_path(unit: &Path, node: &str) -> PathBuf {
     unit.join(format!("{node}.post.json"))

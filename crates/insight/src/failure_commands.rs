@@ -103,7 +103,7 @@ impl CapacityCheckedCommands {
         orders: FailureCommandBatch,
         eligible: &EligibleWorkers,
     ) -> Result<Self, windlass_store::StoreError> {
-        if eligible.workers.is_empty() || !changes_resources(&orders) {
+        if !changes_resources(&orders) {
             let refused = vec![None; orders.orders.len()];
             return Ok(Self { accepted: orders, rejected: refused });
         }

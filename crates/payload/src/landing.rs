@@ -76,7 +76,7 @@ fn check_inputs(place: &UnitWorkspace) -> Result<(), PayloadFailure> {
     for input in inputs {
         match place.find_input_path(input, InputCheck::Size) {
             Ok(_) => {}
-            Err(UnusableInput::Missing) => missing.push(input),
+            Err(UnusableInput::Missing | UnusableInput::Unreadable(_)) => missing.push(input),
             Err(UnusableInput::Changed(why)) => changed.push((input.lfn.clone(), why)),
         }
     }

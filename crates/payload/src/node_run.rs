@@ -99,7 +99,8 @@ fn run_steps(
 
 /// The paths of a node's inputs. Each is compared with the catalog before a step reads it.
 fn find_inputs(place: &UnitWorkspace, node: &ProcessingNode) -> Result<Vec<StepInput>, PayloadFailure> {
-    let (mut found, mut missing, mut changed, mut bad) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut found, mut bad) = (Vec::new(), Vec::new());
+    let (mut missing, mut changed, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     for input in &node.inputs {
         let lfn = || input.lfn.clone();
         match place.find_input_path(input, InputCheck::Checksum) {
@@ -110,16 +111,20 @@ fn find_inputs(place: &UnitWorkspace, node: &ProcessingNode) -> Result<Vec<StepI
             }
             Err(UnusableInput::Missing) => missing.push(lfn()),
             Err(UnusableInput::Changed(why)) => changed.push(why),
+            Err(UnusableInput::Unreadable(why)) => unreadable.push(why),
         }
         bad.push(lfn());
     }
     if bad.is_empty() {
         return Ok(found);
     }
-    let (code, message) = if missing.is_empty() {
-        (exit_codes::FILE_READ, format!("inputs were changed at {}: {}", place.site, changed.join("; ")))
+    let site = &place.site;
+    let (code, message) = if !missing.is_empty() {
+        (exit_codes::FILE_OPEN, format!("inputs cannot be opened at {site}: {}", missing.join(", ")))
+    } else if !changed.is_empty() {
+        (exit_codes::FILE_READ, format!("inputs were changed at {site}: {}", changed.join("; ")))
     } else {
-        (exit_codes::FILE_OPEN, format!("inputs cannot be opened at {}: {}", place.site, missing.join(", ")))
+        (exit_codes::FILE_READ, format!("inputs cannot be read at {site}: {}", unreadable.join("; ")))
     };
     bad.dedup();
     Err(PayloadFailure::new(code, message).with_bad_inputs(bad))

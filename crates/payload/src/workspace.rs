@@ -159,15 +159,15 @@ impl UnitWorkspace {
         let here = input.replicas.get(&self.site).map(PathBuf::from);
         let stored = self.path_of(&input.lfn);
         let elsewhere = input.replicas.values().map(PathBuf::from);
-        let mut changed = None;
+        let mut unusable = None;
         for path in here.into_iter().chain([stored]).chain(elsewhere) {
             let Some(size) = readable_size(&path) else { continue };
-            match describe_difference(input, &path, size, compare) {
-                None => return Ok(path),
-                Some(why) => changed = changed.or(Some(why)),
+            match compare_with_catalog(input, &path, size, compare) {
+                Ok(()) => return Ok(path),
+                Err(why) => unusable = unusable.or(Some(why)),
             }
         }
-        Err(changed.map_or(UnusableInput::Missing, UnusableInput::Changed))
+        Err(unusable.unwrap_or(UnusableInput::Missing))
     }
 }
 
@@ -186,6 +186,8 @@ pub enum UnusableInput {
     Missing,
     /// How the first copy differs from the catalog.
     Changed(String),
+    /// Why the first copy cannot be read.
+    Unreadable(String),
 }
 
 /// For a file that can be opened.
@@ -194,20 +196,27 @@ fn readable_size(path: &Path) -> Option<u64> {
     metadata.is_file().then_some(metadata.len())
 }
 
-/// How a file differs from the catalog, as far as the catalog knows it.
-fn describe_difference(input: &ManifestInput, path: &Path, size: u64, compare: InputCheck) -> Option<String> {
+/// Compares a file with the catalog, as far as the catalog knows it.
+fn compare_with_catalog(
+    input: &ManifestInput,
+    path: &Path,
+    size: u64,
+    compare: InputCheck,
+) -> Result<(), UnusableInput> {
     let ManifestInput { lfn, .. } = input;
     if let Some(known) = input.size.filter(|known| *known != size) {
-        return Some(format!("{lfn} has {size} bytes, the catalog says {known}"));
+        return Err(UnusableInput::Changed(format!("{lfn} has {size} bytes, the catalog says {known}")));
     }
     // Some catalogs have a word instead of a checksum, and some omit leading zeros.
     let number = |text: &str| u32::from_str_radix(text, 16).ok();
-    let known = input.adler32.as_deref().and_then(number).filter(|_| compare == InputCheck::Checksum)?;
-    match compute_checksum(path) {
-        Ok(sum) if number(&sum.adler32()) == Some(known) => None,
-        Ok(sum) => Some(format!("{lfn} has the adler32 {}, the catalog says {known:08x}", sum.adler32())),
-        Err(error) => Some(format!("{lfn} cannot be read: {error}")),
+    let known = input.adler32.as_deref().and_then(number).filter(|_| compare == InputCheck::Checksum);
+    let Some(known) = known else { return Ok(()) };
+    let sum = compute_checksum(path).map_err(|error| UnusableInput::Unreadable(format!("{lfn}: {error}")))?;
+    if number(&sum.adler32()) == Some(known) {
+        return Ok(());
     }
+    let why = format!("{lfn} has the adler32 {}, the catalog says {known:08x}", sum.adler32());
+    Err(UnusableInput::Changed(why))
 }
 
 /// `None` if there is no such file.

@@ -174,6 +174,13 @@ pub struct SlotCgroup {
     peak_file: Option<File>,
 }
 
+/// The memory of a cgroup at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CgroupMemory {
+    pub anonymous: Bytes,
+    pub page_cache: Bytes,
+}
+
 impl SlotCgroup {
     /// Moves the calling thread in, so that all it starts is born here. Only in v1.
     pub fn enter_thread(&self) -> io::Result<bool> {
@@ -264,14 +271,14 @@ impl SlotCgroup {
         parse_field(&text[..read], "oom_kill").unwrap_or(0)
     }
 
-    /// Memory without the page cache.
-    pub fn anonymous_memory(&self) -> Option<Bytes> {
+    pub fn memory(&self) -> Option<CgroupMemory> {
         let text = fs::read(self.directory.join("memory.stat")).ok()?;
-        let name = match self.version {
-            CgroupVersion::V1 => "rss",
-            CgroupVersion::V2 => "anon",
+        let (anonymous, page_cache) = match self.version {
+            CgroupVersion::V1 => ("rss", "cache"),
+            CgroupVersion::V2 => ("anon", "file"),
         };
-        parse_field(&text, name).map(Bytes)
+        let field = |name| parse_field(&text, name).map(Bytes);
+        Some(CgroupMemory { anonymous: field(anonymous)?, page_cache: field(page_cache)? })
     }
 
     /// The processes in it, without this process: v1 lists a process if one of its threads is in it.

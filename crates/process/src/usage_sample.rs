@@ -67,7 +67,9 @@ fn parse_kib_field(text: &[u8], name: &str) -> Option<Bytes> {
 #[derive(Clone, Debug)]
 pub struct UsageSummary {
     last_sample: (Instant, Duration),
+    started: Instant,
     count: u64,
+    /// Bytes times microseconds.
     memory_sum: u128,
     memory_peak: Bytes,
     cpu_peak: Option<f64>,
@@ -78,6 +80,7 @@ impl UsageSummary {
     pub const fn new(started: Instant) -> Self {
         Self {
             last_sample: (started, Duration::ZERO),
+            started,
             count: 0,
             memory_sum: 0,
             memory_peak: Bytes(0),
@@ -97,14 +100,14 @@ impl UsageSummary {
             self.last_sample = (at, cpu);
         }
         self.count += 1;
-        self.memory_sum += u128::from(memory.0);
+        self.memory_sum += u128::from(memory.0) * elapsed.as_micros();
         self.memory_peak = self.memory_peak.max(memory);
         percent
     }
 
-    /// The summary, with the final values from the system: the peak of a single process, if it can be trusted,
-    /// and the CPU time.
+    /// The summary, with the final values from the system: a peak, if one can be trusted, and the CPU time.
     pub fn summarize_usage(&self, end: &FinalUsage) -> AttemptUsage {
+        let sampled_time = (self.last_sample.0 - self.started).as_micros();
         // A single sample early in a job is no peak; it counts only in addition to the value of the system.
         let enough = if end.peak_rss.is_some() { 1 } else { MIN_PEAK_SAMPLES };
         let sampled = (self.count >= enough).then_some(self.memory_peak);
@@ -112,7 +115,7 @@ impl UsageSummary {
         let average = 100.0 * end.cpu_time.as_secs_f64() / end.wall.as_secs_f64();
         AttemptUsage {
             peak_memory: sampled.max(end.peak_rss),
-            avg_memory: (self.count > 0).then(|| Bytes((self.memory_sum / u128::from(self.count)) as u64)),
+            avg_memory: (sampled_time > 0).then(|| Bytes((self.memory_sum / sampled_time) as u64)),
             cpu_time: end.cpu_time,
             peak_cpu_percent: self.cpu_peak.map(|peak| if measurable { peak.max(average) } else { peak }),
             avg_cpu_percent: measurable.then_some(average),

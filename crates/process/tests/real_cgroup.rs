@@ -65,7 +65,7 @@ fn a_slot_cgroup_limits_its_jobs_and_is_removed() {
         child_wait::reap_child(start(HOLD_200_MIB, enter.as_deref()).unwrap()).unwrap().exit,
         ProcessExit::Code(0)
     );
-    assert!(slot.anonymous_memory().unwrap() < Bytes(64 << 20));
+    assert!(slot.memory().unwrap().anonymous < Bytes(64 << 20));
 
     slot.leave_thread();
     drop(slot);

@@ -639,7 +639,14 @@ fn torc_specs_are_expanded() {
     assert_eq!(workflow.job(1).command(1), "echo 0.1,1 > out/res_0.10_001.csv");
     assert_eq!(waits(&workflow, "collect").len(), 12);
     assert_eq!(waits(&workflow, "solve_0.30_004"), ["prepare"]);
-    for text in [include_str!("torc/shaky_solver.yaml"), include_str!("torc/two_phase_cluster.yaml")] {
+    let calibration = include_str!("torc/beam_calibration.yaml");
+    let workflow = good(calibration);
+    assert_eq!(waits(&workflow, "report"), ["fit_north", "fit_south"]);
+    assert_eq!(waits(&workflow, "fit_north"), ["measure"]);
+    assert_eq!(job(&workflow, "measure").command(1), "./measure.sh setup.json | awk '{print $1}'");
+    let solver = include_str!("torc/shaky_solver.yaml");
+    let cluster = include_str!("torc/two_phase_cluster.yaml");
+    for text in [mosaic, grid, calibration, solver, cluster] {
         let workflow = good(text);
         assert!(workflow.warnings().is_empty(), "{:?}", workflow.warnings());
     }

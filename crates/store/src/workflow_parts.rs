@@ -108,6 +108,9 @@ pub trait WorkflowPartStore: Send + Sync {
     /// deleted.
     fn rearm_actions(&self, workflow: WorkflowId, everything: bool, now: Timestamp)
     -> Result<(), StoreError>;
+    /// Rearms all actions of a workflow that never ran, and deletes its recovery actions. Rejected if it has
+    /// started.
+    fn rearm_unstarted(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), StoreError>;
     /// Returns every execution of the actions of a workflow, by action, oldest first.
     fn action_runs(&self, workflow: WorkflowId) -> Result<Vec<ActionRunRow>, StoreError>;
 

@@ -141,6 +141,11 @@ pub struct ExecutionConfig {
     pub srun_mpi: Option<String>,
 }
 
+/// Why `enable_ro_crate` has no effect.
+pub const NO_RO_CRATE: &str = "this version writes no RO-Crate";
+/// Why `staggered_start` has no effect.
+pub const NO_STAGGERED_START: &str = "workers start as soon as possible";
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MonitoringGranularity {

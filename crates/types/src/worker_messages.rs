@@ -249,9 +249,15 @@ const TORC_NAMES: [&str; 9] = [
     "GPU_VISIBLE_DEVICES",
 ];
 
-/// The variable with the server address for Torc's clients.
-pub fn torc_api_url(origin: &str) -> String {
-    format!("{}{TORC_PREFIX}", origin.trim_end_matches('/'))
+/// The variables with the address of the server. Where no server is involved, they are removed: a server that
+/// the user's environment names knows nothing of a local run.
+pub const SERVER_URL_VARIABLES: [&str; 3] = ["WINDLASS_URL", "WINDLASS_API_URL", "TORC_API_URL"];
+
+/// Their values: the address, and for Torc's clients that of their API.
+pub fn server_url_variables(origin: &str) -> [(&'static str, String); 3] {
+    let torc = format!("{}{TORC_PREFIX}", origin.trim_end_matches('/'));
+    let [url, api_url, torc_api_url] = SERVER_URL_VARIABLES;
+    [(url, origin.to_owned()), (api_url, origin.to_owned()), (torc_api_url, torc)]
 }
 
 /// Path of the Torc-compatible API of a server.

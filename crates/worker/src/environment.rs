@@ -11,7 +11,8 @@ use windlass_process::process_tree::marker_variable;
 use windlass_process::spawn::{BaseEnvironment, EnvironmentAdditions};
 use windlass_types::Timestamp;
 use windlass_types::worker_messages::{
-    Assignment, JOB_TOKEN_VARIABLE, RecoveryScript, is_set_by_worker, torc_api_url,
+    Assignment, JOB_TOKEN_VARIABLE, RecoveryScript, SERVER_URL_VARIABLES, is_set_by_worker,
+    server_url_variables,
 };
 
 /// Variables that all jobs share.
@@ -29,12 +30,9 @@ pub(crate) fn build_shared_environment(
     both("OUTPUT_DIR", options.output_dir.clone().into());
     both("WORKFLOW_SUBMISSION_DIR", options.submission_dir.clone().into());
     if let Some(url) = &options.api_url {
-        variables.push(("TORC_API_URL".into(), torc_api_url(url).into()));
-        variables.push(("WINDLASS_API_URL".into(), url.into()));
-        variables.push(("WINDLASS_URL".into(), url.into()));
+        variables.extend(server_url_variables(url).map(|(name, url)| (name.into(), url.into())));
     } else {
-        // A server named in the user's environment knows nothing of the jobs of a local run.
-        variables.retain(|(name, _)| name != "TORC_API_URL" && name != "WINDLASS_API_URL");
+        variables.retain(|(name, _)| !SERVER_URL_VARIABLES.iter().any(|variable| name == variable));
     }
     variables.push(("WINDLASS_SUBMIT_DIR".into(), options.submission_dir.clone().into()));
     if let Some(database) = &options.database {

@@ -277,6 +277,7 @@ impl WorkerState {
             remote_launch: has_launcher(assignment).then(RemoteLaunch::default),
             in_cgroup,
             peak_is_its_own,
+            page_cache: Bytes(0),
             oom_kills,
             is_start_reported: false,
             sample_interval: sample_every,
@@ -332,7 +333,8 @@ impl WorkerState {
         drop(lock_ignoring_poison(&self.reaping_lock));
         let orphans = lock_ignoring_poison(&slot.orphan_usage).take_totals();
         let cpu_time = reaped.cpu_time.saturating_add(orphans.cpu_time);
-        let peak_rss = self.peak_memory(slot, &running, reaped.max_rss).max(nonzero(orphans.max_rss));
+        let largest_process = self.trusted_peak(reaped.max_rss).max(nonzero(orphans.max_rss));
+        let peak_rss = largest_process.max(cgroup_peak(slot, &running));
         let end = FinalUsage { wall, cpu_time, peak_rss };
         let cause = classify_end(&running, ran_out, reaped.exit);
         let seen = started.step_usage.as_ref().and_then(StepUsageFiles::take_usage).unwrap_or_default();
@@ -391,18 +393,9 @@ impl WorkerState {
         }
     }
 
-    /// The peak of the first process and the descendants it waited for. A value too small to be distinguished
-    /// from our own is taken from the cgroup, whose value includes the page cache but is capped at what the
-    /// process can have used.
-    fn peak_memory(&self, slot: &JobSlot, running: &RunningAttempt, max_rss: Bytes) -> Option<Bytes> {
-        let of_group = || {
-            let group = slot.cgroup.as_ref().filter(|_| running.in_cgroup && running.peak_is_its_own)?;
-            nonzero(group.peak_memory()?.min(max_rss))
-        };
-        self.trusted_peak(max_rss).or_else(of_group)
-    }
-
-    /// Our own peak only grows, so it is read again only if the value is above the last one.
+    /// The peak of the largest among the first process and the descendants it waited for, if it can be
+    /// distinguished from our own. That only grows, so it is read again only if the value is above the last
+    /// one.
     fn trusted_peak(&self, max_rss: Bytes) -> Option<Bytes> {
         let known = Bytes(self.own_peak_memory.load(Ordering::Relaxed));
         usage_sample::peak_if_trusted(max_rss, known)?;
@@ -436,6 +429,14 @@ impl WorkerState {
     fn device_ids(&self, granted: &[u32]) -> Vec<&str> {
         granted.iter().map(|index| self.devices[*index as usize].as_str()).collect()
     }
+}
+
+/// The peak of all processes of a job together, from its cgroup. The kernel counts the page cache in; the most
+/// that is known of it is subtracted.
+fn cgroup_peak(slot: &JobSlot, running: &RunningAttempt) -> Option<Bytes> {
+    let group = slot.cgroup.as_ref().filter(|_| running.in_cgroup && running.peak_is_its_own)?;
+    let page_cache = group.memory()?.page_cache.max(running.page_cache);
+    nonzero(Bytes(group.peak_memory()?.0.saturating_sub(page_cache.0)))
 }
 
 fn nonzero(amount: Bytes) -> Option<Bytes> {

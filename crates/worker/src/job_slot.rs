@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use windlass_process::usage_sample::UsageSummary;
 use windlass_process::{Pid, Signal, cgroup};
-use windlass_types::Timestamp;
 use windlass_types::worker_messages::{
     AttemptEndCause, AttemptKey, AttemptLimits, StopReason, TerminationSettings,
 };
+use windlass_types::{Bytes, Timestamp};
 
 /// Shorter jobs cost neither a sample nor a `Started` report.
 pub(crate) const FIRST_SAMPLE_AFTER: Duration = Duration::from_millis(150);
@@ -77,6 +77,8 @@ pub(crate) struct RunningAttempt {
     pub(crate) in_cgroup: bool,
     /// The peak memory of the cgroup was reset when it started.
     pub(crate) peak_is_its_own: bool,
+    /// The most page cache that a sample found in the cgroup.
+    pub(crate) page_cache: Bytes,
     /// Out-of-memory kills in that cgroup before it started.
     pub(crate) oom_kills: u64,
     pub(crate) is_start_reported: bool,
@@ -85,6 +87,12 @@ pub(crate) struct RunningAttempt {
     pub(crate) next_sample: Option<Instant>,
     pub(crate) series: UsageSummary,
     pub(crate) stop: Option<PendingStop>,
+}
+
+/// When a job is sampled again: more often while it is young, so that a short job has more than one sample.
+pub(crate) fn next_sample(started: Instant, now: Instant, interval: Duration) -> Instant {
+    let age = now.saturating_duration_since(started).max(FIRST_SAMPLE_AFTER);
+    now + interval.min(age)
 }
 
 /// A job that a launcher here runs elsewhere. Killing the launcher would leave the job behind; on a request to
@@ -223,7 +231,7 @@ pub(crate) mod tests {
     use std::os::unix::net::UnixStream;
     use std::path::Path;
     use windlass_process::spawn::{EnvironmentAdditions, SpawnParameters};
-    use windlass_types::{Attempt, Bytes, Capacity, JobId, RunId, WorkflowId};
+    use windlass_types::{Attempt, Capacity, JobId, RunId, WorkflowId};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -270,6 +278,7 @@ pub(crate) mod tests {
             remote_launch: None,
             in_cgroup: false,
             peak_is_its_own: false,
+            page_cache: Bytes(0),
             oom_kills: 0,
             is_start_reported: false,
             sample_interval: Duration::from_secs(1),

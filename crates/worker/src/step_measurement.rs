@@ -10,7 +10,7 @@
 //! job's next attempt. The worker never looks their names up earlier: a network file system may cache for a
 //! while that a file does not exist.
 
-use crate::job_slot::FIRST_SAMPLE_AFTER;
+use crate::job_slot::{FIRST_SAMPLE_AFTER, next_sample};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -211,7 +211,7 @@ fn sample_until_over(
         let sample = UsageSample::measure(&supervisor.members());
         let now = Instant::now();
         series.add_sample(now, sample.cpu, sample.rss);
-        next = now.checked_add(interval);
+        next = Some(next_sample(supervisor.started, now, interval));
         each(&series, sample.cpu);
     }
     series

@@ -3,7 +3,7 @@
 //! It sleeps until something is due and is woken only if something falls due earlier. In a flood of short jobs
 //! that is a few times a second, regardless of their number.
 
-use crate::job_slot::{JobSlot, MAX_CHECK_INTERVAL, SlotState, StopCause, SupervisorAction};
+use crate::job_slot::{JobSlot, MAX_CHECK_INTERVAL, SlotState, StopCause, SupervisorAction, next_sample};
 use crate::job_termination::{StrayRecords, cgroup_processes};
 use crate::lock_ignoring_poison;
 use crate::report_outbox::ReportUrgency;
@@ -107,7 +107,7 @@ impl WorkerState {
                     self.outbox.push([AttemptReport::Started { key, at, pid }], ReportUrgency::CanWait);
                 }
                 SupervisorAction::Sample => {
-                    running.next_sample = Some(now + running.sample_interval);
+                    running.next_sample = Some(next_sample(running.started, now, running.sample_interval));
                     let (key, pid, in_cgroup) = (running.key, running.pid, running.in_cgroup);
                     drop(state);
                     self.sample_job(slot, &key, pid, in_cgroup);
@@ -136,7 +136,8 @@ impl WorkerState {
         // Some processes may be outside the cgroup, where the kernel enforces no limit.
         let (inside, outside): (Vec<Pid>, Vec<Pid>) = members.iter().partition(|pid| in_group.contains(pid));
         let (inside, at_large) = (UsageSample::measure(&inside), UsageSample::measure(&outside));
-        let in_group_memory = group.and_then(cgroup::SlotCgroup::anonymous_memory).unwrap_or(inside.rss);
+        let group_memory = group.and_then(cgroup::SlotCgroup::memory);
+        let in_group_memory = group_memory.map_or(inside.rss, |memory| memory.anonymous);
         let memory = Bytes(in_group_memory.0 + at_large.rss.0);
 
         let context = lock_ignoring_poison(&self.contexts).find_context(key.workflow);
@@ -146,6 +147,8 @@ impl WorkerState {
             return;
         }
         let now = Instant::now();
+        let page_cache = group_memory.map_or(Bytes(0), |memory| memory.page_cache);
+        running.page_cache = running.page_cache.max(page_cache);
         let cpu_percent = running.series.add_sample(now, inside.cpu + at_large.cpu, memory);
         if let (Some(context), Some(cpu_percent)) = (&context, cpu_percent) {
             context.record_job_sample(key, cpu_percent, memory);

@@ -136,10 +136,17 @@ impl TorcGlobalArgs {
         self.password.is_some()
     }
 
-    /// The given options that would change where Torc stores its workflows.
-    pub(crate) fn ignored_flags(&self) -> Vec<&'static str> {
-        let given = [("--standalone", self.standalone), ("--in-memory", self.in_memory)];
-        given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
+    /// The given options that would change what Torc does, each with the reason why it has no effect.
+    pub(crate) fn ignored_flags(&self) -> Vec<(&'static str, &'static str)> {
+        let no_server = "without a server, windlass uses a database file; `windlass serve` starts a server";
+        let verified = "servers are always verified; `--ca-file` names a certificate to trust";
+        let given = [
+            (self.standalone, "--standalone", no_server),
+            (self.in_memory, "--in-memory", no_server),
+            (self.tls_insecure, "--tls-insecure", verified),
+            (self.cookie_header.is_some(), "--cookie-header", "windlass sends no cookies"),
+        ];
+        given.into_iter().filter(|(given, ..)| *given).map(|(_, flag, why)| (flag, why)).collect()
     }
 }
 
@@ -309,6 +316,15 @@ impl CliCommand {
     pub(crate) const fn tolerates_invalid_config(&self) -> bool {
         matches!(self, Self::Config(_) | Self::Docs(_) | Self::WorkerProcess)
     }
+
+    /// The given option of Torc that has no effect, with the reason.
+    pub(crate) fn ignored_flag(&self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Create(args) => args.torc.ignored_flag(),
+            Self::Submit(args) => args.create.torc.ignored_flag(),
+            _ => None,
+        }
+    }
 }
 
 /// The complete command line, with help in groups and the global options on a page of their own.
@@ -403,7 +419,10 @@ pub(crate) mod tests {
         let line =
             ["windlass", "-s", "--log-level", "info", "--url", "http://x", "-f", "csv", "jobs", "list", "3"];
         let cli = from_matches(&build_command().try_get_matches_from(line).unwrap()).unwrap();
-        assert_eq!(cli.torc.ignored_flags(), ["--standalone"]);
+        assert_eq!(
+            cli.torc.ignored_flags().iter().map(|(flag, _)| *flag).collect::<Vec<_>>(),
+            ["--standalone"]
+        );
         assert_eq!(cli.globals.url.as_deref(), Some("http://x"));
         assert_eq!(cli.globals.format, OutputFormat::Csv);
     }

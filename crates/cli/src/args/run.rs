@@ -293,10 +293,18 @@ fn parse_interval(text: &str) -> Result<f64, String> {
 pub(crate) struct TorcCreateArgs {
     /// Do not measure jobs; ignored. Set `resource_monitor: {enabled: false}` in the spec instead.
     #[arg(long)]
-    pub(crate) no_resource_monitoring: bool,
+    no_resource_monitoring: bool,
     /// Skip checks for Slurm; this command has none.
     #[arg(long)]
     skip_checks: bool,
+}
+
+impl TorcCreateArgs {
+    /// The given option that would change what Torc does, with the reason why it has no effect.
+    pub(crate) fn ignored_flag(&self) -> Option<(&'static str, &'static str)> {
+        let instead = "set `resource_monitor: {enabled: false}` in the spec to disable measurements";
+        self.no_resource_monitoring.then_some(("--no-resource-monitoring", instead))
+    }
 }
 
 /// Resources of this machine that jobs may use.

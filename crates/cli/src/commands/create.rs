@@ -21,9 +21,6 @@ struct CreatedWorkflowView<'a> {
 }
 
 pub(crate) fn run(ctx: &CliContext, args: &CreateArgs) -> Result<CliExit, CliError> {
-    if args.torc.no_resource_monitoring {
-        ctx.ui.print_warning("--no-resource-monitoring has no effect: set `resource_monitor: {enabled: false}` in the spec to disable measurements");
-    }
     let file = SpecFile::read(&ctx.cwd, &spec_discovery::resolve_spec_path(args.spec.as_ref(), &ctx.cwd)?)?;
     if args.dry_run {
         return check_spec(ctx, &file);

@@ -20,7 +20,6 @@ const MAX_NAMED: usize = 20;
 pub(crate) fn run(ctx: &CliContext, args: &ReinitArgs) -> Result<CliExit, CliError> {
     let store = if args.dry_run { ctx.open_read()? } else { ctx.open_write()? };
     let row = object_selection::find_workflow(&*store, &args.workflow)?;
-    let is_served = ctx.server()?.is_some();
     let find = |row: &WorkflowRow| ReinitPlan::new(&*store, row, args.content);
     let (run_id, found) = if args.dry_run {
         (None, find(&row)?)
@@ -32,8 +31,8 @@ pub(crate) fn run(ctx: &CliContext, args: &ReinitArgs) -> Result<CliExit, CliErr
             }
             // A workflow that never ran gets no new run, and jobs that a recovery added have no purpose
             // either.
-            if row.started_at.is_none() && !is_served {
-                store.rearm_actions(row.id, true, ctx.clock.now())?;
+            if row.started_at.is_none() {
+                store.rearm_unstarted(row.id, ctx.clock.now())?;
             }
             Ok((found.jobs_to_reset.clone(), found))
         })?

@@ -20,6 +20,8 @@ use windlass_requests::{AlertNotifier, BackendKind, CondorOptions};
 use windlass_server::discovery::TOKEN_FILE;
 use windlass_server::options::{HttpRequestLimits, RequestServiceOptions, ServerTlsOptions};
 use windlass_server::{ApiError, ServeError, ServeOptions, ServerRole, logging, tls};
+use windlass_slurm::cluster_discovery;
+use windlass_slurm::slurm_client::SlurmClient;
 
 /// Result of `--check`.
 #[derive(Serialize)]
@@ -244,6 +246,9 @@ fn check_server(ctx: &CliContext, options: &ServeOptions) -> Result<CliExit, Cli
         reqmgr2.check().map_err(ApiError::from)?;
     }
     check_requests(&options.requests)?;
+    if options.slurm.is_some() {
+        cluster_discovery::discover_cluster(&SlurmClient::unlimited())?;
+    }
     check_listen_address(ctx, options)?;
     warn_if_unencrypted(ctx, options);
     let database = match ctx.open_local_if_exists()? {
@@ -274,8 +279,10 @@ fn check_requests(options: &RequestServiceOptions) -> Result<(), CliError> {
     if let Some(program) = options.alert_command.command.first() {
         check_program("--alert-program", Path::new(program))?;
     }
-    if let Some(directory) = options.directory.as_deref().filter(|directory| directory.exists()) {
-        check_directory("--requests-dir", directory)?;
+    // The server creates it if it does not exist.
+    let existing = |directory: &Path| directory.ancestors().find(|path| path.exists()).map(Path::to_owned);
+    if let Some(directory) = options.directory.as_deref().and_then(existing) {
+        check_directory("--requests-dir", &directory)?;
     }
     if options.backend != BackendKind::Htcondor {
         return Ok(());

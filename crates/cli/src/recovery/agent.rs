@@ -19,7 +19,7 @@ use std::time::Duration;
 use windlass_api::tokens::CreateToken;
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
-use windlass_types::worker_messages::torc_api_url;
+use windlass_types::worker_messages::server_url_variables;
 use windlass_types::{JobStatus, format_duration};
 
 /// The name shown to users.
@@ -227,7 +227,8 @@ fn database_args(ctx: &CliContext) -> Result<Vec<String>, CliError> {
     Ok(words)
 }
 
-/// Environment variables of agents and hooks: each name of the contract exists twice.
+/// Environment variables of agents and hooks: each name of the contract exists twice. They replace the server
+/// that the user's environment names.
 pub(super) fn agent_environment(
     ctx: &CliContext,
     row: &WorkflowRow,
@@ -242,9 +243,8 @@ pub(super) fn agent_environment(
     both("OUTPUT_DIR", row.output_dir.clone());
     match ctx.server()? {
         Some(client) => {
-            variables.push(("TORC_API_URL".into(), torc_api_url(client.url()).into()));
-            variables.push(("WINDLASS_API_URL".into(), client.url().into()));
-            variables.push(("WINDLASS_URL".into(), client.url().into()));
+            let urls = server_url_variables(client.url());
+            variables.extend(urls.map(|(name, url)| (name.into(), url.into())));
         }
         None => variables.push(("WINDLASS_DB".into(), ctx.database().into())),
     }

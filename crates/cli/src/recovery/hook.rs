@@ -6,6 +6,7 @@ use crate::error::CliError;
 use std::process::Stdio;
 use windlass_process::shell;
 use windlass_store::model::WorkflowRow;
+use windlass_types::worker_messages::SERVER_URL_VARIABLES;
 
 /// Runs the hook with the workflow id as its last argument. Its output goes to stderr.
 pub(super) fn run_hook(ctx: &CliContext, row: &WorkflowRow, command: &str) -> Result<(), CliError> {
@@ -13,6 +14,9 @@ pub(super) fn run_hook(ctx: &CliContext, row: &WorkflowRow, command: &str) -> Re
     // The command may contain words of its own; the appended argument is quoted.
     let mut hook = shell::shell_command(&format!("{command} \"$@\""));
     hook.args(["sh", &row.id.to_string()]);
+    for name in SERVER_URL_VARIABLES {
+        hook.env_remove(name);
+    }
     hook.stdin(Stdio::null()).envs(agent_environment(ctx, row)?);
     let stderr = std::io::stderr();
     let talk = rustix::io::dup(&stderr).map_err(|e| CliError::io(format!("cannot use stderr: {e}")))?;

@@ -123,6 +123,23 @@ fn agent_without_database_is_told_how_to_name_one() {
 }
 
 #[test]
+fn failed_includes_timeouts() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "slow.yaml",
+        "name: slow\nresource_requirements: [{name: short, num_cpus: 1, memory: 100m, runtime: PT1S}]\n\
+         jobs: [{name: slow, command: sleep 1000, resource_requirements: short}]\n",
+    );
+    sandbox.windlass(&["run", "slow.yaml", "--quiet"]).exits(1);
+    let mut agent = Agent::start(&sandbox, &[]);
+    let failed = json!({"workflow_id": 1, "status": "failed"});
+    let jobs = agent.call("list_jobs_by_status", &failed);
+    assert_eq!((&jobs["items"][0]["status"], &jobs["total_in_status"]), (&json!("terminated"), &json!(1)));
+    assert_eq!(agent.call("list_results", &failed)["items"][0]["status"], "terminated");
+    agent.hang_up();
+}
+
+#[test]
 fn read_only_agent_sees_state_without_secrets() {
     let sandbox = shaky();
     let mut agent = Agent::start(&sandbox, &[]);

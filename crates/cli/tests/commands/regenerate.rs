@@ -116,13 +116,23 @@ fn server_without_slurm_refuses_submit_but_plans() {
     assert_eq!(names(&regenerate(&sandbox, &[])).len(), 1);
 }
 
-#[test]
-fn reinit_removes_recovery_actions_of_new_workflow() {
-    let sandbox = sandbox();
+fn reinit_removes_recovery_actions(sandbox: &Sandbox) {
     let actions = || sandbox.json(&["workflows", "actions"]).as_array().unwrap().len();
     assert_eq!(actions(), 1);
-    assert_eq!(regenerate(&sandbox, &["--group-by", "resource-requirements"])["recovery_actions"], 1);
+    assert_eq!(regenerate(sandbox, &["--group-by", "resource-requirements"])["recovery_actions"], 1);
     assert_eq!(actions(), 2);
     sandbox.windlass(&["workflows", "reinit", "1"]).exits(0);
     assert_eq!(actions(), 1, "the one of the spec");
+}
+
+#[test]
+fn reinit_removes_recovery_actions_of_new_workflow() {
+    reinit_removes_recovery_actions(&sandbox());
+}
+
+#[test]
+fn reinit_at_server_removes_recovery_actions_of_new_workflow() {
+    let sandbox = sandbox();
+    let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    reinit_removes_recovery_actions(&sandbox);
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Child, Stdio};
+use windlass_store::sqlite::OpenMode;
 
 /// A worker at a site, ended when dropped.
 pub(crate) struct Worker(Child);
@@ -212,6 +213,28 @@ fn request_runs_without_server() {
     sandbox.windlass(&["request", "run"]).exits(0).says("no request in this database is active");
 }
 
+/// A changed file keeps its size, so that only its checksum differs from the catalog.
+#[test]
+fn changed_and_missing_inputs_are_data_failures_and_can_be_excluded() {
+    let sandbox = Sandbox::new();
+    events(&sandbox, 3);
+    sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "here"]).exits(0);
+    let changed = sandbox.read("data/f1.txt").replace("1 3 21\n", "1 3 91\n");
+    sandbox.write("data/f1.txt", &changed);
+    fs::remove_file(sandbox.path("data/f2.txt")).unwrap();
+    write(&sandbox, "reco.json", &document("reco", None));
+    let run = ["request", "run", "reco.json", "--site", "here", "--num-cpus", "4"];
+    let stopped = sandbox.windlass(&run);
+    assert_eq!((stopped.code, status(&sandbox, "reco").as_str()), (6, "held"), "{}", stopped.stderr);
+    let errors = sandbox.windlass(&["request", "errors", "reco"]).exits(0);
+    for words in ["data", "f1.txt", "f2.txt"] {
+        assert!(errors.stdout.contains(words), "{words}: {}", errors.stdout);
+    }
+    sandbox.windlass(&["request", "release", "reco", "--exclude-bad"]).exits(0);
+    sandbox.windlass(&["request", "run", "--site", "here", "--num-cpus", "4"]).exits(0);
+    assert_eq!(written(&sandbox, "/Muons/reco-v1/RECO"), once_each(20));
+}
+
 #[test]
 fn request_plan_needs_only_database() {
     let sandbox = Sandbox::new();
@@ -251,6 +274,29 @@ fn generated(name: &str, output: &str) -> Value {
     document["splitting_params"] = json!({"events_per_job": 100});
     document["generation"] = json!({"events": 1000, "events_per_lumi": 100});
     document
+}
+
+/// The filter of the program keeps half of the events. By default, more rounds would produce the missing ones.
+#[test]
+fn server_options_set_tape_rule_and_completion_of_generation() {
+    let sandbox = Sandbox::new();
+    let tape = "rse_type=TAPE&country=FR";
+    let options = ["--listen", "127.0.0.1:0", "--tape-rse", tape, "--mc-completion", "offset"];
+    let _served = Served::start(&sandbox, &options);
+    let _worker = Worker::start(&sandbox, "T1_A");
+    eventually("its site is known", || sandbox.json(&["site", "list"]).as_array().unwrap().len() == 1);
+    let mut wanted = generated("made", "/Muons/made-v1/RECO");
+    wanted["payload_config"]["steps"][0]["simulation"]["filter_efficiency"] = json!(0.5);
+    write(&sandbox, "made.json", &wanted);
+    sandbox.windlass(&["request", "submit", "made.json", "--watch"]).exits(0).says("made is completed");
+    let events = written(&sandbox, "/Muons/made-v1/RECO").len();
+    assert!((1..1000).contains(&events), "{events}");
+    let database = sandbox.path(".windlass/windlass.db");
+    let store = windlass_store::open_store(database.to_str().unwrap(), OpenMode::ReadOnly).unwrap();
+    for block in store.catalog_blocks("/Muons/made-v1/RECO").unwrap() {
+        let rules = store.rules(Some(&block.name)).unwrap();
+        assert_eq!(rules.iter().filter(|rule| rule.rule.rse_expression == tape).count(), 1, "{rules:?}");
+    }
 }
 
 #[test]

@@ -227,6 +227,33 @@ fn demo_uses_own_database_and_can_be_quiet() {
 
 /// The commands that the demo suggests print the announced output.
 #[test]
+fn demo_suggestions_work() {
+    let sandbox = Sandbox::new();
+    let demo = sandbox.windlass(&["demo", "d"]).exits(0);
+    let (_, next) = demo.stderr.split_once("Try next:").unwrap();
+    let tried: Vec<&str> = next
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("windlass "))
+        .filter_map(|line| line.split("  ").next())
+        .collect();
+    let shows = [
+        ("status", "completed"),
+        ("jobs results", "throw_01"),
+        ("logs estimate", "3.1"),
+        ("run --new demo.yaml", "completed"),
+        ("exec --help", "Usage: windlass exec"),
+    ];
+    assert_eq!(tried, shows.map(|(words, _)| words), "{}", demo.stderr);
+    for (words, shown) in shows {
+        let words: Vec<&str> = words.split(' ').collect();
+        let output = Output::of(sandbox.command(&words).current_dir(sandbox.path("d"))).exits(0);
+        let printed = output.stdout + &output.stderr;
+        assert!(printed.contains(shown), "{words:?}: {printed}");
+    }
+}
+
+/// The commands that the demo suggests print the announced output.
+#[test]
 fn request_demo_suggestions_work() {
     let sandbox = Sandbox::new();
     let demo = sandbox.windlass(&["demo", "requests", "d"]).exits(0);

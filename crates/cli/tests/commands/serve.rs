@@ -4,6 +4,7 @@ use crate::common::{Output, Sandbox, eventually, kill};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -236,9 +237,28 @@ fn serve_check_covers_request_files_and_schedds() {
     sandbox.windlass(&with(&["--token", "empty.pem"])).exits(2).says("--token").says("is empty");
     sandbox.windlass(&with(&["--schedd", "nowhere.example"])).exits(2).says("run on HTCondor");
     sandbox.windlass(&["serve", "--check", "--alert-program", "bell"]).exits(2).says("chmod +x");
+    for directory in ["bell", "bell/requests", "/proc/requests"] {
+        sandbox.windlass(&["serve", "--check", "--requests-dir", directory]).exits(2).says("--requests-dir");
+    }
+    let new = ["serve", "--check", "--listen", "127.0.0.1:0", "--requests-dir", "new/requests"];
+    sandbox.windlass(&new).exits(0);
     sandbox.windlass(&["serve", "--check", "--throttle", "Procesing=5"]).exits(2).says("Processing");
     sandbox.windlass(&["serve", "--check", "--throttle", "Merge=5", "--mc-completion", "offset"]).exits(0);
     assert!(!sandbox.path(".windlass").exists());
+}
+
+#[test]
+fn serve_check_queries_slurm() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "bin/sinfo",
+        "#!/bin/sh\necho 'slurm_load_partitions: Unable to contact slurm controller' >&2\nexit 1\n",
+    );
+    std::fs::set_permissions(sandbox.path("bin/sinfo"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut check = sandbox.command(&["serve", "--check", "--listen", "127.0.0.1:0", "--slurm"]);
+    check.env("PATH", format!("{}:/usr/bin:/bin", sandbox.path("bin").display()));
+    let checked = Output::of(&mut check).says("sinfo").says("Unable to contact slurm controller");
+    assert_ne!(checked.code, 0);
 }
 
 #[test]

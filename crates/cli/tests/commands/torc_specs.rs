@@ -1,6 +1,6 @@
 //! Features that spec files written for Torc rely on, with the real binary.
 
-use crate::common::Sandbox;
+use crate::common::{Output, Sandbox};
 
 #[test]
 fn jobs_and_actions_run_under_bash() {
@@ -84,4 +84,43 @@ fn old_spelling_works_and_names_new_spelling() {
     sandbox.windlass(&["help", "options"]).exits(0).prints("--db <PATH>");
     sandbox.windlass(&["workflows", "archive", "true", "1"]).exits(0).prints("archived");
     sandbox.windlass(&["workflows", "archive", "false", "1"]).exits(0).prints("restored");
+}
+
+#[test]
+fn commands_of_local_runs_get_no_address_of_a_server() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "sim.yaml",
+        "name: sim\nuse_pending_failed: true\njobs: [{name: a, command: 'env > job.env; exit 3'}]\nactions:\n  \
+         - {trigger_type: on_workflow_start, action_type: run_commands, commands: ['env > ../action.env']}\n",
+    );
+    let windlass = |args: &[&str]| {
+        let mut command = sandbox.command(&[&["--db", "sim.db"], args].concat());
+        for name in ["WINDLASS_URL", "WINDLASS_API_URL", "TORC_API_URL"] {
+            command.env(name, "http://server.invalid/torc-service/v1");
+        }
+        Output::of(&mut command)
+    };
+    windlass(&["run", "sim.yaml"]).exits(6);
+    windlass(&["recover", "--ai-recovery", "--ai-agent-command", "cat > /dev/null; env > agent.env"]);
+    windlass(&["recover", "--recovery-hook", "env > hook.env; :"]).exits(0);
+    for file in ["job.env", "action.env", "agent.env", "hook.env"] {
+        let environment = sandbox.read(file);
+        assert!(environment.contains("TORC_WORKFLOW_ID=1\n"), "{file}: {environment}");
+        assert!(!environment.contains("server.invalid"), "{file}: {environment}");
+    }
+}
+
+#[test]
+fn options_of_torc_without_effect_are_named() {
+    let sandbox = Sandbox::new();
+    sandbox.write("sim.yaml", "name: sim\njobs: [{name: a, command: 'true'}]\n");
+    let flags = ["--standalone", "--in-memory", "--tls-insecure", "--cookie-header", "x=secret"];
+    let output =
+        sandbox.windlass(&[&flags[..], &["create", "sim.yaml", "--no-resource-monitoring"]].concat());
+    let output =
+        output.exits(0).says_nothing_of("secret").says("--no-resource-monitoring has no effect: set");
+    flags[..4].iter().fold(output, |output, flag| output.says(&format!("{flag} has no effect: ")));
+    let submit = ["submit", "sim.yaml", "--dry-run", "--no-resource-monitoring"];
+    sandbox.windlass(&submit).says("--no-resource-monitoring has no effect");
 }

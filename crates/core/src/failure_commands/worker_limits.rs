@@ -3,10 +3,22 @@
 use crate::recovery::AvailableWorker;
 use std::time::Duration;
 use windlass_types::failure_commands::RequestedJobChanges;
-use windlass_types::{Resources, format_duration};
+use windlass_types::worker_bounds::MAX_NODES;
+use windlass_types::{Bytes, Capacity, Resources, format_duration};
 
-/// Returns why no worker could run the job after these changes, with the limit; `None`: one could, or no worker
-/// is known.
+/// More than one machine has. It is the limit where no worker is known.
+const LARGEST_EXPECTED: &[AvailableWorker] = &[AvailableWorker {
+    capacity: Capacity {
+        cpus: 16_384,
+        memory: Bytes(64 << 40),
+        gpus: 1024,
+        nodes: MAX_NODES,
+        max_jobs: None,
+    },
+    time_left: None,
+}];
+
+/// Returns why no worker could run the job after these changes, with the limit; `None`: one could.
 ///
 /// Only changed resources are checked: a job that requested too much before may be changed in other ways.
 pub fn exceeds_workers_reason(
@@ -15,16 +27,17 @@ pub fn exceeds_workers_reason(
     takers: &[AvailableWorker],
 ) -> Option<String> {
     let then = changes.apply_to_resources(*asked);
-    if takers.is_empty() || then == *asked || takers.iter().any(|taker| taker.can_run(&then)) {
+    let (takers, limit) = match takers {
+        [] => (LARGEST_EXPECTED, "no worker is known, for which the limit is"),
+        known => (known, "no worker has more than"),
+    };
+    if then == *asked || takers.iter().any(|taker| taker.can_run(&then)) {
         return None;
     }
     let most = |amount: fn(&AvailableWorker) -> u64| takers.iter().map(amount).max().unwrap_or_default();
     let memory = takers.iter().map(|taker| taker.capacity.memory).max().unwrap_or_default();
     if then.memory != asked.memory && then.memory > memory {
-        return Some(format!(
-            "it would request {} of memory, and no worker has more than {memory}",
-            then.memory
-        ));
+        return Some(format!("it would request {} of memory, and {limit} {memory}", then.memory));
     }
     for (what, now, before, most) in [
         ("cpus", then.cpus, asked.cpus, most(|taker| taker.capacity.cpus.into())),
@@ -32,7 +45,7 @@ pub fn exceeds_workers_reason(
         ("nodes", then.nodes, asked.nodes, most(|taker| taker.capacity.nodes.into())),
     ] {
         if now != before && u64::from(now) > most {
-            return Some(format!("it would request {now} {what}, and no worker has more than {most}"));
+            return Some(format!("it would request {now} {what}, and {limit} {most}"));
         }
     }
     let stays: Option<Duration> = takers
@@ -53,7 +66,6 @@ pub fn exceeds_workers_reason(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass_types::{Bytes, Capacity};
 
     const GIB: u64 = 1 << 30;
 
@@ -93,7 +105,13 @@ mod tests {
             RequestedJobChanges { runtime_seconds: Some(3.0 * 3600.0), ..RequestedJobChanges::default() };
         assert!(said(&runtime).unwrap().contains("stays longer than 2h"));
         assert_eq!(exceeds_workers_reason(&runtime, &asked(1, 1), &[taker(1, 1, None)]), None);
-        assert_eq!(exceeds_workers_reason(&memory(100), &asked(1, 1), &[]), None, "no worker is known");
+        let unknown = |changes: &RequestedJobChanges| exceeds_workers_reason(changes, &asked(1, 1), &[]);
+        assert_eq!(unknown(&memory(1000)), None);
+        assert_eq!(
+            unknown(&memory(100_000)).unwrap(),
+            "it would request 97.7 TiB of memory, and no worker is known, for which the limit is 64 TiB"
+        );
+        assert!(unknown(&cpus(1_000_000)).unwrap().contains("the limit is 16384"));
     }
 
     #[test]

@@ -88,8 +88,9 @@ fn summarize_job_log(call: &ScriptCall, role: Option<NodeRole>) -> JobLogSummary
     // site, and the site of an earlier landing does not count.
     let has_run =
         matches!(DagmanReturn::from_number(call.returned), DagmanReturn::Exit(_)) || events.has_run();
-    let elected =
-        || read_elected_site(&call.directory).filter(|_| has_run && role != Some(NodeRole::Landing));
+    let elected = || {
+        file_layout::read_elected_site(&call.directory).filter(|_| has_run && role != Some(NodeRole::Landing))
+    };
     JobLogSummary {
         hold: events.last_hold().cloned(),
         removal: events.removal().map(str::to_owned),
@@ -105,13 +106,6 @@ fn summarize_job_log(call: &ScriptCall, role: Option<NodeRole>) -> JobLogSummary
 fn seconds_busy(usage: &JobUsage) -> Option<u64> {
     let measured = ["TimeExecute", "TimeSlotBusy"].iter().find_map(|name| usage.resources.get(*name)?.used);
     measured.filter(|seconds| seconds.is_finite() && *seconds >= 0.0).map(|seconds| seconds as u64)
-}
-
-/// The site of the unit, if the log does not say where the job was.
-fn read_elected_site(directory: &Path) -> Option<String> {
-    let text = fs::read_to_string(directory.join(file_layout::ELECTED_SITE_FILE)).ok()?;
-    let (_, site) = text.split_once('"')?;
-    site.split_once('"').map(|(site, _)| site.to_owned()).filter(|site| !site.is_empty())
 }
 
 /// Scripts run on the machine of the schedd that has their job.

@@ -102,6 +102,8 @@ pub struct DagSnapshot {
     pub failed_attempts: Vec<FailedNodeAttempt>,
     /// How many attempts have ended at each site, in all runs of this directory.
     pub ended_by_site: BTreeMap<String, RoleCounts>,
+    /// Jobs of landed units that run now, by the site of the unit.
+    pub running_by_site: BTreeMap<String, u64>,
     /// Nodes that are held now.
     pub held_nodes: Vec<HeldDagNode>,
     /// Why a file could not be read. The other fields are then those of the last poll.
@@ -221,6 +223,7 @@ impl DagPoller {
                 .as_ref()
                 .map(|attempts| attempts.ended_by_site().clone())
                 .unwrap_or_default(),
+            running_by_site: self.unit_counts.running_by_site(),
             held_nodes: held,
             read_error: problem,
         }

@@ -243,8 +243,12 @@ fn nodes_inside_units_are_counted() {
     let mut watch = run.watch();
     run.replace("mg_000000/group.status", &group(6, 1, 3, 0));
     run.replace("mg_000001/group.status", &group(6, 2, 2, 0));
+    run.replace("mg_000000/elected.inc", "MY.DESIRED_Sites = \"T2_DE_Beta\"\n");
     let expected = NodeCounts { idle: 4, running: 5, done: 3, failed: 0, held: 0 };
-    assert_eq!(watch.poll().counts, expected);
+    let look = watch.poll();
+    assert_eq!(look.counts, expected);
+    let landed = BTreeMap::from([("T2_DE_Beta".to_owned(), 3)]);
+    assert_eq!(look.running_by_site, landed, "the other unit has not landed");
     run.replace("mg_000000/group.status", &group(6, 6, 0, 0));
     run.append("workflow.jobstate", &RESCUED[up_to("mg_000001 EXECUTE").len()..]);
     run.replace("mg_000001/group.status", &group(6, 6, 0, 0));

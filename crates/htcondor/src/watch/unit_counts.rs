@@ -34,6 +34,10 @@ pub(super) struct UnitCounts {
 struct OpenUnit {
     status: CachedFile<DagStatus>,
     counts: NodeCounts,
+    /// Jobs that run now, without the scripts of nodes.
+    running_jobs: u64,
+    /// Where they run; `None` before the unit has landed.
+    site: Option<String>,
     held: Vec<HeldDagNode>,
     /// It failed, and its file was read since.
     is_final: bool,
@@ -80,6 +84,16 @@ impl UnitCounts {
         sum
     }
 
+    pub(super) fn running_by_site(&self) -> BTreeMap<String, u64> {
+        let mut sum = BTreeMap::new();
+        for OpenUnit { running_jobs, site, .. } in self.open_units.values() {
+            if let Some(site) = site.as_ref().filter(|_| *running_jobs > 0) {
+                *sum.entry(site.clone()).or_default() += running_jobs;
+            }
+        }
+        sum
+    }
+
     pub(super) fn held(&self) -> impl Iterator<Item = &HeldDagNode> {
         self.open_units.values().flat_map(|group| &group.held)
     }
@@ -99,6 +113,8 @@ impl OpenUnit {
                 Some(head) => node_counts(head, count_failed(directory, file_layout::GROUP_DAG, head)?),
                 None => NodeCounts::default(),
             };
+            self.running_jobs = self.status.get().map_or(0, running_jobs);
+            self.site = file_layout::read_elected_site(directory);
             self.held = match self.counts.held {
                 0 => Vec::new(),
                 _ => list_held_nodes(directory, Some(unit))?,
@@ -124,13 +140,18 @@ pub(super) fn count_failed(directory: &Path, dag: &str, head: &DagStatus) -> io:
     Ok(metrics.map_or(0, |metrics| (metrics.jobs.failed + metrics.dags.failed).min(head.failed)))
 }
 
+fn running_jobs(head: &DagStatus) -> u64 {
+    let held = head.held_jobs.min(head.queued);
+    head.queued - held - head.idle_jobs.min(head.queued - held)
+}
+
 /// A node is in one of five states; nodes in scripts are running, and nodes that will not run for now are idle.
 pub(super) fn node_counts(head: &DagStatus, failed: u64) -> NodeCounts {
-    let held = head.held_jobs.min(head.queued);
-    let idle_jobs = head.idle_jobs.min(head.queued - held);
+    let (held, running) = (head.held_jobs.min(head.queued), running_jobs(head));
+    let idle_jobs = head.queued - held - running;
     NodeCounts {
         idle: head.ready + head.unready + head.futile + idle_jobs + (head.failed - failed),
-        running: head.pre + head.post + (head.queued - held - idle_jobs),
+        running: head.pre + head.post + running,
         done: head.done,
         failed,
         held,

@@ -16,14 +16,18 @@ use windlass_core::recovery::{
     AvailableWorker, JobRemedy, RecoveryAction, RecoveryDiagnosis, RecoverySettings, plan_recovery,
 };
 use windlass_core::sizing::ResourceAmount;
-use windlass_store::model::{EventSeverity, NewEvent, WorkflowRow};
-use windlass_store::{Store, StoreError};
+use windlass_store::model::{
+    EventSeverity, NewEvent, SortBy, WorkerFilter, WorkerKind, WorkerRow, WorkflowRow,
+};
+use windlass_store::{Store, StoreError, WorkerStore};
 use windlass_types::failure_commands::{
     FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandOutcome, FailureCommandStatus,
     RequestedJobChanges,
 };
-use windlass_types::{JobId, JobStatus, Resources};
+use windlass_types::{JobId, JobStatus, Resources, WorkflowId};
 
+/// Maximum number of disconnected workers whose capacity is considered.
+const MAX_EARLIER_WORKERS: u64 = 1000;
 /// Maximum number of jobs recorded individually.
 const MAX_RECORDED_JOBS: usize = 1000;
 
@@ -70,6 +74,30 @@ impl EligibleWorkers {
             time_left: offer.time_left,
         };
         Self { workers: workers.map(worker).collect() }
+    }
+
+    /// Where no worker is connected, those that were last are the best guess of what is there.
+    pub fn or_last_connected(
+        self,
+        store: &dyn WorkerStore,
+        workflow: WorkflowId,
+    ) -> Result<Self, StoreError> {
+        if !self.workers.is_empty() {
+            return Ok(self);
+        }
+        let filter = WorkerFilter {
+            workflow: Some(workflow),
+            also_shared: true,
+            is_active: Some(false),
+            sort: Some(SortBy { field: "id".to_owned(), descending: true }),
+            limit: Some(MAX_EARLIER_WORKERS),
+            ..WorkerFilter::default()
+        };
+        // Clients that claim jobs anonymously do not state their capacity.
+        let mut earlier = store.workers(&filter)?;
+        earlier.retain(|row| row.worker.kind != WorkerKind::Claims);
+        let worker = |row: WorkerRow| AvailableWorker { capacity: row.worker.capacity, time_left: None };
+        Ok(Self { workers: earlier.into_iter().map(worker).collect() })
     }
 }
 

@@ -12,7 +12,7 @@ use windlass_insight::explain::{self, ExplainContext};
 use windlass_store::model::{
     FailureFilter, FailureRow, JobFilter, JobRow, ResultFilter, ResultRow, SortBy, WorkflowRow,
 };
-use windlass_types::{JobId, JobStatus, RunId};
+use windlass_types::{JobId, JobStatus, RunId, matching_statuses};
 
 /// Maximum length of a command that is shown.
 const MAX_COMMAND: usize = 2000;
@@ -27,7 +27,7 @@ pub(super) struct JobsByStatusInput {
     /// Id of the workflow.
     workflow_id: i64,
     /// Status of the jobs: uninitialized, blocked, ready, pending, running, completed, failed, canceled,
-    /// terminated, disabled or pending_failed.
+    /// terminated, disabled or pending_failed. `failed` includes terminated.
     status: String,
     /// Only jobs whose name contains this text.
     name_contains: Option<String>,
@@ -39,10 +39,10 @@ pub(super) struct JobsByStatusInput {
 
 pub(super) fn list_jobs_by_status(session: &AgentSession, args: &JobsByStatusInput) -> ToolResult {
     let workflow = session.load_workflow(args.workflow_id)?;
-    let status = parse_status(&args.status)?;
+    let statuses = parse_statuses(Some(&args.status))?;
     let page = PageRange::new(args.offset, args.limit);
     let filter = JobFilter {
-        status: vec![status],
+        status: statuses.clone(),
         name_contains: args.name_contains.clone(),
         offset: page.offset,
         limit: Some(page.fetch_limit()),
@@ -51,12 +51,19 @@ pub(super) fn list_jobs_by_status(session: &AgentSession, args: &JobsByStatusInp
     let jobs = session.store.jobs(workflow.id, &filter)?;
     let rendered = jobs.iter().map(|job| (job.id, job_summary(job))).collect();
     let mut shown = page.render_page(session.redact_values(workflow.id, rendered)?, |view| view);
-    shown["total_in_status"] = json!(workflow.counts.get(status));
+    let total: u64 = statuses.iter().map(|status| workflow.counts.get(*status)).sum();
+    shown["total_in_status"] = json!(total);
     Ok(shown)
 }
 
 pub(super) fn parse_status(text: &str) -> Result<JobStatus, ToolError> {
     text.parse().map_err(|why: windlass_types::ParseStatusError| ToolError::new(why.to_string()))
+}
+
+/// The states that a filter selects.
+fn parse_statuses(text: Option<&str>) -> Result<Vec<JobStatus>, ToolError> {
+    let asked: Vec<JobStatus> = text.map(parse_status).transpose()?.into_iter().collect();
+    Ok(matching_statuses(&asked))
 }
 
 fn job_summary(job: &JobRow) -> Value {
@@ -263,7 +270,7 @@ pub(super) struct ResultsInput {
     /// Only attempts that did not complete.
     #[serde(default)]
     failed_only: bool,
-    /// Only attempts that ended with this status.
+    /// Only attempts that ended with this status. `failed` includes terminated.
     status: Option<String>,
     /// Maximum number of attempts. Default: 50, maximum: 500.
     limit: Option<u64>,
@@ -285,7 +292,7 @@ pub(super) fn list_results(session: &AgentSession, args: &ResultsInput) -> ToolR
         run: args.run_id.map(RunId),
         return_code: args.return_code,
         failed_only: args.failed_only,
-        status: args.status.as_deref().map(parse_status).transpose()?.into_iter().collect(),
+        status: parse_statuses(args.status.as_deref())?,
         sort: args.sort_by.clone().map(|field| SortBy { field, descending: args.reverse_sort }),
         offset: page.offset,
         limit: Some(page.fetch_limit()),

@@ -537,6 +537,21 @@ fn changed_input_is_not_processed() {
     assert_eq!(unit.run(1).unwrap().outputs[0].events, 2);
 }
 
+/// Reading the memory of a process at address 0 fails with EIO, as a broken disk does.
+#[test]
+fn unreadable_input_is_not_called_changed() {
+    let mut unit = Unit::new();
+    let input = unit.path("t1/store/in/b.txt");
+    std::fs::remove_file(&input).unwrap();
+    std::os::unix::fs::symlink("/proc/self/mem", &input).unwrap();
+    unit.manifest.nodes[1].inputs[0].adler32 = Some("1".to_owned());
+    let failure = unit.run(1).unwrap_err();
+    assert_eq!((failure.code, &failure.bad_inputs[..]), (8021, &["/store/in/b.txt".to_owned()][..]));
+    let message = &failure.message;
+    assert!(message.contains("inputs cannot be read at T1: /store/in/b.txt: "), "{message}");
+    assert!(message.contains("Input/output error") && !message.contains("changed"), "{message}");
+}
+
 /// Nodes in this test are planned with 3 events.
 #[test]
 fn events_are_counted_instead_of_taken_from_plan() {

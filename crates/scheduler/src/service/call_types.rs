@@ -163,7 +163,7 @@ pub enum ExclusiveRequirement {
     NoneRequired,
 }
 
-/// Which jobs to reset.
+/// Which jobs to reset. None of them is, if one awaits a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobsToReset {
     All,

@@ -299,13 +299,7 @@ impl Scheduler {
         }
         match status {
             JobStatus::Failed | JobStatus::Terminated => self.reset_job(workflow, index, by),
-            JobStatus::PendingFailed => {
-                let detail = format!(
-                    "job {job} is pending_failed and waits for a decision, for which the policy and decision log of its workflow \
-                     apply; decide with `windlass failures`, or reset the job with reset_job_status"
-                );
-                Err(CallError::Conflict { code: "awaits_decision", detail })
-            }
+            JobStatus::PendingFailed => Err(awaits_decision_error(job)),
             JobStatus::Running => {
                 let Some(hold) = active.held_jobs.get(&job).copied() else {
                     return Err(CallError::Internal(format!(
@@ -395,6 +389,9 @@ impl Scheduler {
         if from == to {
             return Ok(RetryEffect::Ready);
         }
+        if from == JobStatus::PendingFailed {
+            return Err(awaits_decision_error(job));
+        }
         if let Some(hold) = active.held_jobs.get(&job).copied() {
             if to != JobStatus::Ready || self.sessions.contains_key(&hold.worker) {
                 return Err(impossible());
@@ -413,9 +410,7 @@ impl Scheduler {
                 self.reset_and_reload(workflow, &[index], false, true)?;
                 Ok(RetryEffect::AfterReload)
             }
-            JobStatus::Ready
-                if matches!(from, JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed) =>
-            {
+            JobStatus::Ready if matches!(from, JobStatus::Failed | JobStatus::Terminated) => {
                 self.reset_job(workflow, index, by)
             }
             _ if active.state.on_failure_decision(index, to, &mut active.open_batch.changes) => {
@@ -458,6 +453,16 @@ fn check_run(active: &ActiveWorkflow, run: RunId) -> Result<(), CallError> {
     }
     let detail = format!("Run ID mismatch: provided {run} but workflow status has {found}");
     Err(CallError::Conflict { code: "run_mismatch", detail })
+}
+
+/// A pending failure leaves its state only by a decision, which follows the policy of its workflow and is
+/// recorded.
+pub(super) fn awaits_decision_error(job: JobId) -> CallError {
+    let detail = format!(
+        "job {job} is pending_failed and waits for a decision, which follows the policy of its workflow and \
+         is recorded; decide with `windlass failures`"
+    );
+    CallError::Conflict { code: "awaits_decision", detail }
 }
 
 /// Up to this number, jobs are looked up one by one; for more, all are read.

@@ -2,6 +2,7 @@
 
 use super::active_workflow::{ActiveWorkflow, WorkflowLoadError};
 use super::call_types::{CallError, CallReply, JobsToReset};
+use super::job_commands::awaits_decision_error;
 use super::panic_recovery::{SchedulerActivity, catch_load_panic};
 use super::scheduler::{Scheduler, store_call_error, unavailable_error};
 use super::scheduler_call::CommitCallback;
@@ -173,7 +174,10 @@ impl Scheduler {
             JobStatus::Terminated | JobStatus::PendingFailed => !only_uninitialized,
             _ => false,
         };
-        let begun = self.check_nothing_held(workflow).and_then(|()| self.start_run(workflow, by));
+        let begun = self
+            .check_nothing_held(workflow)
+            .and_then(|()| self.check_selection_decided(workflow, &chosen))
+            .and_then(|()| self.start_run(workflow, by));
         match begun.and_then(|_| self.reset_chosen_jobs(workflow, &chosen, true)) {
             Ok(_) => {
                 let by = by.to_owned();
@@ -203,7 +207,33 @@ impl Scheduler {
     ) -> Result<u64, CallError> {
         self.check_nothing_held(workflow)?;
         let chosen = self.open_workflow(workflow)?.state.jobs_with_status(is_chosen);
-        self.reset_and_reload(workflow, &chosen, false, with_dependents)
+        self.reset_decided_jobs(workflow, &chosen, with_dependents)
+    }
+
+    fn check_selection_decided(
+        &mut self,
+        workflow: WorkflowId,
+        is_chosen: &dyn Fn(JobStatus) -> bool,
+    ) -> Result<(), CallError> {
+        let chosen = self.open_workflow(workflow)?.state.jobs_with_status(is_chosen);
+        self.check_decided(workflow, &chosen)
+    }
+
+    fn check_decided(&mut self, workflow: WorkflowId, chosen: &[u32]) -> Result<(), CallError> {
+        let state = &self.open_workflow(workflow)?.state;
+        let undecided = chosen.iter().find(|job| state.status(**job) == JobStatus::PendingFailed);
+        undecided.map_or(Ok(()), |job| Err(awaits_decision_error(state.attempt_key(*job).job)))
+    }
+
+    /// Resets jobs, unless one of them awaits a decision.
+    fn reset_decided_jobs(
+        &mut self,
+        workflow: WorkflowId,
+        chosen: &[u32],
+        with_dependents: bool,
+    ) -> Result<u64, CallError> {
+        self.check_decided(workflow, chosen)?;
+        self.reset_and_reload(workflow, chosen, false, with_dependents)
     }
 
     /// Makes jobs run again; the state is rebuilt after the commit.
@@ -423,7 +453,7 @@ impl Scheduler {
             ),
             JobsToReset::Jobs(jobs) => self
                 .find_job_indices(workflow, jobs)
-                .and_then(|chosen| self.reset_and_reload(workflow, &chosen, false, false)),
+                .and_then(|chosen| self.reset_decided_jobs(workflow, &chosen, false)),
         };
         match outcome {
             Ok(count) => self.reply_when_committed(workflow, reply, count),

@@ -220,9 +220,18 @@ fn users_change_the_status_of_single_jobs() {
     complete(&world, workflow, claimed[0], S::PendingFailed).unwrap();
     let change = |job, to| ask(|reply| world.service.change_job_status(job, to, RunId(1), "me", reply));
     change(claimed[1], S::Ready).unwrap();
-    assert_eq!(world.statuses(workflow), [S::PendingFailed, S::Blocked, S::Ready], "a claim is returned");
-    change(claimed[0], S::Failed).unwrap();
-    assert_eq!(world.statuses(workflow), [S::Failed, S::Canceled, S::Ready]);
+    let waiting = [S::PendingFailed, S::Blocked, S::Ready];
+    assert_eq!(world.statuses(workflow), waiting, "a claim is returned");
+    for to in [S::Ready, S::Uninitialized, S::Failed, S::Canceled, S::Disabled] {
+        assert_eq!(code(&change(claimed[0], to).unwrap_err()), "awaits_decision", "{to}");
+    }
+    for which in [JobsToReset::All, JobsToReset::Failed, JobsToReset::Jobs(vec![claimed[0]])] {
+        let reset = ask(|reply| world.service.reset_jobs(workflow, which.clone(), "me", reply));
+        assert_eq!(code(&reset.unwrap_err()), "awaits_decision", "{which:?}");
+    }
+    let anew = ask(|reply| world.service.initialize_workflow(workflow, false, false, "me", reply));
+    assert_eq!(code(&anew.unwrap_err()), "awaits_decision");
+    assert_eq!(world.statuses(workflow), waiting, "nothing was changed");
     change(claimed[1], S::Disabled).unwrap();
     assert_eq!(world.statuses(workflow)[2], S::Disabled);
     assert_eq!(code(&change(claimed[1], S::Running).unwrap_err()), "impossible_transition");

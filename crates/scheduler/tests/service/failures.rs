@@ -2,13 +2,18 @@
 
 use crate::kit::{Failing, Planned, Worker, World, after, ask, ended, handled, plain, someone};
 use std::time::Duration;
+use windlass_scheduler::service::ExclusiveRequirement;
+use windlass_store::Store;
 use windlass_store::model::{EventFilter, JobFilter, ResultFilter};
+use windlass_types::failure_commands::{
+    FailureCommand, FailureCommandBatch, FailureCommandKind, PendingCommand, RequestedJobChanges,
+};
 use windlass_types::settings::{FailureRule, RetryBudget, WorkflowSettings};
 use windlass_types::worker_messages::{
     AttemptEndCause, AttemptEndReport, AttemptReport, ProcessExit, RecoveryScript,
 };
 use windlass_types::worker_protocol::WorkerRegistration;
-use windlass_types::{Attempt, JobStatus as S, Resources, WorkflowId};
+use windlass_types::{Attempt, JobStatus as S, Resources, SystemClock, WorkflowId};
 
 fn rule(code: i32) -> FailureRule {
     FailureRule { exit_codes: vec![code], ..FailureRule::default() }
@@ -256,9 +261,20 @@ fn a_failure_without_a_rule_waits_for_a_decision() {
     assert!(bound.say(&world, vec![]).unwrap().dismissed, "no worker is kept waiting for it");
 
     let jobs = world.store.jobs(workflow, &JobFilter::default()).unwrap();
-    let run = world.row(workflow).run_id;
-    ask(|reply| world.service.change_job_status(jobs[0].id, S::Failed, run, "me", reply)).unwrap();
-    ask(|reply| world.service.change_job_status(jobs[3].id, S::Ready, run, "me", reply)).unwrap();
+    let order = |job: usize, verdict| FailureCommand {
+        job: jobs[job].id,
+        verdict,
+        changes: RequestedJobChanges::default(),
+        reason: String::new(),
+        confidence: None,
+        evidence: Vec::new(),
+    };
+    let orders = vec![order(0, FailureCommandKind::Fail), order(3, FailureCommandKind::Retry)];
+    let wanted = PendingCommand::Orders(FailureCommandBatch { orders, ..FailureCommandBatch::default() });
+    let decide =
+        Box::new(move |store: &dyn Store| store.apply_triage_command(workflow, &wanted, SystemClock.now()));
+    let needs = ExclusiveRequirement::NoneRequired;
+    ask(|reply| world.service.run_exclusive(workflow, needs, decide, reply)).unwrap();
     assert_eq!(
         world.statuses(workflow),
         [S::Failed, S::Canceled, S::Failed, S::Ready, S::Blocked],

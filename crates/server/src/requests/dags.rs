@@ -14,9 +14,10 @@ use std::collections::btree_map::Entry;
 use std::path::Path;
 use windlass_api::requests::{DagHistory, RequestDag, RequestDagEvent, RequestDagList};
 use windlass_core::requests::rows::{BackendRunRef, RunEvent, RunRow};
-use windlass_htcondor::watch::DagPoller;
+use windlass_htcondor::watch::{DagPoller, DagSnapshot};
 use windlass_store::StoreDatabase;
 use windlass_store::model::RequestRunFilter;
+use windlass_types::requests::RequestRunStatus;
 
 pub fn list_dags(db: &dyn StoreDatabase, mut filter: RequestRunFilter) -> ApiResult<RequestDagList> {
     filter.limit = Some(page_length(filter.limit));
@@ -61,12 +62,30 @@ pub fn get_dag_history(db: &dyn StoreDatabase, uuid: &str) -> ApiResult<DagHisto
 
 /// Returns the parts of the run that wait for an operator, and why.
 fn held_reasons(run: &RunRow) -> Vec<String> {
+    poll_active_dag(run).map(|seen| seen.describe_held()).unwrap_or_default()
+}
+
+/// Returns how many jobs of runs on HTCondor run now at each site.
+pub(super) fn count_running_by_site(db: &dyn StoreDatabase) -> ApiResult<BTreeMap<String, u64>> {
+    let active = RequestRunStatus::ALL.iter().copied().filter(|status| status.is_active());
+    let filter = RequestRunFilter { status: active.collect(), ..RequestRunFilter::default() };
+    let mut sum = BTreeMap::new();
+    for run in db.request_runs(&filter)? {
+        for (site, jobs) in poll_active_dag(&run).map(|seen| seen.running_by_site).unwrap_or_default() {
+            *sum.entry(site).or_default() += jobs;
+        }
+    }
+    Ok(sum)
+}
+
+/// The present state of a run on HTCondor that has not ended.
+fn poll_active_dag(run: &RunRow) -> Option<DagSnapshot> {
     match &run.backend {
         BackendRunRef::Htcondor { cluster: Some(cluster), .. } if run.status.is_active() => {
             let watch = DagPoller::for_cluster(Path::new(&run.submit_dir), cluster.parse().ok(), 0);
-            watch.without_attempts().poll().describe_held()
+            Some(watch.without_attempts().poll())
         }
-        _ => Vec::new(),
+        _ => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sites, drains and bans.
 
-use super::{RequestActor, check_text, load_request};
+use super::{RequestActor, check_text, dags, load_request};
 use crate::error::{ApiError, ApiResult};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ pub fn list_sites(db: &dyn StoreDatabase, now: Timestamp) -> ApiResult<SiteList>
     for ban in db.bans(&SiteBanFilter { active_at: Some(now), ..SiteBanFilter::default() })? {
         bans.entry(ban.ban.site.clone()).or_default().push(api_ban(ban));
     }
-    let usage = db.site_usage()?;
+    let usage = load_usage(db)?;
     let shown = |row: SiteRow| {
         let bans = bans.remove(&row.name).unwrap_or_default();
         let usage = usage.get(&row.name).copied().unwrap_or_default();
@@ -35,8 +35,17 @@ pub fn list_sites(db: &dyn StoreDatabase, now: Timestamp) -> ApiResult<SiteList>
 pub fn get_site(db: &dyn StoreDatabase, name: &str, now: Timestamp) -> ApiResult<SiteResponse> {
     let row = load_site(db, name)?;
     let bans = load_active_bans(db, name, now)?.into_iter().map(api_ban).collect();
-    let usage = db.site_usage()?.remove(name).unwrap_or_default();
+    let usage = load_usage(db)?.remove(name).unwrap_or_default();
     Ok(api_site(row, usage, bans))
+}
+
+/// The jobs of the engine's workers and of runs on HTCondor, by site.
+fn load_usage(db: &dyn StoreDatabase) -> ApiResult<BTreeMap<String, SiteUsage>> {
+    let mut usage = db.site_usage()?;
+    for (site, jobs) in dags::count_running_by_site(db)? {
+        usage.entry(site).or_default().running += jobs;
+    }
+    Ok(usage)
 }
 
 /// Lists active bans, or all.

@@ -283,8 +283,8 @@ pub(super) async fn perform_commands_within_limits(
     .await
 }
 
-/// Returns the capacities of workers that may run jobs of the workflow; on Slurm, of the cluster's nodes. Empty
-/// if unknown.
+/// Returns the capacities of workers that may run jobs of the workflow, or else of those that might have; on
+/// Slurm, of the cluster's nodes. Empty if unknown.
 async fn load_eligible_capacity(state: &AppState, id: WorkflowId) -> ApiResult<EligibleWorkers> {
     let state = state.clone();
     run_blocking(move || {
@@ -309,7 +309,8 @@ async fn load_eligible_capacity(state: &AppState, id: WorkflowId) -> ApiResult<E
         // Clients that claim jobs anonymously do not state their capacity.
         let is_known = |row: &WorkerRow| row.worker.kind != WorkerKind::Claims;
         let workers = store.workers(&filter)?.into_iter().filter(is_known);
-        Ok(EligibleWorkers::from_offers(&workers.map(offer).collect::<Vec<_>>()))
+        let connected = EligibleWorkers::from_offers(&workers.map(offer).collect::<Vec<_>>());
+        Ok(connected.or_last_connected(store, id)?)
     })
     .await?
 }

@@ -252,7 +252,9 @@ impl AgentActions for CallerBackend {
             let settings = jobs_store.workflow(workflow)?.map(|row| row.settings).unwrap_or_default();
             return Ok(allocation_planning::cluster_capacity(&profile, None, &settings));
         }
-        Ok(EligibleWorkers::from_offers(&self.available_workers(jobs_store, workflow)?))
+        EligibleWorkers::from_offers(&self.available_workers(jobs_store, workflow)?)
+            .or_last_connected(&*self.state.store, workflow)
+            .map_err(ToolError::from)
     }
 
     fn create_workflow(&self, spec: &SpecText, working_dir: Option<&str>) -> Result<Value, ToolError> {

@@ -2,6 +2,8 @@
 
 use crate::test_server::Bench;
 use serde_json::{Value, json};
+use windlass_store::model::{WorkerFilter, WorkerKind};
+use windlass_types::SystemClock;
 
 fn call(bench: &Bench, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let method = method.parse().unwrap();
@@ -104,6 +106,33 @@ fn failures_are_grouped_decided_and_undone() {
     let revisions = good(&bench, "GET", &of("revisions?revision=2"), &json!(null));
     assert_eq!(revisions["items"][0]["after"]["priority"], 0);
     assert_eq!(call(&bench, "GET", "/workflows/999/failures", &json!(null)).0, 404);
+}
+
+#[test]
+fn requests_beyond_earlier_workers_are_refused() {
+    let bench = Bench::new();
+    let (workflow, jobs) = waiting(&bench);
+    let node =
+        bench.store.workers(&WorkerFilter { kinds: vec![WorkerKind::Torc], ..WorkerFilter::default() });
+    let node = node.unwrap()[0].id;
+    let path = format!("/compute_nodes/{node}");
+    let mut row = good(&bench, "GET", &path, &json!(null));
+    row["is_active"] = false.into();
+    good(&bench, "PUT", &path, &row);
+    let retry = |bytes: u64| {
+        let order = json!({"job_id": jobs[0], "verdict": "retry", "changes": {"memory_bytes": bytes}});
+        let orders = json!({"dry_run": true, "orders": [order]});
+        let answers = good(&bench, "POST", &format!("/workflows/{workflow}/orders"), &orders);
+        answers["items"][0].clone()
+    };
+    let refused = retry(2 << 30);
+    assert_eq!(refused["words"], "it would request 2 GiB of memory, and no worker has more than 1 GiB");
+    assert_eq!((&refused["answer"], &retry(1 << 30)["answer"]), (&json!("refused"), &json!("done")));
+
+    bench.store.delete_workers(&[node], SystemClock.now()).unwrap();
+    let refused = retry(100_000 << 30);
+    assert!(refused["words"].as_str().unwrap().contains("the limit is 64 TiB"), "{refused}");
+    assert_eq!((&refused["answer"], &retry(2 << 30)["answer"]), (&json!("refused"), &json!("done")));
 }
 
 #[test]

@@ -259,6 +259,7 @@ fn changes(victim: &Victim, workflow: WorkflowId) -> Vec<(&'static str, Value)> 
         ("delete_result", json!({"id": part("results")})),
         ("delete_event", json!({"id": part("events")})),
         ("delete_scheduler", json!({"id": part("slurm_schedulers")})),
+        ("rearm_unstarted", json!({"workflow": workflow})),
     ]
 }
 

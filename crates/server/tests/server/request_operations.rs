@@ -143,6 +143,33 @@ fn alerts(bench: &Bench, kind: &str) -> Vec<Value> {
     get(bench, &format!("/api/v1/alerts?kind={kind}")).1["items"].as_array().unwrap().clone()
 }
 
+/// The files of a DAG with one landed unit, in which three jobs run and one is held.
+#[test]
+fn running_slots_of_a_site_include_jobs_of_dags() {
+    let bench = Bench::new();
+    let process = held(&bench, "r");
+    send(&bench, Method::PATCH, "/api/v1/sites/T2_Good", &json!({"total_slots": 8}));
+    let directory = tempfile::tempdir().unwrap();
+    let unit = directory.path().join("mg_000000");
+    std::fs::create_dir(&unit).unwrap();
+    let log = "1 INTERNAL *** DAGMAN_STARTED 15.0 ***\n1 mg_000000 SUBMIT 25.0 - - 1\n1 mg_000000 EXECUTE 25.0 - - 1\n";
+    std::fs::write(directory.path().join("workflow.jobstate"), log).unwrap();
+    std::fs::write(unit.join("elected.inc"), "MY.DESIRED_Sites = \"T2_Good\"\n").unwrap();
+    let status = "[\n  Type = \"DagStatus\";\n  DagStatus = 3;\n  NodesTotal = 6;\n  NodesDone = 1;\n  NodesQueued = 4;\n  \
+                  NodesUnready = 1;\n  JobProcsHeld = 1;\n  JobProcsIdle = 0;\n]\n";
+    std::fs::write(unit.join("group.status"), status).unwrap();
+    let running = RunRow {
+        backend: BackendRunRef::Htcondor { schedd: None, cluster: Some("15".into()) },
+        submit_dir: directory.path().display().to_string(),
+        ..run(&process, RequestRunStatus::Running)
+    };
+    write(&bench, "r", vec![RequestChange::AddRun(Box::new(running))]);
+    let (_, site) = get(&bench, "/api/v1/sites/T2_Good");
+    assert_eq!((&site["running_slots"], &site["total_slots"]), (&json!(3), &json!(8)), "{site}");
+    let (_, sites) = get(&bench, "/api/v1/sites");
+    assert_eq!(sites["items"][0]["running_slots"], 3, "{sites}");
+}
+
 #[test]
 fn invalid_release_lists_all_errors_and_stores_nothing() {
     let bench = Bench::new();

@@ -1,9 +1,10 @@
 //! Running workflows, and a simulated worker that speaks HTTP and executes nothing.
 
 use crate::test_server::Bench;
+use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
-use windlass_store::model::{ListedJobs, NewWorkflow};
+use windlass_store::model::{EventFilter, EventSeverity, ListedJobs, NewWorkflow};
 use windlass_types::worker_messages::{
     AttemptEndCause, AttemptEndReport, AttemptKey, AttemptReport, AttemptUsage, ProcessExit,
 };
@@ -171,15 +172,48 @@ fn pending_failed_respects_workflow_setting_and_retries() {
     let path = format!("/torc-service/v1/workflows/{with}");
     let mut row: Value = bench.get(&path).send().unwrap().json().unwrap();
     row["use_pending_failed"] = true.into();
-    let changed = bench.request(reqwest::Method::PUT, &path).json(&row).send().unwrap();
+    let changed = bench.request(Method::PUT, &path).json(&row).send().unwrap();
     assert_eq!(changed.status(), 200, "{}", changed.text().unwrap());
     let job = claimed(with);
     assert_eq!(stated(with, job, "pending_failed").0, 200);
-    let path = format!("/torc-service/v1/jobs/{job}/retry/1?max_retries=9");
-    let answer = bench.post(&path).send().unwrap();
-    let (status, answer) = (answer.status(), answer.text().unwrap());
-    assert!(status.is_client_error(), "{status} {answer}");
-    assert!(answer.contains("waits for a decision"), "{answer}");
+    let changed = |status: &str| format!("/torc-service/v1/jobs/{job}/manage_status_change/{status}/1");
+    for (method, path) in [
+        (Method::POST, format!("/torc-service/v1/jobs/{job}/retry/1?max_retries=9")),
+        (Method::PUT, changed("ready")),
+        (Method::PUT, changed("uninitialized")),
+        (Method::PUT, changed("failed")),
+        (Method::POST, format!("/torc-service/v1/workflows/{with}/reset_job_status?failed_only=true")),
+    ] {
+        let answer = bench.request(method, &path).send().unwrap();
+        let (status, answer) = (answer.status(), answer.text().unwrap());
+        assert!(status.is_client_error(), "{path}: {status} {answer}");
+        assert!(answer.contains("waits for a decision"), "{path}: {answer}");
+    }
+}
+
+#[test]
+fn fields_without_effect_are_reported() {
+    let bench = Bench::new();
+    let warnings = |body: &Value| {
+        let answer: Value =
+            bench.post("/torc-service/v1/workflows").json(body).send().unwrap().json().unwrap();
+        let workflow = WorkflowId(answer["id"].as_i64().unwrap());
+        let filter = EventFilter { severity: Some(EventSeverity::Warning), ..EventFilter::default() };
+        let events = bench.store.events(Some(workflow), &filter).unwrap();
+        events.into_iter().map(|event| event.message).collect::<Vec<_>>()
+    };
+    let body = |value: bool| {
+        let config = json!({"staggered_start": value});
+        json!({"name": "w", "user": "owner", "enable_ro_crate": value, "execution_config": config})
+    };
+    assert_eq!(warnings(&body(false)), [""; 0]);
+    assert_eq!(
+        warnings(&body(true)),
+        [
+            "`enable_ro_crate` has no effect: this version writes no RO-Crate",
+            "`staggered_start` has no effect: workers start as soon as possible",
+        ]
+    );
 }
 
 #[test]

@@ -123,6 +123,7 @@ const CHANGES: &[&str] = &[
     "add_scheduler",
     "update_scheduler",
     "delete_scheduler",
+    "rearm_unstarted",
     "add_allocations",
     "discard_allocations",
     "apply_schedule",

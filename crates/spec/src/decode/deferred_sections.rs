@@ -16,7 +16,9 @@ use crate::model::{ActionSpec, ListRange, RequirementsSpec};
 use crate::source::SourceSpan;
 use serde::de::DeserializeOwned;
 use windlass_types::Resources;
-use windlass_types::settings::{ActionTrigger, ActionType, ExecutionConfig, WorkflowAction};
+use windlass_types::settings::{
+    ActionTrigger, ActionType, ExecutionConfig, NO_STAGGERED_START, WorkflowAction,
+};
 
 impl<'s> SpecBuilder<'s, EventRecording<'s>> {
     pub(super) fn decode_deferred_sections(
@@ -175,7 +177,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
         let config: Option<ExecutionConfig> = self.decoder.decode_typed(object);
         let is_staggered = config.as_ref().is_some_and(|config| config.staggered_start == Some(true));
         if let Some(span) = staggered.filter(|_| is_staggered) {
-            self.decoder.warn_no_effect("staggered_start", "workers start as soon as possible", span);
+            self.decoder.warn_no_effect("staggered_start", NO_STAGGERED_START, span);
         }
         if let Some(second) = stdio {
             match self.stdio_span {

@@ -18,6 +18,7 @@ use crate::template;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::borrow::Cow;
 use std::fmt;
+use windlass_types::settings::NO_RO_CRATE;
 use windlass_types::worker_messages::{
     RESERVED_PREFIX, StdioSettings, is_reserved_variable, is_set_by_worker,
 };
@@ -143,7 +144,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
                 let span = value.span;
                 settings.enable_ro_crate = decoder.read_boolean(value, subject)?.unwrap_or_default();
                 if settings.enable_ro_crate {
-                    decoder.warn_no_effect("enable_ro_crate", "this version writes no RO-Crate", span);
+                    decoder.warn_no_effect("enable_ro_crate", NO_RO_CRATE, span);
                 }
             }
             WorkflowField::ChangeDetection => {

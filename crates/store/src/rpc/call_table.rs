@@ -148,6 +148,8 @@ macro_rules! table {
                 change UpdateScheduler = update_scheduler(id: val i64, scheduler: by SlurmScheduler) at Timestamp
                     -> (), of CallSubject::Scheduler(*id);
                 change DeleteScheduler = delete_scheduler(id: val i64) at Timestamp -> (), of CallSubject::Scheduler(*id);
+                change RearmUnstarted = rearm_unstarted(workflow: val WorkflowId) at Timestamp
+                    -> (), of CallSubject::workflow(*workflow);
             }
             Allocations {
                 filtered Allocations = allocations(filter: by AllocationFilter)

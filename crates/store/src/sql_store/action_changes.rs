@@ -2,7 +2,7 @@
 
 use super::apply_changes::find_job_state;
 use super::workflow_updates::AuditContext;
-use super::{events, workflow_parts};
+use super::{events, queries, workflow_parts};
 use crate::StoreError;
 use crate::db::{SqlConnection, StatementPipeline, values};
 use crate::error::SqlError;
@@ -157,6 +157,21 @@ pub(crate) fn rearm_actions(
         }
     }
     Ok(())
+}
+
+/// Rejected if the workflow has started: then a new run rearms them.
+pub(crate) fn rearm_unstarted(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    by: AuditContext<'_>,
+) -> Result<(), SqlError> {
+    let row = queries::find_workflow(db, workflow)?.ok_or(StoreError::NoSuchWorkflow(workflow))?;
+    if row.started_at.is_some() {
+        let what = format!("workflow {workflow}");
+        let (expected, found) = ("not started".to_owned(), "it has started".to_owned());
+        return Err(StoreError::Unexpected { what, expected, found }.into());
+    }
+    rearm_actions(db, workflow, true, by)
 }
 
 fn are_trigger_jobs_settled(

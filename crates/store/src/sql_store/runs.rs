@@ -43,6 +43,7 @@ pub(crate) fn end_run(
     let told = json!({
         "run_id": run, "is_canceled": canceled, "jobs": counts.total(),
         "completed": counts.get(JobStatus::Completed), "failed": counts.get(JobStatus::Failed),
+        "terminated": counts.get(JobStatus::Terminated), "canceled": counts.get(JobStatus::Canceled),
     });
     by.record_event(db, workflow, "run", message, told)
 }

@@ -184,6 +184,10 @@ impl<B: StoreBackend> WorkflowPartStore for SqlStore<B> {
         self.write_as_actor(now, move |db, by| action_changes::rearm_actions(db, workflow, everything, by))
     }
 
+    fn rearm_unstarted(&self, workflow: WorkflowId, now: Timestamp) -> Result<(), StoreError> {
+        self.write_as_actor(now, move |db, by| action_changes::rearm_unstarted(db, workflow, by))
+    }
+
     fn action_runs(&self, workflow: WorkflowId) -> Result<Vec<ActionRunRow>, StoreError> {
         self.read(|db| contract_lists::list_action_runs(db, workflow))
     }

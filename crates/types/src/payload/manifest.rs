@@ -37,7 +37,7 @@ pub struct ManifestSite {
 #[serde(deny_unknown_fields)]
 pub struct ManifestStep {
     pub name: String,
-    /// Shell command. Absent: the built-in simulation.
+    /// Shell command. Absent: the built-in simulation, which must then be given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     #[serde(default = "one")]
@@ -50,7 +50,7 @@ pub struct ManifestStep {
     /// parallel, each on a share of the events; without it, only instances of the simulation can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub join: Option<String>,
-    /// Options of the built-in simulation, used if there is no command.
+    /// Options of the built-in simulation, used if there is no command: `{}` for the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulation: Option<StepSimulation>,
 }
@@ -288,6 +288,12 @@ impl WorkUnitManifest {
         let mut before = BTreeSet::new();
         for step in &self.steps {
             faults.check_name("steps", check_name(&step.name));
+            faults.require(step.command.is_some() || step.simulation.is_some(), || {
+                let name = &step.name;
+                format!(
+                    "steps.{name}: there is no command; add one, or `simulation: {{}}` to simulate the step"
+                )
+            });
             faults.require(step.threads > 0, || format!("steps.{}: threads must be at least 1", step.name));
             if let Some(reads) = &step.reads {
                 faults.require(before.contains(reads.as_str()), || {

@@ -187,6 +187,50 @@ fn the_peak_of_a_small_job_is_known_with_cgroups() {
     bench.quit();
 }
 
+/// Four processes that hold 40 MiB each at the same moment, and until the gate is open.
+const TREE: &str = "
+    for i in 1 2 3 4; do
+        python3 -c '
+import os, sys, time
+x = bytearray(40 << 20)
+open(\"held\" + sys.argv[1], \"w\").close()
+while not all(os.path.exists(\"held%d\" % n) for n in range(1, 5)): time.sleep(0.01)
+while not os.path.exists(\"gate\"): time.sleep(0.01)' $i &
+    done
+    wait";
+
+#[test]
+fn peak_memory_is_that_of_all_processes_together_with_cgroups() {
+    // Without samples, which would hide a missing value.
+    let mut bench = Bench::with(|options| options.measure_jobs = false);
+    bench.open_gate();
+    if LedgerContents::read(&bench.options.ledger).unwrap().cgroup.is_some() {
+        let peak = bench.run(job(1, TREE)).usage.peak_memory;
+        assert!(peak >= Some(Bytes(160 << 20)) && peak < Some(Bytes(400 << 20)), "{peak:?}");
+        let written = bench.run(job(2, "head -c 209715200 /dev/zero > big")).usage.peak_memory;
+        assert!(written < Some(Bytes(100 << 20)), "the page cache counts: {written:?}");
+    }
+    bench.quit();
+}
+
+#[test]
+fn peak_memory_is_that_of_all_processes_together_without_cgroups() {
+    let mut bench = Bench::with(no_cgroups);
+    bench.assign([job(1, TREE)]);
+    assert_eq!(bench.started().0, JobId(1));
+    for n in 1..=4 {
+        eventually("the memory", || bench.path(&format!("held{n}")).exists().then_some(()));
+    }
+    // The start of the second job is reported only after the first was measured.
+    bench.assign([job(2, AWAIT_GATE)]);
+    assert_eq!(bench.started().0, JobId(2));
+    bench.open_gate();
+    let ends = [bench.ended(), bench.ended()];
+    let peak = ends.iter().find(|end| end.key.job == JobId(1)).unwrap().usage.peak_memory;
+    assert!(peak >= Some(Bytes(160 << 20)), "{peak:?}");
+    bench.quit();
+}
+
 #[test]
 fn a_daemon_that_ignores_sigterm_is_killed_after_the_grace_period() {
     let mut bench = Bench::with(|options| options.leftover_grace = Duration::from_millis(200));

@@ -19,6 +19,7 @@ use windlass_process::agent_mark;
 use windlass_process::process_identity::to_pid;
 use windlass_process::{process_tree, shell};
 use windlass_store::model::WorkflowRow;
+use windlass_types::worker_messages::SERVER_URL_VARIABLES;
 
 /// Poll interval for its end.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -83,7 +84,7 @@ impl AgentProcess {
             AgentProgram::Command(line) => (shell::shell_command(line), Some(prompt)),
         };
         let tag = format!("{}:{}", std::process::id(), files.log.display());
-        for name in CREDENTIAL_VARIABLES {
+        for name in CREDENTIAL_VARIABLES.iter().chain(&SERVER_URL_VARIABLES) {
             command.env_remove(name);
         }
         agent_mark::mark_command(&mut command);

@@ -124,7 +124,9 @@ impl DecisionBuilder<'_> {
             ) => {
                 self.set_run_status(RequestRunStatus::Failed);
             }
-            (Some(RequestRunStatus::Ready), _) => self.set_run_status(RequestRunStatus::Removed),
+            (Some(RequestRunStatus::Ready | RequestRunStatus::Stopped), _) => {
+                self.set_run_status(RequestRunStatus::Removed);
+            }
             _ => {}
         }
     }

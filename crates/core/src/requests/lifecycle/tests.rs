@@ -350,6 +350,14 @@ fn view_held_without_process() -> RequestView {
     RequestView { process: None, ..at(S::Held) }
 }
 
+/// No later run continues it.
+#[test]
+fn stopped_run_is_removed_with_its_aborted_request() {
+    let view = wanting(with_run(S::Held, R::Stopped), RequestCommandKind::Abort);
+    let aborted = after(&view, &heard(&view, &[]));
+    assert_eq!((aborted.row.status, aborted.run.unwrap().status), (S::Aborted, R::Removed));
+}
+
 /// R-116, S 6.3: complete blocks stay, open ones are undone; of a failed request everything stays.
 #[test]
 fn end_of_a_request_settles_its_blocks() {

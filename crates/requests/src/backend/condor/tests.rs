@@ -49,6 +49,7 @@ fn seen(state: DagState, answers: &[DagQueueStatus]) -> ObservedRun {
     let look = watch::DagSnapshot {
         failed_attempts: Vec::new(),
         ended_by_site: BTreeMap::new(),
+        running_by_site: BTreeMap::new(),
         state,
         cluster: Some(7),
         dagman_held: None,

@@ -18,10 +18,14 @@ use windlass_api::torc::{
 use windlass_auth::{AuthOperation, MASK};
 use windlass_scheduler::service::ExclusiveRequirement;
 use windlass_store::model::{
-    CountQuery, ListedJobs, NewRequirements, NewWorkflow, SettingsUpdate, WorkflowFilter, WorkflowRow,
-    WorkflowUpdate,
+    CountQuery, EventSeverity, ListedJobs, NewEvent, NewRequirements, NewWorkflow, SettingsUpdate,
+    WorkflowFilter, WorkflowRow, WorkflowUpdate,
 };
-use windlass_types::settings::{DynamicJobSettings, ResourceMonitor, WorkflowSettings};
+use windlass_store::{Store, StoreError};
+use windlass_types::settings::{
+    DynamicJobSettings, NO_RO_CRATE, NO_STAGGERED_START, ResourceMonitor, WorkflowSettings,
+};
+use windlass_types::{Timestamp, WorkflowId};
 
 pub(super) fn operations() -> OperationTable {
     OperationTable::new("workflows")
@@ -123,7 +127,35 @@ fn create_workflow(call: &TorcCallContext, Json(body): Json<WorkflowModel>) -> A
     for group in groups {
         store.share_workflow(id, group, call.now())?;
     }
+    record_unsupported_fields(&*store, id, &body, call.now())?;
     get_workflow(call, Path(id.0))
+}
+
+/// Warns of fields that are stored and have no effect. Clients of Torc send them unasked, so they are not
+/// refused.
+fn record_unsupported_fields(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    body: &WorkflowModel,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let is_staggered = body.execution_config.as_ref().and_then(|config| config.staggered_start);
+    let fields = [
+        ("enable_ro_crate", body.enable_ro_crate, NO_RO_CRATE),
+        ("staggered_start", is_staggered, NO_STAGGERED_START),
+    ];
+    for (field, _, why) in fields.into_iter().filter(|(_, value, _)| *value == Some(true)) {
+        let warning = NewEvent {
+            workflow: Some(workflow),
+            job: None,
+            severity: EventSeverity::Warning,
+            category: "workflow".to_owned(),
+            message: format!("`{field}` has no effect: {why}"),
+            data: None,
+        };
+        store.add_event(&warning, now)?;
+    }
+    Ok(())
 }
 
 /// Returns the ids of groups by name; an unknown group makes the request invalid.
@@ -187,11 +219,13 @@ fn update_workflow(
             .map(|path| submission_directory(Some(path)))
             .transpose()?,
     };
+    let is_archived = body.is_archived;
     call.change_workflow(row.id, ExclusiveRequirement::NoneRequired, move |store, now| {
         store.update_workflow(row.id, &update, now)?;
-        store.update_settings(row.id, &settings, now)
+        store.update_settings(row.id, &settings, now)?;
+        record_unsupported_fields(store, row.id, &body, now)
     })?;
-    if let Some(is_archived) = body.is_archived {
+    if let Some(is_archived) = is_archived {
         set_archived(call, id, is_archived)?;
     }
     get_workflow(call, Path(id))

@@ -125,10 +125,16 @@ pub(crate) fn new_run_rearms_actions(store: &dyn Store) {
     let mut ids: Vec<i64> = triggers.map(|trigger| add(store, workflow, trigger, &[])).to_vec();
     ids.extend(jobs.iter().map(|job| add(store, workflow, ActionTrigger::OnJobsComplete, &[*job])));
     let recovery = store.actions(workflow).unwrap()[0].action.clone();
-    store
-        .add_action(workflow, &NewAllocationAction { action: recovery, jobs: vec![], is_recovery: true }, NOW)
-        .unwrap();
+    let add_recovery = || {
+        let new = NewAllocationAction { action: recovery.clone(), jobs: vec![], is_recovery: true };
+        store.add_action(workflow, &new, NOW).unwrap();
+    };
+    add_recovery();
+    store.rearm_unstarted(workflow, NOW).unwrap();
+    assert_eq!(store.actions(workflow).unwrap().len(), 5, "recovery actions are deleted");
+    add_recovery();
     store.begin_run(workflow, NOW).unwrap();
+    assert!(matches!(store.rearm_unstarted(workflow, NOW), Err(StoreError::Unexpected { .. })));
     let done = |run: RunId, attempt: u32, from: u32| {
         let changes = ids.iter().flat_map(|id| {
             let set_off = (row(store, workflow, *id).trigger_count < 1).then(|| triggered(*id, from, 1));

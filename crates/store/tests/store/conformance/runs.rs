@@ -2,7 +2,7 @@
 
 use crate::kit::{NOW, RUN, claim, commit, commit_batch, counts, create, end, key, new_worker, worker};
 use windlass_core::change::WorkflowChange;
-use windlass_store::model::{JobFilter, ResultFilter};
+use windlass_store::model::{EventFilter, JobFilter, ResultFilter};
 use windlass_store::{ChangeBatch, Store, StoreError};
 use windlass_types::{Attempt, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
@@ -47,6 +47,10 @@ pub(crate) fn next_run_starts_fresh(store: &dyn Store) {
     ];
     commit(store, workflow, changes).unwrap();
     store.end_run(workflow, true, NOW).unwrap();
+    let last = EventFilter { newest: Some(1), ..EventFilter::default() };
+    let told = store.events(Some(workflow), &last).unwrap().remove(0).data.unwrap();
+    let counted = ["jobs", "completed", "failed", "terminated", "canceled"].map(|name| told[name].as_u64());
+    assert_eq!(counted, [5, 1, 1, 0, 1].map(Some), "{told}");
 
     let run = store.begin_next_run(workflow, &[jobs[0], jobs[1], jobs[3]], LATER).unwrap();
     assert_eq!(run, RunId(2));

@@ -4,7 +4,7 @@ use serde_json::json;
 fn small() -> WorkUnitManifest {
     serde_json::from_value(json!({
         "request": "r1", "tag": "4f1c", "unit": "mg_000012", "number": 12,
-        "steps": [{"name": "GEN"}, {"name": "RECO", "command": "reco", "threads": 4}],
+        "steps": [{"name": "GEN", "simulation": {}}, {"name": "RECO", "command": "reco", "threads": 4}],
         "nodes": [
             {"index": 0, "generate": {"first_event": 1, "last_event": 10}},
             {"index": 1, "inputs": [{"lfn": "/store/a.txt", "events": {"first": 1, "last": 5}, "lumis": {"1": [[1, 3]]}}]},
@@ -38,6 +38,7 @@ fn manifest_check_reports_all_errors() {
     let mut manifest = small();
     manifest.tag = "../x".to_owned();
     manifest.steps.push(manifest.steps[0].clone());
+    manifest.steps[0].simulation = None;
     manifest.steps[1].reads = Some("NANO".to_owned());
     manifest.outputs[0].step = "MINI".to_owned();
     manifest.outputs[0].unmerged_base = "/store/../../etc".to_owned();
@@ -47,6 +48,7 @@ fn manifest_check_reports_all_errors() {
     let faults = manifest.find_problems();
     for part in [
         "tag",
+        "steps.GEN: there is no command",
         "steps.RECO",
         "occurs twice",
         "unknown step `MINI`",
@@ -57,7 +59,7 @@ fn manifest_check_reports_all_errors() {
     ] {
         assert!(faults.iter().any(|fault| fault.contains(part)), "{part}: {faults:#?}");
     }
-    assert_eq!(faults.len(), 8, "{faults:#?}");
+    assert_eq!(faults.len(), 9, "{faults:#?}");
 }
 
 #[test]
