@@ -89,6 +89,11 @@ impl RequestCredential {
         state.authenticator.try_authenticate(&self.presented(state.now())).and_then(Result::ok)
     }
 
+    /// Returns the worker whose job makes the request, as far as known without the database.
+    pub(crate) fn job_signer(&self, state: &AppState) -> Option<WorkerId> {
+        state.authenticator.find_job_signer(&self.presented(state.now()))
+    }
+
     pub(crate) async fn authenticate(&self, state: &AppState) -> Result<Principal, AuthenticationError> {
         if let Some(known) = state.authenticator.try_authenticate(&self.presented(state.now())) {
             return known;
