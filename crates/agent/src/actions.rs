@@ -1,10 +1,12 @@
 //! Workflow actions: commands that the server orders, run one after the other, beside the jobs.
 
 use crate::environment::{CREDENTIAL_VARIABLES, PassedEnvironment};
+use rustix::fs::OFlags;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -256,7 +258,10 @@ fn run_commands(
     let path = directory.join("actions").join(name);
     let trouble = |error: io::Error| (CANNOT_START, format!("{}: {error}", path.display()));
     fs::create_dir_all(directory.join("actions")).map_err(trouble)?;
-    let log = File::create(&path).map_err(trouble)?;
+    // The owner of the directory may have created a link to a file of the worker's account.
+    let no_links = OFlags::NOFOLLOW.bits().cast_signed();
+    let log = File::options().write(true).create(true).truncate(true).custom_flags(no_links).open(&path);
+    let log = log.map_err(trouble)?;
     let count = order.commands.len();
     for (number, command) in order.commands.iter().enumerate() {
         let which = format!("command {} of {count}, `{command}`", number + 1);
@@ -358,6 +363,23 @@ mod tests {
         let place = fs::read_to_string(directory.path().join("place")).unwrap();
         assert_eq!(Path::new(place.trim()), directory.path().canonicalize().unwrap());
         assert!(!directory.path().join("never").exists());
+    }
+
+    #[test]
+    fn log_is_not_written_through_a_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let (events, inbox) = channel();
+        let mut actions =
+            ActionRunner::new("token".into(), move |report| events.send(report).unwrap_or_default());
+        let secret = directory.path().join("authorized_keys");
+        fs::write(&secret, "as it was").unwrap();
+        fs::create_dir(directory.path().join("actions")).unwrap();
+        let log = directory.path().join("actions/action_wf1_a3_r2_n4.log");
+        std::os::unix::fs::symlink(&secret, &log).unwrap();
+        actions.start_action(order(&["echo evil"]), Some(directory.path().to_owned()));
+        let report = report(&inbox);
+        assert_eq!(report.return_code, CANNOT_START, "{:?}", report.message);
+        assert_eq!(fs::read_to_string(&secret).unwrap(), "as it was");
     }
 
     /// A running action: its command has written into the pipe.

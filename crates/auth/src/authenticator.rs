@@ -11,6 +11,7 @@ use crate::throttle::LoginThrottle;
 use crate::tokens::{TokenCache, TokenRecord, TokenStore};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -19,11 +20,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use windlass_api::job_token::{JobTokenClaims, JobTokenSubject};
 use windlass_core::redact::SecretNames;
-use windlass_types::Timestamp;
+use windlass_types::{Timestamp, WorkerId};
 
 /// Maximum number of concurrent password checks. Each keeps a core busy for a while; further requests have to
 /// retry.
 const MAX_CONCURRENT_CHECKS: usize = 16;
+/// Maximum number of workers whose job tokens are recognized without the database.
+const MAX_JOB_SIGNERS: usize = 10_000;
 /// User name that stands for the owner of a token that is sent as a password.
 const TOKEN_USER_NAME: &str = "__token__";
 
@@ -169,6 +172,8 @@ pub struct Authenticator {
     password_cache: Mutex<PasswordCache>,
     throttle: Mutex<LoginThrottle>,
     active_checks: AtomicUsize,
+    /// Hashes of the secrets of workers whose jobs were authenticated.
+    job_signers: Mutex<HashMap<WorkerId, String>>,
 }
 
 impl Authenticator {
@@ -183,6 +188,7 @@ impl Authenticator {
             password_cache: Mutex::new(verified),
             throttle: Mutex::default(),
             active_checks: AtomicUsize::new(0),
+            job_signers: Mutex::default(),
             options,
         })
     }
@@ -200,6 +206,17 @@ impl Authenticator {
     pub fn authenticate(&self, shown: &PresentedCredentials<'_>) -> Result<Principal, AuthenticationError> {
         self.authenticate_with(shown, KeyFetchPolicy::IfNeeded)
             .unwrap_or(Err(AuthenticationError::Unavailable))
+    }
+
+    /// Returns the worker that signed the job token of a request, if another job of that worker was authenticated
+    /// before. This needs no database. The job may have ended, so the request must still be authenticated.
+    pub fn find_job_signer(&self, shown: &PresentedCredentials<'_>) -> Option<WorkerId> {
+        let AuthorizationHeader::Bearer(token) = parse_authorization(shown.authorization?)? else {
+            return None;
+        };
+        let claim = JobTokenClaims::parse(token)?;
+        let is_signed = is_signed_with(token, &claim, lock(&self.job_signers).get(&claim.worker)?);
+        is_signed.then_some(claim.worker)
     }
 
     /// Reloads the files. If one is invalid, the current settings stay in use.
@@ -296,11 +313,21 @@ impl Authenticator {
         };
         Some(record.and_then(|record| match record.expires {
             Some(expires) if expires <= now => Err(AuthenticationError::Expired),
-            _ => match self.settings().named_role(&record.user) {
+            _ => match self.token_role(&record) {
                 Some(DefaultRole(None)) => Err(AuthenticationError::NoRole(record.user.to_string())),
                 named => Ok(record.to_principal(named.and_then(|named| named.0))),
             },
         }))
+    }
+
+    /// Returns the configured role of the user of a token. The owner needs none, nor do the workers of an
+    /// allocation, whose workflow was permitted when it was started.
+    fn token_role(&self, record: &TokenRecord) -> Option<DefaultRole> {
+        let settings = self.settings();
+        if record.binding.is_some() || *record.user == *self.options.owner {
+            return settings.named_role(&record.user);
+        }
+        settings.token_role(&record.user)
     }
 
     /// Authenticates a running job: with the permissions of the workflow's owner, for this workflow only, and
@@ -315,9 +342,15 @@ impl Authenticator {
             .find_job_holder(claim)
             .map_err(|_| AuthenticationError::Unavailable)?
             .ok_or(AuthenticationError::Token)?;
-        if SecretHash::from_secret(&claim.sign(&holder.secret_hash)) != SecretHash::from_secret(token) {
+        if !is_signed_with(token, claim, &holder.secret_hash) {
             return Err(AuthenticationError::Token);
         }
+        let mut signers = lock(&self.job_signers);
+        if signers.len() >= MAX_JOB_SIGNERS {
+            signers.clear();
+        }
+        signers.insert(claim.worker, holder.secret_hash);
+        drop(signers);
         let bound = match claim.work {
             JobTokenSubject::Job(key) => CredentialBinding::Job(key),
             JobTokenSubject::Action { workflow, .. } => CredentialBinding::Action(workflow),
@@ -444,6 +477,11 @@ impl Authenticator {
         // Tokens created with it expire with it.
         Ok(Principal { expires: Some(certificate.expires), ..principal })
     }
+}
+
+/// Compares hashes, so that the duration reveals nothing about the expected token.
+fn is_signed_with(token: &str, claim: &JobTokenClaims, secret_hash: &str) -> bool {
+    SecretHash::from_secret(&claim.sign(secret_hash)) == SecretHash::from_secret(token)
 }
 
 /// Counts a concurrent password check until dropped.
@@ -660,7 +698,11 @@ mod tests {
         };
         let admit = |token: String| authenticator.authenticate(&shows(Some(&format!("Bearer {token}"))));
         let hash = SecretHash::from_secret("hush").to_string();
+        let signer = |token: String| authenticator.find_job_signer(&shows(Some(&format!("Bearer {token}"))));
+        assert_eq!(signer(claim(4).sign(&hash)), None, "not before a job of it was authenticated");
         let job = admit(claim(4).sign(&hash)).unwrap();
+        assert_eq!(signer(claim(5).sign(&hash)), Some(WorkerId(9)), "another job of the same worker");
+        assert_eq!(signer(claim(4).sign("guessed")), None);
         assert_eq!(
             (&*job.user, job.role, job.scopes),
             ("ana", UserRole::User, TokenScopes::JOB),
@@ -687,6 +729,21 @@ mod tests {
             authenticator.authenticate(&shows(Some("Bearer wl_a"))),
             Err(AuthenticationError::Expired)
         );
+    }
+
+    #[test]
+    fn default_role_none_applies_to_existing_tokens() {
+        let tokens = token_store(&[
+            ("wl_a", record("ana", UserRole::User)),
+            ("wl_b", record("bob", UserRole::User)),
+            ("wl_o", record("olga", UserRole::User)),
+        ]);
+        let file = "default_role = 'none'\n[roles]\nana = 'user'\n";
+        let (_dir, authenticator) = authenticator(&[("auth.toml", file.to_owned())], &tokens);
+        let admit = |header| authenticator.authenticate(&shows(Some(header))).map(|one| one.role);
+        assert_eq!(admit("Bearer wl_a"), Ok(UserRole::User));
+        assert_eq!(admit("Bearer wl_b"), Err(AuthenticationError::NoRole("bob".into())));
+        assert_eq!(admit("Bearer wl_o"), Ok(UserRole::User), "the owner");
     }
 
     #[test]

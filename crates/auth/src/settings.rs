@@ -45,6 +45,13 @@ impl AuthSettings {
         self.roles.get(user).copied()
     }
 
+    /// Returns the configured role of the user of a token, which limits that of the token. `None`: no limit. A
+    /// token says nothing about groups, so with the default `none` its user needs a role by name.
+    pub(crate) fn token_role(&self, user: &str) -> Option<DefaultRole> {
+        let default = Some(self.default_role).filter(|role| role.0.is_none());
+        self.named_role(user).or(default)
+    }
+
     /// Returns the role of a user: by name, else the highest of the groups, else the default. `None`: no role.
     pub(crate) fn resolve_role(
         &self,

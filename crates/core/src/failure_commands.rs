@@ -116,6 +116,13 @@ pub fn decide_command(
     if order.verdict == FailureCommandKind::Change && revision.is_none() {
         return CommandDecision::Refused("nothing would change".to_owned());
     }
+    // A command runs with the account of a worker, which may do more than the agent.
+    let command = order.changes.command.as_ref().filter(|command| is_agent && *command != case.command);
+    if let Some(command) = command {
+        return CommandDecision::Proposed(format!(
+            "waits for a person: it changes the command to `{command}`"
+        ));
+    }
     let unsure = settings.policy.min_confidence.filter(|_| is_agent);
     if let Some(least) = unsure.filter(|least| order.confidence.is_none_or(|sure| sure < *least)) {
         let sure = order.confidence.map_or_else(|| "unsaid".to_owned(), |sure| format!("{sure}"));

@@ -28,8 +28,8 @@ pub struct LifecycleOptions {
     pub submit_root: PathBuf,
     /// The parent of the storage directories of sites without a storage path of their own.
     pub storage_root: PathBuf,
-    /// The owner of the jobs: whose workers run them.
-    pub user: String,
+    /// The owner of all workflows of requests: whose workers run their jobs. `None`: the requestor of each.
+    pub workflow_owner: Option<String>,
     pub plan_settings: PlanSettings,
     pub decision_settings: lifecycle::LifecycleSettings,
     pub admission_settings: admission::AdmissionSettings,
@@ -56,12 +56,12 @@ impl std::fmt::Debug for LifecycleOptions {
 }
 
 impl LifecycleOptions {
-    pub fn new(submit_root: PathBuf, storage_root: PathBuf, user: &str) -> Self {
+    pub fn new(submit_root: PathBuf, storage_root: PathBuf) -> Self {
         Self {
             interval: Duration::from_mins(1),
             submit_root,
             storage_root,
-            user: user.to_owned(),
+            workflow_owner: None,
             plan_settings: PlanSettings::default(),
             decision_settings: lifecycle::LifecycleSettings::default(),
             admission_settings: admission::AdmissionSettings::default(),

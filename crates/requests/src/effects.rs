@@ -70,6 +70,7 @@ impl EffectKey {
 #[derive(Clone, Debug)]
 pub(crate) struct EffectRows {
     pub(crate) name: String,
+    pub(crate) requestor: String,
     /// Changes by operators to the execution.
     pub(crate) overrides: RequestOverrides,
     pub(crate) priority: i64,
@@ -87,6 +88,7 @@ impl EffectRows {
         };
         Self {
             name: view.row.request.request_name.clone(),
+            requestor: view.row.request.requestor.clone(),
             overrides: view.row.overrides.clone(),
             priority: view.row.request.priority,
             process: view.process.clone(),
@@ -426,7 +428,7 @@ fn run_submission(context: &ReconcilerContext, rows: &EffectRows, run: &RunRow) 
     let digest = Path::new(&run.submit_dir).file_name().map(|name| name.to_string_lossy().into_owned());
     RunSubmission {
         name: rows.name.clone(),
-        user: options.user.clone(),
+        user: options.workflow_owner.as_ref().unwrap_or(&rows.requestor).clone(),
         digest: digest.unwrap_or_else(|| run.uuid.clone()),
         directory: run.submit_dir.clone(),
         throttles: throttles.unwrap_or_default(),

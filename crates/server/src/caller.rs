@@ -89,6 +89,11 @@ impl RequestCredential {
         state.authenticator.try_authenticate(&self.presented(state.now())).and_then(Result::ok)
     }
 
+    /// Returns the worker whose job makes the request, as far as known without the database.
+    pub(crate) fn job_signer(&self, state: &AppState) -> Option<WorkerId> {
+        state.authenticator.find_job_signer(&self.presented(state.now()))
+    }
+
     pub(crate) async fn authenticate(&self, state: &AppState) -> Result<Principal, AuthenticationError> {
         if let Some(known) = state.authenticator.try_authenticate(&self.presented(state.now())) {
             return known;
@@ -219,9 +224,9 @@ impl Caller {
         }))
     }
 
-    /// Decides whose jobs a worker may run: those of its user, of the users in `--jobs-of` if its user may run
-    /// their jobs, and those of its workflow. Other users' jobs run with the worker's account, so a worker gets
-    /// only those it asked for.
+    /// Decides whose jobs a worker may run: those of its user, and of the users in `--jobs-of` if its user may run
+    /// their jobs. Other users' jobs run with the worker's account, so a worker gets only those it asked for, also
+    /// if it is bound to one workflow.
     pub(crate) async fn authorize_registration(
         &self,
         state: &AppState,
@@ -235,7 +240,15 @@ impl Caller {
             Some(_) => return Err(ApiError::forbidden("a job token cannot register a worker")),
             None => {
                 if let Some(id) = only {
-                    self.authorize_workflow(state, AuthOperation::RunJobs, id).await?;
+                    let row = self.authorize_workflow(state, AuthOperation::RunJobs, id).await?;
+                    if row.user != *self.0.user && !asks.jobs_of.includes(&row.user) {
+                        let hint = format!(
+                            "its jobs would run with the account of this worker; to trust them: --jobs-of {}",
+                            row.user
+                        );
+                        let why = format!("workflow {id} belongs to {}", row.user);
+                        return Err(ApiError::forbidden(why).with_hint(hint));
+                    }
                 }
             }
         }
@@ -255,9 +268,8 @@ impl Caller {
                 return who.0.covers_workflow(row.id);
             }
             // Sharing may end at any time.
-            let is_asked_for = Some(row.id) == only || jobs_of.includes(&row.user);
             row.user == *who.0.user
-                || (is_asked_for && who.can_perform(&*store, AuthOperation::RunJobs, row.id))
+                || (jobs_of.includes(&row.user) && who.can_perform(&*store, AuthOperation::RunJobs, row.id))
         });
         // A worker registered by an operator for other users' jobs needs an operator's credential.
         let sees_all = is_operator && asks.jobs_of != AcceptedJobOwners::Own;

@@ -3,7 +3,7 @@
 //! Above the limits a caller gets 429 or 503 with Retry-After at once, so that accepted requests complete. Long
 //! polls and streams are cheap and not counted among the active requests.
 
-use crate::caller::Caller;
+use crate::caller::{Caller, ConnectionPeer};
 use crate::error::ApiError;
 use crate::metrics::{GaugeGuard, RejectionReason, ServerMetrics};
 use crate::options::HttpRequestLimits;
@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,7 +47,11 @@ struct RequestGuardState {
     /// Memory for large bodies, in pieces of [`BODY_PIECE_BYTES`].
     body_budget: Arc<Semaphore>,
     uploads: Semaphore,
-    uploads_by_user: Mutex<HashMap<Arc<str>, usize>>,
+    uploads_by_user: Arc<UsageByUser>,
+    /// Brief requests in progress.
+    requests_by_user: Arc<UsageByUser>,
+    /// Parts of `body_budget`.
+    bodies_by_user: Arc<UsageByUser>,
     /// Distinguishes request ids of this server process from those of earlier ones.
     start_id: u32,
     request_count: AtomicU64,
@@ -65,7 +70,9 @@ impl HttpRequestGuard {
             request_slots: slots,
             body_budget: bodies,
             uploads: Semaphore::new(MAX_UPLOADS),
-            uploads_by_user: Mutex::default(),
+            uploads_by_user: Arc::default(),
+            requests_by_user: Arc::default(),
+            bodies_by_user: Arc::default(),
             start_id: start,
             request_count: AtomicU64::new(0),
             is_tls: secure,
@@ -89,6 +96,7 @@ pub(crate) async fn observe_request(
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let path = request.uri().path().to_owned();
+    let address = request.extensions().get::<ConnectionPeer>().map(|peer| peer.address.ip());
     let span = tracing::info_span!("request", %id);
     let began = Instant::now();
     let counted = GaugeGuard::new(&guard.0.metrics.in_flight);
@@ -100,7 +108,7 @@ pub(crate) async fn observe_request(
     if response.extensions().get::<LongRunningResponse>().is_none() {
         guard.0.metrics.record_duration(route_label, time);
     }
-    span.in_scope(|| log_request(&method, &path, code, time, &response));
+    span.in_scope(|| log_request(&method, &path, address, time, &response));
     if let Ok(id) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
@@ -112,20 +120,26 @@ pub(crate) async fn observe_request(
 #[derive(Clone, Copy, Debug)]
 struct LongRunningResponse;
 
+/// Extension of a response: the authenticated user of the request, for the log.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestUser(pub(crate) Arc<str>);
+
 fn log_request(
     method: &axum::http::Method,
     path: &str,
-    code: StatusCode,
+    address: Option<IpAddr>,
     time: Duration,
     response: &Response,
 ) {
     let ms = time.as_millis() as u64;
     let error = response.extensions().get::<ApiError>();
-    let (code, why) = (code.as_u16(), error.map(|error| error.code.as_ref()).unwrap_or_default());
+    let why = error.map(|error| error.code.as_ref()).unwrap_or_default();
+    let user = response.extensions().get::<RequestUser>().map(|user| &*user.0);
+    let (code, address) = (response.status().as_u16(), address.map(tracing::field::display));
     match code {
-        500.. => tracing::warn!(%method, path, code, ms, why, "answered"),
-        400.. => tracing::info!(%method, path, code, ms, why, "answered"),
-        _ => tracing::debug!(%method, path, code, ms, "answered"),
+        500.. => tracing::warn!(%method, path, code, ms, why, user, address, "answered"),
+        400.. => tracing::info!(%method, path, code, ms, why, user, address, "answered"),
+        _ => tracing::debug!(%method, path, code, ms, user, address, "answered"),
     }
 }
 
@@ -171,7 +185,8 @@ pub(crate) async fn limit_brief_requests(
 }
 
 /// Layer for bodies that are read into memory: limits their total by the bytes received, not by the announced
-/// length, so that a slow sender does not lock others out.
+/// length, and the share of each user, so that a slow sender does not lock others out. It runs after
+/// authentication.
 pub(crate) async fn limit_body_memory(
     State(guard): State<HttpRequestGuard>,
     request: Request,
@@ -187,7 +202,10 @@ pub(crate) async fn limit_body_memory(
         return next.run(request).await;
     }
     let is_refused = Arc::new(AtomicBool::new(false));
-    let counted = count_body_memory(Arc::clone(&guard.0.body_budget), Arc::clone(&is_refused));
+    let user = request_user(&request).unwrap_or_else(|| Arc::from(""));
+    let share = UserShare::new(&guard.0.bodies_by_user, user);
+    let most = guard.0.limits.max_bodies / BODY_PIECE_BYTES * 3 / 4;
+    let counted = count_body_memory(Arc::clone(&guard.0.body_budget), share, most, Arc::clone(&is_refused));
     let response = next.run(request.map(counted)).await;
     if !is_refused.load(Ordering::Relaxed) {
         return response;
@@ -197,13 +215,22 @@ pub(crate) async fn limit_body_memory(
 }
 
 /// Wraps a body so that its pieces are counted as they arrive, until it has been read.
-fn count_body_memory(budget: Arc<Semaphore>, is_refused: Arc<AtomicBool>) -> impl FnOnce(Body) -> Body {
+fn count_body_memory(
+    budget: Arc<Semaphore>,
+    mut share: UserShare,
+    max_share: usize,
+    is_refused: Arc<AtomicBool>,
+) -> impl FnOnce(Body) -> Body {
     move |body| {
         let mut held: Option<OwnedSemaphorePermit> = None;
         Body::from_stream(body.into_data_stream().map(move |piece| {
             let piece = piece?;
             let pieces = u32::try_from(piece.len().div_ceil(BODY_PIECE_BYTES)).unwrap_or(u32::MAX);
-            let Ok(more) = Arc::clone(&budget).try_acquire_many_owned(pieces) else {
+            let more = share
+                .grow(pieces as usize, max_share)
+                .then(|| Arc::clone(&budget).try_acquire_many_owned(pieces).ok())
+                .flatten();
+            let Some(more) = more else {
                 is_refused.store(true, Ordering::Relaxed);
                 return Err(axum::Error::new(std::io::Error::other("body memory limit reached")));
             };
@@ -220,33 +247,69 @@ fn busy_response() -> Response {
     ApiError::unavailable("the server is busy with other requests", Duration::from_secs(1)).into_response()
 }
 
-/// An upload of a user, counted until it is dropped.
-struct UserUpload<'a> {
-    guard: &'a HttpRequestGuard,
+/// What each user has in use at present.
+#[derive(Debug, Default)]
+struct UsageByUser(Mutex<HashMap<Arc<str>, usize>>);
+
+/// A part that a user has in use until it is dropped.
+struct UserShare {
+    usage: Arc<UsageByUser>,
     user: Arc<str>,
+    amount: usize,
 }
 
-impl<'a> UserUpload<'a> {
-    fn acquire(guard: &'a HttpRequestGuard, user: &Arc<str>) -> Option<Self> {
-        let mut users = guard.0.uploads_by_user.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = users.entry(Arc::clone(user)).or_default();
-        (*count < MAX_UPLOADS_PER_USER).then(|| {
-            *count += 1;
-            Self { guard, user: Arc::clone(user) }
-        })
+impl UserShare {
+    /// Nothing yet.
+    fn new(usage: &Arc<UsageByUser>, user: Arc<str>) -> Self {
+        Self { usage: Arc::clone(usage), user, amount: 0 }
+    }
+
+    /// Adds to it, unless the user would then have more than the maximum in use.
+    fn grow(&mut self, amount: usize, most: usize) -> bool {
+        let mut users = self.usage.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = users.get(&self.user).copied().unwrap_or(0) + amount;
+        let is_permitted = total <= most;
+        if is_permitted {
+            users.insert(Arc::clone(&self.user), total);
+            self.amount += amount;
+        }
+        is_permitted
     }
 }
 
-impl Drop for UserUpload<'_> {
+impl Drop for UserShare {
     fn drop(&mut self) {
-        let mut users = self.guard.0.uploads_by_user.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = users.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
+        let mut users = self.usage.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(total) = users.get_mut(&self.user) {
+            *total -= self.amount;
+            if *total == 0 {
                 users.remove(&self.user);
             }
         }
     }
+}
+
+fn request_user(request: &Request) -> Option<Arc<str>> {
+    request.extensions().get::<Caller>().map(|caller| Arc::clone(&caller.0.user))
+}
+
+/// Layer for brief requests. It runs after authentication, so that the slow requests of one user leave room for
+/// others.
+pub(crate) async fn limit_requests_of_user(
+    State(guard): State<HttpRequestGuard>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(user) = request_user(&request) else { return next.run(request).await };
+    let most = guard.0.limits.max_in_flight.div_ceil(2);
+    let mut counted = UserShare::new(&guard.0.requests_by_user, Arc::clone(&user));
+    if !counted.grow(1, most) {
+        guard.0.metrics.record_rejection(RejectionReason::Busy);
+        let detail = format!("user {user} has {most} requests in progress, the limit per user");
+        let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_in_progress", detail);
+        return error.with_retry_after(Duration::from_secs(1)).into_response();
+    }
+    next.run(request).await
 }
 
 /// Layer for workflow uploads. It runs after authentication, so that slow uploads of one user leave room for
@@ -256,15 +319,15 @@ pub(crate) async fn limit_uploads(
     request: Request,
     next: Next,
 ) -> Response {
-    let user = request.extensions().get::<Caller>().map(|caller| Arc::clone(&caller.0.user));
-    let user = user.unwrap_or_else(|| Arc::from(""));
-    let Some(_of_user) = UserUpload::acquire(&guard, &user) else {
+    let user = request_user(&request).unwrap_or_else(|| Arc::from(""));
+    let mut counted = UserShare::new(&guard.0.uploads_by_user, Arc::clone(&user));
+    if !counted.grow(1, MAX_UPLOADS_PER_USER) {
         guard.0.metrics.record_rejection(RejectionReason::Busy);
         let detail =
             format!("user {user} has {MAX_UPLOADS_PER_USER} uploads in progress, the limit per user");
         let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_uploads", detail);
         return error.with_retry_after(Duration::from_secs(1)).into_response();
-    };
+    }
     let Ok(_slot) = guard.0.uploads.try_acquire() else {
         guard.0.metrics.record_rejection(RejectionReason::Busy);
         return busy_response();

@@ -82,6 +82,9 @@ pub struct RequestServiceOptions {
     /// Directory of runs and, for sites without their own storage, of files; workers must see it under the same
     /// path. `None`: next to the database.
     pub directory: Option<PathBuf>,
+    /// Owner of the workflows of all requests, for a server that only this user can reach. `None`: each belongs
+    /// to its requestor, so that the commands of a request run only on workers that accept jobs of that user.
+    pub workflow_owner: Option<String>,
     /// Backoff before a failed job is retried and before a round is rescued.
     pub cool_off: Duration,
     /// Reactions to sites and runs with too many failures.
@@ -124,6 +127,7 @@ impl Default for RequestServiceOptions {
             lifecycle::LifecycleSettings::default();
         Self {
             directory: None,
+            workflow_owner: None,
             timeouts,
             backend_silence_limit: silence,
             output_retries: outputs,

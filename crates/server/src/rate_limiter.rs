@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use windlass_auth::{AuthMethod, Principal, client_network};
+use windlass_types::WorkerId;
 
 /// Maximum number of buckets before idle ones are removed.
 const MAX_BUCKETS: usize = 10_000;
@@ -41,6 +42,11 @@ impl RateLimiter {
     /// Counts a request without an authenticated caller.
     pub(crate) fn count_anonymous(&self, address: IpAddr) -> ApiResult<()> {
         self.take_token(&("stranger", client_network(address)), 1)
+    }
+
+    /// Counts a request with a token that this worker signed for a job, before it is authenticated.
+    pub(crate) fn count_job_of(&self, worker: WorkerId) -> ApiResult<()> {
+        self.take_token(&("job of", worker), 1)
     }
 
     /// Counts a request of an authenticated caller.

@@ -35,8 +35,8 @@ fn lifecycle_options(options: &ServeOptions, location: &StoreLocation) -> io::Re
     };
     // Jobs get these paths wherever they run.
     let directory = std::path::absolute(directory)?;
-    let mut lifecycle =
-        LifecycleOptions::new(directory.join("requests"), directory.join("storage"), &options.owner);
+    let mut lifecycle = LifecycleOptions::new(directory.join("requests"), directory.join("storage"));
+    lifecycle.workflow_owner.clone_from(&wanted.workflow_owner);
     lifecycle.interval = options.request_poll_interval;
     lifecycle.alert_notifier = wanted.alert_command.clone();
     lifecycle.cool_off = wanted.cool_off;

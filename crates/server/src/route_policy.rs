@@ -6,12 +6,14 @@
 
 use crate::caller::{Caller, RequestCredential};
 use crate::error::{API_PREFIX, ApiError, ApiResult, TORC_PREFIX};
+use crate::http_request_guard::RequestUser;
 use crate::state::AppState;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::ALLOW;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use std::sync::Arc;
 use windlass_auth::AuthOperation::{
     self, ActAsWorker, Administer, CancelRequest, CancelWorkflow, ChangeGroup, ChangeRequest, ChangeTokens,
     ChangeUserData, ChangeWorkflow, CreateGroup, CreateRequest, CreateWorkflow, DecideAsAgent, DeleteGroup,
@@ -312,15 +314,18 @@ pub(crate) async fn enforce_access(State(state): State<AppState>, request: Reque
         count_request(&state, &credential, Some(&caller.0))
     };
     let counted = counted.and_then(|()| credential.assign_connection(&caller.0.user));
+    let (who, address) = (caller.0.clone(), credential.address());
     if let Err(error) = counted.and_then(|()| caller.authorize(operation, ObjectRelation::Own, "such thing"))
     {
-        return error.into_response();
+        let mut response = error.into_response();
+        response.extensions_mut().insert(RequestUser(Arc::clone(&who.user)));
+        return response;
     }
-    let (who, address) = (caller.0.clone(), credential.address());
     parts.extensions.insert(caller);
     parts.extensions.insert(credential);
     let may_change = parts.method != Method::GET && operation != ActAsWorker;
-    let response = next.run(Request::from_parts(parts, body)).await;
+    let mut response = next.run(Request::from_parts(parts, body)).await;
+    response.extensions_mut().insert(RequestUser(Arc::clone(&who.user)));
     if may_change {
         // The scheduler publishes its own events; this is for writes by handlers.
         state.events.wake();
@@ -331,12 +336,16 @@ pub(crate) async fn enforce_access(State(state): State<AppState>, request: Reque
     response
 }
 
-/// Authenticates the caller. Until a slow check completes, the request is counted as anonymous.
+/// Authenticates the caller. Until a slow check completes, the request is counted as anonymous, or as one of the
+/// worker whose job makes it: jobs are checked in the database each time.
 async fn identify_caller(state: &AppState, credential: &RequestCredential) -> ApiResult<Caller> {
     if let Some(known) = credential.cached_principal(state) {
         return Ok(Caller(known));
     }
-    state.rate_limiter.count_anonymous(credential.address())?;
+    match credential.job_signer(state) {
+        Some(worker) => state.rate_limiter.count_job_of(worker)?,
+        None => state.rate_limiter.count_anonymous(credential.address())?,
+    }
     Ok(Caller(credential.authenticate(state).await?))
 }
 

@@ -41,15 +41,17 @@ pub(crate) fn build_router(state: AppState, port: u16) -> Router {
     let HttpRequestLimits { max_body, max_upload, .. } = options.limits;
     let enforce = from_fn_with_state(state.clone(), route_policy::enforce_access);
     brief
+        .layer(from_fn_with_state(guard.clone(), http_request_guard::limit_body_memory))
+        .layer(from_fn_with_state(guard.clone(), http_request_guard::limit_requests_of_user))
         .layer(enforce.clone())
         .layer(DefaultBodyLimit::max(max_body))
-        .layer(from_fn_with_state(guard.clone(), http_request_guard::limit_body_memory))
+        .layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT))
         .layer(from_fn_with_state(guard.clone(), http_request_guard::limit_brief_requests))
         .merge(
             lasting
+                .layer(from_fn_with_state(guard.clone(), http_request_guard::limit_body_memory))
                 .layer(enforce.clone())
                 .layer(DefaultBodyLimit::max(max_body))
-                .layer(from_fn_with_state(guard.clone(), http_request_guard::limit_body_memory))
                 .layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT))
                 .layer(from_fn(http_request_guard::mark_long_running)),
         )

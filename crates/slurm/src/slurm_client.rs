@@ -23,6 +23,9 @@ use windlass_core::slurm::slurm_jobs::{AccountedJob, QueueJob};
 use windlass_process::command;
 use windlass_types::{SystemClock, Timestamp};
 
+/// Authenticates the user to Slurm.
+const TOKEN_VARIABLE: &str = "SLURM_JWT";
+
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlurmOutcome<T> {
@@ -213,7 +216,12 @@ impl SlurmClient {
         script: &str,
         environment: &[(String, String)],
     ) -> SlurmOutcome<u64> {
-        match self.run_within_budget(SlurmTool::Sbatch, arguments, Some(script), environment) {
+        let mut arguments = arguments.to_vec();
+        if self.has_slurm_token() && !arguments.iter().any(|word| word.starts_with("--export")) {
+            // `sbatch` needs the token, which authenticates the user of the server; the job must not get it.
+            arguments.push(format!("--export=ALL,{TOKEN_VARIABLE}="));
+        }
+        match self.run_within_budget(SlurmTool::Sbatch, &arguments, Some(script), environment) {
             SlurmOutcome::Answered(SlurmOutput { stdout: printed, .. }) => sbatch::parse_job_id(&printed)
                 .map_or_else(
                     || {
@@ -227,6 +235,11 @@ impl SlurmClient {
             SlurmOutcome::Refused(message) => SlurmOutcome::Refused(sbatch::parse_refusal(&message)),
             SlurmOutcome::Unknown(why) => SlurmOutcome::Unknown(why),
         }
+    }
+
+    fn has_slurm_token(&self) -> bool {
+        std::env::var_os(TOKEN_VARIABLE).is_some()
+            || self.options.environment.iter().any(|(name, _)| name == TOKEN_VARIABLE)
     }
 
     /// Cancels jobs, running or pending. Jobs that have ended are not an error.

@@ -12,6 +12,7 @@ use crate::ui::style::{TextPainter, TextTone};
 use crate::ui::text;
 use crate::{job_logs, object_selection};
 use serde::Serialize;
+use std::fmt::Write as _;
 use std::time::Duration;
 use windlass_core::job_explanation::{
     BlockingChain, ChainLink, ExplanationEvidence, JobExplanation, WorkerAvailability,
@@ -71,7 +72,21 @@ fn list_offers(
             .map(|available| WorkerAvailability::from_capacity(available.capacity))
             .collect());
     };
-    Ok(client.workers(Some(workflow.id))?.into_iter().map(worker_offer).collect())
+    let offer = |worker: windlass_client::WorkerInfo| {
+        // The list does not tell whether it was started for this user.
+        let is_foreign = worker.user != workflow.user;
+        let mut offer = worker_offer(worker);
+        if is_foreign {
+            write!(
+                offer.name,
+                " (of another user: runs jobs of {0} only with `--jobs-of {0}`)",
+                workflow.user
+            )
+            .unwrap_or_default();
+        }
+        offer
+    };
+    Ok(client.workers(Some(workflow.id))?.into_iter().map(offer).collect())
 }
 
 /// The capacity of a worker, as the server reports it.

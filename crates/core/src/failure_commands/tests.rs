@@ -134,6 +134,19 @@ fn agents_have_fewer_permissions_than_people() {
         CommandDecision::Accepted { .. }
     ));
 
+    // The command could approve what the agent proposes.
+    let mut evil = order(FailureCommandKind::Retry);
+    evil.changes.command = Some("windlass failures approve 1".into());
+    evil.confidence = Some(1.0);
+    for verdict in [FailureCommandKind::Retry, FailureCommandKind::Change] {
+        evil.verdict = verdict;
+        let decided = decide_command(&evil, true, &COMMAND_SETTINGS, &case(S::PendingFailed));
+        let CommandDecision::Proposed(why) = decided else { panic!("{decided:?}") };
+        assert!(why.contains("windlass failures approve 1"), "the person sees the command: {why}");
+        let decided = decide_command(&evil, false, &COMMAND_SETTINGS, &case(S::PendingFailed));
+        assert!(matches!(decided, CommandDecision::Accepted { .. }), "{decided:?}");
+    }
+
     let policy =
         TriagePolicy { min_confidence: Some(0.8), max_agent_retries: Some(2), require_evidence: true };
     let strict = CommandSettings { policy, ..COMMAND_SETTINGS };

@@ -48,7 +48,7 @@ pub(crate) struct TakenUp {
 
 impl Ground {
     pub(crate) fn open(books: Arc<dyn StoreDatabase>, directory: &Path) -> Outcome<Self> {
-        let mut options = LifecycleOptions::new(directory.join("requests"), directory.join("storage"), USER);
+        let mut options = LifecycleOptions::new(directory.join("requests"), directory.join("storage"));
         options.interval = Duration::from_hours(1);
         options.admission_settings.max_active = usize::MAX;
         // The number of concurrent units equals the number that end together.

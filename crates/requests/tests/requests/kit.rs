@@ -62,8 +62,7 @@ impl Bench {
         let dir = tempfile::tempdir().unwrap();
         let store = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
         let job_store: Arc<dyn StoreDatabase> = Arc::new(store);
-        let mut options =
-            LifecycleOptions::new(dir.path().join("requests"), dir.path().join("storage"), "me");
+        let mut options = LifecycleOptions::new(dir.path().join("requests"), dir.path().join("storage"));
         options.interval = Duration::from_hours(1);
         options.cool_off = Duration::ZERO;
         options.decision_settings.retry_after = Duration::from_millis(20);

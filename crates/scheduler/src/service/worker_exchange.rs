@@ -248,8 +248,8 @@ impl Scheduler {
         let mut labels = who.labels.clone();
         labels.sort_unstable();
         labels.dedup();
-        let (site, workflow) = (who.site.clone(), who.workflow);
-        let identity = WorkerGroupKey { user: user.to_string(), sees_all, labels, site, workflow };
+        let (site, workflow, jobs_of) = (who.site.clone(), who.workflow, who.jobs_of.clone());
+        let identity = WorkerGroupKey { user: user.to_string(), sees_all, jobs_of, labels, site, workflow };
         let mut allowed = HashSet::new();
         for (id, slot) in &self.workflows {
             if let WorkflowSlot::Active(active) = slot

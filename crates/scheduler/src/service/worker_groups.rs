@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use windlass_core::dispatch::WorkerSelector;
 use windlass_store::model::WorkflowRow;
+use windlass_types::worker_protocol::AcceptedJobOwners;
 use windlass_types::{WorkerId, WorkflowId};
 
 use super::WorkflowPredicate;
@@ -37,6 +38,7 @@ pub(super) struct WorkerGroupKey {
     pub(super) user: String,
     /// Distinguishes groups whose permitted workflows are only currently the same.
     pub(super) sees_all: bool,
+    pub(super) jobs_of: AcceptedJobOwners,
     pub(super) labels: Vec<String>,
     pub(super) site: String,
     /// Workers bound to this workflow.
@@ -239,6 +241,7 @@ mod tests {
         let identity = WorkerGroupKey {
             user: "me".into(),
             sees_all: false,
+            jobs_of: AcceptedJobOwners::Own,
             labels: Vec::new(),
             site: "local".into(),
             workflow: None,
@@ -296,17 +299,20 @@ mod tests {
     #[test]
     fn workers_with_other_permissions_form_another_group_even_if_currently_equal() {
         let mut worker_groups = WorkerGroups::default();
-        let mut join = |sees_all| {
+        let mut join = |sees_all, jobs_of| {
             let identity = WorkerGroupKey {
                 user: "me".into(),
                 sees_all,
+                jobs_of,
                 labels: Vec::new(),
                 site: "local".into(),
                 workflow: None,
             };
             worker_groups.add_worker(WorkerId(1), identity, HashSet::new(), Arc::new(move |_| sees_all)).0
         };
-        assert_ne!(join(true), join(false));
+        let own = join(false, AcceptedJobOwners::Own);
+        assert_ne!(join(true, AcceptedJobOwners::Own), own);
+        assert_ne!(join(false, AcceptedJobOwners::Users(vec!["zoe".into()])), own, "it asks for more jobs");
     }
 
     #[test]

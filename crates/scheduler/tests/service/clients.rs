@@ -23,7 +23,7 @@ pub(crate) fn start(world: &World, job: JobId, node: WorkerId) -> Result<(), Cal
     ask(|reply| world.service.start_job(job, RunId(1), node, reply))
 }
 
-fn completion(job: JobId, status: S) -> JobCompletion {
+pub(crate) fn completion(job: JobId, status: S) -> JobCompletion {
     JobCompletion {
         job,
         run: RunId(1),

@@ -1,6 +1,7 @@
-//! Fuzz tests of the worker protocol: for any parseable message, the scheduler survives, replies, and keeps its
-//! database valid.
+//! Fuzz tests of the worker protocol and of claims: for any parseable message, the scheduler survives, replies, and
+//! keeps its database valid.
 
+use crate::clients;
 use crate::kit::{Worker, World, ask, later, me, plain, someone, sponsor};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,11 +10,12 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass_scheduler::service::WorkflowPredicate;
+use windlass_scheduler::service::{ClaimRequest, JobCompletion, NodeCapacityOffer, WorkflowPredicate};
 use windlass_store::model::{EventFilter, WorkerFilter};
-use windlass_types::JobStatus as S;
 use windlass_types::worker_bounds::{MAX_LABELS, MAX_NODES};
+use windlass_types::worker_messages::AttemptUsage;
 use windlass_types::worker_protocol::{WorkerExchange, WorkerRegistration};
+use windlass_types::{Bytes, Capacity, JobStatus as S, Timestamp};
 
 /// Values that often break programs.
 fn hostile() -> impl Strategy<Value = Value> {
@@ -196,4 +198,52 @@ fn the_scheduler_survives_any_report() {
     Worker::new(&world, 4).work_off(&world);
     let statuses = world.statuses(workflow);
     assert!(statuses.iter().all(|status| status.is_complete()), "{statuses:?}");
+}
+
+/// Claims of Torc's clients, and the ends that they report.
+#[test]
+fn the_scheduler_survives_any_claim() {
+    let mut world = World::new();
+    let workflow = world.begin(&vec![plain(); 2000]);
+    let node = clients::node(&world, workflow);
+    let number = || prop_oneof![Just(0), Just(u64::MAX), Just(i64::MAX as u64), 0_u64..4, any::<u64>()];
+    let limit = prop_oneof![9 => 0_usize..4, 1 => 0_usize..40];
+    let parts = (limit, vec(number(), 11), vec(".{0,300}", 0..70), any::<bool>(), any::<bool>());
+    TestRunner::new(config(300))
+        .run(&parts, |(limit, numbers, labels, is_by_resources, strict)| {
+            let [cpus, memory, gpus, nodes, max_jobs, time, scheduler, wall, at, cpu, code] = numbers[..]
+            else {
+                panic!("{numbers:?}")
+            };
+            let capacity = Capacity {
+                cpus: cpus as u32,
+                memory: Bytes(memory),
+                gpus: gpus as u32,
+                nodes: nodes as u32,
+                max_jobs: Some(max_jobs as u32),
+            };
+            let time_left = Some(Duration::from_secs(time));
+            let scheduler = Some(scheduler as i64);
+            let offer = NodeCapacityOffer { capacity, time_left, scheduler, strict };
+            let request = ClaimRequest { limit, labels, node: is_by_resources.then_some(offer) };
+            let claimed = ask(|reply| world.service.claim_jobs(workflow, request, reply)).unwrap_or_default();
+            for job in claimed {
+                drop(clients::start(&world, job, node));
+                let usage = AttemptUsage { cpu_time: Duration::from_secs(cpu), ..AttemptUsage::default() };
+                let completion = JobCompletion {
+                    return_code: code as i32,
+                    exec_time: Duration::from_secs(wall),
+                    completion_time: Timestamp(at as i64),
+                    usage,
+                    ..clients::completion(job, S::Completed)
+                };
+                drop(ask(|reply| world.service.complete_jobs(workflow, vec![completion], reply)));
+            }
+            is_sound(&world);
+            Ok(())
+        })
+        .unwrap();
+    world.restart();
+    is_sound(&world);
+    assert!(world.statuses(workflow).contains(&S::Completed), "some claims and ends are accepted");
 }

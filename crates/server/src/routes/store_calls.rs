@@ -4,6 +4,7 @@
 //! and reloads it afterwards, so that memory and database agree.
 
 use super::failures;
+use super::torc::check_event_category;
 use crate::caller::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Json;
@@ -103,11 +104,12 @@ async fn authorize_call(
     request: &StoreCall,
 ) -> ApiResult<ConcernedWorkflows> {
     let access = request.access();
-    let count = access.subject.count();
-    if count > rpc::MAX_IDS_PER_CALL {
-        let most = rpc::MAX_IDS_PER_CALL;
+    if let Some((count, most)) = request.find_oversized_list() {
         return Err(ApiError::invalid(format!("the request names {count} objects; the maximum is {most}"))
             .with_hint("split it into several requests"));
+    }
+    if let StoreCall::AddEvent { event } = request {
+        check_event_category(&event.category)?;
     }
     let operation = call_operation(request, access.level);
     caller.authorize(operation, ObjectRelation::Own, "such thing")?;

@@ -168,12 +168,10 @@ pub(crate) struct WorkerExchangeMessage {
     /// From 1, incremented by each exchange; an exchange without a response is repeated with the same number.
     #[schema(maximum = 9_223_372_036_854_775_807_i64)]
     number: u64,
-    /// `{"Started": {"key", "at", "pid"}}`, `{"Ended": {"key", "started_at", "ended_at", "wall", "exit", "cause",
-    /// "usage", …}}` or `{"Returned": {"key", "why"}}`. Times are RFC 3339 and not before 1970, lengths a hundred
-    /// years at most, signals below 128; texts are cut after 64 KiB.
+    /// Times are RFC 3339 and not before 1970, signals below 128; texts are cut after 64 KiB.
     #[serde(default)]
     #[schema(max_items = 1_000)]
-    reports: Vec<serde_json::Value>,
+    reports: Vec<AttemptReportMessage>,
     /// Actions that ended.
     #[serde(default)]
     #[schema(max_items = 1_000)]
@@ -213,19 +211,285 @@ pub(crate) struct ActionReportMessage {
     message: Option<String>,
 }
 
+/// What happened to an attempt.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) enum AttemptReportMessage {
+    Started {
+        key: AttemptKeyMessage,
+        at: String,
+        pid: u32,
+    },
+    Ended(AttemptEndMessage),
+    /// The usage of processes that an attempt left behind; precedes `Returned`.
+    LeftBehind {
+        key: AttemptKeyMessage,
+        usage: AttemptUsageMessage,
+    },
+    /// Not started, or lost with the process that ran it.
+    Returned {
+        key: AttemptKeyMessage,
+        why: ReturnReasonMessage,
+    },
+}
+
+/// Why an attempt is returned.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) enum ReturnReasonMessage {
+    Recalled,
+    /// The worker cannot start it for reasons outside of the job.
+    WorkerTrouble(String),
+    WorkerDied,
+    WorkerHung,
+}
+
+/// The end of an attempt.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AttemptEndMessage {
+    key: AttemptKeyMessage,
+    started_at: String,
+    ended_at: String,
+    wall: DurationMessage,
+    exit: ProcessExitMessage,
+    cause: AttemptEndCauseMessage,
+    usage: AttemptUsageMessage,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    files: Option<AttemptFilesMessage>,
+    /// The end of its standard error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_words: Option<String>,
+    /// Result of its recovery script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recovered: Option<RecoveryScriptResultMessage>,
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) enum ProcessExitMessage {
+    Code(i32),
+    Signal(i32),
+}
+
+/// Why an attempt ended.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) enum AttemptEndCauseMessage {
+    Itself,
+    Timeout,
+    OutOfMemory,
+    Stopped(StopReasonMessage),
+    MissingOutputs(Vec<String>),
+    CannotStart(String),
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StopReasonMessage {
+    Interrupted,
+    Canceled,
+}
+
+/// Measurements of an attempt; memory in bytes, 100 % is one core.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AttemptUsageMessage {
+    peak_memory: Option<u64>,
+    avg_memory: Option<u64>,
+    cpu_time: DurationMessage,
+    peak_cpu_percent: Option<f64>,
+    avg_cpu_percent: Option<f64>,
+}
+
+/// Files of an attempt in the order of the assignment; null: missing.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AttemptFilesMessage {
+    inputs: Vec<Option<FileSnapshotMessage>>,
+    outputs: Vec<Option<FileSnapshotMessage>>,
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileSnapshotMessage {
+    /// Nanoseconds since 1970.
+    mtime_ns: i64,
+    size: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) enum RecoveryScriptResultMessage {
+    Ended { exit: ProcessExitMessage, wall: DurationMessage },
+    TimedOut { limit: DurationMessage },
+    CannotStart(String),
+}
+
+/// Assignments and commands for a worker.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExchangeReplyMessage {
+    /// Number of the exchange that is answered.
+    number: u64,
+    /// Workflows that have ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    over: Vec<i64>,
+    /// Workflows that are new to the worker.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    workflows: Vec<WorkflowSetupMessage>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    assignments: Vec<AssignmentMessage>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    actions: Vec<ActionCommandMessage>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    stops: Vec<StopCommandMessage>,
+    /// Reports that came too late.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    stale: Vec<StaleReportMessage>,
+    /// Take no new jobs, finish running ones, and exit.
+    drain: bool,
+    /// The worker is no longer needed.
+    dismissed: bool,
+    /// New end time of its allocation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ends_in: Option<DurationMessage>,
+}
+
+/// The settings that the jobs of a workflow share.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WorkflowSetupMessage {
+    workflow: i64,
+    run: i64,
+    name: String,
+    submission_dir: String,
+    output_dir: String,
+    /// `resource_monitor` of the workflow.
+    resource_monitor: Option<serde_json::Value>,
+    /// `execution_config` of the workflow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    execution: Option<serde_json::Value>,
+}
+
+/// A job to run.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AssignmentMessage {
+    key: AttemptKeyMessage,
+    name: String,
+    /// Runs as `bash -c COMMAND`.
+    command: String,
+    /// A program with arguments that starts the command elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    launcher: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    env: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    params: Vec<(String, String)>,
+    resources: JobResourcesMessage,
+    /// Whether `resources` were set for the job.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    asked_for_resources: bool,
+    limits: AttemptLimitsMessage,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    termination: Option<TerminationMessage>,
+    /// `mode` and `delete_on_success`.
+    stdio: serde_json::Value,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    input_files: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    output_files: Vec<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    hash_files: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recovery: Option<RecoveryScriptMessage>,
+}
+
+/// The request of a job; memory in bytes per node.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct JobResourcesMessage {
+    cpus: u32,
+    memory: u64,
+    gpus: u32,
+    nodes: u32,
+    runtime: Option<DurationMessage>,
+}
+
+/// Limits that end a job.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AttemptLimitsMessage {
+    memory: Option<u64>,
+    runtime: Option<DurationMessage>,
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TerminationMessage {
+    signal: i32,
+    lead: Option<DurationMessage>,
+}
+
+/// A script that runs before the job because an earlier attempt failed.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RecoveryScriptMessage {
+    script: String,
+    failed: u32,
+    return_code: i32,
+    limit: DurationMessage,
+}
+
+/// An action to run: commands, one after the other.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ActionCommandMessage {
+    workflow: i64,
+    run: i64,
+    action: i64,
+    attempt: u32,
+    trigger: String,
+    commands: Vec<String>,
+    env: Vec<(String, String)>,
+}
+
+/// Stops all attempts of a workflow, or the listed ones.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StopCommandMessage {
+    workflow: i64,
+    attempts: Vec<AttemptKeyMessage>,
+    why: StopReasonMessage,
+    grace: DurationMessage,
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StaleReportMessage {
+    key: AttemptKeyMessage,
+    /// The current state, as text.
+    found: String,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::{Value, json};
     use std::time::Duration;
+    use windlass_types::settings::{ExecutionConfig, ResourceMonitor};
     use windlass_types::slurm::SlurmJobNode;
     use windlass_types::worker_bounds as bounds;
-    use windlass_types::worker_messages::AttemptKey;
-    use windlass_types::worker_protocol::{
-        AcceptedJobOwners, ActionReport, RegistrationReply, WorkerExchange, WorkerReconnect,
-        WorkerRegistration,
+    use windlass_types::worker_messages::{
+        Assignment, AttemptEndCause, AttemptEndReport, AttemptFiles, AttemptKey, AttemptLimits,
+        AttemptReport, AttemptUsage, FileSnapshot, ProcessExit, RecoveryScript, RecoveryScriptResult,
+        ReturnReason, StopReason, TerminationSettings,
     };
-    use windlass_types::{Attempt, Bytes, Capacity, JobId, RunId, Timestamp, WorkerId, WorkflowId};
+    use windlass_types::worker_protocol::{
+        AcceptedJobOwners, ActionCommand, ActionReport, ExchangeReply, RegistrationReply, StaleReport,
+        StopCommand, WorkerExchange, WorkerReconnect, WorkerRegistration, WorkflowSetup,
+    };
+    use windlass_types::{
+        Attempt, Bytes, Capacity, JobId, Resources, RunId, Timestamp, WorkerId, WorkflowId,
+    };
 
     /// The schema parses the message and serializes it unchanged.
     #[track_caller]
@@ -285,13 +549,126 @@ mod tests {
             worker: WorkerId(1),
             secret: "s".into(),
             number: 1,
-            reports: Vec::new(),
+            reports: reports(),
             actions: vec![action],
             wait: lease,
             time_left: Some(lease),
             draining: true,
             leaving: true,
         });
+        agrees::<ExchangeReplyMessage>(&exchange_reply());
+    }
+
+    fn reports() -> Vec<AttemptReport> {
+        let second = Duration::from_secs(1);
+        let usage = AttemptUsage {
+            peak_memory: Some(Bytes(1)),
+            avg_memory: Some(Bytes(1)),
+            cpu_time: second,
+            peak_cpu_percent: Some(1.5),
+            avg_cpu_percent: Some(1.5),
+        };
+        let file = FileSnapshot { mtime_ns: 1, size: 1, hash: Some("h".into()) };
+        let end = |cause, recovered| {
+            AttemptReport::Ended(AttemptEndReport {
+                key: key(),
+                started_at: Timestamp(1),
+                ended_at: Timestamp(2),
+                wall: second,
+                exit: ProcessExit::Signal(9),
+                cause,
+                usage,
+                files: Some(Box::new(AttemptFiles {
+                    inputs: vec![Some(file.clone()), None],
+                    outputs: Vec::new(),
+                })),
+                last_words: Some("no".into()),
+                recovered: Some(Box::new(recovered)),
+            })
+        };
+        let returned = |why| AttemptReport::Returned { key: key(), why };
+        vec![
+            AttemptReport::Started { key: key(), at: Timestamp(1), pid: 7 },
+            AttemptReport::LeftBehind { key: key(), usage },
+            returned(ReturnReason::Recalled),
+            returned(ReturnReason::WorkerTrouble("no space".into())),
+            returned(ReturnReason::WorkerDied),
+            returned(ReturnReason::WorkerHung),
+            end(AttemptEndCause::Itself, RecoveryScriptResult::TimedOut { limit: second }),
+            end(AttemptEndCause::Timeout, RecoveryScriptResult::CannotStart("no".into())),
+            end(
+                AttemptEndCause::OutOfMemory,
+                RecoveryScriptResult::Ended { exit: ProcessExit::Code(1), wall: second },
+            ),
+            end(
+                AttemptEndCause::Stopped(StopReason::Canceled),
+                RecoveryScriptResult::CannotStart("no".into()),
+            ),
+            end(
+                AttemptEndCause::MissingOutputs(vec!["f".into()]),
+                RecoveryScriptResult::CannotStart("no".into()),
+            ),
+            end(AttemptEndCause::CannotStart("no".into()), RecoveryScriptResult::CannotStart("no".into())),
+        ]
+    }
+
+    fn exchange_reply() -> ExchangeReply {
+        let (second, pair) = (Duration::from_secs(1), || vec![("a".to_owned(), "b".to_owned())]);
+        let setup = WorkflowSetup {
+            workflow: WorkflowId(1),
+            run: RunId(1),
+            name: "w".into(),
+            submission_dir: "/".into(),
+            output_dir: "/".into(),
+            resource_monitor: Some(ResourceMonitor::default()),
+            execution: Some(Box::new(ExecutionConfig::default())),
+        };
+        let resources = Resources { runtime: Some(second), ..Resources::DEFAULT };
+        let assignment = Assignment {
+            launcher: vec!["srun".into()],
+            env: pair(),
+            params: pair(),
+            asked_for_resources: true,
+            limits: AttemptLimits { memory: Some(Bytes(1)), runtime: Some(second) },
+            termination: Some(TerminationSettings { signal: 15, lead: Some(second) }),
+            input_files: vec!["i".into()],
+            output_files: vec!["o".into()],
+            hash_files: true,
+            recovery: Some(Box::new(RecoveryScript {
+                script: "s".into(),
+                failed: Attempt(1),
+                return_code: 1,
+                limit: second,
+            })),
+            ..Assignment::from_command(key(), "j".into(), "true".into(), resources)
+        };
+        let action = ActionCommand {
+            workflow: WorkflowId(1),
+            run: RunId(1),
+            action: 1,
+            attempt: Attempt(1),
+            trigger: "on_start".into(),
+            commands: vec!["true".into()],
+            env: pair(),
+        };
+        let stop = StopCommand {
+            workflow: WorkflowId(1),
+            attempts: vec![key()],
+            why: StopReason::Interrupted,
+            grace: second,
+        };
+        ExchangeReply {
+            number: 1,
+            over: vec![WorkflowId(1)],
+            workflows: vec![setup],
+            assignments: vec![assignment],
+            actions: vec![action],
+            stops: vec![stop],
+            stale: vec![StaleReport { key: key(), found: "f".into() }],
+            drain: true,
+            dismissed: true,
+            ends_in: Some(second),
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Remote workers: they register, and then exchange reports for assignments.
 
-use super::worker_messages::{RegistrationReplyMessage, WorkerExchangeMessage, WorkerRegistrationMessage};
+use super::worker_messages::{
+    ExchangeReplyMessage, RegistrationReplyMessage, WorkerExchangeMessage, WorkerRegistrationMessage,
+};
 use crate::caller::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
@@ -69,7 +71,7 @@ async fn check_site(state: &AppState, caller: &Caller, site: &str) -> ApiResult<
         return refused(
             format!(
                 "role {} may not register a worker at site `{site}`: this requires the role operator",
-                caller.user()
+                caller.0.role
             ),
             "start the worker without `--site`, or with an operator's token".to_owned(),
         );
@@ -91,7 +93,7 @@ async fn check_site(state: &AppState, caller: &Caller, site: &str) -> ApiResult<
 /// response is repeated unchanged, and nothing is applied twice. A newer exchange ends the wait of an older
 /// one.
 #[utoipa::path(post, path = "/workers/{id}/exchange", tag = "workers", params(("id" = i64, Path,)),
-    request_body = WorkerExchangeMessage, responses((status = 200, description = "Assignments and commands", body = Value),
+    request_body = WorkerExchangeMessage, responses((status = 200, description = "Assignments and commands", body = ExchangeReplyMessage),
     (status = 422, description = "A field is out of bounds"),
     (status = 409, description = "The server no longer knows this worker: it has to register again")))]
 async fn exchange_with_worker(

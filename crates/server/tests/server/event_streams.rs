@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Lines};
 use std::time::Duration;
 use windlass_auth::UserRole;
-use windlass_store::model::{EventSeverity, NewEvent};
+use windlass_store::model::{EventFilter, EventSeverity, NewEvent};
 use windlass_types::{SystemClock, WorkflowId};
 
 /// A reader of an event stream.
@@ -196,4 +196,26 @@ fn event_stream_ends_when_the_workflow_is_unshared() {
         let mut heard = std::iter::from_fn(|| all.next()).map(|(_, category)| category);
         !heard.by_ref().take_while(|category| category != "seen").any(|category| category == "hidden")
     });
+}
+
+#[test]
+fn clients_cannot_add_events_that_the_server_relies_on() {
+    let bench = Bench::new();
+    let workflow = workflow_of(&bench, "owner");
+    let add = |category: &str| {
+        let data = json!({"category": category, "run_id": 1, "worker_id": 1, "is_used_up": true});
+        let posted = json!({"workflow_id": workflow.0, "timestamp": 0, "data": data});
+        let new =
+            NewEvent { workflow: Some(workflow), data: Some(data), ..event(category, EventSeverity::Info) };
+        let called = json!({"method": "add_event", "args": {"event": new}});
+        [("/api/v1/events", posted), ("/api/v1/store", called)]
+            .map(|(path, body)| bench.post(path).json(&body).send().unwrap().status().as_u16())
+    };
+    let count = || bench.store.events(Some(workflow), &EventFilter::default()).unwrap().len();
+    let before = count();
+    for category in ["orders", "retry_budget", "worker_returned", "allocation_submitted"] {
+        assert_eq!(add(category), [422, 422], "{category}");
+    }
+    assert_eq!(count(), before);
+    assert_eq!(add("user"), [200, 200]);
 }

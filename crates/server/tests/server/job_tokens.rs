@@ -22,13 +22,13 @@ fn introduce(bench: &Bench, token: &str, who: &WorkerRegistration) -> (u16, Valu
     (answer.status().as_u16(), answer.json().unwrap())
 }
 
-fn welcome(bench: &Bench, token: &str, who: &WorkerRegistration) -> RegistrationReply {
+pub(crate) fn welcome(bench: &Bench, token: &str, who: &WorkerRegistration) -> RegistrationReply {
     let (status, answer) = introduce(bench, token, who);
     assert_eq!(status, 200, "{answer}");
     serde_json::from_value(answer).unwrap()
 }
 
-fn say(
+pub(crate) fn say(
     bench: &Bench,
     token: &str,
     welcome: &RegistrationReply,
@@ -90,6 +90,9 @@ fn job_token_is_limited_to_its_running_workflow() {
         ("DELETE", format!("/api/v1/workflows/{own}"), &json!({}), 403),
         ("PUT", format!("/api/v1/workflows/{own}/cancel"), &json!({}), 403),
         ("POST", "/api/v1/workers".to_owned(), &json!(introduction()), 403),
+        ("POST", format!("/api/v1/workflows/{own}/decisions/1"), &json!({"agreed": true}), 403),
+        ("POST", format!("/api/v1/workflows/{own}/orders"), &json!({"orders": []}), 403),
+        ("POST", format!("/api/v1/workflows/{own}/orders"), &json!({"agent": "a", "orders": []}), 403),
         ("POST", "/api/v1/admin/reload-auth".to_owned(), &json!({}), 403),
         ("GET", format!("/api/v1/workflows/{other}"), &json!({}), 404),
         ("POST", "/api/v1/user_data".to_owned(), &other_data, 404),
@@ -116,6 +119,31 @@ fn job_token_is_limited_to_its_running_workflow() {
     // It expires with the attempt.
     say(&bench, &owner, &worker, 2, vec![ended(key)]);
     eventually("the token expires", || call(&bench, &job, "GET", "/api/v1/me", &json!({})) == 401);
+}
+
+/// They share the address of the worker with strangers.
+#[test]
+fn calls_of_jobs_are_not_counted_as_anonymous() {
+    let bench = Bench::with(|options| {
+        options.limits.rate = 1;
+        options.limits.burst = 20;
+    });
+    let owner = bench.server.token.clone();
+    begun(&bench, 2);
+    let worker = welcome(&bench, &owner, &introduction());
+    let keys = say(&bench, &owner, &worker, 1, Vec::new());
+    let [first, second] = keys[..] else { panic!("{keys:?}") };
+    let me = |token: &str| call(&bench, token, "GET", "/api/v1/me", &json!({}));
+    let job = |key, secret: &str| {
+        let claim = JobTokenClaims { worker: worker.worker, work: JobTokenSubject::Job(key) };
+        me(&claim.sign(&secret_hash(secret)))
+    };
+    assert_eq!(job(first, &worker.secret), 200);
+    let codes: Vec<u16> = (0..40).map(|n| me(&format!("wl_wrong{n}"))).collect();
+    assert!(codes[30..].iter().all(|code| *code == 429), "{codes:?}");
+    assert_eq!([first, second].map(|key| job(key, &worker.secret)), [200, 200]);
+    let forged: Vec<u16> = (0..10).map(|_| job(first, "guessed")).collect();
+    assert!(forged.contains(&429), "{forged:?}");
 }
 
 #[test]

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use std::io::Write as _;
 use std::time::Duration;
 use windlass_auth::UserRole;
-use windlass_store::model::{NewTokenRow, WorkerFilter};
+use windlass_store::model::{AllocationFilter, DecisionFilter, JobFilter, NewTokenRow, WorkerFilter};
 use windlass_types::worker_protocol::RegistrationReply;
-use windlass_types::{SystemClock, WorkerId};
+use windlass_types::{AllocationId, JobId, SystemClock, WorkerId};
 
 /// Runners of Torc register compute nodes, which are workers too.
 #[test]
@@ -172,6 +172,28 @@ fn total_body_memory_is_limited() {
 }
 
 #[test]
+fn body_memory_of_one_user_leaves_room_for_others() {
+    let bench = Bench::with(|options| options.limits.max_bodies = 4 << 20);
+    let eve = token(&bench, "eve", UserRole::User, "worker");
+    let body = |length: usize| format!("{{\"host\": \"{}\"}}", "x".repeat(length));
+    let send = |token: &str, length: usize| {
+        let request = bench.client.post(format!("{}/api/v1/workers", bench.server.url)).bearer_auth(token);
+        let request = request.header("content-type", "application/json").body(body(length));
+        request.send().map(|answer| answer.status().as_u16())
+    };
+    let request = closing(&wire_as(&bench, &eve, "POST", "/api/v1/workers", &body(2 << 20)));
+    let mut slow = bench.connect();
+    slow.write_all(&request.as_bytes()[..request.len() - 1]).unwrap();
+    eventually("most of her share is in use", || {
+        // Whether the client reads the response depends on whether it is still sending.
+        send(&eve, 3 << 19).map_or(true, |status| status == 503)
+    });
+    // The client may try to use a connection that was closed by a rejection.
+    eventually("others have room", || send(&bench.server.token, 500 << 10).is_ok_and(|status| status == 422));
+    drop(slow);
+}
+
+#[test]
 fn overloaded_server_rejects_at_once_and_recovers() {
     let bench = Bench::with(|options| options.limits.max_in_flight = 1);
     // Half of a request: it is active until the rest comes.
@@ -196,6 +218,24 @@ fn overloaded_server_rejects_at_once_and_recovers() {
     drop(slow.write_all(rest.as_bytes()));
     drop(slow);
     eventually("the server is free again", || bench.get("/health").send().unwrap().status() == 200);
+}
+
+#[test]
+fn slow_bodies_of_one_user_do_not_block_others() {
+    let bench = Bench::with(|options| options.limits.max_in_flight = 8);
+    let eve = token(&bench, "eve", UserRole::Viewer, "read");
+    let request = closing(&wire_as(&bench, &eve, "POST", "/api/v1/store", "{\"method\": \"workflows\"}"));
+    let begin = || {
+        let mut stream = bench.connect();
+        stream.write_all(&request.as_bytes()[..request.len() - 3]).unwrap();
+        stream
+    };
+    let slow: Vec<_> = (0..4).map(|_| begin()).collect();
+    eventually("four are active", || bench.figure("windlass_http_requests_in_flight") == Some(5));
+    let answer = crate::test_server::read_all(&mut begin());
+    assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("too_many_in_progress"), "{answer}");
+    assert_eq!(bench.get("/api/v1/me").send().unwrap().status(), 200);
+    drop(slow);
 }
 
 #[test]
@@ -269,9 +309,25 @@ fn slow_uploads_of_one_user_do_not_block_others() {
 #[test]
 fn a_request_names_a_bounded_number_of_objects() {
     let bench = Bench::new();
-    let jobs: Vec<i64> = (0..10_001).collect();
-    let request = json!({"method": "job_names", "args": {"jobs": jobs}});
-    let answer = bench.post("/api/v1/store").json(&request).send().unwrap();
-    assert_eq!(answer.status(), 422);
-    assert!(answer.text().unwrap().contains("10001 objects; the maximum is 10000"));
+    let workflow = workflow_of(&bench, "owner");
+    let ids: Vec<i64> = (0..10_001).collect();
+    let many = vec![1; 1_000_001];
+    let jobs: Vec<JobId> = ids.iter().map(|id| JobId(*id)).collect();
+    let listed = JobFilter { ids: jobs.clone(), ..JobFilter::default() };
+    let decided = DecisionFilter { jobs, ..DecisionFilter::default() };
+    let allocations = ids.iter().map(|id| AllocationId(*id)).collect();
+    let allocated = AllocationFilter { ids: allocations, ..AllocationFilter::default() };
+    for (method, args, most) in [
+        ("job_names", json!({"jobs": ids}), "10001 objects; the maximum is 10000"),
+        ("jobs", json!({"workflow": workflow, "filter": listed}), "10001 objects; the maximum is 10000"),
+        ("decisions", json!({"workflow": workflow, "filter": decided}), "the maximum is 10000"),
+        ("allocations", json!({"filter": allocated}), "the maximum is 10000"),
+        ("begin_next_run", json!({"workflow": workflow, "again": many}), "the maximum is 1000000"),
+        ("delete_jobs", json!({"workflow": workflow, "jobs": many}), "the maximum is 1000000"),
+    ] {
+        let request = json!({"method": method, "args": args});
+        let answer = bench.post("/api/v1/store").json(&request).send().unwrap();
+        let (status, text) = (answer.status(), answer.text().unwrap());
+        assert!(status == 422 && text.contains(most), "{method}: {status} {text}");
+    }
 }

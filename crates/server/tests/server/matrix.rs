@@ -1,4 +1,5 @@
-//! The matrix: every route, called by every role with every scope for the objects of another user, on both
+//! The matrix: every route, called by every role with every scope, by a job and by a worker in an allocation, for
+//! the objects of another user, and by members of a group for a workflow that is shared with them; on both
 //! databases. A call that the policy refuses is answered 401, 403 or 404, and no row of the whole database
 //! changes. An answer that is allowed holds nothing that the caller may not read.
 //!
@@ -8,22 +9,26 @@
 use crate::access::{Route, routes, status, token};
 use crate::foreign_ids::{make_objects, send_foreign_ids};
 use crate::foreign_objects::{Parts, parts_of};
+use crate::job_tokens::{say, welcome};
 use crate::postgres_server;
-use crate::requests::document;
-use crate::running_workflows::{exchange, introduction, workflow_of};
+use crate::request_operations::{self, held_as, run, write};
+use crate::running_workflows::{begun_of, exchange, introduction, workflow_of};
 use crate::secrets::questions;
 use crate::test_server::Bench;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass_auth::{AccessDecision, ObjectRelation, TokenScopes, UserRole, decide_access};
+use windlass_api::job_token::{JobTokenClaims, JobTokenSubject, secret_hash};
+use windlass_auth::{AccessDecision, ObjectRelation, TokenScopes, TokenSecret, UserRole, decide_access};
+use windlass_core::requests::change::RequestChange;
 use windlass_server::ServeOptions;
 use windlass_server::route_policy::RouteAccess;
 use windlass_store::maintenance::{ContentsReader, DatabaseContents};
-use windlass_store::model::JobFilter;
+use windlass_store::model::{JobFilter, NewTokenRow};
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::OpenMode;
+use windlass_types::requests::RequestRunStatus;
 use windlass_types::worker_protocol::RegistrationReply;
 use windlass_types::{JobId, SystemClock, WorkflowId};
 
@@ -55,10 +60,22 @@ fn rejected_calls_change_nothing_on_postgres() {
 /// Objects of the user zoe.
 struct Victim {
     workflow: WorkflowId,
+    /// The callers' relation to the workflow.
+    relation: ObjectRelation,
     parts: Parts,
     worker: RegistrationReply,
     token: i64,
     group: i64,
+    /// A run of her request.
+    dag: String,
+}
+
+const DATASET: &str = "/Zoe/Own-v1/RAW";
+
+/// Adds a file to her dataset, or changes where it is.
+fn import(path: &str) -> Value {
+    let file = json!({"lfn": "/store/zoe", "size": 10, "events": 5, "replicas": {"T2_Z": path}});
+    json!({"dataset": DATASET, "files": [file]})
 }
 
 fn victim(bench: &Bench) -> Victim {
@@ -82,14 +99,19 @@ fn victim(bench: &Bench) -> Victim {
     ] {
         send(Method::POST, path, &body);
     }
-    let mut request = document("of_zoe");
-    request["payload_config"] = json!({"steps": [{"name": "RECO", "command": MARK}]});
-    let url = format!("{}/api/v1/requests", bench.server.url);
-    let answer = bench.client.post(url).bearer_auth(&zoe).json(&request).send().unwrap();
-    assert!(answer.status().is_success(), "{}", answer.text().unwrap());
+    let mut request = request_operations::document("of_zoe");
+    request["requestor"] = json!("zoe");
+    request["payload_config"] = json!({"steps": [{"name": "GEN", "command": MARK}]});
+    let process = held_as(bench, "of_zoe", &request);
+    let dag = run(&process, RequestRunStatus::Partial);
+    let id = dag.uuid.clone();
+    write(bench, "of_zoe", vec![RequestChange::AddRun(Box::new(dag))]);
+    send(Method::POST, "/api/v1/catalog/import", &import("/data/of/zoe"));
     let group = bench.store.add_group(MARK, None, SystemClock.now()).unwrap();
     Victim {
         workflow,
+        relation: ObjectRelation::Other,
+        dag: id,
         parts: parts_of(bench, workflow),
         worker: serde_json::from_value(worker).unwrap(),
         token: made["about"]["id"].as_i64().unwrap(),
@@ -108,18 +130,19 @@ impl Victim {
                 relation = is;
             }
         };
-        let other = ObjectRelation::Other;
+        let (other, of_workflow) = (ObjectRelation::Other, self.relation);
         put("/requests/{name}", "/requests/of_zoe", ObjectRelation::Shared);
-        put("/workflows/{id}", &format!("/workflows/{}", self.workflow), other);
-        put("{workflow_id}", &self.workflow.to_string(), other);
+        put("/dags/{id}", &format!("/dags/{}", self.dag), ObjectRelation::Shared);
+        put("/workflows/{id}", &format!("/workflows/{}", self.workflow), of_workflow);
+        put("{workflow_id}", &self.workflow.to_string(), of_workflow);
         put("/workers/{id}", &format!("/workers/{}", self.worker.worker), other);
         put("/access_groups/{id}", &format!("/access_groups/{}", self.group), other);
         put("/tokens/{id}", &format!("/tokens/{}", self.token), other);
         for (noun, id) in &self.parts {
-            put(&format!("/{noun}/{{id}}"), &format!("/{noun}/{id}"), other);
+            put(&format!("/{noun}/{{id}}"), &format!("/{noun}/{id}"), of_workflow);
         }
         if route.is_about_a_workflow() {
-            relation = other;
+            relation = of_workflow;
         }
         for (name, value) in [
             ("{run_id}", "1"),
@@ -144,48 +167,76 @@ impl Victim {
     }
 }
 
+/// A credential of another user.
+struct MatrixCaller {
+    name: String,
+    role: UserRole,
+    scopes: TokenScopes,
+    token: String,
+}
+
+/// Users with each role and scope, whose names begin with the prefix.
+fn make_callers(bench: &Bench, roles: &[UserRole], prefix: &str) -> Vec<MatrixCaller> {
+    let all = roles.iter().flat_map(|role| SCOPES.map(|scope| (*role, scope)));
+    let caller = |(role, scope): (UserRole, &str)| {
+        let name = format!("{prefix}{role}-{scope}");
+        let token = token(bench, &name, role, scope);
+        MatrixCaller { name, role, scopes: TokenScopes::parse_name(scope).unwrap(), token }
+    };
+    all.map(caller).collect()
+}
+
+/// A running job of another user, and a worker in an allocation of another user.
+fn make_bound_callers(bench: &Bench) -> Vec<MatrixCaller> {
+    let bob = token(bench, "bob", UserRole::User, "admin");
+    let workflow = begun_of(bench, "bob", 1);
+    let worker = welcome(bench, &bob, &introduction());
+    let keys = say(bench, &bob, &worker, 1, Vec::new());
+    let [key] = keys[..] else { panic!("{keys:?}") };
+    let claim = JobTokenClaims { worker: worker.worker, work: JobTokenSubject::Job(key) };
+    let secret = TokenSecret::random().unwrap();
+    let new = NewTokenRow {
+        hash: secret.hash().to_string(),
+        name: "allocation 7".into(),
+        user: "bob".into(),
+        role: "user".into(),
+        scopes: vec![format!("allocation:7:{workflow}")],
+        expires_at: None,
+    };
+    bench.store.add_token(&new, SystemClock.now()).unwrap();
+    let caller = |name: &str, scopes, token| MatrixCaller {
+        name: name.to_owned(),
+        role: UserRole::User,
+        scopes,
+        token,
+    };
+    vec![
+        caller("job", TokenScopes::JOB, claim.sign(&secret_hash(&worker.secret))),
+        caller("allocation", TokenScopes::ALLOCATION, secret.reveal().to_owned()),
+    ]
+}
+
 fn check(bench: &Bench, location: &str) {
     let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
-    let victim = victim(bench);
-    let callers: Vec<(UserRole, &str, String)> = UserRole::ALL
-        .into_iter()
-        .flat_map(|role| SCOPES.map(|scope| (role, scope)))
-        .map(|(role, scope)| (role, scope, token(bench, &format!("{role}-{scope}"), role, scope)))
-        .collect();
+    let mut victim = victim(bench);
+    let mut callers = make_callers(bench, &UserRole::ALL, "");
+    callers.extend(make_bound_callers(bench));
     let reader = ContentsReader::open(location).unwrap();
-    let before = contents(&reader);
-    let (mut refused, mut read) = (0, 0);
-    for (role, scope, token) in &callers {
-        let scopes = TokenScopes::parse_name(scope).unwrap();
-        for route in routes(&document) {
-            let RouteAccess::Requires(operation) = route.declared() else { continue };
-            // Store calls have their objects in the body; see below. Streams do not end.
-            if route.template.ends_with("/store") || route.template.ends_with("/stream") {
-                continue;
-            }
-            let (path, mut relation) = victim.aim(&route);
-            let body = victim.body(&route, &document);
-            if body.as_ref().is_some_and(|body| body.get("workflow_id").is_some()) {
-                relation = ObjectRelation::Other;
-            }
-            let verdict = decide_access(operation, *role, scopes, relation);
-            let what = format!("{role} with scope {scope}: {} {path} ({operation:?})", route.method);
-            if verdict != AccessDecision::Allow {
-                let got = status(bench, token, &route.method, &path, body.as_ref());
-                assert!([403, 404].contains(&got), "{what} gave {got}");
-                refused += 1;
-            } else if route.method == "GET" {
-                let url = format!("{}{path}", bench.server.url);
-                let answer = bench.client.get(url).bearer_auth(token).send().unwrap();
-                let (got, text) = (answer.status().as_u16(), answer.text().unwrap());
-                assert!(got < 500 && got != 401, "{what} gave {got}: {text}");
-                assert!(*role >= UserRole::Operator || !text.contains(MARK), "{what} told {text}");
-                read += 1;
-            }
-        }
-        refused += ask_the_books(bench, &victim, *role, token);
-        assert_unchanged(&before, &contents(&reader), &format!("{role} with scope {scope}"));
+    let (mut refused, mut read) = call_all_routes(bench, &document, &victim, &callers, &reader);
+    // The same for members of a group with which zoe shares the workflow.
+    let members = make_callers(bench, &[UserRole::Viewer, UserRole::User], "member-");
+    let shared = bench.store.add_group("shared", None, SystemClock.now()).unwrap();
+    for MatrixCaller { name, .. } in &members {
+        bench.store.add_member(shared, name, "member", SystemClock.now()).unwrap();
     }
+    bench.store.share_workflow(victim.workflow, shared, SystemClock.now()).unwrap();
+    victim.relation = ObjectRelation::Shared;
+    let (refused_to_members, read_by_members) = call_all_routes(bench, &document, &victim, &members, &reader);
+    assert!(read_by_members > read / 4, "{read_by_members}: members may read it");
+    bench.store.unshare_workflow(victim.workflow, shared, SystemClock.now()).unwrap();
+    victim.relation = ObjectRelation::Other;
+    (refused, read) = (refused + refused_to_members, read + read_by_members);
+    let before = contents(&reader);
     for route in routes(&document) {
         if route.declared() != RouteAccess::Public {
             let (path, _) = victim.aim(&route);
@@ -210,8 +261,67 @@ fn check(bench: &Bench, location: &str) {
         "matrix: {calls} calls with ids of own and foreign objects; {accepted} routes accepted their own"
     );
     assert!(accepted > 40 && calls > 300, "{accepted} and {calls}: the bodies are not accepted any more");
-    eprintln!("matrix: {} callers, {refused} calls refused, {read} answers read", callers.len() + 1);
+    eprintln!(
+        "matrix: {} callers, {refused} calls refused, {read} answers read",
+        callers.len() + members.len() + 1
+    );
     assert!(refused > 2000 && read > 500, "{refused} and {read}: the matrix has lost its routes");
+}
+
+/// The numbers of calls that were refused, and of answers that were read.
+fn call_all_routes(
+    bench: &Bench,
+    document: &Value,
+    victim: &Victim,
+    callers: &[MatrixCaller],
+    reader: &ContentsReader,
+) -> (usize, usize) {
+    let before = contents(reader);
+    let (mut refused, mut read) = (0, 0);
+    for MatrixCaller { name, role, scopes, token } in callers {
+        for route in routes(document) {
+            let RouteAccess::Requires(operation) = route.declared() else { continue };
+            // Store calls have their objects in the body; see below. Streams do not end.
+            if route.template.ends_with("/store") || route.template.ends_with("/stream") {
+                continue;
+            }
+            let (path, mut relation) = victim.aim(&route);
+            let body = victim.body(&route, document);
+            if body.as_ref().is_some_and(|body| body.get("workflow_id").is_some()) {
+                relation = victim.relation;
+            }
+            let verdict = decide_access(operation, *role, *scopes, relation);
+            let what = format!("{name}: {} {path} ({operation:?})", route.method);
+            if verdict != AccessDecision::Allow {
+                let got = status(bench, token, &route.method, &path, body.as_ref());
+                assert!([403, 404].contains(&got), "{what} gave {got}");
+                refused += 1;
+            } else if route.method == "GET" {
+                let url = format!("{}{path}", bench.server.url);
+                let answer = bench.client.get(url).bearer_auth(token).send().unwrap();
+                let (got, text) = (answer.status().as_u16(), answer.text().unwrap());
+                assert!(got < 500 && got != 401, "{what} gave {got}: {text}");
+                let may_know = *role >= UserRole::Operator || victim.relation == ObjectRelation::Shared;
+                assert!(may_know || !text.contains(MARK), "{what} told {text}");
+                read += 1;
+            }
+        }
+        if *role < UserRole::Operator {
+            let dataset = format!("/api/v1/catalog/dataset?name={DATASET}");
+            for (method, path, body) in
+                [("POST", "/api/v1/catalog/import", Some(import("/of/others"))), ("DELETE", &dataset, None)]
+            {
+                let got = status(bench, token, method, path, body.as_ref());
+                assert!([403, 404].contains(&got), "{name}: {method} {path} gave {got}");
+                refused += 1;
+            }
+        }
+        if victim.relation == ObjectRelation::Other {
+            refused += ask_the_books(bench, victim, *role, token);
+        }
+        assert_unchanged(&before, &contents(reader), name);
+    }
+    (refused, read)
 }
 
 /// Every query and one change of each type, through the store route.

@@ -23,7 +23,7 @@ use windlass_types::requests::{
 use windlass_types::{FailureClass, SystemClock, Timestamp};
 
 /// Events to be generated at sites that do not exist: the request gets as far as planning.
-fn document(name: &str) -> Value {
+pub(crate) fn document(name: &str) -> Value {
     json!({
         "request_name": name, "output_datasets": [format!("/Muons/{name}-v1/GEN")],
         "splitting_algo": "EventBased", "splitting_params": {"events_per_job": 100},
@@ -37,7 +37,7 @@ fn held(bench: &Bench, name: &str) -> RequestProcess {
     held_as(bench, name, &document(name))
 }
 
-fn held_as(bench: &Bench, name: &str, document: &Value) -> RequestProcess {
+pub(crate) fn held_as(bench: &Bench, name: &str, document: &Value) -> RequestProcess {
     let (status, answer) = post(bench, "/api/v1/requests", document);
     assert_eq!(status, 201, "{answer}");
     eventually("the reconciler has processed it", || bench.store.process(name).unwrap().is_some());
@@ -53,7 +53,7 @@ fn await_status(bench: &Bench, name: &str, status: RequestStatus) {
 }
 
 /// Writes rows as the reconciler would.
-fn write(bench: &Bench, name: &str, changes: Vec<RequestChange>) {
+pub(crate) fn write(bench: &Bench, name: &str, changes: Vec<RequestChange>) {
     let row = bench.store.request(name).unwrap().unwrap();
     let commit = RequestCommit {
         request: name.to_owned(),
@@ -65,7 +65,7 @@ fn write(bench: &Bench, name: &str, changes: Vec<RequestChange>) {
     bench.store.apply_requests(&[commit]).pop().unwrap().unwrap();
 }
 
-fn run(process: &RequestProcess, status: RequestRunStatus) -> RunRow {
+pub(crate) fn run(process: &RequestProcess, status: RequestRunStatus) -> RunRow {
     RunRow {
         uuid: format!("run-{}", process.uuid),
         process: process.uuid.clone(),

@@ -28,6 +28,12 @@ pub(crate) fn begun(bench: &Bench, jobs: usize) -> WorkflowId {
 /// The same of another user.
 pub(crate) fn begun_of(bench: &Bench, user: &str, jobs: usize) -> WorkflowId {
     let workflow = workflow_of(bench, user);
+    start(bench, workflow, jobs);
+    workflow
+}
+
+/// Adds jobs to a workflow and starts it.
+pub(crate) fn start(bench: &Bench, workflow: WorkflowId, jobs: usize) {
     let job = |n: usize| json!({"workflow_id": workflow.0, "name": format!("job{n}"), "command": "true"});
     let body = json!({"jobs": (0..jobs).map(job).collect::<Vec<_>>()});
     for (path, body) in
@@ -37,7 +43,6 @@ pub(crate) fn begun_of(bench: &Bench, user: &str, jobs: usize) -> WorkflowId {
         let (status, text) = (answer.status(), answer.text().unwrap());
         assert_eq!(status, 200, "{path}: {text}");
     }
-    workflow
 }
 
 pub(crate) fn introduction() -> WorkerRegistration {

@@ -2,7 +2,7 @@
 //! and gets no responses meant for others.
 
 use crate::access::{status, token};
-use crate::running_workflows::{begun, begun_of, exchange, introduction, workflow_of};
+use crate::running_workflows::{begun, begun_of, exchange, introduction, start, workflow_of};
 use crate::test_server::{Bench, eventually, say_and_hang_up, wire_as};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -97,6 +97,41 @@ fn weaker_token_gets_no_jobs_through_a_stronger_worker() {
     assert_eq!(jobs(&bench, &bench.server.token, &of_admin, 1), 1);
 }
 
+/// Both workers look alike when they connect: same user, same labels, no active jobs.
+#[test]
+fn worker_for_own_jobs_gets_no_jobs_through_a_worker_for_others() {
+    let bench = Bench::new();
+    let group = bench.store.add_group("team", None, SystemClock.now()).unwrap();
+    bench.store.add_member(group, "bob", "member", SystemClock.now()).unwrap();
+    let bob = token(&bench, "bob", UserRole::User, "worker");
+    let of_zoe =
+        WorkerRegistration { jobs_of: AcceptedJobOwners::Users(vec!["zoe".into()]), ..introduction() };
+    let (trusting, own) = (introduce(&bench, &bob, &of_zoe).1.unwrap(), worker(&bench, &bob));
+    let workflow = workflow_of(&bench, "zoe");
+    bench.store.share_workflow(workflow, group, SystemClock.now()).unwrap();
+    start(&bench, workflow, 1);
+    assert_eq!(jobs(&bench, &bob, &own, 1), 0);
+    assert_eq!(jobs(&bench, &bob, &trusting, 1), 1);
+}
+
+/// Otherwise the commands of each request would run with the account of the server's owner.
+#[test]
+fn jobs_of_a_request_belong_to_its_requestor() {
+    let bench = Bench::new();
+    let bob = token(&bench, "bob", UserRole::User, "admin");
+    let (of_owner, of_bob) = (worker(&bench, &bench.server.token), worker(&bench, &bob));
+    let file = json!({"lfn": "/store/a", "size": 10, "events": 5, "replicas": {"local": "/data/a"}});
+    let import = json!({"dataset": "/Muons/Run3-v1/RAW", "files": [file]});
+    assert_eq!(status(&bench, &bob, "POST", "/api/v1/catalog/import", Some(&import)), 200);
+    let request = crate::requests::document("r");
+    assert_eq!(status(&bench, &bob, "POST", "/api/v1/requests", Some(&request)), 201);
+    let workflows = || bench.store.workflows().unwrap();
+    eventually("its workflow has started", || workflows().iter().any(|row| row.started_at.is_some()));
+    assert_eq!(workflows().iter().map(|row| row.user.as_str()).collect::<Vec<_>>(), ["bob"]);
+    assert_eq!(jobs(&bench, &bench.server.token, &of_owner, 1), 0, "the owner's worker runs none of them");
+    assert_eq!(jobs(&bench, &bob, &of_bob, 1), 1, "its landing");
+}
+
 #[test]
 fn operator_worker_is_unknown_to_a_user_token() {
     let bench = Bench::new();
@@ -115,7 +150,11 @@ fn unshared_workflow_assigns_no_more_jobs() {
     bench.store.add_member(group, "bob", "member", SystemClock.now()).unwrap();
     bench.store.share_workflow(workflow, group, SystemClock.now()).unwrap();
     let bob = token(&bench, "bob", UserRole::User, "worker");
-    let who = WorkerRegistration { workflow: Some(workflow), ..introduction() };
+    let unasked = WorkerRegistration { workflow: Some(workflow), ..introduction() };
+    for token in [&bob, &bench.server.token] {
+        assert_eq!(introduce(&bench, token, &unasked).0, 403, "the jobs would run with the worker's account");
+    }
+    let who = WorkerRegistration { jobs_of: AcceptedJobOwners::Users(vec!["zoe".into()]), ..unasked };
     let welcome = introduce(&bench, &bob, &who).1.unwrap();
     assert!(jobs(&bench, &bob, &welcome, 1) > 0, "while the workflow is shared");
     let shared = format!("/api/v1/workflows/{workflow}/access_groups/{group}");

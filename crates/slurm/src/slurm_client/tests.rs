@@ -36,6 +36,15 @@ fn unreachable_slurm_differs_from_a_refusal() {
 
 /// What a real cluster does not do on demand: commands that hang, or print unknown text.
 fn scripted(commands: &[(&str, &str)], limit: Duration) -> (tempfile::TempDir, SlurmClient) {
+    scripted_with(commands, limit, &[])
+}
+
+/// The same with variables for the commands.
+fn scripted_with(
+    commands: &[(&str, &str)],
+    limit: Duration,
+    variables: &[(&str, &str)],
+) -> (tempfile::TempDir, SlurmClient) {
     let directory = tempfile::tempdir().unwrap();
     for (name, script) in commands {
         let path = directory.path().join(name);
@@ -46,6 +55,10 @@ fn scripted(commands: &[(&str, &str)], limit: Duration) -> (tempfile::TempDir, S
     let slurm = SlurmClient::new(SlurmClientOptions {
         tools_dir: tools,
         timeout: limit,
+        environment: variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
         ..SlurmClientOptions::default()
     });
     (directory, slurm)
@@ -82,6 +95,14 @@ fn script_is_passed_on_stdin() {
     let sbatch = format!("[ $# = 0 ] && [ \"$(wc -c)\" -eq {length} ] && echo 42");
     let (_directory, slurm) = scripted(&[("sbatch", &sbatch)], LONG);
     assert_eq!(slurm.submit(&[], &script, &[]), SlurmOutcome::Answered(42));
+}
+
+#[test]
+fn slurm_token_authenticates_sbatch_but_is_not_exported_to_the_job() {
+    let sbatch = "[ \"$SLURM_JWT $*\" = 'secret --wrap true --export=ALL,SLURM_JWT=' ] && echo 42";
+    let (_directory, slurm) = scripted_with(&[("sbatch", sbatch)], LONG, &[("SLURM_JWT", "secret")]);
+    let arguments = ["--wrap", "true"].map(str::to_owned);
+    assert_eq!(slurm.submit(&arguments, "#!/bin/sh\n", &[]), SlurmOutcome::Answered(42));
 }
 
 #[test]

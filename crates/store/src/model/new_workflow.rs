@@ -227,6 +227,27 @@ impl Default for NewJob<'_> {
 /// The category of events about workers that could not start something.
 pub const WORKER_PROBLEM_CATEGORY: &str = "worker_trouble";
 
+/// Categories of events that only Windlass records: the scheduler reads some of them back after a restart, and
+/// others show what users and workers did.
+const RESERVED_EVENT_CATEGORIES: [&str; 11] = [
+    "catalog",
+    "events",
+    "node_on_probation",
+    "orders",
+    "recovery_script",
+    "report_reduced",
+    "retry_budget",
+    "scheduler_panic",
+    "stale_report",
+    "worker_lost",
+    "worker_returned",
+];
+
+/// Whether clients may not add events of this category.
+pub fn is_reserved_event_category(category: &str) -> bool {
+    RESERVED_EVENT_CATEGORIES.contains(&category) || category.starts_with("allocation_")
+}
+
 /// An event to record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewEvent {

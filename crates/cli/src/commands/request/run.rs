@@ -138,6 +138,8 @@ impl LocalService {
             ..ServeOptions::default()
         };
         let mut options = options;
+        // This user provides all requests and runs all workers, also for documents that name another requestor.
+        options.requests.workflow_owner = Some(options.owner.clone());
         options.requests.cool_off = simulated_sites.cool_off.unwrap_or(options.requests.cool_off);
         let server = ApiServer::start(options, database)?;
         // By its socket, as its workers do: a port could belong to another process.

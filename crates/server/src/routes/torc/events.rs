@@ -8,7 +8,9 @@ use serde_json::{Map, Value, json};
 use windlass_api::torc::query::{ListEvents, WorkflowQuery};
 use windlass_api::torc::{EventModel, ListPage};
 use windlass_auth::AuthOperation;
-use windlass_store::model::{CountQuery, EventFilter, EventRow, EventSeverity, NewEvent, WorkflowPartId};
+use windlass_store::model::{
+    CountQuery, EventFilter, EventRow, EventSeverity, NewEvent, WorkflowPartId, is_reserved_event_category,
+};
 use windlass_types::{EventId, Timestamp};
 
 pub(super) fn operations() -> OperationTable {
@@ -54,17 +56,30 @@ fn load_event_model(call: &TorcCallContext, id: i64) -> ApiResult<EventModel> {
 fn create_event(call: &TorcCallContext, Json(body): Json<EventModel>) -> ApiResult<EventModel> {
     let row = call.authorize_workflow(AuthOperation::RunJobs, body.workflow_id)?;
     let word = |field: &str| body.data.get(field).and_then(Value::as_str);
+    let category: String = word("category").unwrap_or("user").chars().take(100).collect();
+    check_event_category(&category)?;
     let event = NewEvent {
         workflow: Some(row.id),
         job: None,
         severity: parse_severity(word("severity").or_else(|| word("level"))),
-        category: word("category").unwrap_or("user").chars().take(100).collect(),
+        category,
         // Client data is stored and returned unchanged.
         message: String::new(),
         data: Some(body.data.clone()),
     };
     let id = call.store().acting_as(call.caller_name()).add_event(&event, call.now())?;
     load_event_model(call, id.0)
+}
+
+/// Rejects categories of events that only the server records.
+pub(crate) fn check_event_category(category: &str) -> ApiResult<()> {
+    if is_reserved_event_category(category) {
+        return Err(ApiError::invalid(format!(
+            "events of the category `{category}` are recorded by the server only"
+        ))
+        .with_hint("use another category, for example `user`"));
+    }
+    Ok(())
 }
 
 fn parse_severity(word: Option<&str>) -> EventSeverity {

@@ -23,6 +23,8 @@ mod user_data;
 mod workflow_status;
 mod workflows;
 
+pub(crate) use events::check_event_category;
+
 use crate::state::AppState;
 use utoipa_axum::router::OpenApiRouter;
 
