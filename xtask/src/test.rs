@@ -131,12 +131,13 @@ struct Stage {
 const STAGES: &[Stage] = &[
     Stage {
         trouble: "nothing may be mounted here",
-        tests: "test(full_disk) or test(pid_namespace) or test(may_not_be_written)",
+        tests: "test(full_disk) or test(6_mb_disk) or test(pid_namespace) or test(worker_on_other_machine)",
         can_be_set: may_mount,
     },
     Stage {
         trouble: "root may not become another user here, as PostgreSQL and sshd have to",
-        tests: "test(postgres) or test(standby) or test(cut_off::) or test(upkeep) or test(schema::) or test(over_ssh)",
+        tests: "test(postgres) or test(server_takeover::) or test(maintenance::) or test(schema::) or \
+                test(over_ssh) or test(unwritable_directory)",
         can_be_set: may_become_another,
     },
     Stage {
@@ -254,6 +255,8 @@ fn provide_nextest() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
 
     #[test]
     fn package_arguments_narrow_test_run() {
@@ -270,6 +273,44 @@ mod tests {
         for said in ["-j1", "-j 1", "kill --test-threads=3", "kill --no-capture"] {
             assert_eq!(threads(said), None, "{said}");
         }
+    }
+
+    /// The source files with tests, below a directory.
+    fn test_sources(directory: &Path, found: &mut Vec<String>) {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                test_sources(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+
+    /// A test that is renamed would run again where its requirements are missing.
+    #[test]
+    fn filters_name_existing_tests_and_modules() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut sources = Vec::new();
+        test_sources(&root.join("crates"), &mut sources);
+        let names: Vec<&str> = sources
+            .iter()
+            .flat_map(|text| text.lines())
+            .filter_map(|line| line.trim().strip_prefix("fn ").or_else(|| line.strip_prefix("mod ")))
+            .collect();
+        let configured = fs::read_to_string(root.join(".config/nextest.toml")).unwrap();
+        let filters = STAGES.iter().map(|stage| stage.tests).chain([configured.as_str()]);
+        let patterns = filters.flat_map(|filter| filter.split("test(").skip(1));
+        let mut count = 0;
+        for pattern in patterns.filter_map(|rest| rest.split(')').next()) {
+            let is_named = |name: &&str| match pattern.strip_suffix("::") {
+                Some(module) => name.strip_suffix(';') == Some(module),
+                None => name.contains(pattern),
+            };
+            assert!(names.iter().any(|name| is_named(&name)), "no test is selected by `{pattern}`");
+            count += 1;
+        }
+        assert!(count > 8, "{count} patterns were found");
     }
 
     #[test]
