@@ -15,6 +15,8 @@
 #[expect(dead_code, reason = "this test needs only a part of the shared module")]
 mod common;
 mod database;
+#[path = "../../../store/tests/free_port/mod.rs"]
+mod free_port;
 #[path = "../../../store/tests/postgres_server/mod.rs"]
 #[expect(dead_code, reason = "this test has a PostgreSQL of its own")]
 mod postgres_server;
@@ -22,11 +24,11 @@ mod proxy;
 
 use common::{Sandbox, children_of, eventually, is_alive, kill};
 use database::Database;
+use free_port::free_port;
 use proxy::Proxy;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::fs;
-use std::net::TcpListener;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -159,9 +161,8 @@ impl Scene {
             writeln!(spec, "  - {{name: j{job}, command: sh job.sh {job} {beats}{after}}}").unwrap();
         }
         sandbox.write("spec.yaml", &spec);
-        // Free now, and used again by every server that follows.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self { sandbox, port, database }
+        // Used again by every server that follows.
+        Self { sandbox, port: free_port(), database }
     }
 
     /// The database URL for commands.

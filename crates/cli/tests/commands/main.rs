@@ -38,6 +38,9 @@ mod execution;
 #[cfg(test)]
 mod failure_commands;
 #[cfg(test)]
+#[path = "../../../store/tests/free_port/mod.rs"]
+mod free_port;
+#[cfg(test)]
 mod generated_docs;
 #[cfg(test)]
 mod kill_9;

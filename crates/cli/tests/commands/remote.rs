@@ -2,9 +2,10 @@
 //! interface, with generated keys.
 
 use crate::common::{Output, Sandbox, eventually, is_alive};
+use crate::free_port::free_port;
 use crate::serve::Served;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -40,7 +41,7 @@ impl Sshd {
         }
         // sshd requires this empty directory at its start.
         fs::create_dir_all("/run/sshd").ok();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let at = directory.display();
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nAuthorizedKeysFile {at}/id.pub\nPidFile none\n\

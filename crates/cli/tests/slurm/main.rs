@@ -4,6 +4,8 @@
 mod allocation_timing;
 mod automatic_allocations;
 mod disturbed;
+#[path = "../../../store/tests/free_port/mod.rs"]
+mod free_port;
 mod idle_allocations;
 mod lost_allocations;
 mod recovery;

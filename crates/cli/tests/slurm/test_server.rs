@@ -1,5 +1,6 @@
 //! A server on the login node of the cluster, and workers in allocations, submitted by hand or by the server.
 
+use crate::free_port::free_port;
 use crate::support::{Cluster, Work, eventually, windlass};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -214,10 +215,6 @@ fn reconciler(cluster: &Cluster, work: &Work, listen: &str) -> Command {
     let mut command = command(cluster, work);
     command.args(["serve", "--listen", listen, "--slurm", "--slurm-poll", "1s", "--slurm-calls", "600"]);
     command
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn command(cluster: &Cluster, work: &Work) -> Command {

@@ -5,9 +5,12 @@
 //! this file by `#[path]`. Tests that do so are in binaries called `pool` (here) or `htcondor` (elsewhere): these
 //! names limit how many run at once, and exclude them where no pool can run.
 
+#[path = "../../../store/tests/free_port/mod.rs"]
+mod free_port;
+
+use free_port::free_port;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -83,6 +86,8 @@ impl Pool {
     /// failed.
     pub(crate) fn work(&self, name: &str) -> Work {
         let path = self.directory.join(format!("work/tests/{name}-{}-{}", std::process::id(), next()));
+        // Of a failed test whose process had the same number.
+        fs::remove_dir_all(&path).ok();
         fs::create_dir_all(&path).unwrap();
         let work = Work { path };
         work.give_away();
@@ -269,11 +274,6 @@ fn use_lock(directory: &Path) -> File {
 
 fn open(path: &Path) -> File {
     OpenOptions::new().read(true).append(true).create(true).open(path).unwrap()
-}
-
-/// A name that is not in use.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn next() -> u32 {
