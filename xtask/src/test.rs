@@ -1,6 +1,7 @@
 //! `cargo xtask test`: runs every test, also on a machine that has only a Rust toolchain.
 
 use std::env;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 
@@ -55,6 +56,7 @@ const TOOLS: &[Tool] = &[
     Tool { program: "awk", package: "mawk", needed_for: "the jobs of the demo" },
     Tool { program: "kill", package: "procps", needed_for: "tests that end a process at a bad moment" },
     Tool { program: "mount", package: "mount", needed_for: "a small disk to fill (as root)" },
+    Tool { program: "mkfs.ext4", package: "e2fsprogs", needed_for: "a disk that fails (as root)" },
     Tool { program: "unshare", package: "util-linux", needed_for: "a run as in a container (as root)" },
     Tool { program: "ssh", package: "openssh-client", needed_for: "workers on machines that ssh reaches" },
     Tool { program: "sshd", package: "openssh-server", needed_for: "such a machine, which is this one" },
@@ -135,6 +137,11 @@ const STAGES: &[Stage] = &[
         can_be_set: may_mount,
     },
     Stage {
+        trouble: "there are no loop devices here, or nothing may be mounted",
+        tests: "test(aborted_file_system)",
+        can_be_set: may_mount_image,
+    },
+    Stage {
         trouble: "root may not become another user here, as PostgreSQL and sshd have to",
         tests: "test(postgres) or test(server_takeover::) or test(maintenance::) or test(schema::) or \
                 test(over_ssh) or test(unwritable_directory)",
@@ -189,6 +196,11 @@ fn may_mount() -> bool {
     let try_it = "mount -t tmpfs -o size=1m none /mnt";
     let mut unshare = Command::new("unshare");
     succeeds(unshare.args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", try_it]))
+}
+
+/// Whether a file can be mounted as a disk.
+fn may_mount_image() -> bool {
+    may_mount() && Path::new("/dev/loop-control").exists()
 }
 
 /// `--workspace`, unless the arguments name crates: `--workspace` would override `-p`.
@@ -256,7 +268,6 @@ fn provide_nextest() -> Result<()> {
 mod tests {
     use super::*;
     use std::fs;
-    use std::path::Path;
 
     #[test]
     fn package_arguments_narrow_test_run() {
