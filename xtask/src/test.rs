@@ -58,6 +58,7 @@ const TOOLS: &[Tool] = &[
     Tool { program: "awk", package: "mawk", needed_for: "the jobs of the demo" },
     Tool { program: "kill", package: "procps", needed_for: "tests that end a process at a bad moment" },
     Tool { program: "mount", package: "mount", needed_for: "a small disk to fill (as root)" },
+    Tool { program: "mkfs.ext4", package: "e2fsprogs", needed_for: "a disk that fails (as root)" },
     Tool { program: "unshare", package: "util-linux", needed_for: "a run as in a container (as root)" },
     Tool { program: "ssh", package: "openssh-client", needed_for: "workers on machines that ssh reaches" },
     Tool { program: "sshd", package: "openssh-server", needed_for: "such a machine, which is this one" },
@@ -106,7 +107,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
 }
 
 /// The fixed ports of the test servers: of the HTCondor pool, the Slurm cluster, and `free_port` of the tests.
-const TEST_PORTS: &str = "9618,16817-18399";
+const TEST_PORTS: &str = "9618,16817-16840,20000-31999";
 
 /// Keeps the kernel from assigning [`TEST_PORTS`] to connections. On Debian it assigns ports from 32768, but some
 /// machines are set to assign all ports from 1024; a daemon that starts would then sometimes find its port taken.
@@ -114,7 +115,7 @@ fn reserve_ports() {
     let reserved = Path::new("/proc/sys/net/ipv4/ip_local_reserved_ports");
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let first: u32 = range.split_whitespace().next().and_then(|port| port.parse().ok()).unwrap_or(32_768);
-    if first > 18_399 {
+    if first > 31_999 {
         return;
     }
     let set = fs::read_to_string(reserved).and_then(|old| {
@@ -159,12 +160,18 @@ struct Stage {
 const STAGES: &[Stage] = &[
     Stage {
         trouble: "nothing may be mounted here",
-        tests: "test(full_disk) or test(pid_namespace) or test(may_not_be_written)",
+        tests: "test(full_disk) or test(6_mb_disk) or test(pid_namespace) or test(worker_on_other_machine)",
         can_be_set: may_mount,
     },
     Stage {
+        trouble: "there are no loop devices here, or nothing may be mounted",
+        tests: "test(aborted_file_system)",
+        can_be_set: may_mount_image,
+    },
+    Stage {
         trouble: "root may not become another user here, as PostgreSQL and sshd have to",
-        tests: "test(postgres) or test(standby) or test(cut_off::) or test(upkeep) or test(schema::) or test(over_ssh)",
+        tests: "test(postgres) or test(server_takeover::) or test(maintenance::) or test(schema::) or \
+                test(over_ssh) or test(unwritable_directory)",
         can_be_set: may_become_another,
     },
     Stage {
@@ -216,6 +223,11 @@ fn may_mount() -> bool {
     let try_it = "mount -t tmpfs -o size=1m none /mnt";
     let mut unshare = Command::new("unshare");
     succeeds(unshare.args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", try_it]))
+}
+
+/// Whether a file can be mounted as a disk.
+fn may_mount_image() -> bool {
+    may_mount() && Path::new("/dev/loop-control").exists()
 }
 
 /// `--workspace`, unless the arguments name crates: `--workspace` would override `-p`.
@@ -282,6 +294,7 @@ fn provide_nextest() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn package_arguments_narrow_test_run() {
@@ -298,6 +311,44 @@ mod tests {
         for said in ["-j1", "-j 1", "kill --test-threads=3", "kill --no-capture"] {
             assert_eq!(threads(said), None, "{said}");
         }
+    }
+
+    /// The source files with tests, below a directory.
+    fn test_sources(directory: &Path, found: &mut Vec<String>) {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                test_sources(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+
+    /// A test that is renamed would run again where its requirements are missing.
+    #[test]
+    fn filters_name_existing_tests_and_modules() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut sources = Vec::new();
+        test_sources(&root.join("crates"), &mut sources);
+        let names: Vec<&str> = sources
+            .iter()
+            .flat_map(|text| text.lines())
+            .filter_map(|line| line.trim().strip_prefix("fn ").or_else(|| line.strip_prefix("mod ")))
+            .collect();
+        let configured = fs::read_to_string(root.join(".config/nextest.toml")).unwrap();
+        let filters = STAGES.iter().map(|stage| stage.tests).chain([configured.as_str()]);
+        let patterns = filters.flat_map(|filter| filter.split("test(").skip(1));
+        let mut count = 0;
+        for pattern in patterns.filter_map(|rest| rest.split(')').next()) {
+            let is_named = |name: &&str| match pattern.strip_suffix("::") {
+                Some(module) => name.strip_suffix(';') == Some(module),
+                None => name.contains(pattern),
+            };
+            assert!(names.iter().any(|name| is_named(&name)), "no test is selected by `{pattern}`");
+            count += 1;
+        }
+        assert!(count > 8, "{count} patterns were found");
     }
 
     #[test]

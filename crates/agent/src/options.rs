@@ -23,6 +23,8 @@ pub struct RemoteWorkerOptions {
     pub client: Client,
     /// Called when the server does not answer. `None`: the server cannot move.
     pub find_server: Option<FindServer>,
+    /// The database by which the server was found, if it was: its next server may be at another address.
+    pub database: Option<String>,
     pub capacity: Capacity,
     /// Ids of the GPUs, as `CUDA_VISIBLE_DEVICES` takes them.
     pub gpu_devices: Vec<String>,
@@ -91,6 +93,7 @@ impl RemoteWorkerOptions {
         Self {
             client,
             find_server: None,
+            database: None,
             capacity,
             gpu_devices: Vec::new(),
             labels: Vec::new(),

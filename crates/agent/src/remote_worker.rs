@@ -140,6 +140,7 @@ impl RemoteWorker {
         let token = unique_name().map_err(RemoteWorkerError::StartWorkerProcess)?;
         let notes = SavedWorkerState {
             url: options.client.url().to_owned(),
+            database: options.database.clone(),
             host: machine::hostname(),
             boot_id: boot_id().map_err(RemoteWorkerError::StartWorkerProcess)?,
             agent: Some(SavedProcess {
@@ -898,8 +899,11 @@ impl RemoteWorker {
             return;
         }
         let (client, who) = (self.options.client.clone(), self.build_registration());
+        let database = self.options.database.clone();
         let deliver = move || {
-            let results = all_undelivered.into_iter().map(|undelivered| undelivered.deliver(&client, &who));
+            let results = all_undelivered
+                .into_iter()
+                .map(|undelivered| undelivered.deliver(&client, database.as_deref(), &who));
             let told = results.filter_map(|result| match result {
                 Ok(0) => None,
                 Ok(1) => Some("delivered a result of an earlier worker on this machine".to_owned()),

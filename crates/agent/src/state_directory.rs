@@ -28,6 +28,8 @@ const JOURNAL_FILE: &str = "journal";
 #[serde(default)]
 pub(crate) struct SavedWorkerState {
     pub(crate) url: String,
+    /// The database of its server, if known.
+    pub(crate) database: Option<String>,
     pub(crate) host: String,
     pub(crate) boot_id: String,
     /// The worker itself, with the mark in the environment of its actions. `None`: it has left orderly.

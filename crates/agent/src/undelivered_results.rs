@@ -111,13 +111,16 @@ pub(crate) fn ensure_all_dead(state_dir: &Path) -> Result<Vec<UndeliveredResults
 }
 
 impl UndeliveredResults {
-    /// Delivers the results, if the dead worker served this server. Returns the number of results.
+    /// Delivers the results, if the dead worker served this server, or an earlier one of this database.
+    /// Returns the number of results.
     pub(crate) fn deliver(
         self,
         client: &Client,
+        database: Option<&str>,
         as_me: &WorkerRegistration,
     ) -> Result<usize, windlass_client::ClientError> {
-        let here = self.saved_state.url == client.url();
+        let here = self.saved_state.url == client.url()
+            || (database.is_some() && self.saved_state.database.as_deref() == database);
         let Some(me) = self.saved_state.me.clone().filter(|_| here) else {
             if self.entries.is_empty() {
                 self.state_directory.remove();

@@ -108,6 +108,13 @@ impl CliContext {
         Some(move || server_discovery::find_server(None, &manner, Some(&database)).ok().flatten())
     }
 
+    /// The database by which its server is found. `None` if the server was named explicitly.
+    pub(crate) fn served_database(&self) -> Option<String> {
+        let database = self.find_database().filter(|_| self.url.is_none())?;
+        let real = database.canonicalize().unwrap_or(database);
+        Some(StoreLocation::without_password(&real.to_string_lossy()))
+    }
+
     /// The server, for operations that need one.
     pub(crate) fn require_server(&self) -> Result<&Client, CliError> {
         self.server()?.ok_or_else(|| {

@@ -2,11 +2,12 @@
 //! again, they continue; a local run of their workflow has to end them first.
 
 use crate::error::CliError;
+use crate::server_discovery;
 use crate::ui::text;
 use windlass_process::process_identity::{ProcessIdentity, boot_id};
 use windlass_scheduler::load_job_holders;
-use windlass_store::Store;
 use windlass_store::model::{WorkerKind, WorkerRow};
+use windlass_store::{Store, StoreLocation};
 use windlass_types::{WorkerId, WorkflowId};
 
 #[derive(Debug)]
@@ -52,7 +53,9 @@ pub(crate) fn refuse_orphaned_workers(
     workflow: WorkflowId,
     take_over: bool,
 ) -> Result<(), CliError> {
-    if take_over {
+    let is_copy =
+        matches!(store.location(), StoreLocation::Sqlite(path) if server_discovery::is_copied(&path));
+    if take_over && !is_copy {
         return Ok(());
     }
     let orphans = find_orphaned_workers(store, workflow)?;
@@ -60,6 +63,13 @@ pub(crate) fn refuse_orphaned_workers(
         return Ok(());
     }
     let found: Vec<String> = orphans.iter().map(OrphanedWorker::describe).collect();
+    if is_copy {
+        return Err(CliError::refused(format!(
+            "workflow {workflow} runs elsewhere: this database is a copy of one with a server, and {}",
+            found.join(", and ")
+        ))
+        .with_hint("wait until it has ended there, or run it as a new workflow: `windlass run SPEC --new`"));
+    }
     Err(CliError::refused(format!(
         "the server of workflow {workflow} has stopped, but {}",
         found.join(", and ")

@@ -55,14 +55,30 @@ struct DiscoveredServer {
     socket: Option<PathBuf>,
     #[serde(default)]
     boot_id: Option<String>,
+    /// Device and inode of `dir`. Unknown: the server has an older version.
+    #[serde(default)]
+    directory: Option<(u64, u64)>,
 }
 
 impl DiscoveredServer {
+    fn is_on_this_machine(&self) -> bool {
+        let here = boot_id().ok();
+        self.boot_id.is_some() && self.boot_id.as_deref() == here.as_deref().map(kernel_boot)
+    }
+
+    /// Whether the server published this, and not for a database of which this one is a copy. Machines that
+    /// share a file system number its devices differently.
+    fn is_original(&self) -> bool {
+        let Some((device, inode)) = self.directory else { return true };
+        let is_same = |found: std::fs::Metadata| {
+            found.ino() == inode && (found.dev() == device || !self.is_on_this_machine())
+        };
+        std::fs::metadata(&self.dir).is_ok_and(is_same)
+    }
+
     /// How the server proves that it published this.
     fn trust(&self) -> ServerTrust {
-        let here = boot_id().ok();
-        let is_here = self.boot_id.is_some() && self.boot_id.as_deref() == here.as_deref().map(kernel_boot);
-        let socket = self.socket.clone().filter(|_| is_here);
+        let socket = self.socket.clone().filter(|_| self.is_on_this_machine());
         ServerTrust { pin_file: self.pin.clone(), socket, ..ServerTrust::default() }
     }
 }
@@ -277,7 +293,18 @@ pub(crate) fn link_run_dir(database: &Path, run_dir: &Path) -> std::io::Result<(
     }
 }
 
+/// Whether this database was copied while a server used it.
+pub(crate) fn is_copied(database: &Path) -> bool {
+    let server = server_run_dir(database).and_then(|dir| read_any_run_file(&dir));
+    server.is_some_and(|server| !server.is_original())
+}
+
 fn read_run_file(run_dir: &Path) -> Option<DiscoveredServer> {
+    read_any_run_file(run_dir).filter(DiscoveredServer::is_original)
+}
+
+/// The file may also be a copy of that of another database.
+fn read_any_run_file(run_dir: &Path) -> Option<DiscoveredServer> {
     let path = run_dir.join("server.json");
     let meta = std::fs::symlink_metadata(&path).ok()?;
     let for_others = meta.mode() & 0o077;

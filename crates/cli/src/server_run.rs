@@ -119,6 +119,7 @@ fn agent_options(
     let mut options =
         RemoteWorkerOptions::new(client.clone(), local_worker::machine_capacity(machine, &here), state_dir);
     options.find_server = ctx.server_finder().map(|find| Arc::new(find) as FindServer);
+    options.database = ctx.served_database();
     options.gpu_devices = here.gpus;
     options.labels.clone_from(&machine.label);
     options.workflow = Some(row.id);

@@ -160,7 +160,7 @@ impl RequestReconciler {
                 self.pending_events.entry(request.clone()).or_default().extend(events);
             }
         }
-        self.effect_delays.clear_before(now);
+        self.effect_delays.on_time(now);
     }
 
     /// Reads changes of others: a few statements, for any number of requests.

@@ -34,6 +34,9 @@ pub struct ServerDiscovery {
     pub socket: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
+    /// Device and inode of the directory of this file: a copy beside a copy of the database is not used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<(u64, u64)>,
     /// With TLS: a file with the exact certificate of the server. A client that trusts it needs neither its CA
     /// nor a matching host name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,9 +155,11 @@ pub(crate) fn announce_server(
     discovery: &ServerDiscovery,
 ) -> Result<DiscoveryFiles, DiscoveryError> {
     make_directory_private(dir)?;
-    let text = serde_json::to_vec_pretty(discovery).map_err(|e| file_error(dir, io::Error::other(e)))?;
+    let found = dir.metadata().map_err(|e| file_error(dir, e))?;
+    let discovery = ServerDiscovery { directory: Some((found.dev(), found.ino())), ..discovery.clone() };
+    let text = serde_json::to_vec_pretty(&discovery).map_err(|e| file_error(dir, io::Error::other(e)))?;
     let path = write_private_file(dir, SERVER_FILE, &text)?;
-    Ok(DiscoveryFiles { path, socket: discovery.socket.clone() })
+    Ok(DiscoveryFiles { path, socket: discovery.socket })
 }
 
 /// Writes the server's current certificate and returns the path.
@@ -250,11 +255,14 @@ mod tests {
             token: Some("t".to_owned()),
             socket: None,
             boot_id: None,
+            directory: None,
             pin: None,
         };
         let announced = announce_server(root.path(), &record).unwrap();
         let text = std::fs::read(root.path().join(SERVER_FILE)).unwrap();
-        assert_eq!(serde_json::from_slice::<ServerDiscovery>(&text).unwrap(), record);
+        let written: ServerDiscovery = serde_json::from_slice(&text).unwrap();
+        assert!(written.directory.is_some());
+        assert_eq!(ServerDiscovery { directory: None, ..written }, record);
         drop(announced);
         assert!(!root.path().join(SERVER_FILE).exists());
     }

@@ -358,7 +358,8 @@ impl ServerFrontend {
                 pid: std::process::id(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 token: (!options.no_auth).then(|| token.clone()),
-                boot_id: socket.as_ref().and_then(|_| discovery::boot_id()),
+                boot_id: discovery::boot_id(),
+                directory: None,
                 socket,
                 pin,
             };

@@ -71,9 +71,17 @@ impl DiskErrorKind {
     }
 }
 
-/// Whether the file system is mounted read-only.
+/// Whether the file system is mounted read-only, or rejects writes since an error.
 pub(crate) fn is_read_only(db: &Path) -> bool {
-    rustix::fs::statvfs(db).is_ok_and(|disk| disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+    use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags, openat, statvfs};
+    if statvfs(db).is_ok_and(|disk| disk.f_flag.contains(StatVfsMountFlags::RDONLY)) {
+        return true;
+    }
+    // Newer kernels do not change the mount flags after an error.
+    let directory = db.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let unnamed = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let opened = openat(CWD, directory.unwrap_or(Path::new(".")), unnamed, Mode::RUSR | Mode::WUSR);
+    matches!(opened, Err(rustix::io::Errno::ROFS))
 }
 
 impl fmt::Display for DiskErrorKind {

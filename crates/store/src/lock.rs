@@ -7,6 +7,8 @@
 
 mod held_files;
 
+pub(crate) use held_files::DatabaseFile;
+
 use crate::StoreError;
 use crate::StoreLocation;
 use crate::error::LockedObject;
@@ -201,6 +203,10 @@ impl HeldLock for HeldServerLock {
 
     fn verify(&self) -> Result<(), StoreError> {
         self.lock.0.verify()
+    }
+
+    fn leader_lease(&self) -> LeaderLease {
+        LeaderLease::of_file(self.lock.0.database_file())
     }
 }
 

@@ -23,6 +23,12 @@ impl Timestamp {
         Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 
+    /// Whether a delay that began at `start` is over. It is also over if the clock was set back to before its
+    /// start: the time that is left is unknown then, and must not exceed the delay.
+    pub fn is_delay_over(self, start: Self, delay: Duration) -> bool {
+        self < start || self >= start.after(delay)
+    }
+
     /// Returns the time since `earlier`; zero if the clock went backwards in between.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -98,5 +104,11 @@ mod tests {
     fn a_clock_set_back_gives_zero_not_a_panic() {
         assert_eq!(Timestamp(5).since(Timestamp(9)), Duration::ZERO);
         assert_eq!(Timestamp(9).since(Timestamp(5)), Duration::from_micros(4));
+    }
+
+    #[test]
+    fn a_clock_set_back_ends_delays() {
+        let is_over = |now| Timestamp(now).is_delay_over(Timestamp(5), Duration::from_micros(3));
+        assert_eq!([4, 5, 7, 8].map(is_over), [true, false, false, true]);
     }
 }

@@ -1,9 +1,10 @@
 //! The server is unreachable for a while or for ever, or the worker itself dies.
 
+use crate::server::Server;
 use crate::support::{Bench, LONG, end_of, eventually, gated, job, key};
 use std::fs;
 use std::time::Duration;
-use windlass_agent::{LeaveReason, RemoteWorkerError};
+use windlass_agent::{LeaveReason, RemoteWorkerError, RemoteWorkerOptions};
 use windlass_process::process_identity::to_pid;
 use windlass_process::{Signal, procfs};
 use windlass_types::worker_messages::{AttemptReport, ProcessExit, ReturnReason};
@@ -12,6 +13,31 @@ const SHORT: Duration = Duration::from_secs(2);
 
 fn is_stopped(pid: u32) -> bool {
     procfs::read_stat(to_pid(pid).unwrap()).is_some_and(|stat| stat.is_stopped())
+}
+
+/// As after a crash of everything, if the old port is in use.
+#[test]
+fn results_are_delivered_to_the_next_server_of_the_database() {
+    let mut bench = Bench::new(SHORT);
+    let of_database = |options: &mut RemoteWorkerOptions| options.database = Some("w.db".into());
+    let agent = bench.hire_with(|options| {
+        of_database(options);
+        options.give_up_after = Duration::from_secs(3);
+    });
+    bench.server.give([gated(1)]);
+    bench.noted("leader1");
+    bench.server.go_away();
+    agent.end().unwrap_err();
+    bench.server = Server::start(SHORT);
+    let site = bench.site();
+    bench.server.change(|state| {
+        state.workflows.push(site);
+        state.keeps = vec![key(1)];
+    });
+    let next = bench.hire_with(of_database);
+    bench.ended(1);
+    next.control.interrupt();
+    next.end().unwrap();
 }
 
 #[test]

@@ -29,6 +29,7 @@ pub(crate) fn run(ctx: &CliContext, args: &WorkerArgs) -> Result<CliExit, CliErr
     })?;
     let mut options = RemoteWorkerOptions::new(client, capacity, ctx.cwd.join(state_dir));
     options.find_server = ctx.server_finder().map(|find| Arc::new(find) as FindServer);
+    options.database = ctx.served_database();
     options.gpu_devices = machine.gpus;
     options.labels.clone_from(&args.label);
     options.site.clone_from(&args.worker_site);

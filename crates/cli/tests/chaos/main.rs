@@ -15,7 +15,7 @@
 #[expect(dead_code, reason = "this test needs only a part of the shared module")]
 mod common;
 mod database;
-#[path = "../common/free_port.rs"]
+#[path = "../../../store/tests/free_port/mod.rs"]
 mod free_port;
 #[path = "../../../store/tests/postgres_server/mod.rs"]
 #[expect(dead_code, reason = "this test has a PostgreSQL of its own")]
@@ -161,9 +161,8 @@ impl Scene {
             writeln!(spec, "  - {{name: j{job}, command: sh job.sh {job} {beats}{after}}}").unwrap();
         }
         sandbox.write("spec.yaml", &spec);
-        // Free now, and used again by every server that follows.
-        let port = free_port();
-        Self { sandbox, port, database }
+        // Used again by every server that follows.
+        Self { sandbox, port: free_port(), database }
     }
 
     /// The database URL for commands.

@@ -115,6 +115,26 @@ fn run_with_removed_database_fails_with_message() {
         .says("hint:");
 }
 
+/// Nothing is reported as completed after its record is gone.
+#[test]
+fn worker_of_removed_database_does_not_succeed() {
+    let sandbox = Sandbox::new();
+    let log = fs::File::create(sandbox.path("log")).unwrap();
+    let server = sandbox.command(&["serve", "--listen", "127.0.0.1:0"]).stderr(log).spawn().unwrap();
+    let mut server = Kept(server);
+    eventually("it serves", || sandbox.windlass(&["ping"]).code == 0);
+    sandbox.write(
+        "spec.yaml",
+        "name: gone\njobs: [{name: a, command: 'rm -r .windlass; touch removed'}, {name: b, command: 'true'}]\n",
+    );
+    sandbox.windlass(&["submit", "spec.yaml"]).exits(0);
+    let mut worker = Kept(sandbox.start(&["worker", "-w", "last", "-j1"]));
+    assert_eq!(server.0.wait().unwrap().code(), Some(5));
+    assert!(sandbox.path("removed").exists());
+    assert!(sandbox.read("log").contains("windlass.db was removed or replaced"), "{}", sandbox.read("log"));
+    assert_eq!(worker.0.try_wait().unwrap(), None, "it was not told that its work is done");
+}
+
 #[test]
 fn server_reports_full_disk_and_required_space() {
     let sandbox = Sandbox::new();

@@ -2,10 +2,12 @@
 //! that was recorded as completed ran again.
 
 use crate::common::{Output, Sandbox, children_of, eventually, kill};
+use crate::server_commands::Kept;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::process::Child;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 const JOBS: usize = 2000;
@@ -58,10 +60,7 @@ fn copied_project_does_not_affect_jobs_of_original() {
     let mut run = sandbox.start(&["run", "spec.yaml"]);
     eventually("the job has started", || sandbox.path("started").exists());
     let elsewhere = tempfile::tempdir().unwrap();
-    let copied =
-        std::process::Command::new("cp").arg("-a").arg(sandbox.path("")).arg(elsewhere.path()).status();
-    assert!(copied.unwrap().success());
-    let copy = fs::read_dir(elsewhere.path()).unwrap().next().unwrap().unwrap().path();
+    let copy = copy_project(&sandbox, elsewhere.path());
     let in_copy = |args: &[&str]| Output::of(sandbox.command(args).current_dir(&copy));
     in_copy(&["resume"]).exits(4).says("another database file").says("--assume-dead");
     fs::write(sandbox.path("gate"), "").unwrap();
@@ -70,6 +69,39 @@ fn copied_project_does_not_affect_jobs_of_original() {
     assert_eq!(results.as_array().unwrap().len(), 1, "it ran once: {results}");
     // Nothing of the original runs any more.
     in_copy(&["resume"]).exits(0);
+}
+
+#[test]
+fn copied_project_does_not_use_server_of_original() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "spec.yaml",
+        "name: original\njobs:\n  - {name: a, command: 'touch started; while [ ! -e gate ]; do sleep 0.05; done'}\n",
+    );
+    let _server = Kept(sandbox.start(&["serve", "--listen", "127.0.0.1:0"]));
+    eventually("it serves", || sandbox.windlass(&["ping"]).code == 0);
+    sandbox.windlass(&["submit", "spec.yaml"]).exits(0);
+    let mut worker = Kept(sandbox.start(&["worker", "-w", "last"]));
+    eventually("the job has started", || sandbox.path("started").exists());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let copy = copy_project(&sandbox, elsewhere.path());
+    let in_copy = |args: &[&str]| Output::of(sandbox.command(args).current_dir(&copy));
+    for args in [&["resume"][..], &["resume", "--take-over"]] {
+        in_copy(args).exits(4).says("this database is a copy").says("process");
+    }
+    in_copy(&["cancel"]);
+    fs::write(sandbox.path("gate"), "").unwrap();
+    assert_eq!(worker.0.wait().unwrap().code(), Some(0));
+    let results = sandbox.json(&["results"]);
+    let outcomes: Vec<_> = results.as_array().unwrap().iter().map(|row| row["status"].clone()).collect();
+    assert_eq!(outcomes, ["completed"], "{results}");
+}
+
+/// Copies the project as `cp -a` does; returns the copy.
+fn copy_project(sandbox: &Sandbox, elsewhere: &Path) -> PathBuf {
+    let copied = Command::new("cp").arg("-a").arg(sandbox.path("")).arg(elsewhere).status();
+    assert!(copied.unwrap().success());
+    fs::read_dir(elsewhere).unwrap().next().unwrap().unwrap().path()
 }
 
 fn prepared() -> Sandbox {

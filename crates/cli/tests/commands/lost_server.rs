@@ -2,7 +2,8 @@
 //! none; and no command ends workers unless asked to.
 
 use crate::common::{Output, Sandbox, eventually, is_alive, kill};
-use crate::serve::{Served, found};
+use crate::free_port::free_port;
+use crate::serve::Served;
 use std::process::{Child, Stdio};
 
 /// A process that is killed when dropped.
@@ -26,7 +27,8 @@ fn worker(sandbox: &Sandbox, args: &[&str]) -> Kept {
 fn resume_does_not_end_living_worker() {
     let sandbox = Sandbox::new();
     sandbox.write("w.yaml", WAITS);
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let address = format!("127.0.0.1:{}", free_port());
+    let served = Served::start(&sandbox, &["--listen", &address]);
     sandbox.windlass(&["submit", "w.yaml"]).exits(0);
     let worker = worker(&sandbox, &[]);
     eventually("it runs", || sandbox.path("runs").exists());
@@ -44,7 +46,7 @@ fn resume_does_not_end_living_worker() {
     assert!(is_alive(pid));
 
     // The restarted server lets the worker continue: the job has run once.
-    let served = Served::start(&sandbox, &["--listen", &found(&sandbox)["url"].as_str().unwrap()[7..]]);
+    let served = Served::start(&sandbox, &["--listen", &address]);
     sandbox.write("go", "");
     eventually("it is done", || sandbox.windlass(&["status"]).stdout.contains("1 of 1 job completed"));
     assert_eq!(sandbox.json(&["results", "list"])[0]["attempt_id"], 1);
@@ -134,8 +136,8 @@ fn why_names_resources_that_no_worker_has() {
 fn events_follow_continues_after_server_restart() {
     let sandbox = Sandbox::new();
     sandbox.write("w.yaml", WAITS);
-    let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
-    let address = found(&sandbox)["url"].as_str().unwrap()[7..].to_owned();
+    let address = format!("127.0.0.1:{}", free_port());
+    let served = Served::start(&sandbox, &["--listen", &address]);
     sandbox.windlass(&["submit", "w.yaml"]).exits(0);
     let _worker = worker(&sandbox, &[]);
     eventually("it runs", || sandbox.path("runs").exists());

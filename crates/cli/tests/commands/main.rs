@@ -38,7 +38,7 @@ mod execution;
 #[cfg(test)]
 mod failure_commands;
 #[cfg(test)]
-#[path = "../common/free_port.rs"]
+#[path = "../../../store/tests/free_port/mod.rs"]
 mod free_port;
 #[cfg(test)]
 mod generated_docs;

@@ -1,7 +1,7 @@
 //! A foreign process that listens at a server's old address, and tokens of servers that are gone.
 
 use crate::common::{Output, Sandbox, eventually, kill};
-use serde_json::Value;
+use crate::free_port::free_port;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
@@ -25,8 +25,11 @@ fn serve(sandbox: &Sandbox, listen: &str) -> Process {
     server
 }
 
-fn announced(sandbox: &Sandbox) -> Value {
-    serde_json::from_str(&sandbox.read(".windlass/windlass.db.run/server.json")).unwrap()
+/// For a server that is started again, or replaced.
+fn free_address() -> (String, String) {
+    let address = format!("127.0.0.1:{}", free_port());
+    let url = format!("http://{address}");
+    (address, url)
 }
 
 fn worker(sandbox: &Sandbox) -> Process {
@@ -63,13 +66,13 @@ fn listen_as_server(address: &str) -> Receiver<String> {
 #[test]
 fn process_on_reused_server_port_gets_no_token() {
     let sandbox = Sandbox::new();
-    let server = serve(&sandbox, "127.0.0.1:0");
-    let url = announced(&sandbox)["url"].as_str().unwrap().to_owned();
+    let (address, url) = free_address();
+    let server = serve(&sandbox, &address);
     let _worker = worker(&sandbox);
     eventually("the worker is there", || sandbox.read("worker.log").contains("worker"));
     kill(server.0.id(), "KILL");
     drop(server);
-    let told = listen_as_server(url.strip_prefix("http://").unwrap());
+    let told = listen_as_server(&address);
     // By database, and by address.
     sandbox.windlass(&["list"]);
     Output::of(&mut sandbox.command(&["list", "--url", &url]));
@@ -83,8 +86,8 @@ fn process_on_reused_server_port_gets_no_token() {
 #[test]
 fn restarted_server_has_new_token_and_keeps_worker() {
     let sandbox = Sandbox::new();
-    let first = serve(&sandbox, "127.0.0.1:0");
-    let url = announced(&sandbox)["url"].as_str().unwrap().to_owned();
+    let (address, url) = free_address();
+    let first = serve(&sandbox, &address);
     let token = || sandbox.read(".windlass/windlass.db.run/owner.token").trim().to_owned();
     let old = token();
     let _worker = worker(&sandbox);
@@ -93,7 +96,7 @@ fn restarted_server_has_new_token_and_keeps_worker() {
     eventually("the worker works", || sandbox.windlass(&["status"]).stdout.contains("1 of 1 job"));
     kill(first.0.id(), "KILL");
     drop(first);
-    let _second = serve(&sandbox, url.strip_prefix("http://").unwrap());
+    let _second = serve(&sandbox, &address);
     assert_ne!(old, token());
     let elsewhere = Sandbox::new();
     let list = |token: &str| {

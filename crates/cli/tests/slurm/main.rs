@@ -4,7 +4,7 @@
 mod allocation_timing;
 mod automatic_allocations;
 mod disturbed;
-#[path = "../common/free_port.rs"]
+#[path = "../../../store/tests/free_port/mod.rs"]
 mod free_port;
 mod idle_allocations;
 mod lost_allocations;

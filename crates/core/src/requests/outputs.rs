@@ -21,6 +21,15 @@ pub struct OutputRetryPolicy {
     pub limit: Duration,
 }
 
+impl OutputRetryPolicy {
+    /// Whether the step can be performed. A delay longer than all of the policy means that the clock was set
+    /// back.
+    fn is_due(&self, step: &OutputStep, now: Timestamp) -> bool {
+        let longest = self.backoff.iter().max().copied().unwrap_or_default();
+        step.due_at <= now || step.due_at > now.after(longest)
+    }
+}
+
 impl Default for OutputRetryPolicy {
     fn default() -> Self {
         Self {
@@ -68,9 +77,13 @@ pub fn plan_invalidation(blocks: &[BlockRow], now: Timestamp) -> Vec<RequestChan
 }
 
 /// Returns the steps that can be performed now, in order, and when the next of the others is due.
-pub fn ready_steps(open: &[OutputStep], now: Timestamp) -> (Vec<OutputStep>, Option<Timestamp>) {
+pub fn ready_steps(
+    open: &[OutputStep],
+    policy: &OutputRetryPolicy,
+    now: Timestamp,
+) -> (Vec<OutputStep>, Option<Timestamp>) {
     let free = open.iter().filter(|step| step.state == OutputStepState::Pending && !is_waiting(step, open));
-    let (mut ready, later): (Vec<_>, Vec<_>) = free.partition(|step| step.due_at <= now);
+    let (mut ready, later): (Vec<_>, Vec<_>) = free.partition(|step| policy.is_due(step, now));
     ready.sort_by(|a, b| (a.kind, &a.block, a.unit).cmp(&(b.kind, &b.block, b.unit)));
     (ready.into_iter().cloned().collect(), later.iter().map(|step| step.due_at).min())
 }
@@ -217,7 +230,7 @@ mod tests {
         ];
         let mut done = Vec::new();
         while !open.is_empty() {
-            let (ready, _) = ready_steps(&open, Timestamp(0));
+            let (ready, _) = ready_steps(&open, &OutputRetryPolicy::default(), Timestamp(0));
             assert!(!ready.is_empty());
             done.push(names(&ready));
             open.retain(|step| !ready.contains(step));
@@ -242,9 +255,20 @@ mod tests {
             step(Some(2), OutputStepKind::Protect),
             step(None, OutputStepKind::Close),
         ];
-        let (ready, next) = ready_steps(&open, Timestamp(0));
+        let (ready, next) = ready_steps(&open, &OutputRetryPolicy::default(), Timestamp(0));
         assert_eq!(names(&ready), [(Some(2), OutputStepKind::Protect)]);
         assert_eq!(next, Some(Timestamp(50)), "of the steps that are possible but not due");
+    }
+
+    #[test]
+    fn step_is_due_after_the_clock_was_set_back() {
+        let policy = OutputRetryPolicy::default();
+        let now = Timestamp(1_000_000);
+        let longest = *policy.backoff.last().unwrap();
+        for (due_at, count) in [(now.after(longest), 0), (now.after(longest + Duration::from_secs(1)), 1)] {
+            let waiting = OutputStep { due_at, ..step(Some(1), OutputStepKind::Register) };
+            assert_eq!(ready_steps(&[waiting], &policy, now).0.len(), count, "{due_at}");
+        }
     }
 
     /// delays grow, and after three days of failures an operator has to decide.

@@ -74,12 +74,12 @@ pub fn decide_autoschedule(
         return AutoscheduleDecision::Schedule(ScheduleCause::Alone);
     }
     let stranded_at = oldest.after(settings.stranded_after);
-    if now >= stranded_at && last.is_none_or(|last| now >= last.after(settings.cooldown)) {
+    let cooling_since = last.filter(|last| !now.is_delay_over(*last, settings.cooldown));
+    if now >= stranded_at && cooling_since.is_none() {
         return AutoscheduleDecision::Schedule(ScheduleCause::Stranded);
     }
-    let rested_at = last.map(|last| last.after(settings.cooldown));
-    if let Some(rested_at) = rested_at.filter(|rested_at| now < *rested_at) {
-        return AutoscheduleDecision::Wait { until: rested_at };
+    if let Some(last) = cooling_since {
+        return AutoscheduleDecision::Wait { until: last.after(settings.cooldown) };
     }
     if open == OpenAllocations::NoneBegan {
         return AutoscheduleDecision::Schedule(ScheduleCause::Alone);
@@ -109,6 +109,8 @@ mod tests {
             // Not before the cooldown ends, however many there are.
             (5, Some(0), OpenAllocations::SomeOpen, 29, wait(30)),
             (5, Some(0), OpenAllocations::SomeOpen, 30, AutoscheduleDecision::Schedule(Enough)),
+            // The clock was set back after the last request.
+            (5, Some(1440), OpenAllocations::SomeOpen, 29, AutoscheduleDecision::Schedule(Enough)),
             // Few jobs do not wait forever.
             (1, None, OpenAllocations::SomeOpen, 119, wait(120)),
             (1, None, OpenAllocations::SomeOpen, 120, AutoscheduleDecision::Schedule(Stranded)),

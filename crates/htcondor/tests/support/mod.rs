@@ -5,7 +5,7 @@
 //! this file by `#[path]`. Tests that do so are in binaries called `pool` (here) or `htcondor` (elsewhere): these
 //! names limit how many run at once, and exclude them where no pool can run.
 
-#[path = "../../../cli/tests/common/free_port.rs"]
+#[path = "../../../store/tests/free_port/mod.rs"]
 mod free_port;
 
 use free_port::free_port;
@@ -86,6 +86,8 @@ impl Pool {
     /// failed.
     pub(crate) fn work(&self, name: &str) -> Work {
         let path = self.directory.join(format!("work/tests/{name}-{}-{}", std::process::id(), next()));
+        // Of a failed test whose process had the same number.
+        fs::remove_dir_all(&path).ok();
         fs::create_dir_all(&path).unwrap();
         let work = Work { path };
         work.give_away();

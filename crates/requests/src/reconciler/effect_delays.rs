@@ -10,6 +10,8 @@ pub(super) struct EffectDelays {
     until: HashMap<(String, String), Timestamp>,
     /// By request: all of its effects.
     all: HashMap<String, Timestamp>,
+    /// The last known time.
+    last_time: Option<Timestamp>,
 }
 
 impl EffectDelays {
@@ -31,7 +33,11 @@ impl EffectDelays {
         self.until.values().chain(self.all.values()).copied().min()
     }
 
-    pub(super) fn clear_before(&mut self, now: Timestamp) {
+    /// Ends the delays that are over; all of them if the clock was set back, which would prolong them.
+    pub(super) fn on_time(&mut self, now: Timestamp) {
+        if self.last_time.replace(now).is_some_and(|before| now < before) {
+            self.clear_all();
+        }
         self.until.retain(|_, until| *until > now);
         self.all.retain(|_, until| *until > now);
     }
@@ -40,5 +46,22 @@ impl EffectDelays {
     pub(super) fn clear_all(&mut self) {
         self.until.clear();
         self.all.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_set_back_ends_delays() {
+        let mut delays = EffectDelays::default();
+        for (now, is_delayed) in [(100, true), (109, true), (108, false)] {
+            delays.on_time(Timestamp(now));
+            if now == 100 {
+                delays.delay_effect("r", "submit", Timestamp(110));
+            }
+            assert_eq!(delays.is_delayed("r", "submit", Timestamp(now)), is_delayed, "{now}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Tests with a real ReqMgr2, which `tools/reqmgr2-server install` downloads once.
 #![expect(clippy::unwrap_used, reason = "the lint does not recognize this crate as a test")]
 
-#[path = "../../../cli/tests/common/free_port.rs"]
+#[path = "../../../store/tests/free_port/mod.rs"]
 mod free_port;
 
 use free_port::free_port;

@@ -7,10 +7,13 @@ fn batch_job_runs_and_its_end_is_reported() {
     let cluster = Cluster::shared();
     let work = cluster.work("bed");
     let place = format!("--chdir={}", work.path().display());
-    let job = cluster.submit(&[&place, "--comment=bed of nails"], "echo $SLURM_CPUS_ON_NODE > cores; exit 7");
+    // Slurm still knows the job of an earlier run of this test.
+    let comment = format!("bed of nails {}", std::process::id());
+    let job = cluster
+        .submit(&[&place, &format!("--comment={comment}")], "echo $SLURM_CPUS_ON_NODE > cores; exit 7");
     cluster.await_state(job, &["FAILED"]);
     assert_eq!(work.read("cores"), "1\n");
-    assert_eq!(cluster.jobs_tagged("bed of nails"), [job]);
+    assert_eq!(cluster.jobs_tagged(&comment), [job]);
 }
 
 #[test]

@@ -80,10 +80,22 @@ impl Cluster {
         command
     }
 
-    /// Runs one of Slurm's commands to its end; it must succeed. Returns its output.
+    /// Runs one of Slurm's commands to its end; it must succeed. Returns its output. A command that the
+    /// controller of a busy machine did not answer in time is repeated.
     pub(crate) fn slurm(&self, program: &str, arguments: &[&str]) -> String {
-        let output = done(self.command(program).args(arguments).current_dir("/"));
-        String::from_utf8(output.stdout).unwrap()
+        let mut output = None;
+        eventually(&format!("Slurm answers {program} {arguments:?}"), || {
+            let mut command = self.command(program);
+            let ended = command.args(arguments).current_dir("/").output().unwrap();
+            let message = String::from_utf8_lossy(&ended.stderr).into_owned();
+            // A submission without an answer may have been accepted.
+            let may_repeat = program != "sbatch" && is_unanswered(&message);
+            assert!(ended.status.success() || may_repeat, "{command:?}: {}\n{message}", ended.status);
+            let has_answer = ended.status.success();
+            output = Some(ended.stdout);
+            has_answer
+        });
+        String::from_utf8(output.unwrap()).unwrap()
     }
 
     /// Submits a batch script with these commands; returns the job id.
@@ -194,20 +206,30 @@ impl Cluster {
         create.args(["create", "reservation", &format!("reservationname={name}"), &format!("nodes={node}")]);
         let output = create.args(rest).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr);
-        let is_taken = message.contains("overlaps") || message.contains("busy");
+        let is_taken = message.contains("overlaps") || message.contains("busy") || is_unanswered(&message);
         assert!(output.status.success() || is_taken, "{create:?}: {message}");
         output.status.success()
     }
 
     /// Moves the end time of a job to a few seconds from now. Slurm rejects an end time that has passed when the
-    /// controller reads it, so `now` fails whenever the second changes on the way.
+    /// controller reads it, which can take longer on a busy machine.
     pub(crate) fn expire_job(&self, job: u64) {
-        self.slurm("scontrol", &["update", &format!("jobid={job}"), "endtime=now+3seconds"]);
+        eventually(&format!("the end time of job {job} is changed"), || {
+            let mut update = self.command("scontrol");
+            update.args(["update", &format!("jobid={job}"), "endtime=now+3seconds"]);
+            let output = update.output().unwrap();
+            let message = String::from_utf8_lossy(&output.stderr);
+            let is_late = message.contains("Invalid time specified") || is_unanswered(&message);
+            assert!(output.status.success() || is_late, "{update:?}: {message}");
+            output.status.success()
+        });
     }
 
     /// A directory for the files of a test; deleted when dropped, unless the test failed.
     pub(crate) fn work(&self, name: &str) -> Work {
         let path = self.directory.join(format!("work/{name}-{}-{}", std::process::id(), next()));
+        // Of a failed test whose process had the same number.
+        fs::remove_dir_all(&path).ok();
         fs::create_dir_all(&path).unwrap();
         Work { path }
     }
@@ -359,6 +381,11 @@ fn is_marked(pid: u32, sign: &str) -> bool {
     let conf = format!("SLURM_CONF={}", place().join("etc/slurm.conf").display());
     let has = |word: &str| environment.split(|byte| *byte == 0).any(|one| one == word.as_bytes());
     has(sign) && has(&conf)
+}
+
+/// Whether the controller did not answer in time, according to the message of a command.
+fn is_unanswered(message: &str) -> bool {
+    ["timed out", "Unable to contact slurm controller"].iter().any(|text| message.contains(text))
 }
 
 fn lock_file(path: &Path) -> File {

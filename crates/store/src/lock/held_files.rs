@@ -36,11 +36,24 @@ fn unused_files() -> MutexGuard<'static, Vec<(FileInode, File)>> {
     UNUSED_DATABASE_FILES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A database file, identified regardless of what is at its path now.
+#[derive(Clone, Debug)]
+pub(crate) struct DatabaseFile {
+    path: PathBuf,
+    inode: FileInode,
+}
+
+impl DatabaseFile {
+    /// Whether it was neither removed nor replaced.
+    pub(crate) fn is_at_its_path(&self) -> bool {
+        inode_at(&self.path) == Some(self.inode)
+    }
+}
+
 /// A database file locked as a whole by `flock`, which is independent of SQLite's locks.
 #[derive(Debug)]
 pub(super) struct LockedDatabaseFile {
-    path: PathBuf,
-    inode: FileInode,
+    database: DatabaseFile,
     /// `false` on a network file system.
     is_locked: bool,
     /// `None` only during drop.
@@ -62,9 +75,9 @@ impl LockedDatabaseFile {
             None => File::open(&path).map_err(|e| StoreError::file("open", &path, e))?,
         };
         let is_locked = network_filesystem(&path).is_none();
-        let owned = Self { path, inode, is_locked, file: Some(file) };
+        let owned = Self { database: DatabaseFile { path, inode }, is_locked, file: Some(file) };
         let is_ours = match &owned.file {
-            Some(file) if is_locked => try_lock(file, &owned.path, kind)?,
+            Some(file) if is_locked => try_lock(file, &owned.database.path, kind)?,
             _ => true,
         };
         Ok(is_ours.then_some(owned))
@@ -72,10 +85,10 @@ impl LockedDatabaseFile {
 
     /// Fails if the locked file is not the one at its path.
     fn check(&self) -> Result<(), StoreError> {
-        if inode_at(&self.path) == Some(self.inode) {
+        if self.database.is_at_its_path() {
             return Ok(());
         }
-        Err(StoreError::FileRemoved { path: self.path.clone() })
+        Err(StoreError::FileRemoved { path: self.database.path.clone() })
     }
 }
 
@@ -84,7 +97,7 @@ impl Drop for LockedDatabaseFile {
         if let Some(file) = self.file.take() {
             // If unlocking fails, it was not locked.
             file.unlock().unwrap_or_default();
-            unused_files().push((self.inode, file));
+            unused_files().push((self.database.inode, file));
         }
     }
 }
@@ -165,6 +178,10 @@ impl HeldFiles {
         Self { database, files: HeldLockFiles { server, workflow, checked_at: Instant::now() }.into() }
     }
 
+    pub(super) fn database_file(&self) -> DatabaseFile {
+        self.database.database.clone()
+    }
+
     /// As [`Self::verify`], but at most once per interval.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         if self.lock_files().checked_at.elapsed() < RECHECK_INTERVAL {
@@ -183,7 +200,7 @@ impl HeldFiles {
         let has_workflow =
             files.workflow.as_mut().is_none_or(|file| file.restore_if_removed().unwrap_or(true));
         if !(has_server && has_workflow) {
-            return Err(StoreError::Superseded { url: self.database.path.display().to_string() });
+            return Err(StoreError::Superseded { url: self.database.database.path.display().to_string() });
         }
         files.checked_at = Instant::now();
         Ok(())

@@ -5,6 +5,8 @@
 #![expect(clippy::unwrap_used, reason = "the lint does not recognize that all of this is test code")]
 
 mod conformance;
+#[path = "../free_port/mod.rs"]
+mod free_port;
 mod kit;
 mod maintenance;
 mod postgres;

@@ -138,7 +138,7 @@ impl<'a> DecisionBuilder<'a> {
                 ));
             }
         }
-        let (ready, next) = outputs::ready_steps(&self.view.steps, self.now);
+        let (ready, next) = outputs::ready_steps(&self.view.steps, &self.settings.outputs, self.now);
         for step in ready {
             self.push_effect(LifecycleEffect::Step(Box::new(step)));
         }

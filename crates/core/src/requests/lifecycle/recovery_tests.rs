@@ -458,6 +458,8 @@ fn rescue_delay_doubles() {
         assert_eq!(decision.next_check, Some(due));
         assert_eq!(way(&decided(&view, &[], Timestamp(due.0 - 1))), []);
         assert_eq!(way(&decided(&view, &[], due)), [S::Queued]);
+        let set_back = Timestamp(LATER.0 - 1);
+        assert_eq!(way(&decided(&view, &[], set_back)), [S::Queued], "the clock was set back");
     }
     let policy = RecoveryPolicy { max_rescues: 100, ..RecoveryPolicy::default() };
     assert_eq!(policy.rescue_delay(100), Duration::from_mins(10));

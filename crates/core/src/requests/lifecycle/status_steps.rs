@@ -39,9 +39,9 @@ impl DecisionBuilder<'_> {
         let rescue = self.view.run.as_ref().filter(|run| run.cause == RequestRunCause::Failure);
         let pause = rescue.map_or(Duration::ZERO, |run| self.settings.recovery.rescue_delay(run.rescues));
         let longest = self.settings.timeouts.get(&RequestStatus::Resubmitting).map(|timeout| *timeout / 2);
-        let due = self.view.row.since.after(longest.map_or(pause, |longest| pause.min(longest)));
-        if self.now < due {
-            return self.check_again_at(due);
+        let (since, delay) = (self.view.row.since, longest.map_or(pause, |longest| pause.min(longest)));
+        if !self.now.is_delay_over(since, delay) {
+            return self.check_again_at(since.after(delay));
         }
         self.set_status(RequestStatus::Queued, None);
         self.check_again_at(self.now);

@@ -1,8 +1,8 @@
 //! TLS, with a separate server and certificates made by the `openssl` program.
 
+use crate::free_port::free_port;
 use crate::kit::create;
 use crate::postgres_server::Server;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use windlass_store::postgres::PgStore;
@@ -22,7 +22,7 @@ impl Secured {
         make_authority(directory, "stranger");
         certify(directory);
         let server = Server::at(directory);
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let file = |name: &str| directory.join(name).display().to_string();
         server.start(&format!(
             "listen_addresses = '127.0.0.1'\nport = {port}\nssl = on\nssl_cert_file = '{}'\nssl_key_file = '{}'\n\

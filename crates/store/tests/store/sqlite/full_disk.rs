@@ -186,6 +186,31 @@ fn read_only_file_system_is_named() {
     drop(disk);
 }
 
+/// As after an error of the disk: the kernel rejects writes, and may leave the mount flags as they are.
+#[test]
+fn aborted_file_system_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("image");
+    std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    let run = |program: &str, arguments: &[&str], path: &Path| {
+        let status = Command::new(program).args(arguments).arg(path).status();
+        assert!(status.is_ok_and(|status| status.success()), "{program} {arguments:?}: are we root?");
+    };
+    run("mkfs.ext4", &["-q"], &image);
+    let place = directory.path().join("disk");
+    std::fs::create_dir(&place).unwrap();
+    run("mount", &["-o", "loop", image.to_str().unwrap()], &place);
+    let disk = SmallDisk(place.clone());
+    let job_store = Books::new(&place.join("windlass.db"));
+    run("mount", &["-o", "remount,abort"], &place);
+    let (_, error) = job_store.fill();
+    assert!(error.to_string().contains("mounted read-only"), "{error}");
+    let error = SqliteStore::open(job_store.store.path(), OpenMode::ReadWrite).unwrap_err();
+    assert!(error.hint().unwrap().contains("mounted read-only"), "{error}");
+    drop(job_store);
+    drop(disk);
+}
+
 #[test]
 fn writes_resume_after_a_file_size_limit() {
     if let Some(db) = child::part() {

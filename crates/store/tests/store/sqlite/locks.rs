@@ -5,9 +5,9 @@ use crate::kit::NOW;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use windlass_store::lock::{ServerLock, WorkflowLock};
+use windlass_store::lock::{LockScope, ServerLock, WorkflowLock};
 use windlass_store::sqlite::SqliteStore;
-use windlass_store::{LockedObject, StoreError};
+use windlass_store::{LockedObject, Store as _, StoreError};
 use windlass_types::WorkflowId;
 
 const ONE: WorkflowId = WorkflowId(1);
@@ -130,6 +130,18 @@ fn removed_or_replaced_database_is_detected() {
     assert!(run.verify().is_err_and(|error| gone(&error)), "another file has its name");
     std::fs::rename(&aside, &db).unwrap();
     run.verify().unwrap();
+}
+
+#[test]
+fn server_of_a_removed_database_does_not_lead() {
+    let (directory, db) = database();
+    let store = SqliteStore::open(&db, windlass_store::sqlite::OpenMode::ReadWrite).unwrap().store;
+    let lease = store.lock(LockScope::Server, NOW).unwrap().leader_lease();
+    assert!(lease.is_valid());
+    std::fs::rename(&db, directory.path().join("aside.db")).unwrap();
+    assert!(!lease.is_valid());
+    std::fs::write(&db, "").unwrap();
+    assert!(!lease.is_valid(), "another file has its name");
 }
 
 /// Closing a descriptor of the file would release the locks of SQLite.
