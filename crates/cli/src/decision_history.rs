@@ -82,7 +82,7 @@ pub(crate) fn render_failure_command(command: FailureCommandKind, changes: &Requ
             format!("runtime {}", format_duration(span))
         }),
         changes.cpus.map(|cpus| format!("cpus {cpus}")),
-        changes.command.as_ref().map(|_| "another command".to_owned()),
+        changes.command.as_ref().map(|command| format!("command `{command}`")),
         changes.priority.map(|priority| format!("priority {priority}")),
         changes.scheduler.as_ref().map(|name| format!("scheduler {name}")),
         changes.partition.as_ref().map(|name| format!("partition {name}")),
@@ -102,11 +102,12 @@ mod tests {
         let changes = RequestedJobChanges {
             memory_bytes: Some(Bytes(8 << 30)),
             runtime_seconds: Some(7200.0),
+            command: Some("make clean".to_owned()),
             ..RequestedJobChanges::default()
         };
         assert_eq!(
             render_failure_command(FailureCommandKind::Retry, &changes),
-            "retry with memory 8 GiB, runtime 2h"
+            "retry with memory 8 GiB, runtime 2h, command `make clean`"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! Failure commands given by a user, and their results as text.
 
 use crate::args::auth::AuthSubcommand;
-use crate::args::jobs::JobsSubcommand;
+use crate::args::jobs::{JobsSubcommand, RequirementsSubcommand};
 use crate::args::workflows::WorkflowsSubcommand;
 use crate::args::{CliCommand, MachineArgs};
 use crate::commands::cancel;
@@ -40,10 +40,12 @@ pub(crate) fn acting_agent(named: Option<&str>) -> Option<String> {
     named.map(str::to_owned).or_else(shown).or_else(marked)
 }
 
-/// Rejects commands for processes started by an agent if they grant permissions, or change more than agents may
-/// decide.
+/// Rejects commands of agents that bypass the policy for their decisions: for each agent those that change jobs,
+/// and for processes started by an agent also those that grant permissions or affect whole workflows.
 pub(crate) fn refuse_command_for_agents(command: &CliCommand) -> Result<(), CliError> {
-    if !is_agent_descendant() || !requires_person(command) {
+    let is_refused = acting_agent(None).is_some() && changes_jobs(command)
+        || is_agent_descendant() && requires_person(command);
+    if !is_refused {
         return Ok(());
     }
     let why =
@@ -53,17 +55,25 @@ pub(crate) fn refuse_command_for_agents(command: &CliCommand) -> Result<(), CliE
 }
 
 fn requires_person(command: &CliCommand) -> bool {
-    use JobsSubcommand as J;
     use WorkflowsSubcommand as W;
     match command {
         CliCommand::Serve(_) | CliCommand::Db(_) | CliCommand::Cancel(_) => true,
         CliCommand::Auth(args) => !matches!(args.verb, AuthSubcommand::Whoami | AuthSubcommand::Ping),
-        CliCommand::Jobs(args) => matches!(
-            args.verb,
-            Some(J::Create(_) | J::CreateFromFile(_) | J::Update(_) | J::Delete(_) | J::DeleteAll(_))
-        ),
         CliCommand::Workflows(args) => {
             matches!(args.verb, Some(W::Update(_) | W::Delete(_) | W::Archive(_) | W::Import(_)))
+        }
+        _ => changes_jobs(command),
+    }
+}
+
+fn changes_jobs(command: &CliCommand) -> bool {
+    use JobsSubcommand as J;
+    use RequirementsSubcommand as R;
+    let CliCommand::Jobs(args) = command else { return false };
+    match &args.verb {
+        Some(J::Create(_) | J::CreateFromFile(_) | J::Update(_) | J::Delete(_) | J::DeleteAll(_)) => true,
+        Some(J::Requirements(args)) => {
+            matches!(args.verb, Some(R::Create(_) | R::Update(_) | R::Delete(_)))
         }
         _ => false,
     }
@@ -100,7 +110,7 @@ pub(crate) fn record_agent_action(
         workflow: Some(workflow),
         job: None,
         severity: EventSeverity::Info,
-        category: "orders".to_owned(),
+        category: "agent".to_owned(),
         message: format!("agent `{agent}`: {what}"),
         data: Some(serde_json::json!({ "agent": agent })),
     };
@@ -289,12 +299,22 @@ mod tests {
             "workflows archive true 1",
             "jobs create -n a -c true",
             "jobs delete-all",
+            "jobs update 1 --command true",
+            "jobs requirements update large --memory 1g",
+            "jobs requirements delete large",
         ] {
             assert!(is_refused(line), "{line}");
         }
-        for line in
-            ["whoami", "ping", "triage retry a", "failures approve 1", "export", "jobs list", "workers"]
-        {
+        for line in [
+            "whoami",
+            "ping",
+            "triage retry a",
+            "failures approve 1",
+            "export",
+            "jobs list",
+            "jobs requirements list",
+            "workers",
+        ] {
             assert!(!is_refused(line), "{line}");
         }
     }

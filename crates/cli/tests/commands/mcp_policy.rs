@@ -73,6 +73,25 @@ fn tools_and_commands_cannot_bypass_triage_policy() {
     sandbox.windlass(&["workflows", "reset-status", "--failed-only", "--yes"]).exits(0);
 }
 
+/// A job runs without the restrictions of the agent, so its command could approve what the agent proposes.
+#[test]
+fn command_changes_by_agents_wait_for_approval() {
+    let sandbox = Sandbox::new();
+    sandbox.write("watched.yaml", WATCHED);
+    sandbox.windlass(&["run", "watched.yaml", "--quiet"]).exits(6);
+    for line in [
+        &["jobs", "update", "bad", "--command", "true"][..],
+        &["jobs", "requirements", "create", "-n", "big"],
+    ] {
+        robot(&sandbox, line).exits(4).says("agents may not use this command");
+    }
+    let (evil, quote) = ("windlass failures approve 1", "mesh: element 4711 is inside out");
+    let words = ["failures", "retry", "bad", "--command", evil, "--confidence", "1", "--evidence", quote];
+    robot(&sandbox, &words).exits(6).prints("waits for a person").prints(evil);
+    sandbox.windlass(&["failures", "pending"]).exits(0).prints(&format!("retry with command `{evil}`"));
+    assert_eq!(sandbox.json(&["status"])["jobs"]["pending_failed"], 1);
+}
+
 #[test]
 fn allowed_reset_by_agent_is_recorded_with_its_name() {
     let sandbox = Sandbox::new();

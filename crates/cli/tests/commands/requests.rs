@@ -205,7 +205,10 @@ fn request_runs_without_server() {
     let sandbox = Sandbox::new();
     events(&sandbox, 3);
     sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Run3-v1/RAW", "--site", "here"]).exits(0);
-    write(&sandbox, "reco.json", &document("reco", None));
+    // Also one that names another requestor: the workers of this command run all jobs.
+    let mut reco = document("reco", None);
+    reco["requestor"] = json!("zoe");
+    write(&sandbox, "reco.json", &reco);
     let run = ["request", "run", "reco.json", "--site", "here", "--num-cpus", "4"];
     sandbox.windlass(&run).exits(0).says("reco is completed");
     assert_eq!(written(&sandbox, "/Muons/reco-v1/RECO"), once_each(60));

@@ -164,8 +164,7 @@ impl AgentFiles {
     fn new(row: &WorkflowRow, server: &[String], own: &[(OsString, OsString)]) -> io::Result<Self> {
         let folder = Path::new(&row.output_dir);
         std::fs::create_dir_all(folder)?;
-        let (log, sink) = new_log(folder, row)?;
-        let config = log.with_extension("mcp.json");
+        let (log, sink, config, mut config_file) = new_files(folder, row)?;
         let [command, args @ ..] = server else {
             return Err(io::Error::other("there is no MCP server command"));
         };
@@ -174,21 +173,46 @@ impl AgentFiles {
             own.iter().map(|(name, value)| (text(name), text(value))).collect();
         let servers =
             json!({ "mcpServers": { "windlass": { "command": command, "args": args, "env": env } } });
-        // It contains a token.
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&config)?;
-        writeln!(file, "{servers:#}")?;
+        writeln!(config_file, "{servers:#}")?;
         Ok(Self { log, log_file: sink, config })
     }
 }
 
-/// A new name each time: `agent_wf3_r1_2.log`.
-fn new_log(folder: &Path, row: &WorkflowRow) -> io::Result<(PathBuf, File)> {
+/// The log and the MCP configuration, with a new name each time: `agent_wf3_r1_2.log`. Existing files and links
+/// are never opened: the configuration contains a token.
+fn new_files(folder: &Path, row: &WorkflowRow) -> io::Result<(PathBuf, File, PathBuf, File)> {
     let mut number = 1;
     loop {
-        let path = folder.join(format!("agent_wf{}_r{}_{number}.log", row.id, row.run_id));
-        match File::create_new(&path) {
+        let log = folder.join(format!("agent_wf{}_r{}_{number}.log", row.id, row.run_id));
+        let config = log.with_extension("mcp.json");
+        let created = File::create_new(&log).and_then(|log_file| {
+            let config_file = File::options().write(true).create_new(true).mode(0o600).open(&config)?;
+            Ok((log_file, config_file))
+        });
+        match created {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            made => return made.map(|file| (path, file)),
+            created => return created.map(|(log_file, config_file)| (log, log_file, config, config_file)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::run_summary::tests::overview;
+
+    #[test]
+    fn token_is_not_written_through_a_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut row = overview(&[], Vec::new()).workflow.row;
+        row.output_dir = directory.path().to_string_lossy().into_owned();
+        let target = directory.path().join("shared");
+        let link = directory.path().join("agent_wf3_r1_1.mcp.json");
+        std::fs::write(&target, "as it was").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let files = AgentFiles::new(&row, &["windlass".to_owned()], &[]).unwrap();
+        assert_eq!(files.config, directory.path().join("agent_wf3_r1_2.mcp.json"));
+        assert!(std::fs::read_to_string(&files.config).unwrap().contains("mcpServers"));
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "as it was");
     }
 }
