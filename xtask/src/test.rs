@@ -345,7 +345,7 @@ mod tests {
                 Some(module) => name.strip_suffix(';') == Some(module),
                 None => name.contains(pattern),
             };
-            assert!(names.iter().any(|name| is_named(&name)), "no test is selected by `{pattern}`");
+            assert!(names.iter().any(is_named), "no test is selected by `{pattern}`");
             count += 1;
         }
         assert!(count > 8, "{count} patterns were found");
