@@ -57,18 +57,9 @@ pub(super) fn print_plan(
     Ok(())
 }
 
-/// `workflow 3 (sim): 2 jobs run again, 1 is unchanged; 1 job whose worker died is ready again`.
 pub(super) fn render_headline(plan: &RecoveryPlan, dry_run: bool, orphans: usize) -> String {
-    let failed = plan.render_summary(dry_run);
     let name = text::one_line(&plan.row.name);
-    let orphans = match (orphans, dry_run) {
-        (0, _) => String::new(),
-        (1, false) => "; 1 job whose worker died is ready again".to_owned(),
-        (n, false) => format!("; {n} jobs whose workers died are ready again"),
-        (1, true) => "; 1 job whose worker died would be ready again".to_owned(),
-        (n, true) => format!("; {n} jobs whose workers died would be ready again"),
-    };
-    format!("workflow {} ({name}): {failed}{orphans}", plan.row.id)
+    format!("workflow {} ({name}): {}", plan.row.id, plan.render_summary(dry_run, orphans))
 }
 
 /// Jobs of one job group with the same diagnosis.

@@ -233,18 +233,24 @@ fn recover_counts_jobs_whose_worker_died() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "s.yaml",
-        "name: s\njobs: [{name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}]\n",
+        "name: s\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}\n  \
+         - {name: b, command: exit 3}\n",
     );
     let mut run = sandbox.start(&["run", "s.yaml"]);
-    eventually("it runs", || {
-        sandbox.path("runs").exists() && sandbox.json(&["jobs"])[0]["status"] == "running"
+    eventually("it runs", || sandbox.path("runs").exists());
+    eventually("the other has failed", || {
+        let jobs = sandbox.json(&["jobs"]);
+        jobs[0]["status"] == "running" && jobs[1]["status"] == "failed"
     });
     die(&sandbox, &mut run);
-    let dry = sandbox.json(&["recover", "--dry-run"]);
+    let dry = sandbox.windlass(&["recover", "--dry-run", "--format", "json"]).exits(1).stdout;
+    let dry: Value = serde_json::from_str(&dry).unwrap();
     assert_eq!(dry["orphans"], json!(1), "{dry}");
-    sandbox.windlass(&["recover"]).exits(0).prints("1 job whose worker died is ready again");
+    let words = "workflow 1 (s): 1 job will run again because its worker died, 1 stays as it is";
+    sandbox.windlass(&["recover"]).exits(1).prints(words);
     sandbox.write("go", "");
-    sandbox.windlass(&["resume"]).exits(0);
+    sandbox.windlass(&["resume"]).exits(1);
+    assert_eq!(sandbox.json(&["jobs"])[0]["status"], "completed");
 }
 
 /// In separate namespaces, a process sees another host name and other processes.
@@ -297,7 +303,7 @@ fn recover_handles_dead_workers_first() {
         .windlass(&["recover", "--retry-unknown"])
         .exits(0)
         .says("may have been running")
-        .prints("1 job will");
+        .prints("2 jobs will run again, 1 of them because its worker died");
     assert_eq!(standing(&sandbox), json!({ "a": ["ready", 2], "b": ["ready", 2] }));
 }
 

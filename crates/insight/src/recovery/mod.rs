@@ -172,19 +172,32 @@ impl RecoveryPlan {
         count_remaining_jobs(&self.row)
     }
 
-    /// Returns a summary: `2 jobs will run again, 1 stays as it is`.
-    pub fn render_summary(&self, dry_run: bool) -> String {
+    /// Returns a summary: `2 jobs will run again, 1 of them because its worker died, 1 stays as it is`.
+    pub fn render_summary(&self, dry_run: bool, orphans: usize) -> String {
+        let died = match orphans {
+            0 => None,
+            1 => Some("because its worker died"),
+            _ => Some("because their workers died"),
+        };
+        // The jobs among `all` whose workers died.
+        let orphaned = |all: u64| match died {
+            None => String::new(),
+            Some(died) if orphans as u64 == all => format!(" {died}"),
+            Some(died) => format!(", {orphans} of them {died}"),
+        };
         if self.diagnoses.is_empty() {
-            return match self.remaining_count() {
+            let left = self.remaining_count();
+            return match left {
                 0 => "no job has failed; there is nothing to recover".to_owned(),
-                1 => "no job has failed; 1 job is left to run".to_owned(),
-                n => format!("no job has failed; {n} jobs are left to run"),
+                1 => format!("no job has failed; 1 job is left to run{}", orphaned(left)),
+                n => format!("no job has failed; {n} jobs are left to run{}", orphaned(left)),
             };
         }
         let verb = if dry_run { "would run" } else { "will run" };
-        let head = match self.rerun_jobs().count() {
-            1 => format!("1 job {verb} again"),
-            n => format!("{n} jobs {verb} again"),
+        let again = (self.rerun_jobs().count() + orphans) as u64;
+        let head = match again {
+            1 => format!("1 job {verb} again{}", orphaned(again)),
+            n => format!("{n} jobs {verb} again{}", orphaned(again)),
         };
         match self.unchanged_count() {
             0 => head,
@@ -215,7 +228,7 @@ impl RecoveryPlan {
                 "workflow {} ({}): {}{asked}",
                 self.row.id,
                 self.row.name,
-                self.render_summary(false)
+                self.render_summary(false, 0)
             ),
             data: Some(json!({
                 "jobs": jobs.iter().take(MAX_RECORDED_JOBS).collect::<Vec<_>>(), "count": jobs.len(), "asked_by": asked_by,

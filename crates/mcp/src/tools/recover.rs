@@ -222,7 +222,7 @@ fn render_plan(plan: &RecoveryPlan, dry_run: bool, outcomes: &[FailureCommandOut
     let refused: Vec<Value> =
         refused.map(|outcome| json!({ "job_id": outcome.job, "why": outcome.words })).collect();
     let more = json!({
-        "summary": plan.render_summary(dry_run), "has_more": plan.diagnoses.len() > MAX_JOBS, "refused": refused,
+        "summary": plan.render_summary(dry_run, 0), "has_more": plan.diagnoses.len() > MAX_JOBS, "refused": refused,
         "next": (!dry_run && (plan.has_reruns() || plan.remaining_count() > 0)).then_some("run_workflow, unless the workflow is already running"),
     });
     if let (Value::Object(view), Value::Object(more)) = (&mut view, more) {
